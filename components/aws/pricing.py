@@ -247,7 +247,7 @@ def _paid(price: MachinePrice | None, region: str) -> str:
     fact = None if price is None else price.block
     if price is None or fact is None or fact.value is None:
         return "; the catalogue has no price of one"
-    seen = f"{fact.source}, {fact.as_of.isoformat()}, {fact.confidence}{elsewhere(price.region, region)}"
+    seen = f"{fact.source}, {fact.dated}, {fact.confidence}{elsewhere(price.region, region)}"
     return f": about {fact.value:g} USD for a node's hour ({seen})"
 
 

@@ -181,7 +181,7 @@ def _image(machine: AzureMachineType, own_image: bool, path: str) -> list[Findin
             Finding.error(
                 "fabric.no-image",
                 path,
-                f"no public HPC image fits {machine.name} ({machine.image.source}, {machine.image.as_of})",
+                f"no public HPC image fits {machine.name} ({machine.image.source}, {machine.image.dated})",
                 "name an image of yours, or take another machine type",
             )
         ]

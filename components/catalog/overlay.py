@@ -125,7 +125,10 @@ def _check_prices(overlay: Overlay) -> None:
 
 
 def _marked(sources: Mapping[str, Source]) -> dict[str, Source]:
-    return {key: {**about, "source": f"{_MARK}{about['as_of']}: {about['source']}"} for key, about in sources.items()}
+    return {
+        key: {**about, "source": f"{_MARK}{about.get('read_on') or about['as_of']}: {about['source']}"}
+        for key, about in sources.items()
+    }
 
 
 def is_overlaid(fact: KnownPrice) -> bool:
@@ -153,7 +156,7 @@ def _merged(row: Row, newer: Row | None) -> Row:
 
 
 def _wins(newer: KnownPrice, known: KnownPrice) -> bool:
-    return known.value is None or known.confidence not in LISTED or newer.as_of >= known.as_of
+    return known.value is None or known.confidence not in LISTED or newer.seen_on >= known.seen_on
 
 
 def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
@@ -166,8 +169,8 @@ def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
         "tpus": [plain for row in overlay.tpus if (plain := _plain(row, sources))],
     }
     shared = {
-        name: {"title": title, "url": url, "as_of": day, "confidence": confidence}
-        for (title, url, day, confidence), name in sources.items()
+        name: {"title": title, "url": url, "as_of": day, "read_on": read_on, "confidence": confidence}
+        for (title, url, day, read_on, confidence), name in sources.items()
     }
     body = yaml.dump({**tables, "sources": shared}, Dumper=_Plain, sort_keys=False, width=200, allow_unicode=True)
     return f"# Written by `gangway prices refresh`. Delete it to go back to the prices that ship with Gangway.\n{body}"
@@ -181,8 +184,8 @@ def _plain(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any
         if not isinstance(value, Fact):
             plain[name] = value
         elif value.value is not None:
-            title = value.source.removeprefix(f"{_MARK}{value.as_of}: ")
-            about = (title, value.url, value.as_of, value.confidence)
+            title = value.source.removeprefix(f"{_MARK}{value.seen_on}: ")
+            about = (title, value.url, value.as_of, value.read_on, value.confidence)
             plain[name] = {"value": value.value, "source": sources.setdefault(about, f"s{len(sources) + 1}")}
     named = [value["source"] for value in plain.values() if isinstance(value, dict)]
     if not named:

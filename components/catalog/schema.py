@@ -37,6 +37,7 @@ __all__ = [
     "TpuCatalog",
     "TpuGeneration",
     "TpuPrice",
+    "dated",
 ]
 
 
@@ -56,13 +57,14 @@ class Frozen(BaseModel):
 
 
 class Fact(Frozen, Generic[T]):
-    """A value and where it comes from.
+    """A value and where it comes from. One of the two days is always known.
 
     Attributes:
         value: None where nobody knows.
         source: title of the page or list.
         url: its public address; empty for what was recalled or assumed.
-        as_of: the day the source is of or, where it bears no date, was read.
+        as_of: the day the source itself is of; None where it bears no date. What is old is judged by it alone.
+        read_on: the day it was read or recalled; may be left out beside `as_of`.
         confidence: documented by the vendor or a paper, a public list price, modelled (what a public model computes),
             secondary (as others quote a source that was not read), recalled, assumed, or stated by the stack file.
     """
@@ -70,8 +72,37 @@ class Fact(Frozen, Generic[T]):
     value: T
     source: str
     url: str = ""
-    as_of: date
+    as_of: date | None = None
+    read_on: date | None = None
     confidence: Confidence
+
+    @property
+    def seen_on(self) -> date:
+        """The last day on which this was known to be so: what is read later wins over it."""
+        seen = self.read_on or self.as_of
+        assert seen is not None, "a test holds every source against this"
+        return seen
+
+    @property
+    def as_of_text(self) -> str:
+        """ISO 8601; empty where the source bears no date."""
+        return "" if self.as_of is None else self.as_of.isoformat()
+
+    @property
+    def dated(self) -> str:
+        """The source's own date, or that it has none, as people read it."""
+        return dated(self.as_of_text, self.seen_on.isoformat(), self.confidence)
+
+
+def dated(as_of: str, read_on: str, confidence: str) -> str:
+    """Days of a source for people: `2026-07-20`, `undated, read 2026-11-21`; what was recalled was `noted`.
+
+    >>> dated("", "2026-11-21", "list-price")
+    'undated, read 2026-11-21'
+    """
+    if as_of or not read_on:
+        return as_of
+    return f"noted {read_on}" if confidence == "recalled" else f"undated, read {read_on}"
 
 
 class CardRun(Frozen):

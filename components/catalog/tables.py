@@ -24,6 +24,7 @@ __all__ = [
     "by_model",
     "ici",
     "latency",
+    "least_taken",
     "link_gbps",
     "load_interruptions",
     "load_links",
@@ -41,6 +42,8 @@ FABRICS: Mapping[str, type[BaseModel]] = {
     "infiniband": InfinibandFabric,
 }
 FABRIC_FIELDS = ("fabric", "gpu_fabric", "infiniband")
+ABOUT = ("url", "as_of", "read_on", "confidence")
+"""What a source says of itself beside its title."""
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
@@ -48,7 +51,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
     tables: dict[str, Any] = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
     sources = tables.pop("sources")
     return tables, {
-        name: {"source": about["title"], **{key: about[key] for key in ("url", "as_of", "confidence") if key in about}}
+        name: {"source": about["title"], **{key: about[key] for key in ABOUT if key in about}}
         for name, about in sources.items()
     }
 
@@ -93,6 +96,8 @@ BUCKETS: Mapping[Bucket, float] = MappingProxyType(
     {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, OPEN_BUCKET: 0.40}
 )
 """What each counts as: its upper end; the open one as twice its lower end, which is assumed."""
+_LOWER_END: Mapping[float, float] = MappingProxyType({0.05: 0.0, 0.10: 0.05, 0.15: 0.10, 0.20: 0.15, 0.40: 0.20})
+"""Of the bucket that counts as so much."""
 
 
 class InterruptionRow(Frozen):
@@ -136,7 +141,9 @@ def _assumed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:
     """The share of such nodes that is taken within 720 hours, 0 up to 1; None where nobody says. The source names the
-    bucket. Another region's bucket never stands in: a price travels, a shortage does not.
+    bucket. Another region's bucket never stands in: a price travels, a shortage does not. The list speaks of the rate
+    at which capacity was reclaimed during the trailing month, and not of nodes that ran all of it: reading one as the
+    other is an assumption, whatever the list's own confidence.
     """
     table = load_interruptions(provider)
     row = table.rows.get(machine_type)
@@ -144,15 +151,23 @@ def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float
     if row is None or bucket is None:
         return table.unpublished
     fact, share = row.by_region, BUCKETS[bucket]
-    assumed = bucket == OPEN_BUCKET
-    counted = f"{bucket} a month, counted as {share:.0%}{', assumed' if assumed else ''}"
+    counted = f"{bucket} in the trailing month, counted as {share:.0%} of nodes in 720 h"
     return Fact[float | None](
         value=share,
         source=f"{fact.source}: {counted}",
         url=fact.url,
         as_of=fact.as_of,
-        confidence="assumed" if assumed else fact.confidence,
+        read_on=fact.read_on,
+        confidence="assumed",
     )
+
+
+def least_taken(taken: Fact[float | None]) -> float:
+    """The share that is taken at least, where `taken_per_month` counts the upper end of a bucket; what the stack file
+    states is exact; 0 where nobody knows.
+    """
+    share = taken.value or 0.0
+    return share if taken.confidence == "stated" else _LOWER_END.get(share, share)
 
 
 class Link(Frozen):

@@ -9,13 +9,24 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, get_args
 
-__all__ = ["PRICE_FIELDS", "STALE_DAYS", "Observed", "PriceField", "Refusal", "Verdict", "judge"]
+__all__ = [
+    "PRICE_FIELDS",
+    "STALE_DAYS",
+    "Observed",
+    "PriceField",
+    "Refusal",
+    "Verdict",
+    "is_stale",
+    "judge",
+]
 
 PriceField = Literal["on_demand", "spot_low", "spot_high", "reserved_1y", "reserved_3y", "block"]
 PRICE_FIELDS: tuple[PriceField, ...] = get_args(PriceField)
 """The prices of `components.catalog.loader.MachinePrice`."""
 STALE_DAYS = 180
 """Older prices are said to be old in a plan, and not taken over from anybody."""
+OWN_WORD = ("stated", "stack file")
+"""What somebody answers for, whatever its date."""
 LARGEST_JUMP = 10.0
 """Prices move, but not by this factor at once."""
 PLACEHOLDER_USD = 700.0
@@ -38,7 +49,7 @@ class Observed:
         unit: `hour`, of TPUs `chip-hour`; anything else as the list has it.
         source: title of the list.
         url: its public address.
-        as_of: the day the list is of or, where it bears no date, was read.
+        as_of: the day the list is of; of an answer in force when it was asked for, that day.
     """
 
     provider: str
@@ -51,6 +62,18 @@ class Observed:
     url: str = ""
     unit: str = "hour"
     currency: str = "USD"
+
+
+def is_stale(as_of: str, confidence: str, today: date) -> bool:
+    """Whether a figure is too old to rely on, by its source's own date, ISO 8601. What bears none, or was recalled, may
+    be as old as anything: the day on which somebody read it makes it no younger.
+
+    >>> is_stale("2026-11-01", "list-price", date(2026, 11, 21)), is_stale("", "list-price", date(2026, 11, 21))
+    (False, True)
+    """
+    if confidence in OWN_WORD:
+        return False
+    return not as_of or confidence == "recalled" or (today - date.fromisoformat(as_of)).days > STALE_DAYS
 
 
 @dataclass(frozen=True)

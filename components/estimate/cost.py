@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from components.catalog.schema import Fact, ServicePrice
+from components.catalog.schema import Fact, ServicePrice, dated
 
 __all__ = [
     "HOURS_PER_MONTH",
@@ -67,12 +67,13 @@ class CostComponent:
         price: US dollars per unit, None when not known.
         hourly: US dollars per hour, None when not known.
         source: where the price is from, and for which region.
-        as_of: day the price was read, ISO 8601.
+        as_of: day the price's source is of, ISO 8601; empty where it bears no date, and where no list has the price.
         confidence: see `components.catalog.loader.Fact`.
         standby: billed only when a fallback rung steps in; left out of the totals.
         upfront: US dollars paid once, when the stack comes up; not part of `hourly`.
         once: US dollars of a run however long it takes, such as for data that passes once; not part of `hourly`.
         of: the resources that it is the bill of, as `key_of` writes them; none of what no declaration fixes.
+        read_on: day the source was read, ISO 8601; empty where only its own date is known.
     """
 
     name: str
@@ -87,6 +88,12 @@ class CostComponent:
     upfront: float = 0.0
     once: float = 0.0
     of: tuple[str, ...] = ()
+    read_on: str = ""
+
+    @property
+    def dated(self) -> str:
+        """The source's own date, or that it has none; empty without a source."""
+        return dated(self.as_of, self.read_on, self.confidence)
 
     @property
     def priced_in(self) -> str:
@@ -130,7 +137,8 @@ def from_fact(
         price=fact.value,
         hourly=hourly,
         source=f"{fact.source}{note}",
-        as_of=fact.as_of.isoformat(),
+        as_of=fact.as_of_text,
+        read_on=fact.seen_on.isoformat(),
         confidence=fact.confidence,
         standby=standby,
     )
@@ -154,7 +162,8 @@ def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> C
         price=fact.value,
         hourly=None if fact.value is None else 0.0,
         source=f"{fact.source}{note}",
-        as_of=fact.as_of.isoformat(),
+        as_of=fact.as_of_text,
+        read_on=fact.seen_on.isoformat(),
         confidence=fact.confidence,
         once=0.0 if fact.value is None else fact.value * quantity,
     )

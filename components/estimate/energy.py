@@ -129,7 +129,7 @@ def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: 
         hours=hours,
         source=f"absent: {board.source}" if kwh is None else f"estimated: {_watts(machine)}",
         pue_source=region.pue.source,
-        pue_as_of=region.pue.as_of.isoformat(),
+        pue_as_of=region.pue.as_of_text,
         pue_confidence=region.pue.confidence,
     )
 
@@ -150,7 +150,7 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
         intensity_g_per_kwh=intensity.value,
         method="location-based annual mean; IT energy x PUE x intensity; embodied emissions apart",
         source=intensity.source,
-        as_of=intensity.as_of.isoformat(),
+        as_of=intensity.as_of_text,
         grid=region.grid,
         marginal_g_per_kwh=marginal.value,
         marginal_source=marginal.source,
@@ -174,6 +174,6 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: float) -> Emb
         machine_share=made.share,
         life_hours=life.value,
         source=f"{made.kg.source}; {life.source}",
-        as_of=made.kg.as_of.isoformat(),
+        as_of=made.kg.as_of_text,
         confidence=made.kg.confidence,
     )

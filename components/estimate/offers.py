@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from components.catalog.loader import Catalog, accelerator_hint
+from components.catalog.reliability import failures_per_hour
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from components.catalog.tables import load_interruptions, taken_per_month
 from components.core.findings import InputError
 
-__all__ = ["KINDS", "Carrier", "Kind", "Offer", "carriers_of", "find_offers", "unknown_accelerator"]
+__all__ = ["COMMITMENTS", "KINDS", "Carrier", "Kind", "Offer", "carriers_of", "find_offers", "unknown_accelerator"]
 
 Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -56,6 +57,7 @@ class Offer:
         interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
         assumed_interruptions: what may be counted with where that is not known; None likewise.
         on_demand: price of the same node at the same place, None where nobody knows.
+        failures: how often such a node fails in an hour, whatever the kind; None leaves failures out.
     """
 
     provider: str
@@ -68,6 +70,7 @@ class Offer:
     interruptions: Fact[float | None] | None = None
     assumed_interruptions: Fact[float] | None = field(default=None, repr=False)
     on_demand: float | None = None
+    failures: Fact[float] | None = None
 
     @property
     def label(self) -> str:
@@ -155,6 +158,7 @@ def _offer(carrier: Carrier, region: str, row: MachinePrice | None, kind: Kind) 
         interruptions=taken_per_month(machine.provider, machine.name, region) if kind == "spot" else None,
         assumed_interruptions=load_interruptions(machine.provider).assumed if kind == "spot" else None,
         on_demand=None if row is None else row.on_demand.value,
+        failures=failures_per_hour(machine),
     )
 
 
@@ -179,6 +183,6 @@ def _price(row: MachinePrice | None, kind: Kind) -> tuple[Fact[float | None] | N
 
 
 def _no_price(machine: MachineType) -> Fact[float | None]:
-    """Nobody's price, of the day on which the machine's own facts are."""
-    as_of = machine.num_accelerators.as_of
-    return Fact[float | None](value=None, source="no price in the catalogue", as_of=as_of, confidence="documented")
+    """Nobody's price, of the day on which the machine's own facts were looked for."""
+    seen = machine.num_accelerators.seen_on
+    return Fact[float | None](value=None, source="no price in the catalogue", read_on=seen, confidence="documented")

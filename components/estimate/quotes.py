@@ -73,7 +73,8 @@ class Quoted:
         usd: expected, of all nodes until the job is done; None where it is not known or never done.
         hours: expected from the first step to the last.
         risk_hours: of these, the ones expected to be lost: work done twice and restarts.
-        spot: the estimate behind spot; None for what is not taken back.
+        spot: the estimate behind these hours, of nodes that are taken back or fail; None where nobody knows how often,
+            and where nodes do neither.
         rate: of interruptions, as it was counted with; None for what is not taken back.
         in_time: chance to be done by the deadline once the nodes are there, 0 to 1; None without a deadline, and where
             nobody knows.
@@ -102,13 +103,9 @@ def quote(offer: Offer, job: Job) -> Quoted:
     """What the job comes to on `offer`."""
     rate = _rate(offer, job)
     share = None if rate is None else rate.share
-    spot = None
-    if offer.kind == "spot" and share is not None:
-        # Hours and risk need no price: an offer of unknown price can still be said to be too slow.
-        interval_sec = _interval_sec(job, share)
-        spot = estimate_spot(job.num_nodes, offer.price.value or 0.0, job.hours, share, interval_sec=interval_sec)
+    spot = _stops(offer, job, share)
     hours = job.hours if spot is None else spot.hours
-    usd, details = _money(offer, job, spot, rate)
+    usd, details = _money(offer, job, hours, spot, rate)
     kwh, gco2e = _emissions(offer, job.num_nodes, hours)
     return Quoted(
         offer=offer,
@@ -120,16 +117,28 @@ def quote(offer: Offer, job: Job) -> Quoted:
         in_time=_in_time(offer, job, spot),
         kwh=kwh,
         gco2e=gco2e,
-        problem=_problem(offer, job, spot),
+        problem=_problem(offer, job, hours, spot),
         missing=_missing(offer, job, share),
         details=details,
     )
 
 
-def _interval_sec(job: Job, share: float) -> float | None:
-    """From one checkpoint to the next: the best, and for a shorter job all of it; None where nothing is taken back."""
-    best = best_interval_sec(SAVE_SEC, mtbf_sec(job.num_nodes, share), RESTART_SEC)
-    return None if math.isinf(best) else min(best, job.hours * 3600)
+def _stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate | None:
+    """What being taken back and failures make of the job; None where nodes do neither, or nobody knows."""
+    failures = 0.0 if offer.failures is None else offer.failures.value
+    if (share is None) if offer.kind == "spot" else failures == 0:
+        return None
+    taken = share or 0.0
+    # The best interval, and for a shorter job all of it. Without stops it is endless: nothing is ever saved.
+    best = best_interval_sec(SAVE_SEC, mtbf_sec(job.num_nodes, taken, failures), RESTART_SEC)
+    return estimate_spot(
+        job.num_nodes,
+        offer.price.value or 0.0,  # hours and risk need none: what has no price can still be said to be too slow
+        job.hours,
+        taken,
+        failures_per_hour=failures,
+        interval_sec=None if math.isinf(best) else min(best, job.hours * 3600),
+    )
 
 
 def _rate(offer: Offer, job: Job) -> Rate | None:
@@ -144,40 +153,54 @@ def _rate(offer: Offer, job: Job) -> Rate | None:
     return Rate(fact.value, fact.confidence, fact.source, fact.url, fact.as_of)
 
 
-def _money(offer: Offer, job: Job, spot: SpotEstimate | None, rate: Rate | None) -> tuple[float | None, str]:
-    """Expected dollars, and what they hold beside the job's hours."""
+def _money(
+    offer: Offer, job: Job, hours: float, spot: SpotEstimate | None, rate: Rate | None
+) -> tuple[float | None, str]:
+    """Expected dollars, and what they hold beside the job's expected hours."""
     price = offer.price.value
-    if price is None:
+    if price is None or math.isinf(hours):
         return None, ""
-    an_hour = price * job.num_nodes
+    an_hour, failing = price * job.num_nodes, _failing(offer, spot)
     if offer.kind == "spot":
-        return (None if spot is None else spot.usd), _interrupted(spot, rate)
+        return (None if spot is None else spot.usd), _interrupted(offer, spot, rate)
     if offer.kind in TERM_HOURS:
         term = TERM_HOURS[offer.kind]
-        terms = math.ceil(job.hours / term)
-        used = job.hours / (terms * term)
+        terms = math.ceil(hours / term)
+        used = hours / (terms * term)
         text = f"{terms * term:,} h are paid, {used:.0%} of them used"
         if offer.on_demand:
             text += f"; pays above {price / offer.on_demand:.0%} use of the term"
-        return an_hour * terms * term, text
+        return an_hour * terms * term, f"{text}{failing}"
     if offer.kind == "capacity-block":
-        days = _block_days(job.hours)
-        return (None, "") if days is None else (an_hour * days * 24, f"{days} whole days are paid at once")
+        days = _block_days(hours)
+        return (None, "") if days is None else (an_hour * days * 24, f"{days} whole days are paid at once{failing}")
     if offer.kind == "flex-start":
-        return an_hour * job.hours, "waits for all nodes, nobody knows how long"
-    return an_hour * job.hours, "not taken back"
+        return an_hour * hours, f"waits for all nodes, nobody knows how long{failing}"
+    return an_hour * hours, f"not taken back{failing}"
 
 
-def _interrupted(spot: SpotEstimate | None, rate: Rate | None) -> str:
+def _failing(offer: Offer, spot: SpotEstimate | None) -> str:
+    """How often nodes that nobody takes back are expected to fail."""
+    if offer.failures is None or spot is None:
+        return ""
+    every = f"one in {1 / offer.failures.value:,.0f} node-hours, {offer.failures.confidence}"
+    return f"; {_often(spot.interruptions)} failures expected ({every})"
+
+
+def _often(times: float) -> str:
+    return "fewer than 0.01" if times < 0.01 else f"{times:.2g}"
+
+
+def _interrupted(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> str:
     """What is expected to happen, and from which rate of interruptions."""
     if spot is None or not spot.feasible or rate is None or rate.share is None:
         return ""
     if spot.interruptions == 0:
         return f"never taken back ({rate.how})"
-    often = "fewer than 0.01" if spot.interruptions < 0.01 else f"{spot.interruptions:.2g}"
+    failures = "" if offer.failures is None else "; failures"
     return (
-        f"{often} interruptions expected ({share_in_words(rate.share)}, {rate.how}), goodput {spot.goodput:.1%} "
-        f"with a checkpoint each {spot.interval_sec / 60:.0f} min"
+        f"{_often(spot.interruptions)} interruptions expected ({share_in_words(rate.share)}, {rate.how}{failures}), "
+        f"goodput {spot.goodput:.1%} with a checkpoint each {spot.interval_sec / 60:.0f} min"
     )
 
 
@@ -211,15 +234,15 @@ def _emissions(offer: Offer, num_nodes: int, hours: float) -> tuple[float | None
     return energy.kwh, estimate_carbon(energy, offer.place).gco2e
 
 
-def _problem(offer: Offer, job: Job, spot: SpotEstimate | None) -> str:
+def _problem(offer: Offer, job: Job, hours: float, spot: SpotEstimate | None) -> str:
     if spot is not None and not spot.feasible:
         return f"never done: an interruption each {spot.mtbf_hours:.2g} h takes more than is done in between"
     if spot is not None and job.deadline_hours is not None and spot.hours > job.deadline_hours:
-        return f"too late: {spot.hours:.1f} h expected with interruptions, the deadline is {job.deadline_hours:g} h"
-    if offer.kind == "flex-start" and job.hours > FLEX_START_HOURS:
-        return f"nodes are deleted after {FLEX_START_HOURS} h, the job takes {job.hours:g} h"
-    if offer.kind == "capacity-block" and _block_days(job.hours) is None:
-        return f"the longest block has {BLOCK_DAYS[-1]} days, the job takes {job.hours / 24:.0f}"
+        return f"too late: {spot.hours:.4g} h expected with interruptions, the deadline is {job.deadline_hours:g} h"
+    if offer.kind == "flex-start" and hours > FLEX_START_HOURS:
+        return f"nodes are deleted after {FLEX_START_HOURS} h, the job takes {hours:.4g} h"
+    if offer.kind == "capacity-block" and _block_days(hours) is None:
+        return f"the longest block has {BLOCK_DAYS[-1]} days, the job takes {hours / 24:.0f}"
     return ""
 
 

@@ -13,6 +13,8 @@ from components.core.findings import InputError
 __all__ = [
     "BUS_SHARE",
     "BUS_SHARE_SOURCE",
+    "EFA_SHARE",
+    "EFA_SHARE_SOURCE",
     "Algorithm",
     "AmdahlFit",
     "Links",
@@ -36,7 +38,11 @@ Mode = Literal["weak", "strong"]
 Algorithm = Literal["ring", "tree"]
 
 BUS_SHARE = 0.7
-BUS_SHARE_SOURCE = "assumed: all-reduces reach 0.7 of nominal bandwidth (seen on p4d over EFA: 0.59 to 1.14)"
+BUS_SHARE_SOURCE = "assumed: all-reduces reach 0.7 of nominal bandwidth (seen inside a p4d: 0.77)"
+EFA_SHARE = 0.6
+EFA_SHARE_SOURCE = (
+    "0.6 of it over EFA, where 0.59 to 0.67 were measured on 2 to 4 nodes (NVIDIA/nccl#527, nccl-tests#22)"
+)
 
 
 class Network(Protocol):
@@ -70,13 +76,19 @@ class Links:
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
         """Seconds of one all-reduce; 0 for one worker. `workers`: above 0; nodes are filled one after the other;
-        `num_bytes`: of each worker's buffer; `algorithm`: between machines; inside it is a ring.
+        `num_bytes`: of each worker's buffer; `algorithm`: between machines; inside it is a ring. The message goes
+        through in pieces, so that the slower of both kinds of link sets the pace and they do not add up. All workers
+        are one ring, whose every link carries nearly twice the message; between two nodes NCCL takes its trees, and
+        the message goes each way once.
         """
         in_node, nodes = min(workers, self.gpus_per_node), math.ceil(workers / self.gpus_per_node)
         gbit = num_bytes * 8e-9
-        inside = 2 * (in_node - 1) * (gbit / in_node / self.inside_gbps + self.inside_latency_sec)
+        ring = 2 * (workers - 1) / workers * gbit
+        between = {1: 0.0, 2: gbit}.get(nodes, ring)
+        inside = ring if in_node > 1 else 0.0
         steps = 2 * (nodes - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(nodes))
-        return inside + 2 * (nodes - 1) / nodes * gbit / self.between_gbps + steps * self.between_latency_sec
+        latency_sec = 2 * (in_node - 1) * self.inside_latency_sec + steps * self.between_latency_sec
+        return max(inside / self.inside_gbps, between / self.between_gbps) + latency_sec
 
 
 @dataclass(frozen=True)
@@ -124,9 +136,10 @@ class AmdahlFit:
         return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
 
 
-def links_of(machine: MachineType, bus_share: float = BUS_SHARE) -> Links:
+def links_of(machine: MachineType, bus_share: float | None = None) -> Links:
     """The links of machines of one type, by the catalogue. `bus_share`: of nominal bandwidth that an all-reduce
-    reaches, above 0. InputError: the catalogue does not know a bandwidth that is needed.
+    reaches, above 0; left out, what was measured or is assumed. InputError: the catalogue does not know a bandwidth
+    that is needed.
     """
     number, inside = machine.num_accelerators.value, link_gbps(machine.accelerator)
     network = machine.network_gbps
@@ -138,19 +151,25 @@ def links_of(machine: MachineType, bus_share: float = BUS_SHARE) -> Links:
             fix="choose another machine type",
         )
     delays = latency()
-    between = delays.between(_fabric_kind(machine))
+    kind = _fabric_kind(machine)
+    between = delays.between(kind)
     sources = [f"between machines: {network.value:g} Gbit/s, {network.source}"]
     if number > 1:
         sources.append(f"inside: {inside.value:g} Gbit/s, {inside.source}")
     sources.append(f"latency: {between.value:g} us between, {delays.inside_usec.value:g} inside, {between.source}")
-    share = f"{bus_share:g} of nominal bandwidth"
+    if bus_share is not None:
+        own = outer = bus_share
+        sources.append(f"{bus_share:g} of nominal bandwidth")
+    else:
+        own, outer = BUS_SHARE, EFA_SHARE if kind == "efa" else BUS_SHARE
+        sources += [BUS_SHARE_SOURCE] + [EFA_SHARE_SOURCE] * (kind == "efa")
     return Links(
         gpus_per_node=number,
-        inside_gbps=(inside.value or math.inf) * bus_share,
-        between_gbps=network.value * bus_share,
+        inside_gbps=(inside.value or math.inf) * own,
+        between_gbps=network.value * outer,
         inside_latency_sec=delays.inside_usec.value * 1e-6,
         between_latency_sec=between.value * 1e-6,
-        sources=(*sources, BUS_SHARE_SOURCE if bus_share == BUS_SHARE else share),
+        sources=tuple(sources),
     )
 
 

@@ -1,6 +1,6 @@
-"""What spare capacity costs once it is taken away now and then: interruptions, checkpoints, work done twice.
+"""What a job costs whose nodes are taken away or fail now and then: interruptions, checkpoints, work done twice.
 
-Nodes are taken independently at a constant rate (an input, no forecast), and the job stops as a whole. A checkpoint
+Each node is lost independently at a constant rate (an input, no forecast), and the job stops as a whole. A checkpoint
 every `interval_sec` takes `save_sec`; an interruption loses half an interval on average, and `restart_sec`. The best
 interval is Young's (CACM 17(9), 1974) with Daly's correction for the restart (FGCS 22(3), 2006).
 """
@@ -42,9 +42,11 @@ def rate_per_hour(fraction_per_month: float) -> float:
     return -math.log1p(-fraction_per_month) / HOURS_PER_BUCKET
 
 
-def mtbf_sec(num_nodes: int, fraction_per_month: float) -> float:
-    """Mean time between interruptions of a job on so many nodes, seconds; infinite where none is ever taken."""
-    rate = rate_per_hour(fraction_per_month) * num_nodes
+def mtbf_sec(num_nodes: int, fraction_per_month: float, failures_per_hour: float = 0.0) -> float:
+    """Mean time between interruptions of a job on so many nodes, seconds; infinite where none is ever lost.
+    `failures_per_hour`: of one node, beside its being taken.
+    """
+    rate = (rate_per_hour(fraction_per_month) + failures_per_hour) * num_nodes
     return math.inf if rate == 0 else 3600 / rate
 
 
@@ -59,7 +61,7 @@ def best_interval_sec(save_sec: float, mtbf_sec: float, restart_sec: float) -> f
 
 @dataclass(frozen=True)
 class SpotEstimate:
-    """A job on capacity that may be taken away.
+    """A job on capacity that may be taken away, or fail.
 
     Attributes:
         mtbf_hours: mean time between interruptions of the job.
@@ -97,11 +99,12 @@ def estimate_spot(
     hours: float,
     fraction_per_month: float,
     *,
+    failures_per_hour: float = 0.0,
     interval_sec: float | None = None,
     save_sec: float = SAVE_SEC,
     restart_sec: float = RESTART_SEC,
 ) -> SpotEstimate:
-    """What `hours` of undisturbed training come to on nodes that are taken away now and then.
+    """What `hours` of undisturbed training come to on nodes that are taken away, or fail, now and then.
 
     Expected time is hours * (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). Where that denominator is not
     above zero, more is lost than done between two interruptions, and the job is not expected to end.
@@ -110,12 +113,13 @@ def estimate_spot(
         num_nodes: of the job, at least 1.
         usd_per_node_hour: price.
         hours: the job would take without any interruption or checkpoint.
-        fraction_per_month: share of nodes taken within 720 hours, 0 up to but not including 1.
+        fraction_per_month: share of nodes taken within 720 hours, 0 up to but not including 1; 0 where none is taken.
+        failures_per_hour: of one node, whatever its kind of capacity.
         interval_sec: from one checkpoint to the next; the best one where left out.
         save_sec: training stands still for so long at each.
         restart_sec: from an interruption until training goes on.
     """
-    between = mtbf_sec(num_nodes, fraction_per_month)
+    between = mtbf_sec(num_nodes, fraction_per_month, failures_per_hour)
     # Without interruptions the best interval is endless: nothing is ever saved, and nothing is lost.
     best = best_interval_sec(save_sec, between, restart_sec)
     interval = best if interval_sec is None else interval_sec

@@ -1,10 +1,13 @@
-"""Renting nodes against owning them, per node over H hours: what both cost, and from which use or month on owning
-pays. An owned node draws and costs the same whatever its use; a rented one is paid while it is used. `load_onprem`
-holds assumptions (none for most accelerators): no taxes, interest, financing, depreciation, price changes or
-waiting.
+"""Renting nodes against owning them, per node over H hours: what both cost today (present value), and from which use or
+month on owning pays. An owned node draws and costs the same whatever its use, and stands still until it is repaired;
+a rented one is paid while it is used, and the cloud replaces it. Money is worth what its owner could earn with it: the
+cost of capital stands for interest as well. `load_onprem` holds assumptions (none for most accelerators): no taxes,
+price changes or waiting.
 
-    cloud(H)  = H * (price * utilisation + fixed)
-    onprem(H) = capex - resale + H * (kW * PUE * price of a kWh + colocation + operations)
+    cloud(H)  = A(H) * (price * utilisation + fixed)
+    onprem(H) = (capex - resale + A(H) * (kW * PUE * price of a kWh + colocation + operations)) / availability
+    A(H)      = hours, each by what a dollar paid in it is worth at the beginning
+    resale    = capex * share that can be sold * ((1 - decline) / (1 + r))^years
     >>> round(reserved_break_even(reserved=18.83, on_demand=27.197), 2)
     0.69
 """
@@ -27,9 +30,12 @@ __all__ = [
     "OnPremNode",
     "OnPremSide",
     "OnPremTable",
+    "availability",
     "break_even_months",
     "break_even_utilisation",
     "cloud_usd",
+    "discounted_hours",
+    "engineers",
     "keeps_rule",
     "load_onprem",
     "onprem_usd",
@@ -58,8 +64,12 @@ class OnPremTable(Frozen):
         pue: power of the building over power of the machines.
         usd_per_kwh: of electricity.
         colo_usd_per_kw_month: space, cooling and power capacity, by the peak draw, without the electricity.
-        ops_usd_per_node_month: staff, maintenance contract and spare parts.
-        resale_share: of the price, when the machines are sold.
+        engineer_usd_per_year: one of those who operate the nodes; maintenance and spare parts are in their price.
+        nodes_of_first_engineer: nodes that keep the first one busy; fewer take a share of the working time.
+        accelerators_per_engineer: beyond those, how many each further one operates.
+        sold_share: of the price, what is in things that can be sold: not cables, racks and installation.
+        resale_decline: share of its value that a machine loses in a year.
+        cost_of_capital: what money costs its owner in a year, as a share.
         utilisation: share of the hours in which a node works.
     """
 
@@ -67,8 +77,12 @@ class OnPremTable(Frozen):
     pue: Fact[float]
     usd_per_kwh: Fact[float]
     colo_usd_per_kw_month: Fact[float]
-    ops_usd_per_node_month: Fact[float]
-    resale_share: Fact[float]
+    engineer_usd_per_year: Fact[float]
+    nodes_of_first_engineer: Fact[float]
+    accelerators_per_engineer: Fact[float]
+    sold_share: Fact[float]
+    resale_decline: Fact[float]
+    cost_of_capital: Fact[float]
     utilisation: Fact[float]
 
 
@@ -101,12 +115,13 @@ class OnPremSide:
 
     Attributes:
         capex_usd: its price, with its share of what is between the nodes.
-        resale_usd: what it brings at the end.
+        resale_usd: what it brings at the end, in today's dollars.
         kw: mean draw of the machine.
         pue: power of the building over power of the machine.
         usd_per_kwh: of electricity.
         colo_usd_per_hour: space, cooling and power capacity.
         ops_usd_per_hour: staff, maintenance contract, spare parts.
+        availability: share of the hours in which it is not broken: as much more has to be owned.
     """
 
     capex_usd: float
@@ -116,6 +131,7 @@ class OnPremSide:
     usd_per_kwh: float
     colo_usd_per_hour: float
     ops_usd_per_hour: float
+    availability: float = 1.0
 
     @property
     def power_usd_per_hour(self) -> float:
@@ -133,34 +149,68 @@ class OnPremSide:
         return self.capex_usd - self.resale_usd
 
 
-def cloud_usd(side: CloudSide, hours: float) -> float:
-    """One rented node, had for `hours`, in US dollars."""
-    return hours * (side.usd_per_hour * side.utilisation + side.fixed_usd_per_hour)
+def discounted_hours(hours: float, rate: float) -> float:
+    """Hours, each by what a dollar paid in it is worth at the beginning. `rate`: cost of capital a year, 0 or more.
+
+    >>> round(discounted_hours(3 * HOURS_PER_YEAR, 0.08) / HOURS_PER_YEAR, 3)
+    2.679
+    """
+    if rate == 0:
+        return hours
+    return HOURS_PER_YEAR * -math.expm1(-hours / HOURS_PER_YEAR * math.log1p(rate)) / math.log1p(rate)
 
 
-def onprem_usd(side: OnPremSide, hours: float) -> float:
-    """One node of one's own, had for `hours` and then sold, in US dollars."""
-    return side.net_capex_usd + hours * side.running_usd_per_hour
+def availability(failures_per_hour: float, repair_hours: float) -> float:
+    """The share of the time in which a node works that fails so often and is repaired so fast."""
+    return 1 / (1 + failures_per_hour * repair_hours)
 
 
-def break_even_utilisation(cloud: CloudSide, onprem: OnPremSide, hours: float) -> float:
+def engineers(num_nodes: float, accelerators: float, first_nodes: float, per_engineer: float) -> float:
+    """Who operates so many nodes of so many accelerators: one engineer the first few, each further one many more.
+
+    >>> [round(engineers(nodes, 8, first_nodes=4, per_engineer=250), 2) for nodes in (1, 4, 128)]
+    [0.25, 1.0, 4.97]
+    """
+    return min(1.0, num_nodes / first_nodes) + max(0.0, num_nodes - first_nodes) * accelerators / per_engineer
+
+
+def cloud_usd(side: CloudSide, hours: float, rate: float = 0.0) -> float:
+    """One rented node, had for `hours`, in today's US dollars."""
+    return discounted_hours(hours, rate) * (side.usd_per_hour * side.utilisation + side.fixed_usd_per_hour)
+
+
+def onprem_usd(side: OnPremSide, hours: float, rate: float = 0.0) -> float:
+    """One node of one's own that works like one that never fails, had for `hours`, in today's US dollars."""
+    running = discounted_hours(hours, rate) * side.running_usd_per_hour
+    return (side.net_capex_usd + running) / side.availability
+
+
+def break_even_utilisation(cloud: CloudSide, onprem: OnPremSide, hours: float, rate: float = 0.0) -> float:
     """The use from which on owning is cheaper over `hours`. Above 1 renting is cheaper even for a node that never
     rests; below 0 owning is, even for one that always does.
     """
-    return (onprem_usd(onprem, hours) / hours - cloud.fixed_usd_per_hour) / cloud.usd_per_hour
+    paid = onprem_usd(onprem, hours, rate) / discounted_hours(hours, rate)
+    return (paid - cloud.fixed_usd_per_hour) / cloud.usd_per_hour
 
 
-def break_even_months(cloud: CloudSide, onprem: OnPremSide) -> float:
-    """Months of 730 hours after which owning has been cheaper; infinite where it never is."""
-    saved_an_hour = cloud_usd(cloud, 1) - onprem.running_usd_per_hour
-    if onprem.net_capex_usd <= 0 and saved_an_hour >= 0:
+def break_even_months(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -> float:
+    """Months of 730 hours after which what owning saves has paid for the node; infinite where it never has."""
+    saved_an_hour = cloud_usd(cloud, 1) - onprem.running_usd_per_hour / onprem.availability
+    net = onprem.net_capex_usd / onprem.availability
+    if net <= 0 and saved_an_hour >= 0:
         return 0.0
-    return math.inf if saved_an_hour <= 0 else onprem.net_capex_usd / saved_an_hour / HOURS_PER_MONTH
+    if saved_an_hour <= 0:
+        return math.inf
+    years = net / saved_an_hour / HOURS_PER_YEAR  # as many, were a later dollar worth as much
+    if rate > 0:
+        spent = years * math.log1p(rate)
+        years = -math.log1p(-spent) / math.log1p(rate) if spent < 1 else math.inf
+    return years * 12
 
 
-def keeps_rule(cloud: CloudSide, onprem: OnPremSide) -> bool:
+def keeps_rule(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -> bool:
     """Whether the rule of thumb holds for these inputs: at 70 and at 80 % use, owning pays within 12 to 24 months."""
-    months = [break_even_months(cloud.at(share), onprem) for share in RULE_UTILISATION]
+    months = [break_even_months(cloud.at(share), onprem, rate) for share in RULE_UTILISATION]
     return all(RULE_MONTHS[0] <= month <= RULE_MONTHS[1] for month in months)
 
 

@@ -184,7 +184,7 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
     machine, sold = context.machine, context.machine.capacity
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
-        found += not_sold(rung, path, machine.name, sold.value, f"{sold.source}, {sold.as_of}")
+        found += not_sold(rung, path, machine.name, sold.value, f"{sold.source}, {sold.dated}")
         found += _zone(rung, path, context)
         if context.zone_assumed:
             found += zone_unnamed(rung, path, context.zone)

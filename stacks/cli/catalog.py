@@ -11,6 +11,7 @@ it, because `gangway --help` imports this module.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -151,6 +152,7 @@ def _check_offline(*, as_json: bool) -> bool:
             f"{provider}: {outcome.compared} facts of {len(outcome.sources)} other catalogues compared, "
             f"{len(outcome.explained)} differences explained, {len(outcome.unexplained)} not"
         )
+    typer.echo(ages_of_prices(date.today()))
     typer.echo("--live asks EC2 too; --json has every source")
     return all(outcome.passes for outcome in outcomes.values())
 
@@ -176,6 +178,24 @@ def _said(value: "Value") -> str:
     if isinstance(value, tuple):
         return ", ".join(value)
     return "?" if value is None else f"{value:g}"
+
+
+def ages_of_prices(today: date) -> str:
+    """How many of the prices are young, old and of unknown age, by their sources' own dates."""
+    from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+    from components.catalog.schema import Fact
+    from components.catalog.validators import STALE_DAYS, is_stale
+
+    catalogs = [load_provider(provider) for provider in PROVIDERS]
+    rows = [*(row for catalog in catalogs for row in (*catalog.prices, *catalog.services)), *load_tpus().prices]
+    values = [getattr(row, name) for row in rows for name in type(row).model_fields]
+    prices = [fact for fact in values if isinstance(fact, Fact) and fact.value is not None]
+    stale = [fact for fact in prices if is_stale(fact.as_of_text, fact.confidence, today)]
+    old = sum(fact.as_of is not None for fact in stale)
+    return (
+        f"{len(prices)} prices: {len(prices) - len(stale)} of the last {STALE_DAYS} days, {old} older, "
+        f"{len(stale) - old} of sources without a date or recalled; `gangway prices refresh` reads those of machines"
+    )
 
 
 def _rows(provider: "Provider") -> list[dict[str, Any]]:

@@ -31,6 +31,10 @@ _RANGES: Mapping[str, tuple[float, float, str]] = {
     "usd_per_kwh": (0, math.inf, "US dollars, 0 or more"),
     "colo": (0, math.inf, "US dollars a node and month, 0 or more"),
     "ops": (0, math.inf, "US dollars a node and month, 0 or more"),
+    "availability": (0.5, 1, "a share of the hours, 0.5 to 1"),
+    "cost_of_capital": (0, 1, "a share a year, 0 to 1"),
+    "reserved-1y": (0.001, math.inf, "US dollars a node and hour, above 0"),
+    "reserved-3y": (0.001, math.inf, "US dollars a node and hour, above 0"),
 }
 """Of each number its least and greatest, and that in words."""
 
@@ -52,6 +56,10 @@ def tco(
     usd_per_kwh: Annotated[Number, typer.Option(help="Price of electricity.")] = None,
     colo: Annotated[Number, typer.Option(help="Colocation of a node, without electricity, USD a month.")] = None,
     ops: Annotated[Number, typer.Option(help="Operation of a node, USD a month.")] = None,
+    availability: Annotated[Number, typer.Option(help="Share of the hours in which an owned node is in order.")] = None,
+    cost_of_capital: Annotated[Number, typer.Option(help="What money costs in a year, such as 0.08.")] = None,
+    reserved_1y: Annotated[Number, typer.Option(help="Rent of a node and hour, committed for a year.")] = None,
+    reserved_3y: Annotated[Number, typer.Option(help="Rent of a node and hour, committed for three years.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plot here, as .png and .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each input with its source.")] = False,
 ) -> None:
@@ -67,6 +75,10 @@ def tco(
         "usd_per_kwh": usd_per_kwh,
         "colo": colo,
         "ops": ops,
+        "availability": availability,
+        "cost_of_capital": cost_of_capital,
+        "reserved-1y": reserved_1y,
+        "reserved-3y": reserved_3y,
     }
     for name, value in {"nodes": nodes, "years": years, **given}.items():
         _check(name, value)

@@ -5,7 +5,7 @@ from datetime import date
 from math import ceil
 
 from components.catalog.schema import MachineType
-from components.catalog.validators import STALE_DAYS
+from components.catalog.validators import STALE_DAYS, is_stale
 from components.core.capacity import Spot
 from components.core.findings import Finding, InputError
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
@@ -25,8 +25,6 @@ FAR_FROM_BEST = 1.05
 """A run that takes longer by this factor than with the best interval is worth a word."""
 ENOUGH = 0.01
 """Share of the time that checkpoints may take before saving less often is worth anything."""
-_NAMED = 3
-"""Lines that one finding names one by one."""
 
 
 def common_findings(
@@ -253,7 +251,7 @@ def money_findings(
     """All findings about the estimate."""
     return (
         *(finding for rung in rungs for finding in _spot(config, rung, job)),
-        *stale_prices(lines, today),
+        *stale_prices(lines, rungs, today),
         *_unsaid(config),
         *_ignored(config),
     )
@@ -261,25 +259,26 @@ def money_findings(
 
 def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
     path = f"gangway:cluster.capacity[{rung.position}]"
-    if rung.taken is None:
+    if not rung.spot.feasible:
+        yield _infeasible(config, rung, job, path)
+    elif rung.taken is None:
         return
-    if rung.spot is None:
+    elif rung.taken.value is None:
         yield Finding.info(
             "capacity.spot-rate-unknown",
             path,
-            f"how often such nodes are taken is not known, so their run is priced without interruptions: "
+            f"how often such nodes are taken is not known, so their run is priced with failures alone: "
             f"{rung.taken.source}",
             "write what you have seen: gangway:estimate: {taken_percent_per_month: ...}",
         )
-    elif not rung.spot.feasible:
-        yield _infeasible(config, rung.spot, job, path)
     else:
         yield from _interval(config, rung.spot, job)
 
 
-def _infeasible(config: StackConfig, spot: SpotEstimate, job: Pace, path: str) -> Finding:
+def _infeasible(config: StackConfig, rung: RungCost, job: Pace, path: str) -> Finding:
     """An error where it holds over the whole band of speeds; else only as slowly as the rung is priced for."""
-    restart_sec, mtbf_sec = config.estimate.restart_sec, spot.mtbf_hours * 3600
+    spot, restart_sec = rung.spot, config.estimate.restart_sec
+    mtbf_sec = spot.mtbf_hours * 3600
     lost_sec = spot.interval_sec / 2 + restart_sec
     elsewhere = "take fewer nodes, or put another kind of capacity in its place"
     best_sec = spot.best_interval_sec
@@ -292,7 +291,7 @@ def _infeasible(config: StackConfig, spot: SpotEstimate, job: Pace, path: str) -
     return make(
         "capacity.spot-infeasible",
         path,
-        f"on spot this job is not expected to end: its {config.cluster.nodes.max} nodes lose one every "
+        f"on {rung.kind} this job is not expected to end: its {config.cluster.nodes.max} nodes lose one every "
         f"{spot.mtbf_hours:.2f} h, and each costs {lost_sec / 3600:.2f} h (half an interval of checkpoints, and the "
         f"restart){faster}",
         f"set gangway:job.checkpoint_kimg: {every:g}, or {elsewhere}" if mends else elsewhere,
@@ -339,20 +338,35 @@ def _saved_sec(config: StackConfig) -> float:
     return state_gib(config.job.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC
 
 
-def stale_prices(lines: Sequence[CostComponent], today: date) -> Iterable[Finding]:
-    """Prices that were read too long ago."""
-    old = [line for line in lines if line.as_of and (today - date.fromisoformat(line.as_of)).days > STALE_DAYS]
-    if not old:
-        return
-    oldest = min(old, key=lambda line: line.as_of)
-    named = "; ".join(line.name for line in old[:_NAMED])
-    more = f" and {len(old) - _NAMED} more" if len(old) > _NAMED else ""
-    yield Finding.warning(
-        "prices.stale",
-        "gangway:region",
-        f"prices older than {STALE_DAYS} days, the oldest of {oldest.as_of}: {named}{more}",
-        "run `gangway prices refresh`",
-    )
+def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], today: date) -> Iterable[Finding]:
+    """What of the bill, and of the rates of interruptions, is too old by its source's own date, or has none."""
+    used = {line.name: (line.as_of, line.read_on, line.confidence) for line in lines if line.price is not None}
+    for rung in rungs:
+        if rung.taken is not None and rung.taken.value is not None:
+            fact = rung.taken
+            name = f"rate of interruptions of capacity[{rung.position}]"
+            used[name] = (fact.as_of_text, fact.seen_on.isoformat(), fact.confidence)
+    stale = {name: source for name, source in used.items() if is_stale(source[0], source[2], today)}
+    old = {name: as_of for name, (as_of, _, confidence) in stale.items() if as_of and confidence != "recalled"}
+    undated = {name: source for name, source in stale.items() if name not in old}
+    said = []
+    if old:
+        said.append(f"{len(old)} older than {STALE_DAYS} days, the oldest of {min(old.values())} ({_some(list(old))})")
+    if undated:
+        first = min((read_on or as_of for as_of, read_on, _ in undated.values()), default="")
+        said.append(f"{len(undated)} undated or recalled, read from {first} on ({_some(list(undated))})")
+    if said:
+        yield Finding.warning(
+            "prices.stale",
+            "gangway:region",
+            f"of {len(used)} figures, {'; '.join(said)}",
+            "run `gangway prices refresh`, which reads those of machines",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of the names, without what stands behind its colon; `--full` has all of them."""
+    return names[0].split(":")[0] + (", ..." if len(names) > 1 else "")
 
 
 def _unsaid(config: StackConfig) -> Iterable[Finding]:

@@ -17,11 +17,13 @@ from components.estimate.energy import (
     estimate_embodied,
     estimate_energy,
 )
+from components.estimate.ladder import LadderEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.bill_coverage import unpriced
 from stacks.planning.common_findings import check_budget, money_findings
 from stacks.planning.expected_run import ExpectedRun, expected_run
 from stacks.planning.gc_pause import without_gc
+from stacks.planning.ladder_cost import assumptions, ladder_cost
 from stacks.planning.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
 from stacks.planning.rules.guardrails import with_guardrails
 from stacks.planning.run_costs import Pace, RungCost, pace, price_ladder, usage_lines
@@ -41,6 +43,7 @@ class Plan:
     findings: tuple[Finding, ...]
     cost: CostEstimate
     rungs: tuple[RungCost, ...]
+    ladder: LadderEstimate
     pace: Pace
     expected: ExpectedRun
     energy: EnergyEstimate
@@ -82,6 +85,7 @@ class Plan:
             "cost": {**self.cost.to_json(), "idle_hourly": self.idle_hourly},
             "rungs": [rung.to_json() for rung in self.rungs],
             "expected_run": self.expected.to_json(),
+            "ladder": {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
             "checkpoints": self.pace.to_json(),
             "energy": self.energy.to_json(),
             "carbon": {
@@ -131,6 +135,7 @@ def make_plan(config: StackConfig) -> Plan:
             ),
             cost=cost,
             rungs=rungs,
+            ladder=ladder_cost(config, planned.machine, rungs, cost.upfront + cost.once),
             pace=job,
             expected=expected_run(config, speed, cost),
             energy=energy,

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from components.catalog.billing import load_billing
+from components.catalog.reliability import failures_per_hour
 from components.catalog.schema import Fact, MachineType, ServicePrice
 from components.catalog.transfer import transfer_price
 from components.core.capacity import Spot
@@ -22,7 +23,7 @@ from stacks.providers.registry import provider_of
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 """Services of the catalogue: the way out, and from which volume in a month on another price holds."""
 _GIB_PER_TIB = 1024
-OF_SPOT = ("taken_percent_per_month", "checkpoint_sec", "restart_sec")
+OF_SPOT = ("taken_percent_per_month",)
 """Settings that only the estimate of spot reads."""
 OF_BILLED = (
     *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
@@ -194,8 +195,10 @@ class RungCost:
         monthly: of 730 such hours, purchases and usage included.
         run_hours: what the run is expected to take; None where it is not expected to end.
         run: US dollars of such a run; None where a price or an end is missing.
-        spot: the interruptions; None on other capacity, or where nobody knows how often nodes are taken.
+        spot: the interruptions, of nodes that are taken or fail; where nobody knows how often spot is taken, of
+            failures alone.
         taken: share of nodes taken within 720 hours; None on capacity that is not taken back.
+        failures: how often one node fails in an hour.
     """
 
     position: int
@@ -205,16 +208,19 @@ class RungCost:
     monthly: float | None
     run_hours: float | None
     run: float | None
-    spot: SpotEstimate | None
+    spot: SpotEstimate
     taken: Fact[float | None] | None
+    failures: Fact[float]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
-        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("spot", "taken")}
+        facts = ("spot", "taken", "failures")
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in facts}
         return {
             **own,
-            "spot": None if self.spot is None else self.spot.to_json(),
+            "spot": self.spot.to_json(),
             "taken_per_month": None if self.taken is None else self.taken.model_dump(mode="json"),
+            "failures_per_node_hour": self.failures.model_dump(mode="json"),
         }
 
 
@@ -257,7 +263,7 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
             "value": percent / 100,
             "source": "gangway:estimate.taken_percent_per_month",
             "url": "",
-            "confidence": "assumed",
+            "confidence": "stated",
         }
     )
 
@@ -283,14 +289,12 @@ def _rung(
     rung, unknown = config.cluster.capacity[position], any(line.hourly is None for line in own)
     nodes_hourly = None if unknown else sum(line.hourly or 0.0 for line in own)
     hourly = None if nodes_hourly is None else around + nodes_hourly
-    is_spot = isinstance(rung, Spot)
-    fact = taken(config, machine) if is_spot else None
-    spot = _spot(config, fact, nodes_hourly or 0.0) if fact is not None else None
-    if spot is not None and unknown:
+    fact = taken(config, machine) if isinstance(rung, Spot) else None
+    failures = failures_per_hour(machine)
+    spot = _stops(config, 0.0 if fact is None else fact.value or 0.0, failures.value, nodes_hourly or 0.0)
+    if unknown:
         spot = replace(spot, usd=None)
-    hours: float | None = config.job.max_hours
-    if spot is not None:
-        hours = spot.hours if spot.feasible else None
+    hours = spot.hours if spot.feasible else None
     return RungCost(
         position=position,
         kind=rung.kind,
@@ -301,18 +305,18 @@ def _rung(
         run=None if hourly is None or hours is None else hourly * hours + paid,
         spot=spot,
         taken=fact,
+        failures=failures,
     )
 
 
-def _spot(config: StackConfig, fact: Fact[float | None], nodes_hourly: float) -> SpotEstimate | None:
-    if fact.value is None:
-        return None
+def _stops(config: StackConfig, taken_share: float, failures: float, nodes_hourly: float) -> SpotEstimate:
     num_nodes = config.cluster.nodes.max
     return estimate_spot(
         num_nodes,
         nodes_hourly / num_nodes,
         config.job.max_hours,
-        fact.value,
+        taken_share,
+        failures_per_hour=failures,
         interval_sec=pace(config).interval_sec,
         save_sec=config.estimate.checkpoint_sec,
         restart_sec=config.estimate.restart_sec,

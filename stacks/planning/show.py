@@ -1,6 +1,7 @@
 """The plan, the sandbox and the difference of two plans as a person reads them, or as JSON. Computes nothing."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -19,6 +20,7 @@ from components.estimate.energy import CarbonEstimate
 from stacks.planning.common_findings import span
 from stacks.planning.difference import Change, Delta, Difference, compare
 from stacks.planning.infracost import infracost
+from stacks.planning.ladder_cost import assumptions
 from stacks.planning.plan import Plan
 from stacks.planning.recording import PlannedResource
 from stacks.planning.run_costs import RungCost
@@ -64,6 +66,8 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
         full = detail is Detail.FULL
         console.print(cost_table(plan.cost, sources=full))
         console.print(ladder_table(plan.rungs, sources=full))
+        if len(plan.rungs) > 1:
+            console.print(_ladder(plan, sources=full), highlight=False)
         console.print(_envelope(plan, sources=full))
     shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
     if shown:
@@ -155,7 +159,8 @@ def _tally(plan: Plan, detail: Detail) -> str:
         for (severity, colour), name in zip(_COLOURS.items(), ("error", "warning", "note"), strict=True)
     )
     cost = plan.cost
-    money = f"{_least(cost)}{usd(cost.hourly)} an hour, {cost.run_hours:.4g} h, {usd(cost.run)} a run"
+    hours = f"{cost.run_hours:.3g}" if cost.run_hours < 10 else f"{cost.run_hours:,.0f}"
+    money = f"{_least(cost)}{usd(cost.hourly)} an hour, {hours} h, {usd(cost.run)} a run"
     more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
     return f"{numbers}; [bold]{money}[/]{more}"
 
@@ -163,9 +168,7 @@ def _tally(plan: Plan, detail: Detail) -> str:
 def _hours(plan: Plan) -> str:
     """How long a run takes; on spot that is more than undisturbed."""
     hours, undisturbed = plan.cost.run_hours, plan.config.job.max_hours
-    return (
-        f"{hours:g} h" if hours == undisturbed else f"{hours:.4g} h (expected on spot: {undisturbed:g} h undisturbed)"
-    )
+    return f"{hours:g} h" if hours == undisturbed else f"{hours:.4g} h (expected: {undisturbed:g} h undisturbed)"
 
 
 def _energy(plan: Plan) -> str:
@@ -254,7 +257,7 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
             continue
         standby = " [dim](standby)[/]" if component.standby else ""
         hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
-        provenance = ", ".join(filter(None, (component.source, component.as_of, component.confidence)))
+        provenance = ", ".join(filter(None, (component.source, component.dated, component.confidence)))
         where = f"\n[dim]price of {escape(component.priced_in)}[/]" if component.priced_in and not sources else ""
         price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}{where}"
         source = f"\n[dim]{escape(provenance)}[/]" if sources else ""
@@ -280,22 +283,41 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True) -> Table:
         table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
     for rung in rungs:
         hours = "no end" if rung.run_hours is None else f"{rung.run_hours:.1f}"
-        taken = f"\n[dim]{escape(_taken(rung, source=sources))}[/]" if rung.taken else ""
+        # Spot's interruptions are news; that machines fail is in the hours, and said in full only.
+        stops = f"\n[dim]{escape(_stops(rung, source=sources))}[/]" if sources or rung.taken else ""
         table.add_row(
-            f"{rung.position}: {rung.kind}{taken}",
+            f"{rung.position}: {rung.kind}{stops}",
             *(usd(rung.hourly), usd(rung.monthly), hours, usd(rung.run)),
         )
     return table
 
 
-def _taken(rung: RungCost, *, source: bool) -> str:
-    """How often a spot rung's nodes are taken and what that costs."""
-    spot, fact = rung.spot, rung.taken
-    assert fact is not None, "asked of spot only"
-    by_whom = f": {fact.source}, {fact.as_of}, {fact.confidence}" if source else ""
-    if spot is None:
-        return f"without interruptions, whose rate is not known{by_whom}"
-    lost = f"one interruption in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}"
+def _ladder(plan: Plan, *, sources: bool) -> str:
+    """All rungs as one: what is expected, and between which ends."""
+    found = plan.ladder
+    names = ", then ".join(f"{rung.kind} {share:.0%}" for rung, share in zip(plan.rungs, found.shares, strict=True))
+    expected = "unknown" if found.usd is None or found.hours is None else f"{_until(found.usd)}, {found.hours:.4g} h"
+    if found.hours is not None and math.isinf(found.hours):
+        expected = "no end"
+    why = f"\n[dim]{escape(assumptions(plan.rungs))}[/]" if sources else ""
+    band = f"{_until(found.usd_low)} to {_until(found.usd_high)}"
+    return f"on the whole ladder ({names}): [bold]{expected}[/] expected a run; {band}{why}"
+
+
+def _until(amount: float | None) -> str:
+    """Dollars, where a job may never end."""
+    return "no end" if amount is not None and math.isinf(amount) else usd(amount)
+
+
+def _stops(rung: RungCost, *, source: bool) -> str:
+    """How often a rung's nodes are taken or fail, and what that costs."""
+    spot, taken = rung.spot, rung.taken
+    facts = [fact for fact in (taken, rung.failures) if fact is not None]
+    by_whom = ": " + "; ".join(f"{fact.source}, {fact.dated}, {fact.confidence}" for fact in facts) if source else ""
+    event = "failure" if taken is None else "interruption"
+    lost = f"one {event} in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}"
+    if taken is not None and taken.value is None:
+        lost = f"spot's rate is not known: failures alone{f', one in {spot.mtbf_hours:,.0f} h' if source else ''}"
     every = f", a checkpoint every {span(spot.interval_sec)} (best {span(spot.best_interval_sec)})"
     return f"{lost}{every if source else ''}{by_whom}"
 

@@ -133,7 +133,7 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
     for row in rows:
         resource = row.judged.resource
         cost = "?" if row.hourly_usd is None else f"{row.hourly_usd:,.3f}"
-        why = "; ".join(f"{line.source}{f', {line.as_of}' if line.as_of else ''}" for line in row.bill)
+        why = "; ".join(f"{line.source}{f', {line.dated}' if line.dated else ''}" for line in row.bill)
         name = f"{resource.kind} [bold]{escape(resource.name)}[/bold]"
         details = "\n".join(escape(text) for text in (resource.id, row.judged.reason, why) if text)
         table.add_row(f"{name}\n[dim]{details}[/dim]", resource.region or "global", cost)

@@ -180,16 +180,16 @@ def _chip_row(item: str, region: str, row: Mapping[PriceField, Observed], today:
 
 
 def _fact(observed: Observed | None, today: date) -> Fact[float | None]:
-    """A price of today: what a list of some days ago states is what counts today."""
+    """A price with the day that its list is of and, as today it was read there, this one."""
     if observed is None:
-        return Fact[float | None](value=None, source="not observed", as_of=today, confidence="list-price")
-    published = "" if observed.as_of == today else f", published {observed.as_of}"
+        return Fact[float | None](value=None, source="not observed", read_on=today, confidence="list-price")
     return Fact[float | None](
         # Sums of parts and shares of terms carry digits that no list has.
         value=round(observed.value, DIGITS),
-        source=f"{observed.source}{published}",
+        source=observed.source,
         url=observed.url,
-        as_of=today,
+        as_of=observed.as_of,
+        read_on=today,
         confidence="list-price",
     )
 

@@ -30,7 +30,7 @@ def show_prices(prices: Sequence[Price], title: str, console: Console) -> None:
         number = sources.setdefault(about, len(sources) + 1)
         kind = FIELD_NAMES[price.field] if price.unit == "hour" else f"{FIELD_NAMES[price.field]}, a {price.unit}"
         origin = f"{price.origin} {number}"
-        table.add_row(price.item, price.region, kind, _usd(fact.value), str(fact.as_of), origin)
+        table.add_row(price.item, price.region, kind, _usd(fact.value), fact.as_of_text or "undated", origin)
     console.print(table)
     for about, number in sources.items():
         console.print(f"{number} {escape(about)}", highlight=False, soft_wrap=True)

@@ -59,7 +59,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 def _row(quoted: Quoted) -> dict[str, Any]:
     offer = quoted.offer
     price = offer.price
-    known = {"source": price.source, "as_of": price.as_of.isoformat(), "confidence": price.confidence}
+    known = {"source": price.source, **_days(price), "confidence": price.confidence}
     return {
         "provider": offer.provider,
         "region": offer.region,
@@ -68,6 +68,7 @@ def _row(quoted: Quoted) -> dict[str, Any]:
         "price": {"value": price.value, "unit": "USD/node-hour", **known, "note": offer.note},
         "usd": {"value": quoted.usd, "unit": "USD", **known, "confidence": "estimated"},
         "interruptions": _interruptions(quoted),
+        "failures": _failures(offer.failures),
         "spot": None if quoted.spot is None else quoted.spot.to_json(),
         "hours": _finite(quoted.hours),
         "risk_hours": _finite(quoted.risk_hours),
@@ -95,23 +96,41 @@ def _interruptions(quoted: Quoted) -> dict[str, Any] | None:
     }
 
 
+def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
+    """How often a node fails, whatever its kind of capacity."""
+    if fact is None:
+        return None
+    return {
+        "value": fact.value,
+        "unit": "per node-hour",
+        "source": fact.source,
+        **_days(fact),
+        "confidence": fact.confidence,
+    }
+
+
+def _days(fact: Fact[Any]) -> dict[str, str | None]:
+    """The source's own date, and when it was read."""
+    return {"as_of": fact.as_of_text or None, "read_on": fact.read_on.isoformat() if fact.read_on else None}
+
+
 def _finite(hours: float) -> float | None:
     return None if hours == float("inf") else hours
 
 
 def _value(quoted: Quoted, value: float | None, unit: str) -> dict[str, Any]:
-    """An estimate of energy or emissions: the older of its facts dates it."""
+    """An estimate of energy or emissions: the oldest of its facts dates it, and an undated one leaves it undated."""
     watts, place = quoted.offer.machine.accelerator_watts, quoted.offer.place
     if place is None:
-        source, as_of = f"absent: {_grid_or_watts(quoted)}", watts.as_of
+        source, days = f"absent: {_grid_or_watts(quoted)}", [watts.as_of_text]
     else:
         source = f"{watts.source}; {place.pue.source}"
-        as_of = min(watts.as_of, place.pue.as_of, place.intensity_g_per_kwh.as_of)
+        days = [fact.as_of_text for fact in (watts, place.pue, place.intensity_g_per_kwh)]
     return {
         "value": value,
         "unit": unit,
         "source": source,
-        "as_of": as_of.isoformat(),
+        "as_of": min(days) or None,
         "confidence": "unknown" if value is None else "estimated",
         "error_band": ERROR_BAND,
     }
@@ -132,7 +151,7 @@ def _grid(place: Region) -> dict[str, Any]:
                 "value": fact.value,
                 "unit": "gCO2e/kWh",
                 "source": fact.source,
-                "as_of": fact.as_of.isoformat(),
+                "as_of": fact.as_of_text or None,
                 "confidence": "unknown" if fact.value is None else fact.confidence,
             }
             for name, fact in facts.items()
@@ -264,7 +283,7 @@ def _cells(place: int, group: Sequence[Quoted]) -> tuple[str, ...]:
 
 def _why(quoted: Quoted, reason: str) -> str:
     offer = quoted.offer
-    price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.as_of}"
+    price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
     note = f" ({offer.note})" if offer.note else ""
     late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
     return f"{price}{note}; {reason}{late}"

@@ -3,15 +3,25 @@ catalogue; then the stated assumptions of `components.estimate.tco`. What none h
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
+from components.catalog.reliability import failures_per_hour, load_reliability
 from components.catalog.schema import Fact
 from components.core.findings import InputError
 from components.estimate.cost import HOURS_PER_MONTH
 from components.estimate.energy import board_share
-from components.estimate.tco import HOURS_PER_YEAR, CloudSide, OnPremSide, load_onprem
+from components.estimate.offers import COMMITMENTS
+from components.estimate.tco import (
+    HOURS_PER_YEAR,
+    CloudSide,
+    OnPremSide,
+    OnPremTable,
+    availability,
+    engineers,
+    load_onprem,
+)
 
 if TYPE_CHECKING:
     from components.catalog.schema import MachineType
@@ -28,14 +38,21 @@ UNITS: Mapping[str, str] = {
     "usd_per_kwh": "USD/kWh",
     "colo": "USD/node-month",
     "ops": "USD/node-month",
+    "availability": "share of the hours",
+    "cost_of_capital": "share a year",
 }
 """The inputs by their options' names, and what they count in."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """One comparison. `facts`: by the names of UNITS; `rented`: the offer whose price is compared; None where the price
-    was given; `reserved`: commitments whose price is known, with the on-demand price beside it.
+    """One comparison.
+
+    Attributes:
+        facts: by the names of UNITS; `resale` is of the end of the years.
+        rented: the offer whose price is compared; None where the price was given.
+        reserved: commitments whose price is known, with the on-demand price beside it.
+        unpriced: commitments, and providers, of which nobody here knows a price.
     """
 
     accelerator: str
@@ -44,6 +61,7 @@ class Inputs:
     facts: Mapping[str, Fact[float]]
     rented: "Offer | None"
     reserved: "tuple[Offer, ...]"
+    unpriced: tuple[str, ...]
 
     def value(self, name: str) -> float:
         """The number alone."""
@@ -64,13 +82,19 @@ class Inputs:
         """One node of one's own."""
         return OnPremSide(
             capex_usd=self.value("capex"),
-            resale_usd=self.value("capex") * self.value("resale"),
+            resale_usd=self.value("capex") * self.value("resale") / (1 + self.rate) ** self.years,
             kw=self.value("kw"),
             pue=self.value("pue"),
             usd_per_kwh=self.value("usd_per_kwh"),
             colo_usd_per_hour=self.value("colo") / HOURS_PER_MONTH,
             ops_usd_per_hour=self.value("ops") / HOURS_PER_MONTH,
+            availability=self.value("availability"),
         )
+
+    @property
+    def rate(self) -> float:
+        """What money costs in a year."""
+        return self.value("cost_of_capital")
 
 
 def gather(
@@ -78,29 +102,77 @@ def gather(
 ) -> Inputs:
     """Everything a comparison needs. InputError: nobody knows a price or a draw that was not given either.
     `accelerator`: such as `H100x8`; `offers`: every way to rent such a node, at least one; `given`: what stood on
-    the command line, by the names of UNITS; checked.
+    the command line, by the names of UNITS, and the price of a commitment by its kind; checked.
     """
     on_demand = [o for o in offers if o.kind == "on-demand" and o.price.value is not None]
     cheapest = min(on_demand, key=lambda o: o.price.value or 0.0, default=None)
     rented = None if given.get("usd_per_hour") is not None else cheapest
-    table = load_onprem()
+    table, machine = load_onprem(), (rented or offers[0]).machine
     found: dict[str, Fact[float] | None] = {
         "usd_per_hour": None if rented is None else _known(rented.price),
         "fixed": _assumed(0.0, "storage and head node left out on both sides"),
         "utilisation": table.utilisation,
-        "resale": table.resale_share,
+        "resale": _resale(table, years),
         "pue": table.pue,
         "usd_per_kwh": table.usd_per_kwh,
-        "ops": table.ops_usd_per_node_month,
-        **_node(accelerator, (rented or offers[0]).machine, given.get("kw")),
+        "ops": _operations(table, num_nodes, machine.num_accelerators.value),
+        "availability": _availability(machine),
+        "cost_of_capital": table.cost_of_capital,
+        **_node(accelerator, machine, given.get("kw")),
     }
     facts = {
         name: _assumed(value, "given on the command line") if (value := given.get(name)) is not None else found[name]
         for name in UNITS
     }
-    reserved = tuple(o for o in offers if o.kind.startswith("reserved") and o.price.value is not None and o.on_demand)
     known = {name: _required(name, fact, accelerator) for name, fact in facts.items()}
-    return Inputs(accelerator, num_nodes, years, known, rented, reserved)
+    reserved, unpriced = _commitments(offers, rented or offers[0], known["usd_per_hour"].value, given)
+    return Inputs(accelerator, num_nodes, years, known, rented, reserved, unpriced)
+
+
+def _commitments(
+    offers: "Sequence[Offer]", like: "Offer", on_demand: float, given: Mapping[str, float | None]
+) -> "tuple[tuple[Offer, ...], tuple[str, ...]]":
+    """Commitments with a price, those given first, and the kinds and providers for which nobody here knows one."""
+    ours = [
+        replace(like, kind=kind, price=_given(price), note="", on_demand=on_demand, interruptions=None)
+        for kind in COMMITMENTS
+        if (price := given.get(kind)) is not None
+    ]
+    listed = [offer for offer in offers if offer.kind in COMMITMENTS]
+    priced = [offer for offer in listed if offer.price.value is not None and offer.on_demand]
+    known = {(offer.provider, offer.kind) for offer in (*ours, *priced)}
+    lacking = dict.fromkeys(f"{o.provider} {o.kind}" for o in listed if (o.provider, o.kind) not in known)
+    return (*ours, *priced), tuple(lacking)
+
+
+def _given(price: float) -> Fact[float | None]:
+    return Fact[float | None](value=price, source="given on the command line", as_of=date.today(), confidence="assumed")
+
+
+def _resale(table: OnPremTable, years: float) -> Fact[float]:
+    """What a node brings at the end, by its age then."""
+    sold, decline = table.sold_share, table.resale_decline
+    source = f"{sold.value:.0%} of the price can be sold, and lose {decline.value:.2%} a year: {decline.source}"
+    return sold.model_copy(
+        update={"value": sold.value * (1 - decline.value) ** years, "source": source, "url": decline.url}
+    )
+
+
+def _operations(table: OnPremTable, num_nodes: int, accelerators: int) -> Fact[float]:
+    """A node's share of those who operate all of them."""
+    pay, per_engineer = table.engineer_usd_per_year, table.accelerators_per_engineer
+    number = engineers(num_nodes, accelerators, table.nodes_of_first_engineer.value, per_engineer.value)
+    source = f"{number:.2g} engineers for {num_nodes} nodes: {pay.source}; {per_engineer.source}"
+    return pay.model_copy(update={"value": pay.value * number / 12 / num_nodes, "source": source})
+
+
+def _availability(machine: "MachineType") -> Fact[float]:
+    """Of a node of one's own, which fails as rented ones do and waits for its repair."""
+    failures, repair = failures_per_hour(machine), load_reliability().repair.hours
+    source = f"one failure in {1 / failures.value:,.0f} h, {repair.value:g} h until it works again: {failures.source}"
+    return repair.model_copy(
+        update={"value": availability(failures.value, repair.value), "source": source, "url": failures.url}
+    )
 
 
 def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[str, Fact[float] | None]:
@@ -113,7 +185,11 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
         boards = machine.num_accelerators.value * board.value
         source = f"{board.source}, {share:.0%} of it used on average; {host.source}"
         mean = Fact[float](
-            value=(boards * share + host.value) / 1000, source=source, as_of=board.as_of, confidence="assumed"
+            value=(boards * share + host.value) / 1000,
+            source=source,
+            as_of=board.as_of,
+            read_on=board.read_on,
+            confidence="assumed",
         )
         peak = (boards + host.value / share) / 1000
     if own is not None:
@@ -125,7 +201,9 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
     colo = None
     if peak is not None:
         source = f"{rate.source}: {rate.value:g} USD a kW and month, for {peak:.3g} kW at the peak"
-        colo = Fact[float](value=rate.value * peak, source=source, as_of=rate.as_of, confidence=rate.confidence)
+        colo = Fact[float](
+            value=rate.value * peak, source=source, as_of=rate.as_of, read_on=rate.read_on, confidence=rate.confidence
+        )
     return {"capex": None if own is None else own.capex_usd, "kw": mean, "colo": colo}
 
 

@@ -20,6 +20,7 @@ from components.estimate.tco import (
     break_even_months,
     break_even_utilisation,
     cloud_usd,
+    discounted_hours,
     keeps_rule,
     onprem_usd,
     reserved_break_even,
@@ -43,6 +44,8 @@ _WORDS = {
     "usd_per_kwh": "electricity",
     "colo": "colocation",
     "ops": "operations",
+    "availability": "in order",
+    "cost_of_capital": "cost of capital",
 }
 _KINDS: Final[tuple[Literal["png", "svg"], ...]] = ("png", "svg")
 
@@ -77,8 +80,8 @@ class Tco:
     """A comparison.
 
     Attributes:
-        cloud_usd: all nodes rented by the hour, over the years.
-        onprem_usd: all nodes owned, over the years.
+        cloud_usd: all nodes rented by the hour, over the years, in today's dollars.
+        onprem_usd: all nodes owned, over the years, likewise.
         utilisation: from which on owning is cheaper over these years; above 1 never.
         months: until owning is cheaper at the given use; infinite where never.
         by_share: the same at other uses.
@@ -97,15 +100,15 @@ class Tco:
 
 def compare(inputs: Inputs) -> Tco:
     """Works out a comparison."""
-    cloud, onprem, hours = inputs.cloud, inputs.onprem, inputs.hours
+    cloud, onprem, hours, rate = inputs.cloud, inputs.onprem, inputs.hours, inputs.rate
     return Tco(
         inputs=inputs,
-        cloud_usd=inputs.num_nodes * cloud_usd(cloud, hours),
-        onprem_usd=inputs.num_nodes * onprem_usd(onprem, hours),
-        utilisation=break_even_utilisation(cloud, onprem, hours),
-        months=break_even_months(cloud, onprem),
-        by_share=tuple((share, break_even_months(cloud.at(share), onprem)) for share in SHARES),
-        rule_holds=keeps_rule(cloud, onprem),
+        cloud_usd=inputs.num_nodes * cloud_usd(cloud, hours, rate),
+        onprem_usd=inputs.num_nodes * onprem_usd(onprem, hours, rate),
+        utilisation=break_even_utilisation(cloud, onprem, hours, rate),
+        months=break_even_months(cloud, onprem, rate),
+        by_share=tuple((share, break_even_months(cloud.at(share), onprem, rate)) for share in SHARES),
+        rule_holds=keeps_rule(cloud, onprem, rate),
         reserved=_commitments(inputs),
     )
 
@@ -116,6 +119,7 @@ def _commitments(inputs: Inputs) -> tuple[Commitment, ...]:
         price, on_demand = offer.price.value, offer.on_demand
         assert price is not None and on_demand is not None, "only offers with both prices are gathered"  # noqa: PT018
         always = CloudSide(price, 1.0, inputs.cloud.fixed_usd_per_hour)
+        rate = inputs.rate
         # Less than a term cannot be had. A rounding error is no term.
         term = TERM_HOURS[offer.kind]
         paid_hours = math.ceil(round(inputs.hours / term, 9)) * term
@@ -125,10 +129,14 @@ def _commitments(inputs: Inputs) -> tuple[Commitment, ...]:
                 short=f"{offer.provider} {offer.kind}",
                 price=offer.price,
                 on_demand=on_demand,
-                usd=inputs.num_nodes * (cloud_usd(always, inputs.hours) + price * (paid_hours - inputs.hours)),
+                usd=inputs.num_nodes
+                * (
+                    price * discounted_hours(paid_hours, rate)
+                    + inputs.cloud.fixed_usd_per_hour * discounted_hours(inputs.hours, rate)
+                ),
                 paid_hours=paid_hours,
                 pays_above=reserved_break_even(price, on_demand),
-                onprem_months=break_even_months(always, inputs.onprem),
+                onprem_months=break_even_months(always, inputs.onprem, rate),
             )
         )
     return tuple(sorted(found, key=lambda each: each.usd))
@@ -167,11 +175,12 @@ def to_json(answer: Tco) -> dict[str, Any]:
             }
             for each in answer.reserved
         ],
+        "reserved_unpriced": list(inputs.unpriced),
     }
 
 
 def _provenance(fact: Fact[Any]) -> dict[str, str]:
-    return {"source": fact.source, "as_of": fact.as_of.isoformat(), "confidence": fact.confidence}
+    return {"source": fact.source, "as_of": fact.as_of_text or None, "confidence": fact.confidence}
 
 
 def _finite(number: float) -> float | None:
@@ -188,8 +197,8 @@ def show(answer: Tco, console: "Console") -> None:
     cheaper = "owning" if answer.onprem_usd < answer.cloud_usd else "renting"
     console.print(
         f"\n[bold]{escape(inputs.accelerator)}[/], {inputs.num_nodes} node{'s' * (inputs.num_nodes > 1)}, {years}, "
-        f"{use:.0%} used: rented [bold]${answer.cloud_usd:,.0f}[/], owned [bold]${answer.onprem_usd:,.0f}[/]: "
-        f"{cheaper} is cheaper",
+        f"{use:.0%} used: rented [bold]${answer.cloud_usd:,.0f}[/], owned [bold]${answer.onprem_usd:,.0f}[/], "
+        f"in today's dollars: {cheaper} is cheaper",
         highlight=False,
     )
     console.print(f"over {years}, owning is cheaper {_above(answer.utilisation)}", highlight=False)
@@ -208,8 +217,12 @@ def show(answer: Tco, console: "Console") -> None:
             f"cheaper {_after(each.onprem_months)}",
             highlight=False,
         )
-    if not answer.reserved:
-        console.print("[yellow]no reserved price in the catalogue for these nodes[/]", highlight=False)
+    if inputs.unpriced:
+        console.print(
+            f"[yellow]no price of {escape(', '.join(inputs.unpriced))} for these nodes in the catalogue: give "
+            "--reserved-1y or --reserved-3y, USD a node-hour[/]",
+            highlight=False,
+        )
 
 
 def _whole_terms(each: Commitment, inputs: Inputs) -> str:
@@ -228,8 +241,8 @@ def _inputs_table(inputs: Inputs) -> Any:
     table.add_column("source", overflow="fold", ratio=1)
     for name, fact in inputs.facts.items():
         where = f"{inputs.rented.label}: " if name == "usd_per_hour" and inputs.rented else ""
-        source = f"{where}{fact.source}, {fact.as_of}, {fact.confidence}"
-        table.add_row(_WORDS[name], f"{fact.value:,.10g}", UNITS[name], f"[dim]{escape(source)}[/]")
+        source = f"{where}{fact.source}, {fact.dated}, {fact.confidence}"
+        table.add_row(_WORDS[name], f"{round(fact.value, 4):,.10g}", UNITS[name], f"[dim]{escape(source)}[/]")
     return table
 
 
@@ -295,23 +308,23 @@ def _draw_bills(axes: Axes, answer: Tco) -> None:
     """What has been paid by each month, in millions; what owning costs is net of the resale."""
     inputs = answer.inputs
     end = inputs.hours / HOURS_PER_MONTH
-    months = [0.0, end]
-    million = inputs.num_nodes / 1e6
-    rented = [cloud_usd(inputs.cloud, month * HOURS_PER_MONTH) * million for month in months]
-    owned = [onprem_usd(inputs.onprem, month * HOURS_PER_MONTH) * million for month in months]
+    months = [end * step / 60 for step in range(61)]
+    million, rate = inputs.num_nodes / 1e6, inputs.rate
+    rented = [cloud_usd(inputs.cloud, month * HOURS_PER_MONTH, rate) * million for month in months]
+    owned = [onprem_usd(inputs.onprem, month * HOURS_PER_MONTH, rate) * million for month in months]
     use = inputs.value("utilisation")
     axes.plot(months, rented, color=LIGHT.series[0], linewidth=2, label=f"rented on demand, {use:.0%} used")
     axes.plot(months, owned, color=LIGHT.series[1], linewidth=2, label="owned, net of resale")
     for each in answer.reserved[:1]:
         axes.plot(
             months,
-            [0.0, each.usd / 1e6],
+            [each.usd / 1e6 * discounted_hours(month, rate) / discounted_hours(end, rate) for month in months],
             color=LIGHT.series[0],
             linestyle="--",
             label=f"{each.short}, paid in any case",
         )
     if answer.months <= end:
-        paid = onprem_usd(inputs.onprem, answer.months * HOURS_PER_MONTH) * million
+        paid = onprem_usd(inputs.onprem, answer.months * HOURS_PER_MONTH, rate) * million
         axes.plot([answer.months], [paid], "o", color=LIGHT.ink)
         axes.annotate(
             f"month {answer.months:.1f}",
@@ -323,7 +336,7 @@ def _draw_bills(axes: Axes, answer: Tco) -> None:
     nodes = f"{inputs.num_nodes} x {inputs.accelerator}"
     axes.set_title(f"{nodes}: paid so far", color=LIGHT.ink)
     axes.set_xlabel("months", color=LIGHT.quiet)
-    axes.set_ylabel("million USD", color=LIGHT.quiet)
+    axes.set_ylabel("million USD of today", color=LIGHT.quiet)
     axes.set_xlim(0, end)
     axes.xaxis.set_major_locator(MultipleLocator(6 if end <= 60 else 24))
     # The steepest line is at two thirds of its end where the legend ends, and so below it.
@@ -336,7 +349,7 @@ def _draw_break_even(axes: Axes, answer: Tco) -> None:
     inputs = answer.inputs
     top = 1.15 * max(48.0, inputs.years * 12)  # with room for the words beside a point
     shares = [share / 200 for share in range(10, 201)]
-    points = [(share, break_even_months(inputs.cloud.at(share), inputs.onprem)) for share in shares]
+    points = [(share, break_even_months(inputs.cloud.at(share), inputs.onprem, inputs.rate)) for share in shares]
     shown = [(share * 100, month) for share, month in points if not math.isinf(month)]
     axes.plot([use for use, _ in shown], [month for _, month in shown], color=LIGHT.series[1], linewidth=2)
     (low, high), (first, last) = RULE_UTILISATION, RULE_MONTHS

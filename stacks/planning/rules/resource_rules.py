@@ -237,7 +237,7 @@ def grid_of(config: StackConfig) -> SiteGrid | None:
     if config.site is None:
         return None
     fact = region_of(config).intensity_g_per_kwh
-    return SiteGrid(config.region, {"grams": fact.value, "source": f"{fact.source}, {fact.as_of}, {fact.confidence}"})
+    return SiteGrid(config.region, {"grams": fact.value, "source": f"{fact.source}, {fact.dated}, {fact.confidence}"})
 
 
 def _region(resource: Declared) -> tuple[Provider, str] | None:
@@ -273,7 +273,7 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
     cleaner = sorted((one.intensity_g_per_kwh.value, one.name) for one in regions.values())[:_NAMED]
     named = ", ".join(f"{name} ({grams:.0f})" for grams, name in cleaner)
     yield (
-        f"{region}: {fact.value:.0f} gCO2e per kWh ({fact.source}, {fact.as_of}) is above {limits.max_g_per_kwh:g}; "
+        f"{region}: {fact.value:.0f} gCO2e per kWh ({fact.source}, {fact.dated}) is above {limits.max_g_per_kwh:g}; "
         f"the cleanest regions of {provider.name} are {named}"
     )
 

@@ -7,7 +7,6 @@ from components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
 from components.azure.capacity import LadderContext, capacity_findings
 from components.azure.fabric import fabric_findings
 from components.azure.launch import Security, is_hpc_image
-from components.catalog.loader import load_provider
 from components.core.capacity import plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding

@@ -78,8 +78,20 @@ def test_every_value_says_where_it_comes_from(catalog: Catalog) -> None:
     assert len(found) > 800
     for path, fact in found.items():
         assert len(fact.source) > 5, path
-        assert date(2021, 12, 1) <= fact.as_of <= date(2027, 1, 1), path
+        assert date(2021, 12, 1) <= fact.seen_on <= date(2027, 1, 1), path
         assert fact.confidence in get_args(Confidence), path
+
+
+def test_a_day_of_reading_is_no_date_of_a_source(
+    catalog: Catalog, gcp: Catalog, azure: Catalog, tpus: TpuCatalog
+) -> None:
+    """What was recalled, and what calls itself undated, has no date of its own that could make it look young."""
+    found = [pair for each in (catalog, gcp, azure, tpus) for pair in facts(each)]
+    for path, fact in found:
+        if fact.confidence == "recalled" or "undated" in fact.source:
+            assert fact.as_of is None, path
+            assert fact.dated.endswith(str(fact.read_on)), path
+    assert {fact.dated for _, fact in found if "undated" in fact.source} == {"undated, read 2026-11-21"}
 
 
 def test_on_demand_is_never_below_spot(catalog: Catalog) -> None:
@@ -344,7 +356,7 @@ def test_every_value_of_google_cloud_says_where_it_comes_from(gcp: Catalog, tpus
     assert len(found) > 500
     for path, fact in found:
         assert len(fact.source) > 5, path
-        assert date(2021, 12, 1) <= fact.as_of <= date(2027, 1, 1), path
+        assert date(2021, 12, 1) <= fact.seen_on <= date(2027, 1, 1), path
         assert fact.url.startswith("https://") or fact.confidence in ("recalled", "assumed"), path
 
 
@@ -466,7 +478,7 @@ def test_every_value_of_azure_says_where_it_comes_from(azure: Catalog) -> None:
     assert len(found) > 400
     for path, fact in found:
         assert len(fact.source) > 5, path
-        assert date(2021, 12, 1) <= fact.as_of <= date(2027, 1, 1), path
+        assert date(2021, 12, 1) <= fact.seen_on <= date(2027, 1, 1), path
         assert fact.url.startswith("https://") or fact.confidence in ("recalled", "assumed"), path
 
 

@@ -6,7 +6,8 @@ from typing import get_args
 import pytest
 
 from components.catalog.loader import PROVIDERS, Provider, load_provider
-from components.catalog.tables import BUCKETS, OPEN_BUCKET, Bucket, load_interruptions, taken_per_month
+from components.catalog.schema import Fact
+from components.catalog.tables import BUCKETS, OPEN_BUCKET, Bucket, least_taken, load_interruptions, taken_per_month
 from components.estimate.spot import rate_per_hour
 
 
@@ -14,21 +15,25 @@ def test_every_bucket_counts_as_its_upper_end() -> None:
     assert set(BUCKETS) == set(get_args(Bucket))
     assert list(BUCKETS.values()) == sorted(BUCKETS.values())
     for bucket, share in BUCKETS.items():
+        assert least_taken(Fact[float | None](value=share, source="a test", confidence="assumed")) < share
         if bucket != OPEN_BUCKET:
             assert share == float(bucket.rpartition("-")[2].strip("<%")) / 100
 
 
 def test_a_listed_pair_names_its_bucket_and_its_source() -> None:
     fact = taken_per_month("aws", "p5.48xlarge", "us-east-2")
-    assert (fact.value, fact.confidence, fact.as_of.isoformat()) == (0.10, "documented", "2025-06-28")
-    assert fact.source.endswith(": 5-10% a month, counted as 10%")
+    assert (fact.value, fact.confidence, fact.as_of.isoformat()) == (0.10, "assumed", "2025-06-28")
+    assert fact.source.endswith(": 5-10% in the trailing month, counted as 10% of nodes in 720 h")
+    assert least_taken(fact) == 0.05
+    assert least_taken(fact.model_copy(update={"value": 0.10, "confidence": "stated"})) == 0.10, "a person's is exact"
     assert fact.url.startswith("https://")
 
 
 def test_the_open_bucket_is_an_assumption_and_says_so() -> None:
     fact = taken_per_month("aws", "p5.48xlarge", "us-east-1")
     assert (fact.value, fact.confidence) == (0.40, "assumed")
-    assert fact.source.endswith(">20% a month, counted as 40%, assumed")
+    assert fact.source.endswith(">20% in the trailing month, counted as 40% of nodes in 720 h")
+    assert least_taken(fact) == 0.20
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_the_json_carries_currency_totals_and_every_line() -> None:
     assert data["components"][1] == {
         "name": "mystery", "unit": "hours", "quantity": 2, "price": None, "hourly": None,
         "source": "a list", "as_of": "2026-09-06", "confidence": "list-price", "standby": False, "upfront": 0.0,
-        "once": 0.0, "of": (),
+        "once": 0.0, "of": (), "read_on": "2026-09-06",
     }  # fmt: skip
 
 

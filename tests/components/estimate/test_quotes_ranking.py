@@ -115,7 +115,7 @@ REAL = find_offers(
 )
 
 
-@given(st.integers(1, 512), st.floats(0.5, 2000), st.floats(0, 0.95), st.sampled_from(SORTS), st.floats(1, 2))
+@given(st.integers(1, 512), st.floats(0.5, 2000), st.floats(0, 0.95), st.sampled_from(SORTS), st.floats(1.1, 2))
 def test_spot_is_never_chosen_where_on_demand_costs_less(
     num_nodes: int, hours: float, share: float, sort: Sort, slack: float
 ) -> None:

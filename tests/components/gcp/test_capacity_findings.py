@@ -64,7 +64,7 @@ def test_what_is_not_sold_is_an_error_with_what_is(machine_type: str, kind: str)
 def test_an_a3_ultra_is_not_sold_on_demand() -> None:
     (finding,) = find([ON_DEMAND], "a3-ultragpu-8g")
     assert "a3-ultragpu-8g cannot be had as on-demand" in finding.message
-    assert str(MACHINES["a3-ultragpu-8g"].capacity.as_of) in finding.message
+    assert MACHINES["a3-ultragpu-8g"].capacity.dated in finding.message
 
 
 def test_another_zone_is_an_error_where_nodes_must_be_close() -> None:

@@ -129,14 +129,38 @@ def test_at_80_columns_no_line_is_longer() -> None:
 
 
 def test_spot_that_cannot_finish_is_infeasible() -> None:
-    answer = ask("--deadline", "100h", "--providers", "aws")
+    answer = ask("--deadline", "100.3h", "--providers", "aws")
     assert {row["kind"] for row in answer["infeasible"]} == {"spot"}
     (spot,) = [row for row in answer["infeasible"] if row["region"] == "us-east-1"]
     assert spot["usd"]["value"] == pytest.approx(4 * 22.98 * spot["hours"])
-    assert spot["reason"].startswith("too late: 100.4 h expected with interruptions, the deadline is 100 h")
-    text = run("--deadline", "100h", "--providers", "aws")
-    assert "cannot do it" in text
-    assert "aws us-east-1 p5.48xlarge spot, $9,233: too late" in text
+    assert spot["reason"].startswith("too late: 100.5 h expected with interruptions, the deadline is 100.3 h")
+    assert "cannot do it" in run("--deadline", "100.3h", "--providers", "aws")
+
+
+def test_nothing_is_done_within_just_its_undisturbed_hours() -> None:
+    """Machines fail whoever rents them out, and checkpoints take time on all of them."""
+    result = CliRunner().invoke(main.app, [*ASK, "--deadline", "100h", "--providers", "aws", "--json"])
+    assert result.exit_code == 1
+    reasons = {row["kind"]: row["reason"] for row in json.loads(result.stdout)["infeasible"]}
+    assert reasons["on-demand"] == "too late: 100.2 h expected with interruptions, the deadline is 100 h"
+
+
+def test_on_demand_fails_too_and_says_at_which_rate() -> None:
+    """64 nodes x 720 h by hand: one in 6,334.6 node-hours is 7.3 in all, each of 10 min and half an interval."""
+    result = CliRunner().invoke(
+        main.app,
+        ["quote", "--accelerator", "H100x8", "--nodes", "64", "--hours", "720", "--providers", "aws", "--json"],
+    )
+    (row,) = [row for row in json.loads(result.stdout)["ranked"] if row["kind"] == "on-demand"]
+    assert row["failures"]["value"] == pytest.approx(419 / (54 * 24 * 2048), rel=1e-4)
+    assert (row["failures"]["confidence"], row["interruptions"]) == ("documented", None)
+    mtbf_sec = 54 * 24 * 2048 / 419 / 64 * 3600
+    interval_sec = (2 * 10 * (mtbf_sec + 600)) ** 0.5
+    lost = (interval_sec / 2 + 600) / mtbf_sec
+    assert row["hours"] == pytest.approx(720 * (1 + 10 / interval_sec) / (1 - lost), rel=1e-4)
+    assert row["risk_hours"] == pytest.approx(row["hours"] * lost, rel=1e-4)
+    assert row["risk_hours"] > 3
+    assert "7.3 failures expected (one in 6,335 node-hours, documented)" in row["details"]
 
 
 def test_clouds_on_one_grid_differ_in_carbon_by_their_buildings_alone() -> None:
@@ -175,9 +199,10 @@ def test_a_person_reads_the_best_ones_and_the_gaps() -> None:
 def test_a_tpu_slice_is_priced_by_its_chips_and_its_energy_is_unknown() -> None:
     result = CliRunner().invoke(main.app, ["quote", "--accelerator", "v5p-64", "--hours", "4d", "--json"])
     answer = json.loads(result.stdout)
-    first = next(row for row in answer["ranked"] if row["kind"] == "on-demand")
-    assert (first["machine_type"], first["region"]) == ("v5p-64", "us-central1")
-    assert first["usd"]["value"] == pytest.approx(96 * 32 * 4.2)
+    first = answer["ranked"][0]
+    assert (first["machine_type"], first["region"], first["kind"]) == ("v5p-64", "us-central1", "on-demand")
+    assert first["usd"]["value"] == pytest.approx(first["hours"] * 32 * 4.2)
+    assert (first["hours"] > 96, first["failures"]["confidence"]) == (True, "assumed"), "nobody publishes TPUs' rate"
     assert first["carbon"]["value"] is None
     assert first["carbon"]["confidence"] == "unknown"
     by_carbon = ["quote", "--accelerator", "v5p-64", "--hours", "4d", "--sort", "carbon"]

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from components.catalog.schema import Fact
 from components.core.findings import InputError
 from components.estimate.offers import find_offers
+from components.estimate.tco import CloudSide, break_even_months, discounted_hours
 from stacks.cli import main
 from stacks.cli.quote import carriers
 from stacks.finops.quotes.tco_inputs import Inputs, gather
@@ -48,6 +49,7 @@ def test_both_bills_by_hand() -> None:
     answer = ask(
         *("--usd-per-hour", "50", "--utilisation", "0.5", "--capex", "400000", "--resale", "0.25"),
         *("--kw", "10", "--pue", "1.5", "--usd-per-kwh", "0.1", "--colo", "2555", "--ops", "3650"),
+        *("--cost-of-capital", "0", "--availability", "1"),
     )
     assert answer["cloud"]["value"] == pytest.approx(4 * 26_280 * 25)
     assert answer["onprem"]["value"] == pytest.approx(4 * (300_000 + 26_280 * 10))
@@ -87,23 +89,47 @@ def test_a_reservation_pays_above_its_share() -> None:
     answer = compare(with_reservation(inputs(), 38.0))
     (reserved,) = answer.reserved
     assert reserved.pays_above == pytest.approx(38 / 55.04)
-    assert reserved.usd == pytest.approx(4 * 38 * 26_280)
+    years = discounted_hours(26_280, 0.08)
+    assert reserved.usd == pytest.approx(4 * 38 * years)
     console = Console(width=250, record=True, file=io.StringIO())
     show(answer, console)
     assert "$38.00 of $55.04 an hour, pays above 69% use" in console.export_text()
-    assert reserved.onprem_months == pytest.approx(320_000 / (38 - answer.inputs.onprem.running_usd_per_hour) / 730)
+    assert reserved.onprem_months == break_even_months(CloudSide(38, 1), answer.inputs.onprem, 0.08)
 
 
 def test_a_reservation_is_paid_for_whole_terms() -> None:
     """Half a year of a year's commitment costs the year; three years are three, and nothing is added."""
     half = with_reservation(inputs(), 38.0)
     (reserved,) = compare(replace(half, years=0.5)).reserved
-    assert reserved.usd == pytest.approx(4 * 38 * 8760)
+    assert reserved.usd == pytest.approx(4 * 38 * discounted_hours(8760, 0.08))
     assert reserved.paid_hours == 8760
     console = Console(width=250, record=True, file=io.StringIO())
     show(compare(replace(half, years=0.5)), console)
     assert "over 0.5 years (whole terms: 8,760 h)" in console.export_text()
     assert compare(half).reserved[0].paid_hours == 26_280
+
+
+def test_a_commitments_price_that_nobody_publishes_can_be_given() -> None:
+    text = run()
+    assert "no price of aws reserved-1y, aws reserved-3y for these nodes in the catalogue" in text
+    answer = ask("--reserved-3y", "30", "--cost-of-capital", "0")
+    (reserved,) = answer["reserved"]
+    assert reserved["offer"] == "aws us-east-1 p5.48xlarge reserved-3y"
+    assert (reserved["usd"], reserved["price"]["source"]) == (4 * 30 * 26_280, "given on the command line")
+    assert reserved["pays_above_utilisation"] == pytest.approx(30 / 55.04)
+    assert answer["reserved_unpriced"] == ["aws reserved-1y"]
+
+
+def test_resale_is_by_age_and_operation_by_scale() -> None:
+    by_years = [ask("--years", years)["inputs"]["resale"]["value"] for years in ("1", "3", "6")]
+    assert by_years == pytest.approx([0.75 * 0.6881**years for years in (1, 3, 6)])
+    few, many = (
+        json.loads(CliRunner().invoke(main.app, [*ASK, "--nodes", nodes, "--json"]).stdout)["inputs"]["ops"]
+        for nodes in ("4", "128")
+    )
+    assert few["value"] == pytest.approx(3000)
+    assert many["value"] == pytest.approx(12_000 * (1 + 124 * 8 / 250) / 128)
+    assert "5 engineers for 128 nodes" in many["source"]
 
 
 def test_no_node_draws_more_on_average_than_at_its_peak() -> None:

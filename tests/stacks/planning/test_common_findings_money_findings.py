@@ -37,8 +37,13 @@ def with_job(estimate: dict[str, Any], **job: Any) -> Callable[[dict[str, Any]],
 
 def test_the_demo_is_near_enough_to_its_best_interval(edited: Edited) -> None:
     found = said(edited(lambda stack: None))
-    assert set(found) == {"cost.usage-unsaid"}
+    assert set(found) == {"cost.usage-unsaid", "prices.stale"}
     assert found["cost.usage-unsaid"].severity is Severity.INFO
+    assert "older than 180 days, the oldest of 2025-06-28 (rate of interruptions of capacity[0])" in (
+        found["prices.stale"].message
+    ), "the Spot Advisor's day, not the day on which it was read"
+    told = said(edited(with_job({"taken_percent_per_month": 8})))
+    assert "prices.stale" not in told, "the stack file answers for its own figure"
 
 
 def test_saving_too_often_is_told_with_an_interval_that_is_enough(edited: Edited) -> None:
@@ -73,7 +78,7 @@ def test_spot_that_cannot_finish_is_an_error_with_a_fix(edited: Edited) -> None:
     values = {"taken_percent_per_month": 99, "restart_sec": 3600 * 90}
     finding = said(edited(with_job(values)))["capacity.spot-infeasible"]
     assert finding.severity is Severity.ERROR
-    assert "its 2 nodes lose one every 78.17 h, and each costs 90.07 h" in finding.message
+    assert "its 2 nodes lose one every 76.29 h, and each costs 90.07 h" in finding.message
     assert finding.fix == "take fewer nodes, or put another kind of capacity in its place"
 
 
@@ -107,7 +112,7 @@ def test_a_setting_without_effect_is_a_warning(edited: Edited) -> None:
 @pytest.mark.parametrize(("days", "old"), [(0, False), (STALE_DAYS, False), (STALE_DAYS + 1, True)])
 def test_prices_grow_old(days: int, old: bool) -> None:
     today = date.fromordinal(date(2026, 9, 6).toordinal() + days)
-    assert bool(list(stale_prices(LINES, today))) == old
+    assert bool(list(stale_prices(LINES, (), today))) == old
 
 
 def test_old_prices_are_named_and_the_oldest_dated() -> None:
@@ -116,12 +121,23 @@ def test_old_prices_are_named_and_the_oldest_dated() -> None:
         for day in range(1, 6)
     ]
     undated = CostComponent("bought", "purchase", 1, 9.0, 0.0, "file", "", "stack file")
-    (finding,) = stale_prices([undated, *lines], TODAY)
+    (finding,) = stale_prices([undated, *lines], (), TODAY)
     assert (finding.severity, finding.code) == (Severity.WARNING, "prices.stale")
-    assert finding.message == (
-        "prices older than 180 days, the oldest of 2025-01-01: line 1; line 2; line 3 and 2 more"
-    )
-    assert finding.fix == "run `gangway prices refresh`"
+    assert finding.message == ("of 6 figures, 5 older than 180 days, the oldest of 2025-01-01 (line 1, ...)")
+    assert finding.fix.startswith("run `gangway prices refresh`")
+
+
+def test_what_bears_no_date_and_what_was_recalled_is_of_unknown_age() -> None:
+    """Read yesterday or not: a copy without a date may be of any year. All of it is one line of the plan."""
+    lines = [
+        CostComponent("copy", "hours", 1, 1.0, 1.0, "a list", "", "list-price", read_on="2026-11-20"),
+        CostComponent("memory", "hours", 1, 1.0, 1.0, "a page", "2026-11-20", "recalled", read_on="2026-11-20"),
+        CostComponent("young", "hours", 1, 1.0, 1.0, "a list", "2026-11-20", "list-price", read_on="2026-11-20"),
+        CostComponent("unpriced", "hours", 1, None, None, "nobody", "", "unknown"),
+    ]
+    (finding,) = stale_prices(lines, (), TODAY)
+    assert finding.message == ("of 3 figures, 2 undated or recalled, read from 2026-11-20 on (copy, ...)")
+    assert lines[0].dated == "undated, read 2026-11-20"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(34.56, "35 s"), (480, "8 min"), (3600, "60 min"), (11091, "3.1 h")])

@@ -109,7 +109,7 @@ def test_settings_without_effect_are_told(edited: Edited) -> None:
         stack["gangway:cluster"]["capacity"] = [{"kind": "on-demand"}]
         stack["gangway:estimate"] = {
             "source_gib": 1, "source_region": "us-east-1", "nat_gib": 1, "log_gib": 1, "restart_sec": 3,
-            "flow_log_gib": 1, "key_operations": 1,
+            "flow_log_gib": 1, "key_operations": 1, "taken_percent_per_month": 5,
         }  # fmt: skip
 
     config = edited(change)
@@ -119,8 +119,8 @@ def test_settings_without_effect_are_told(edited: Edited) -> None:
         "nat_gib": "there is no NAT gateway",
         "flow_log_gib": "flow logs are log lines there (log_gib)",
         "key_operations": "there is no key of the stack's own",
-        "restart_sec": "no rung is spot",
-    }
+        "taken_percent_per_month": "no rung is spot",
+    }, "machines that nobody takes fail, and restart too"
     assert [line.name for line in usage_lines(config)] == ["log lines, a run"]
 
 

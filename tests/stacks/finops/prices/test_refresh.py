@@ -64,8 +64,9 @@ def test_a_new_price_reaches_every_estimate(overlays: Path) -> None:
     path = write_overlay(overlays, report, TODAY)
     assert path == overlays / "aws-2026-11-21.yaml"
     assert known().on_demand.value == 49.5
-    assert known().on_demand.source == "overlay, 2026-11-21: a list, published 2026-11-18"
-    assert (known().on_demand.as_of, known().on_demand.confidence) == (TODAY, "list-price")
+    assert known().on_demand.source == "overlay, 2026-11-21: a list"
+    assert (known().on_demand.as_of, known().on_demand.read_on) == (date(2026, 11, 18), TODAY)
+    assert known().on_demand.confidence == "list-price"
     assert known().spot_high.value == 22.98, "what was not asked about stays"
 
 
@@ -81,7 +82,7 @@ def test_what_is_as_it_was_is_confirmed_and_dated_anew(overlays: Path) -> None:
     report = run({"us-east-1": [price("on_demand", 55.0401)]})
     assert (report.changes, report.confirmed) == ((), 1)
     write_overlay(overlays, report, TODAY)
-    assert (known().on_demand.value, known().on_demand.as_of) == (55.0401, TODAY)
+    assert (known().on_demand.value, known().on_demand.read_on) == (55.0401, TODAY)
 
 
 def test_a_first_price_of_a_region_is_measured_by_another_regions(overlays: Path) -> None:

@@ -1,0 +1,140 @@
+"""What a ladder of capacity costs as one: spot while there is any, the next rung while there is none. At any time a
+rung's nodes can be had with a chance that does not depend on what was before, and the job's nodes are of the first
+rung that has them; the last is taken to be always there. So the rungs share the time as `shares_of` says, nodes are
+lost at the mean of their rates, and Young's and Daly's formula (`components.estimate.spot`) gives the hours. The way
+back up is planned, after a checkpoint, and counts as free.
+
+    >>> shares_of([0.64, 1.0])
+    (0.64, 0.36)
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+from components.estimate.spot import SpotEstimate, estimate_spot
+
+__all__ = ["LadderEstimate", "LadderJob", "LadderRung", "Span", "estimate_ladder", "shares_of"]
+
+
+class Span(NamedTuple):
+    """A figure that is assumed, and between which it may well be. `value`: None where nobody knows more."""
+
+    low: float
+    value: float | None
+    high: float
+
+
+_DOLLARS = ("usd", "usd_low", "usd_high")
+NEVER = Span(0.0, 0.0, 0.0)
+ALWAYS = Span(1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class LadderRung:
+    """One rung. `usd_per_hour`: of the whole stack while the job's nodes are of it; None where a price is not known;
+    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour.
+    """
+
+    usd_per_hour: float | None
+    there: Span = ALWAYS
+    taken_per_hour: Span = NEVER
+
+
+@dataclass(frozen=True)
+class LadderJob:
+    """What is to be done: `hours` of undisturbed training on `num_nodes`, each of which fails `failures_per_hour`; the
+    rest is as `estimate_spot` has it.
+    """
+
+    num_nodes: int
+    hours: float
+    failures_per_hour: Span
+    interval_sec: float | None
+    save_sec: float
+    restart_sec: float
+
+
+@dataclass(frozen=True)
+class LadderEstimate:
+    """A job on a ladder. `low` and `high` are the least and the most over all ends of what is assumed.
+
+    Attributes:
+        shares: of the time, rung by rung.
+        hours: expected, from the first step to the last; infinite where the job is not expected to end, None where
+            nobody knows how often nodes are taken.
+        interruptions: expected in that time; likewise.
+        usd: expected; likewise, and None where a price is not known.
+    """
+
+    shares: tuple[float, ...]
+    hours: float | None
+    hours_low: float
+    hours_high: float
+    interruptions: float | None
+    usd: float | None
+    usd_low: float | None
+    usd_high: float | None
+
+    def plus(self, usd: float) -> "LadderEstimate":
+        """The same with what is paid however long it takes."""
+        more = {name: value + usd for name in _DOLLARS if (value := getattr(self, name)) is not None}
+        return replace(self, **more)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; what is infinite is null."""
+        return {
+            name: None if isinstance(value, float) and math.isinf(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def shares_of(there: Sequence[float]) -> tuple[float, ...]:
+    """The share of the time that nodes are of each rung, by the chance of each; the last takes the rest."""
+    shares: list[float] = []
+    for chance in there[:-1]:
+        shares.append((1 - sum(shares)) * chance)
+    return (*shares, 1 - sum(shares))
+
+
+def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
+    """What the job comes to on all rungs together, at least one."""
+    corners = [_at(rungs, job, ends) for ends in product((0, 2), repeat=3)]
+    known = all(rung.taken_per_hour.value is not None for rung in rungs)
+    expected, usd = _at(rungs, job, (1, 1, 1)) if known else (None, None)
+    hours = [corner.hours for corner, _ in corners]
+    dollars = [corner for _, corner in corners if corner is not None]
+    return LadderEstimate(
+        shares=shares_of([rung.there.value or 0.0 for rung in rungs]),
+        hours=None if expected is None else expected.hours,
+        hours_low=min(hours),
+        hours_high=max(hours),
+        interruptions=None if expected is None else expected.interruptions,
+        usd=usd,
+        usd_low=min(dollars, default=None),
+        usd_high=max(dollars, default=None),
+    )
+
+
+def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int]) -> tuple[SpotEstimate, float | None]:
+    """Estimate and dollars where chance, takings and failures are each at that place of their spans."""
+    there, taken, failures = ends
+    shares = shares_of([rung.there[there] or 0.0 for rung in rungs])
+    lost = sum(share * (rung.taken_per_hour[taken] or 0.0) for share, rung in zip(shares, rungs, strict=True))
+    estimate = estimate_spot(
+        job.num_nodes,
+        0.0,
+        job.hours,
+        0.0,
+        failures_per_hour=lost + (job.failures_per_hour[failures] or 0.0),
+        interval_sec=job.interval_sec,
+        save_sec=job.save_sec,
+        restart_sec=job.restart_sec,
+    )
+    # What has no share of the time needs no price.
+    prices = [(share, rung.usd_per_hour) for share, rung in zip(shares, rungs, strict=True) if share > 0]
+    if any(price is None for _, price in prices):
+        return estimate, None
+    return estimate, estimate.hours * sum(share * (price or 0.0) for share, price in prices)

@@ -1,0 +1,156 @@
+"""A ladder as one figure: against its rungs, against jobs played out, and what must hold whatever is assumed."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.estimate.ladder import ALWAYS, NEVER, LadderJob, LadderRung, Span, estimate_ladder, shares_of
+from components.estimate.spot import estimate_spot
+
+JOB = LadderJob(
+    num_nodes=4,
+    hours=100,
+    failures_per_hour=Span(1e-4, 2e-4, 4e-4),
+    interval_sec=1800,
+    save_sec=10,
+    restart_sec=600,
+)
+ON_DEMAND = LadderRung(220.0)
+
+
+def exactly(value: float) -> Span:
+    return Span(value, value, value)
+
+
+def spot(usd: float | None = 90.0, there: float = 0.64, taken: float = 1e-3) -> LadderRung:
+    return LadderRung(usd, exactly(there), exactly(taken))
+
+
+def alone(rung: LadderRung, job: LadderJob) -> float:
+    """A run on one rung, as a plan prices each of them."""
+    lost = (rung.taken_per_hour.value or 0.0) + (job.failures_per_hour.value or 0.0)
+    estimate = estimate_spot(
+        job.num_nodes,
+        (rung.usd_per_hour or 0.0) / job.num_nodes,
+        job.hours,
+        0.0,
+        failures_per_hour=lost,
+        interval_sec=job.interval_sec,
+        save_sec=job.save_sec,
+        restart_sec=job.restart_sec,
+    )
+    return math.inf if estimate.usd is None else estimate.usd
+
+
+def cost(rungs: list[LadderRung], job: LadderJob = JOB) -> float:
+    usd = estimate_ladder(rungs, job).usd
+    assert usd is not None
+    return usd
+
+
+def test_each_rung_has_what_those_above_it_leave() -> None:
+    assert shares_of([1.0]) == (1.0,)
+    assert shares_of([0.5, 0.5, 1.0]) == (0.5, 0.25, 0.25)
+    assert shares_of([0.0, 0.3]) == (0.0, 1.0), "the last is taken to be there"
+
+
+def test_spot_that_is_never_there_is_on_demand_and_one_that_always_is_is_spot() -> None:
+    assert cost([spot(there=0.0), ON_DEMAND]) == pytest.approx(alone(ON_DEMAND, JOB))
+    assert cost([spot(there=1.0), ON_DEMAND]) == pytest.approx(alone(spot(), JOB))
+    assert cost([ON_DEMAND]) == pytest.approx(alone(ON_DEMAND, JOB))
+    assert estimate_ladder([spot(there=1.0), replace(ON_DEMAND, usd_per_hour=None)], JOB).usd is not None, "unused"
+
+
+rates, prices = st.floats(0, 0.05), st.floats(1, 500)
+
+
+@given(prices, prices, st.floats(0, 1), rates, st.integers(1, 16), st.floats(0.5, 500))
+def test_it_is_between_the_cheapest_and_the_dearest_rung(
+    first: float, second: float, there: float, taken: float, nodes: int, hours: float
+) -> None:
+    job, rungs = replace(JOB, num_nodes=nodes, hours=hours), [spot(first, there, taken), LadderRung(second)]
+    ends = sorted(alone(rung, job) for rung in rungs)
+    assert ends[0] * (1 - 1e-9) <= cost(rungs, job) <= ends[1] * (1 + 1e-9)
+
+
+@given(rates, st.floats(1, 10), st.floats(0, 1), st.floats(1, 219))
+def test_what_is_taken_more_often_never_costs_less(taken: float, more: float, there: float, usd: float) -> None:
+    seldom, often = ([spot(usd, there, rate), ON_DEMAND] for rate in (taken, taken * more))
+    assert cost(seldom) <= cost(often) * (1 + 1e-12)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e-3), prices, prices)
+def test_the_expected_lies_within_its_ends(one: float, other: float, taken: float, usd: float, second: float) -> None:
+    low, high = sorted((one, other))
+    rungs = [LadderRung(usd, Span(low, (low + high) / 2, high), Span(0.0, taken, taken * 3)), LadderRung(second)]
+    found = estimate_ladder(rungs, JOB)
+    assert found.usd is not None
+    assert found.usd_low is not None
+    assert found.usd_high is not None
+    assert found.usd_low * (1 - 1e-9) <= found.usd <= found.usd_high * (1 + 1e-9)
+    assert found.hours is not None
+    assert found.hours_low * (1 - 1e-9) <= found.hours <= found.hours_high * (1 + 1e-9)
+
+
+def test_what_nobody_knows_leaves_the_ends_alone() -> None:
+    silent = LadderRung(90.0, exactly(0.64), Span(0.0, None, 0.01))
+    found = estimate_ladder([silent, ON_DEMAND], JOB)
+    assert (found.usd, found.hours, found.interruptions) == (None, None, None)
+    assert found.usd_low is not None
+    assert found.usd_high is not None
+    assert found.usd_low < found.usd_high
+    assert estimate_ladder([spot(usd=None), ON_DEMAND], JOB).usd is None
+    assert found.plus(1000).usd_low == found.usd_low + 1000
+    assert found.plus(1000).usd is None
+
+
+def test_a_job_that_never_ends_has_no_dollars_in_json() -> None:
+    found = estimate_ladder([spot(taken=100.0), ON_DEMAND], JOB)
+    assert found.usd == found.hours == math.inf
+    assert found.to_json()["usd"] is None
+
+
+def played_out(dice: random.Random, there: float, taken: float, failing: float, job: LadderJob) -> float:
+    """Dollars of one job: each node is of spot while there is some, and of the next rung until there is again."""
+    back = taken * there / (1 - there)
+    on_spot = [dice.random() < there for _ in range(job.num_nodes)]
+    save, restart = job.save_sec / 3600, job.restart_sec / 3600
+    every = (job.interval_sec or 0.0) / 3600
+    done, since, standing, usd = 0.0, 0.0, 0.0, 0.0
+    while done < job.hours:
+        events = [(dice.expovariate(taken if own else back), at) for at, own in enumerate(on_spot)]
+        first, node = min(events)
+        failed = dice.expovariate(failing * job.num_nodes)
+        # Until the next event of any kind: a checkpoint, the end, a node lost or had back.
+        step = min(first, failed, standing if standing > 0 else min(every - since, job.hours - done - since))
+        price = sum(90.0 if own else 220.0 for own in on_spot) / job.num_nodes
+        usd += price * step
+        if standing > 0:
+            standing = max(0.0, standing - step)
+        else:
+            since += step
+            if since >= every - 1e-12 or done + since >= job.hours - 1e-12:
+                done, since, usd = done + since, 0.0, usd + price * save
+        lost = failed <= step or (first <= step and on_spot[node])
+        if first <= step:
+            on_spot[node] = not on_spot[node]
+        if lost:
+            since, standing = 0.0, restart
+    return usd
+
+
+def test_it_agrees_with_jobs_that_are_played_out() -> None:
+    """Nodes are taken often, so that stops matter: without takings it would cost 4 % less."""
+    dice, job = random.Random(24), replace(JOB, failures_per_hour=exactly(2e-3))
+    there, taken = 0.7, 0.04
+    rungs = [LadderRung(90.0, exactly(there), exactly(taken)), ON_DEMAND]
+    runs = [played_out(dice, there, taken, 2e-3, job) for _ in range(1500)]
+    mean = sum(runs) / len(runs)
+    spread = (sum((each - mean) ** 2 for each in runs) / len(runs)) ** 0.5 / len(runs) ** 0.5
+    assert cost(rungs, job) == pytest.approx(mean, abs=4 * spread, rel=0.01)
+    calm = [replace(rungs[0], taken_per_hour=NEVER, there=exactly(there)), replace(ON_DEMAND, there=ALWAYS)]
+    assert cost(calm, job) < 0.96 * mean
