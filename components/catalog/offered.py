@@ -63,7 +63,7 @@ def region_findings(
             yield Finding.warning("machine.region-unknown", path, message, _look(machine, region))
         else:
             message = f"{region} does not sell {machine.name}: {_said(offered.zones)} {has_it}"
-            yield Finding.error("machine.not-in-region", path, message, _elsewhere(offered, known))
+            yield Finding.error("machine.not-in-region", path, message, _elsewhere(offered, region, known))
 
 
 def zone_findings(
@@ -118,8 +118,12 @@ def _named(regions: Collection[str], known: Collection[str]) -> str:
     return f"{', '.join(usable)}{more}"
 
 
-def _elsewhere(offered: Offered, known: Collection[str]) -> str:
-    usable = [region for region in offered.regions if region in known]
+def _elsewhere(offered: Offered, region: str, known: Collection[str]) -> str:
+    """The catalogue's regions that have it, those of the same part of the world first: data may be bound to it."""
+    part = region.partition("-")[0]
+    usable = sorted(
+        (each for each in offered.regions if each in known), key=lambda each: each.partition("-")[0] != part
+    )
     if not usable:
         return "choose another machine type: no region of the catalogue sells this one"
     return f"set {REGION}: {' or '.join((', '.join(usable[:-1]), usable[-1]) if usable[1:] else usable)}"

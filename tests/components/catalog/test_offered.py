@@ -48,6 +48,12 @@ def test_a_region_that_a_complete_list_lacks_is_an_error_with_those_that_have_it
     assert finding.fix == "set gangway:region: us-west-2 or eu-north-1"
 
 
+def test_regions_of_the_same_part_of_the_world_are_proposed_first() -> None:
+    sold = machine("regions", {"us-west-2": (), ELSEWHERE: ()})
+    (finding,) = region_findings(sold, "eu-west-1", KNOWN, TODAY)
+    assert finding.fix == "set gangway:region: eu-north-1 or us-west-2"
+
+
 def test_a_list_that_is_not_complete_refuses_nothing() -> None:
     finding = in_region("none")
     assert (finding.severity.value, finding.code) == ("warning", "machine.region-unknown")
