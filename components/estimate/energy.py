@@ -27,9 +27,7 @@ __all__ = [
 UTILISATION = 0.76
 """Mean share of its rating that a node draws in heavy training, taken of boards: measured of 8 x H100 as a whole."""
 
-UTILISATION_SOURCE = (
-    "arXiv 2506.14551 (abstract): heavy training at 76 % of an 8 x H100 node's 10.2 kW, taken of boards"
-)
+UTILISATION_SOURCE = "arXiv 2506.14551 (abstract): 8 x H100 rated 10.2 kW at 76 %"
 
 ERROR_BAND = 0.37
 """The wide end of what estimates from rated power err by (the same abstract); nothing goes beyond its rating."""

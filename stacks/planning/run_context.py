@@ -80,7 +80,6 @@ def cloud_context(
     # The first rung of a kind stands for all of them: their nodes cost alike, but for two blocks bought apart.
     prices = {rung.kind: _price(rung, config.cluster.nodes.max, price) for rung in reversed(ladder)}
     made, boards = machine_emissions(machine), machine.num_accelerators.value
-    whole = f"the machine's, over its {boards} accelerators"
 
     def each(fact: Fact[float | None]) -> Fact[float | None]:
         return fact if fact.value is None else fact.model_copy(update={"value": fact.value / boards})
@@ -97,9 +96,9 @@ def cloud_context(
         usd_per_hour=prices[kinds[0]],
         usd_per_hour_by_kind=prices,
         accelerators_per_node=machine.num_accelerators.value,
-        embodied_kg_per_accelerator=_quantity(each(made.kg), "kg", note=whole),
-        embodied_kg_per_accelerator_low=_end(each(made.low), "low"),
-        embodied_kg_per_accelerator_high=_end(each(made.high), "high"),
+        embodied_kg_per_accelerator=_quantity(each(made.kg), "kg"),
+        embodied_kg_low=_end(each(made.low), "low"),
+        embodied_kg_high=_end(each(made.high), "high"),
         accelerator_life_hours=_quantity(life_hours(), "h"),
         accelerator_watts=_quantity(machine.accelerator_watts, "W"),
         accelerator_tflops={numbers: _quantity(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
@@ -155,7 +154,7 @@ def _end(fact: Fact[float | None], name: str) -> Quantity:
     """One end of the band of embodied emissions. The source stands at the figure itself: user data has little room."""
     if fact.value is None:
         return Quantity.absent("kg", fact.source)
-    return Quantity(value=fact.value, unit="kg", provenance="assumed", source=f"{name} end of its sources")
+    return Quantity(value=fact.value, unit="kg", provenance="assumed", source=name)
 
 
 def _quantity(fact: Fact[float] | Fact[float | None], unit: str, note: str = "") -> Quantity:

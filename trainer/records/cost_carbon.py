@@ -14,7 +14,6 @@ _JOULES_PER_KWH = 3.6e6
 _GRAMS_PER_KG = 1000.0
 _NO_ENERGY = Quantity.absent("J", "ended before its first line")
 _NO_PUE = Quantity.absent("1", "the launcher gave no PUE")
-_KG = "embodied_kg_per_accelerator"
 _NO_INTENSITY = Quantity.absent("gCO2e/kWh", "the launcher gave no carbon intensity")
 
 
@@ -141,7 +140,7 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
     grams = total([each for each, _ in parts])
     embodied, low, high = (
         total([_embodied(sessions[number], contexts[number], end) for number in sessions])
-        for end in (_KG, f"{_KG}_low", f"{_KG}_high")
+        for end in ("embodied_kg_per_accelerator", "embodied_kg_low", "embodied_kg_high")
     )
     both = total([grams, embodied])
     per_run = both.model_copy(update={"source": f"SCI, (E * I + M) / R with R one run: {both.source}"})

@@ -38,8 +38,8 @@ class RunContext(Frozen):
         accelerator_utilisation: mean share of board power while training, 0..1.
         accelerators_per_node: accelerators in one node; 0 where the launcher does not say.
         embodied_kg_per_accelerator: emissions of making the machine, for each of its accelerators, kg CO2e.
-        embodied_kg_per_accelerator_low: the low end of what the sources leave open.
-        embodied_kg_per_accelerator_high: the high end.
+        embodied_kg_low: the low end of that, as far as the sources leave it open.
+        embodied_kg_high: the high end.
         accelerator_life_hours: how long a machine is in use, h; its emissions are shared out over them.
         host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
         fabric_gbps: bus bandwidth that an all-reduce over several nodes should reach, Gbit/s.
@@ -62,8 +62,8 @@ class RunContext(Frozen):
     accelerator_utilisation: Quantity | None = None
     accelerators_per_node: int = Field(default=0, ge=0)
     embodied_kg_per_accelerator: Quantity | None = None
-    embodied_kg_per_accelerator_low: Quantity | None = None
-    embodied_kg_per_accelerator_high: Quantity | None = None
+    embodied_kg_low: Quantity | None = None
+    embodied_kg_high: Quantity | None = None
     accelerator_life_hours: Quantity | None = None
     host_watts: Quantity | None = None
     fabric_gbps: Quantity | None = None

@@ -43,7 +43,7 @@ def test_each_kind_of_capacity_has_its_price_and_each_card_its_emissions(demo_co
     assert life is not None
     assert (kg.value, life.value, life.provenance) == (7011 / 8, 35_040, "assumed")
     assert "(secondary)" in kg.source
-    ends = (context.embodied_kg_per_accelerator_low, context.embodied_kg_per_accelerator_high)
+    ends = (context.embodied_kg_low, context.embodied_kg_high)
     assert [end.value if end else None for end in ends] == [4384 / 8, 16800 / 8]
 
 

@@ -23,8 +23,8 @@ CONTEXT = RunContext(
     intensity_g_per_kwh=figure(400, "gCO2e/kWh"),
     accelerators_per_node=8,
     embodied_kg_per_accelerator=figure(575, "kg"),
-    embodied_kg_per_accelerator_low=figure(400, "kg"),
-    embodied_kg_per_accelerator_high=figure(2000, "kg"),
+    embodied_kg_low=figure(400, "kg"),
+    embodied_kg_high=figure(2000, "kg"),
     accelerator_life_hours=figure(35_040, "h"),
 )
 

@@ -82,7 +82,7 @@ def test_the_record_counts_machines_and_not_slices(gcp_configs: Configs) -> None
     assert (watts.value, watts.provenance) == (None, "absent")
     assert "no power figure" in str(watts)
     assert host is not None
-    assert host.value == 1280
+    assert host.value == 581
 
 
 ZONE = {"cluster": {"zone": "us-central1-b"}}
