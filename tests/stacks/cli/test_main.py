@@ -100,7 +100,7 @@ BAD_FILES = {
             "gangway:budget.monthly_usd: below the cost of one hour",
             "20",
             "at least 50.58 USD",
-            "set monthly_usd: 36915",
+            "set monthly_usd: 36927",
         ],
     ),
     "an e-mail that is none": (

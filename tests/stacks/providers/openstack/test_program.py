@@ -177,6 +177,7 @@ def test_the_bill_names_every_resource_that_costs(made: Plan) -> None:
         "openstack-gpu-0-on-demand: 4 x gpu.h100x8": 58.0,
         "openstack-gpu-head: m1.medium": None,
         "openstack-gpu-share: 4096 GiB, NFS": None,
+        "openstack-gpu-runs: objects kept": None,
     }
 
 
