@@ -12,7 +12,7 @@ from trainer.core.errors import TrainerError
 DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]
 PROGAN = PRESETS["progan-celeba128"]
 
-BROKEN = [
+BROKEN: list[tuple[TrainConfig, dict[str, object], str, str]] = [
     (DIGITS, {"frames": 4}, "frames", "--architecture progressive"),
     (PROGAN, {"resolution": 16, "frames": 32}, "frames", "--frames 16"),
     (DIGITS, {"num_classes": 1}, "num_classes", "--num-classes 0"),
