@@ -1,7 +1,7 @@
 """Mistakes in numbers of the command line, told as those in files are: the value, what is allowed, what was meant."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -9,11 +9,14 @@ from typer.core import TyperGroup
 from components.core.findings import InputError
 from stacks.config.corrections import Span, number_for
 
+if TYPE_CHECKING:
+    from typer._click import Context
+
 
 class Gangway(TyperGroup):
     """The `gangway` command and all below it: a flag that is no number is an `InputError`, with the nearest that is."""
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: "Context") -> Any:
         """Runs the command that was asked for."""
         try:
             return super().invoke(ctx)

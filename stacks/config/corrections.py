@@ -144,7 +144,7 @@ def _plain(value: float) -> int | float:
 
 def _short(value: float, *, exact: bool) -> float:
     """Without the digits that a conversion adds."""
-    return value if exact or value == int(value) else float(f"{value:.6g}")
+    return value if exact or not math.isfinite(value) or value == int(value) else float(f"{value:.6g}")
 
 
 def _read(name: str, text: str) -> float | None:

@@ -4,7 +4,6 @@ Plan, findings, bench and launch read `effective_config` or `trainer_flags`, whi
 trainer makes of the flags. Length, seed and distance of checkpoints have keys of their own in the job.
 """
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -12,6 +11,7 @@ from pydantic import StrictBool, ValidationError
 
 from components.core.findings import InputError, nearest_hint
 from stacks.config.explain_errors import explain
+from trainer.config.as_keys import as_keys
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 
@@ -19,9 +19,6 @@ Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]
 """Fields that the job has keys of its own for, and the backend that its machines need; None leaves the preset's."""
 
-# A flag with its value; words that can only belong to the sentence around it are none.
-_FLAG = re.compile(r"--([a-z][a-z0-9-]*)(?: (?!that\b|and\b|or\b|--)([\w.][\w.-]*))?")
-_NEIGHBOURS = re.compile(r"(\b\w+: [\w.-]+) (?=\w+: )")
 _OF_THE_JOB = ("preset", "kimg", "checkpoint_kimg", "seed")
 
 
@@ -61,28 +58,14 @@ def _explained(error: ValidationError, preset: str, settings: Mapping[str, bool 
     # A rule about several fields names one of them, and the way out, in its context.
     context = first.get("ctx", {})
     field = context.get("field") or ".".join(str(part) for part in first["loc"])
-    allowed = in_settings(first["msg"].removeprefix("Value error, "))
+    allowed = as_keys(first["msg"].removeprefix("Value error, "))
     return InputError(
         f"settings.{field}" if field in settings else "settings",
         f"{'does' if field in settings else f'{field} does'} not go together with the rest of preset {preset}",
         value=settings.get(field, context.get("value")),
         allowed=allowed if field in settings else f"{field}: {allowed}",
-        fix=in_settings(context["fix"]) if context.get("fix") else f"change {field}, or leave it out",
+        fix=as_keys(context["fix"]) if context.get("fix") else f"change {field}, or leave it out",
     )
-
-
-def in_settings(text: str) -> str:
-    """The trainer's advice with fields in place of its command line's flags.
-
-    >>> in_settings("--r1-gamma 0, or --loss wgan-gp; a --batch-gpu that divides --batch-size")
-    'r1_gamma: 0, or loss: wgan-gp; a batch_gpu that divides batch_size'
-    """
-
-    def field(found: re.Match[str]) -> str:
-        name, value = found[1].replace("-", "_"), found[2]
-        return name if value is None else f"{name}: {value}"
-
-    return _NEIGHBOURS.sub(r"\1, ", _FLAG.sub(field, text))
 
 
 def effective_config(

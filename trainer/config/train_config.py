@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
+from trainer.config.as_keys import as_keys
 from trainer.config.metric_names import NONE, parse, parse_names
 from trainer.core.errors import TrainerError, broken_rule, from_validation
 from trainer.core.files import read_text_input
@@ -401,7 +402,11 @@ class TrainConfig(BaseModel):
         try:
             config = cls.model_validate_json(text)
         except ValidationError as error:
-            raise from_validation(error, place, known=cls.model_fields) from None
+            told = from_validation(error, place, known=cls.model_fields)
+            # A file has keys and no flags.
+            raise TrainerError(
+                **{**told.fields(), "allowed": as_keys(told.allowed), "fix": as_keys(told.fix)}
+            ) from None
         given = Counter(name for name, _ in json.loads(text, object_pairs_hook=list))
         if twice := [name for name, times in given.items() if times > 1]:
             raise TrainerError(place=f"{place}: {twice[0]}", problem="is given twice", fix="remove all but one")

@@ -327,7 +327,7 @@ def test_the_demo_command_hands_its_options_over(monkeypatch: pytest.MonkeyPatch
         (["quote", "--accelerator", "H100x8", "--hours", "9", "--interruptions", "15%"], "--interruptions", "15%",
          "write --interruptions 0.15"),
         (["quote", "--accelerator", "H100x8", "--hours", "9", "--nodes", "4x"], "--nodes", "4x", "write --nodes 4"),
-        (["quote", "--accelerator", "H100x8", "--hours", "9", "--top", "all"], "--top", "all", "write --top 8"),
+        (["quote", "--accelerator", "H100x8", "--hours", "9", "--top", "all"], "--top", "all", "write --top 4"),
         (["tco", "--accelerator", "H100x8", "--capex", "400k"], "--capex", "400k", "write --capex 400000"),
         (["tco", "--accelerator", "H100x8", "--utilisation", "75"], "--utilisation", 75.0, "write --utilisation 0.75"),
         (["init", "x", "--max-hours", "2 days"], "--max-hours", "2 days", "write --max-hours 48"),

@@ -56,6 +56,7 @@ SHARE = Span(low=0, below=1)
         ("kimg", True, ABOVE_0, None),
         ("kimg", "nan", ABOVE_0, None),
         ("kimg", "9" * 400, ABOVE_0, None),
+        ("kimg", "9" * 400 + "M", ABOVE_0, None),
         ("nodes", 10**400, Span(low=1, high=512, whole=True), 512),
         ("seed", 1.5, WHOLE, 2),
         ("max", 9999, Span(low=1, high=512, whole=True), 512),

@@ -9,7 +9,7 @@ import pytest
 
 from components.catalog.loader import load_provider
 from components.core.findings import Finding, InputError, Severity
-from stacks.config.job_settings import effective_config, in_settings
+from stacks.config.job_settings import effective_config
 from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
@@ -17,6 +17,7 @@ from stacks.planning.plan import make_plan
 from stacks.planning.throughput import trained_on
 from stacks.planning.trainer_findings import trainer_findings
 from stacks.providers.gcp.plan import plan as plan_gcp
+from trainer.config.as_keys import as_keys
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import RULES
 
@@ -241,9 +242,9 @@ def test_every_rule_of_the_trainer_is_told_of_the_stack_file(
         assert isinstance(mistake, InputError)
         assert f"go together with the rest of preset {base.preset}" in mistake.problem
         assert f"gangway:job.settings.{field}" in mistake.place or mistake.problem.startswith(f"{field} does")
-        (rule,) = [r for r in RULES if r.field == field and in_settings(r.allowed) in mistake.allowed]
+        (rule,) = [r for r in RULES if r.field == field and as_keys(r.allowed) in mistake.allowed]
         # Of a file's keys, and not of a command line.
-        assert in_settings(fix) in mistake.fix
+        assert as_keys(fix) in mistake.fix
         assert "--" not in str(mistake)
         told.add(rule)
     assert told == set(RULES)

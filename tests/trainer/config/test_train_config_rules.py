@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainer.config.as_keys import as_keys
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import RULES, TrainConfig, first_broken
 from trainer.core.errors import TrainerError
@@ -11,7 +12,7 @@ from trainer.core.errors import TrainerError
 DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]
 PROGAN = PRESETS["progan-celeba128"]
 
-BROKEN = [
+BROKEN: list[tuple[TrainConfig, dict[str, object], str, str]] = [
     (DIGITS, {"frames": 4}, "frames", "--architecture progressive"),
     (PROGAN, {"resolution": 16, "frames": 32}, "frames", "--frames 16"),
     (DIGITS, {"num_classes": 1}, "num_classes", "--num-classes 0"),
@@ -67,3 +68,12 @@ def test_a_file_is_named_with_the_field() -> None:
 def test_micro_batches_are_whole_parts_of_the_batch(batch_size: int, batch_gpu: int) -> None:
     config = DIGITS.model_copy(update={"batch_size": batch_size, "batch_gpu": batch_gpu})
     assert (first_broken(config) is None) == (batch_gpu == 0 or batch_size % batch_gpu == 0)
+
+
+def test_a_file_is_told_of_its_keys() -> None:
+    text = DIGITS.to_json().replace('"gp_weight": 0.0', '"gp_weight": 10')
+    with pytest.raises(TrainerError) as caught:
+        TrainConfig.from_json(text, "job.json")
+    assert caught.value.place == "job.json: gp_weight"
+    assert caught.value.fix == "loss: wgan-gp, gp_weight: 10, as in the paper; or gp_weight: 0 and another loss"
+    assert all("--" not in as_keys(rule.advice(DIGITS)) + as_keys(rule.allowed) for rule in RULES)
