@@ -17,7 +17,7 @@ from components.core.fields import Egress
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, Declared, from_service, of_resources, used_once
 from components.estimate.spot import SpotEstimate, estimate_spot
 from stacks.config.stack_config import StackConfig
-from stacks.planning.throughput import Band, Throughput
+from stacks.planning.throughput import Band, Throughput, about
 from stacks.providers.registry import provider_of
 
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
@@ -238,9 +238,9 @@ def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
     job, measured = config.job, config.estimate.images_per_second
     every = job.effective_config().checkpoint_kimg
     if speed is not None and speed.images_per_second is not None:
-        rate, source = speed.images_per_second, f"{speed.provenance}: {speed.source}"
-        if speed.provenance == "measured":
-            source = speed.source
+        rate = speed.images_per_second
+        band = f"projected: {about(rate.low)} to {about(rate.high)}"
+        source = speed.source if speed.provenance == "measured" else band
     else:
         per_second = measured or job.kimg * 1000 / (job.max_hours * 3600)
         rate = Band(per_second, per_second, per_second)

@@ -110,8 +110,10 @@ def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
 
 
 def model_of(machine: MachineType) -> str:
-    """`A100-80G` of `A100-80Gx8`; a TPU slice's own name."""
-    return machine.accelerator.rpartition("x")[0] or machine.accelerator
+    """`A100-80G` of `A100-80Gx8`; a TPU slice's generation."""
+    if machine.backend == "xla":
+        return plan_slice(accelerator_type=machine.accelerator).generation
+    return machine.accelerator.rpartition("x")[0]
 
 
 def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None:

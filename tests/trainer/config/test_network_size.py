@@ -71,7 +71,9 @@ def test_products_are_counted_as_torch_counts_them(config: TrainConfig) -> None:
 
 def counted_step(config: TrainConfig) -> float:
     """What torch counts; of networks that grow, at their whole size, which `count_step` does not count."""
-    generator, discriminator = (network.to("meta") for network in build(config))
+    generator, discriminator = build(config)
+    generator.to("meta")
+    discriminator.to("meta")
     if config.architecture != "progressive":
         return count_step(config).value or 0.0
     networks = flops._Networks(generator, discriminator)
@@ -98,7 +100,9 @@ VIEWS = ("view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice",
 @pytest.mark.parametrize("name", PRESETS)
 def test_operations_are_within_a_factor_of_two_of_what_torch_dispatches(name: str) -> None:
     config = PRESETS[name]
-    generator, discriminator = (network.to("meta") for network in build(config))
+    generator, discriminator = build(config)
+    generator.to("meta")
+    discriminator.to("meta")
     counts = [0]
 
     def note(operation: Any, *_: object) -> None:
