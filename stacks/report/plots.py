@@ -19,7 +19,7 @@ _WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "re
 _NEAR = 0.03
 """Events closer than this share of the run get one mark."""
 _MOST_LABELS = 6
-_DASHES: Final = ("-", (0, (5, 1.2)))
+_DASHES: Final[tuple[Literal["-"], tuple[int, tuple[float, float]]]] = ("-", (0, (5, 1.2)))
 _ROOM_FOR_WORDS = 0.25
 """Of the width of a chart: a session shorter than that has no words in it."""
 
