@@ -311,7 +311,7 @@ def test_without_credentials_the_way_in_is_named(monkeypatch: pytest.MonkeyPatch
     assert "Unable to locate credentials" in str(caught.value)
 
 
-def test_the_command_prints_orphans_first_and_exits_with_one(tmp_path: Path, demo_file: Path) -> None:
+def test_the_command_prints_orphans_last_and_exits_with_one(tmp_path: Path, demo_file: Path) -> None:
     run_instance()
     path = tmp_path / "state.json"
     path.write_text(json.dumps({"version": 3, "deployment": {"resources": []}}))
@@ -319,8 +319,10 @@ def test_the_command_prints_orphans_first_and_exits_with_one(tmp_path: Path, dem
     argv = ["audit", str(demo_file), "--state", str(path), "--regions", REGION]
     shown = runner.invoke(app, argv)
     assert shown.exit_code == 1, shown.output
-    assert "2 orphans: $55." in shown.output
-    assert "nobody looks after it" in shown.output
+    *_, total, advice = shown.output.splitlines()
+    assert total.startswith("2 orphans: $55.")
+    assert advice.startswith("nothing was changed: ")
+    assert shown.output.index("note: ") < shown.output.index("nobody looks after it")
     assert "only what carries the tag is seen" in " ".join(shown.output.split())
     told = json.loads(runner.invoke(app, [*argv, "--json"]).stdout)
     assert told["counts"] == {"orphan": 2}
