@@ -317,7 +317,7 @@ def test_the_command_prints_orphans_last_and_exits_with_one(tmp_path: Path, demo
     path.write_text(json.dumps({"version": 3, "deployment": {"resources": []}}))
     runner = CliRunner()
     argv = ["audit", str(demo_file), "--state", str(path), "--regions", REGION]
-    shown = runner.invoke(app, argv)
+    shown = runner.invoke(app, argv, env={"COLUMNS": "160"})
     assert shown.exit_code == 1, shown.output
     *_, total, advice = shown.output.splitlines()
     assert total.startswith("2 orphans: $55.")
