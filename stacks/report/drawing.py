@@ -118,7 +118,13 @@ def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None
         room = ROW_CHARACTERS - len(said)
         short = name if len(name) <= room else f"{name[: room - 3]}..."
         text = f"{short}: {said}" if said else short
-        where = {"xycoords": ("axes fraction", "data"), "va": "bottom", "annotation_clip": False}
-        axes.annotate(text, (0, place - 0.08), color=theme.ink, **where)
+        axes.annotate(
+            text,
+            (0, place - 0.08),
+            xycoords=("axes fraction", "data"),
+            va="bottom",
+            color=theme.ink,
+            annotation_clip=False,
+        )
     axes.set_yticks([])
     axes.set_ylim(len(rows) - 0.6, -0.6)

@@ -25,6 +25,7 @@ from stacks.report.rendering import (
     write_whole,
 )
 from stacks.report.runs import not_sealed
+from trainer.records.quality import QualityRecord
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
@@ -170,6 +171,9 @@ def _wrong(inputs: ReportInputs) -> list[_Wrong]:
         )
     for name in inputs.missing:
         found.append(_Wrong("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples"))
+    found += [
+        _Wrong("warning", metric.name, text, "", "quality") for metric in record.quality if (text := _worse(metric))
+    ]
     for row in inputs.sandbox:
         if row.status in ("refused", "different"):
             found.append(_Wrong("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox"))
@@ -182,6 +186,14 @@ def _wrong(inputs: ReportInputs) -> list[_Wrong]:
         if finding["severity"] != "info"
     ]
     return sorted(found, key=lambda one: _SEVERITIES.index(one.severity))
+
+
+def _worse(metric: QualityRecord) -> str:
+    """That training has made a metric worse; empty where it has not, or nobody knows."""
+    before, after = metric.untrained.value, metric.trained.value
+    if before is None or after is None or (after < before if metric.better == "lower" else after > before):
+        return ""
+    return f"training has not made it better: {number(before)} untrained, {number(after)} trained"
 
 
 def _data_uri(png: bytes) -> str:

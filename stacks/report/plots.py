@@ -19,7 +19,8 @@ _WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "re
 _NEAR = 0.03
 """Events closer than this share of the run get one mark."""
 _MOST_LABELS = 6
-_DASHES: Final = ("-", (0, (5, 1.2)))
+_Dash = Literal["-"] | tuple[float, tuple[float, float]]
+_DASHES: Final[tuple[_Dash, _Dash]] = ("-", (0, (5, 1.2)))
 _ROOM_FOR_WORDS = 0.25
 """Of the width of a chart: a session shorter than that has no words in it."""
 

@@ -102,27 +102,27 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def show_audit(audit: Audit, console: Console) -> None:
-    """Orphans first, then what is kept; the rest is counted."""
+    """What is kept, then orphans and their sum last, where they are seen; the rest is counted."""
     counts = audit.counts
     console.print(
         f"[bold]{escape(audit.stack)}[/bold] in {escape(audit.asked)}: {len(audit.judged)} resources carry its tag, "
         f"{counts.get('in-state', 0)} in the state ({escape(audit.state)}), {counts.get('belongs', 0)} that belong to "
         f"those, {counts.get('gone', 0)} gone already"
     )
-    if audit.orphans:
-        console.print(_table("not in the state, and nobody looks after it", audit.orphans))
-        unpriced = sum(row.hourly_usd is None for row in audit.orphans)
-        more = f", and {unpriced} of which the catalogue knows no price" if unpriced else ""
-        month = audit.known_usd * HOURS_PER_MONTH
-        console.print(
-            f"[bold]{len(audit.orphans)} orphans: ${audit.known_usd:,.2f} an hour, ${month:,.2f} a month[/bold]{more}"
-        )
-    else:
-        console.print("nothing is left over")
     if audit.kept:
         console.print(_table("expected to stay", audit.kept))
     for note in audit.notes:
         console.print(f"[dim]note: {escape(note)}[/dim]")
+    if not audit.orphans:
+        console.print("nothing is left over")
+        return
+    console.print(_table("not in the state, and nobody looks after it", audit.orphans))
+    unpriced = sum(row.hourly_usd is None for row in audit.orphans)
+    more = f", and {unpriced} of which the catalogue knows no price" if unpriced else ""
+    month = audit.known_usd * HOURS_PER_MONTH
+    count = f"{len(audit.orphans)} orphan{'' if len(audit.orphans) == 1 else 's'}"
+    console.print(f"[bold]{count}: ${audit.known_usd:,.2f} an hour, ${month:,.2f} a month[/bold]{more}")
+    console.print("nothing was changed: delete them by these ids with the provider's own tool")
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:

@@ -346,7 +346,14 @@ def test_a_table_of_what_went_wrong(tmp_path: Path) -> None:
 
 
 def test_what_failed_and_what_to_do_are_said_last(tmp_path: Path) -> None:
-    common = {"record": None, "usd": {"value": None}, "hours_up": 0.5, "left": [], "remark": "", "reason": ""}
+    common: dict[str, Any] = {
+        "record": None,
+        "usd": {"value": None},
+        "hours_up": 0.5,
+        "left": [],
+        "remark": "",
+        "reason": "",
+    }
     items = [
         {**common, "item": "a-s0", "status": "failed", "standing": False, "reason": "no quota"},
         {**common, "item": "a-s1", "status": "recorded", "standing": False, "remark": "kept its bucket"},
@@ -357,7 +364,7 @@ def test_what_failed_and_what_to_do_are_said_last(tmp_path: Path) -> None:
     assert console.export_text().splitlines()[-6:] == [
         "a-s1: kept its bucket",
         f"results: {tmp_path}/results.json",
-        f"as a page: gangway report {tmp_path} --format html",
+        f"as a page: gangway report {tmp_path}",
         "failed: a-s0: no quota",
         f"3 runs: 1 recorded, 1 failed, 1 stopped; to go on: gangway bench resume {tmp_path}",
         f"something still stands and costs money: gangway bench resume {tmp_path} --clean-only",

@@ -275,7 +275,7 @@ def words_of(sheet: Sheet) -> list[Word]:
         if text.get_text().strip() and text.get_visible() and text not in hidden:
             box = text.get_window_extent()
             around = (box.x0 * scale, box.y0 * scale, box.x1 * scale, box.y1 * scale)
-            found.append(Word(text.get_text(), text.get_fontsize() * points, around))
+            found.append(Word(text.get_text(), float(text.get_fontsize()) * points, around))
     return found
 
 

@@ -174,7 +174,10 @@ def test_a_training_that_made_it_worse_is_called_so(out: Path, inputs: dict[str,
     worse = Quantity.measured(500.5, "", "trainer.metrics.frechet")
     quality = inputs["record"].quality[0].model_copy(update={"trained": worse})
     inputs["record"] = inputs["record"].model_copy(update={"quality": (quality,)})
-    assert "500.5 trained (training made it worse)" in write_report(out, **inputs).read_text()
+    text = write_report(out, **inputs).read_text()
+    assert "500.5 trained (training made it worse)" in text
+    assert "training has not made it better: 412.6 untrained, 500.5 trained" in text
+    assert text.index("training has not made it better") < text.index('id="samples"')
 
 
 def test_a_metric_of_which_more_is_better_says_so_and_costs_are_shown(out: Path, inputs: dict[str, Any]) -> None:

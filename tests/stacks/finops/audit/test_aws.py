@@ -311,16 +311,18 @@ def test_without_credentials_the_way_in_is_named(monkeypatch: pytest.MonkeyPatch
     assert "Unable to locate credentials" in str(caught.value)
 
 
-def test_the_command_prints_orphans_first_and_exits_with_one(tmp_path: Path, demo_file: Path) -> None:
+def test_the_command_prints_orphans_last_and_exits_with_one(tmp_path: Path, demo_file: Path) -> None:
     run_instance()
     path = tmp_path / "state.json"
     path.write_text(json.dumps({"version": 3, "deployment": {"resources": []}}))
     runner = CliRunner()
     argv = ["audit", str(demo_file), "--state", str(path), "--regions", REGION]
-    shown = runner.invoke(app, argv)
+    shown = runner.invoke(app, argv, env={"COLUMNS": "160"})
     assert shown.exit_code == 1, shown.output
-    assert "2 orphans: $55." in shown.output
-    assert "nobody looks after it" in shown.output
+    *_, total, advice = shown.output.splitlines()
+    assert total.startswith("2 orphans: $55.")
+    assert advice.startswith("nothing was changed: ")
+    assert shown.output.index("note: ") < shown.output.index("nobody looks after it")
     assert "only what carries the tag is seen" in " ".join(shown.output.split())
     told = json.loads(runner.invoke(app, [*argv, "--json"]).stdout)
     assert told["counts"] == {"orphan": 2}

@@ -26,7 +26,7 @@ def test_every_way_in_which_there_is_no_state_names_the_flag_for_none(
         (slow, "pulumi: no answer in 300 s"),
         (refusing, "pulumi stack export --stack mine: failed: error: no stack named 'mine' found"),
     ):
-        monkeypatch.setattr(state.subprocess, "run", run)
+        monkeypatch.setattr(subprocess, "run", run)
         with pytest.raises(InputError) as caught:
             state.export_state("mine", tmp_path)
         assert str(caught.value).startswith(message)
