@@ -25,6 +25,7 @@ from stacks.report.rendering import (
     write_whole,
 )
 from stacks.report.runs import not_sealed
+from stacks.report.stats import hints
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
@@ -78,6 +79,7 @@ class ReportInputs:
     quality_charts: Sequence[Chart]
     samples: Picture
     reals: Picture | None
+    hints: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -313,6 +315,7 @@ def write_report(
             quality_charts=quality_charts,
             samples=samples,
             reals=reals,
+            hints=hints(stats),
         )
     )
     folder, charts = out_dir / "plots", [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]
