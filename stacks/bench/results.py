@@ -1,6 +1,7 @@
 """A suite's results: each run's figures with their intervals, and what it cost."""
 
 import json
+import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -273,7 +274,7 @@ def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) ->
         for left in row["left"]:
             console.print(f"{escape(row['item'])}: left in the cloud: {escape(left)}", soft_wrap=True)
     if any(row["standing"] for row in results["items"]):
-        text = f"something still stands: gangway bench resume {run_dir} --clean-only"
+        text = f"something still stands: gangway bench resume {shlex.quote(str(run_dir))} --clean-only"
         console.print(f"[bold red]{escape(text)}[/]", soft_wrap=True)
 
 

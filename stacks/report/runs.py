@@ -3,6 +3,7 @@ launcher left one), a folder of such directories, or a run.json fetched from a b
 """
 
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -102,20 +103,25 @@ def _read(path: Path) -> Run:
                 "was changed after it was written",
                 value=f"content with digest {first['ctx']['found']}",
                 allowed=f"digest {first['ctx']['expected']}",
-                fix=f"fetch it anew, or write it anew from stats.jsonl: {program()} record --run-dir DIR",
+                fix=f"fetch it anew, or {_anew(path)}",
             ) from None
         where = ".".join(str(part) for part in first["loc"])
         raise InputError(
             f"{path}: {where}" if where else str(path),
             f"no run record of this version: {first['msg']}",
-            fix=f"write it anew from stats.jsonl: {program()} record --run-dir DIR",
+            fix=_anew(path),
         ) from None
     if not record.sessions:
-        fix = f"write it anew from stats.jsonl: {program()} record --run-dir DIR"
-        raise InputError(f"{path}: sessions", "a record without a session is of no run", value="[]", fix=fix)
+        problem = "a record without a session is of no run"
+        raise InputError(f"{path}: sessions", problem, value="[]", fix=_anew(path))
     _refuse_odd_times(path, record)
     plan = path.parent / "plan.json"
     return Run(path.parent, record, read_json(plan) if plan.is_file() else None)
+
+
+def _anew(path: Path) -> str:
+    """The command that writes a run.json."""
+    return f"write it anew from stats.jsonl: {program()} record --run-dir {shlex.quote(str(path.parent))}"
 
 
 def _refuse_odd_times(path: Path, record: RunRecord) -> None:
@@ -134,7 +140,7 @@ def _refuse_odd_times(path: Path, record: RunRecord) -> None:
                     "is no time",
                     value=moment,
                     allowed="ISO 8601 with its zone, such as 2026-01-31T08:00:00+00:00",
-                    fix=f"write it anew from stats.jsonl: {program()} record --run-dir DIR",
+                    fix=_anew(path),
                 )
 
 
