@@ -158,6 +158,8 @@ def _train(arguments: argparse.Namespace) -> int:
     with _naming_flags(arguments):
         config = _config(arguments)
         run_dir: Path = arguments.run_dir or Path("runs") / config.preset
+        data_dir: Path = arguments.data or run_dir / "data"
+        config = _sized(config, arguments, data_dir)
         context = _context(arguments.context)
         if config.backend == "xla" and (launcher := _xla_launcher()):
             from trainer.launch import launcher as launch
@@ -177,10 +179,11 @@ def _train(arguments: argparse.Namespace) -> int:
             power=power,
         )
         if Ranks.speaks():
-            options.say(f"{run_dir}: {config.preset}, getting ready")
+            size = f" at {config.resolution}x{config.resolution}" if config.dataset == "folder" else ""
+            options.say(f"{run_dir}: {config.preset}{size}, getting ready")
         from trainer.run.loop import train  # with torch, which takes seconds
 
-        return train(config, run_dir, arguments.data or run_dir / "data", context, interruption, options)
+        return train(config, run_dir, data_dir, context, interruption, options)
 
 
 def train_config(argv: Sequence[str]) -> TrainConfig:
@@ -193,6 +196,15 @@ def train_config(argv: Sequence[str]) -> TrainConfig:
 def _config(arguments: argparse.Namespace) -> TrainConfig:
     base = preset(arguments.preset) if arguments.preset is not None else TrainConfig.from_file(arguments.config)
     return base.replace(_given(arguments))
+
+
+def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -> TrainConfig:
+    """The same for the size of the pictures, where a preset trains on a folder of them and no flag says the size."""
+    if arguments.preset is None or config.dataset != "folder":
+        return config
+    from trainer.data.picture_size import picture_size
+
+    return config.replace(picture_size(config, _given(arguments), data_dir))
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, str]:

@@ -26,7 +26,7 @@ from stacks.providers.registry import provider_names, provider_of
 # What a stack file holds beside `config:`, without which nobody can read its secrets.
 _SECRETS = ("encryptedkey", "encryptionsalt", "secretsprovider")
 _LOOK_SEC = 0.5
-_INSTALL = "curl -fsSL https://get.pulumi.com | sh, or let `gangway bench run --install-cli` do it"
+_INSTALL = "curl -fsSL https://get.pulumi.com | sh, or let `gangway bench run SUITE --install-cli` do it"
 # A resource that is being made is waited for, which may take as long as a file system; then it is left unfinished.
 _GRACES_SEC = (0.0, 1200.0, 1260.0)
 _SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGKILL)

@@ -1,6 +1,7 @@
 """A suite's results: each run's figures with their intervals, and what it cost."""
 
 import json
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -276,10 +277,10 @@ def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) ->
     tally = ", ".join(f"{counts[status]} {status}" for status in _COLOURS if counts[status])
     text = f"{len(rows)} run{'' if len(rows) == 1 else 's'}: {tally}"
     if counts["stopped"] or counts["planned"]:
-        text += f"; to go on: gangway bench resume {run_dir}"
+        text += f"; to go on: gangway bench resume {shlex.quote(str(run_dir))}"
     console.print(text, markup=False, soft_wrap=True)
     if any(row["standing"] for row in rows):
-        text = f"something still stands and costs money: gangway bench resume {run_dir} --clean-only"
+        text = f"something still stands and costs money: gangway bench resume {shlex.quote(str(run_dir))} --clean-only"
         console.print(f"[bold red]{escape(text)}[/]", soft_wrap=True)
 
 

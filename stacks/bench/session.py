@@ -5,6 +5,7 @@ first stack exists, and before anything is written under runs/.
 import json
 import os
 import secrets
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -256,8 +257,9 @@ def _go(
         with stop.listening(), screen:
             runner.run(clean_only=clean_only)
     except AbandonedError:
-        screen.console.print(f"left as it is; to go on, or to destroy: gangway bench resume {run_dir} [--clean-only]",
-                             markup=False, soft_wrap=True)  # fmt: skip
+        resume = f"gangway bench resume {shlex.quote(str(run_dir))}"
+        text = f"left as it is; to go on: {resume}; to destroy: {resume} --clean-only"
+        screen.console.print(text, markup=False, soft_wrap=True)
         return EXIT_STOPPED
     results = results_of(suite, preset, items, journal, run_dir)
     write_results(results, run_dir)

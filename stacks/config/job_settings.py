@@ -84,7 +84,16 @@ def trainer_flags(
     """The trainer's flags. Of a field that is given twice the trainer takes the last: the settings count."""
     before = {name: value for name, value in overrides.items() if name == "backend"}
     after = {name: value for name, value in overrides.items() if name != "backend"}
-    return (*_override_flags(before), "--preset", preset, *_override_flags(after), *setting_flags(settings))
+    said = setting_flags({**_size(preset, settings), **settings})
+    return (*_override_flags(before), "--preset", preset, *_override_flags(after), *said)
+
+
+def _size(preset: str, settings: Mapping[str, bool | float | str]) -> Mapping[str, int]:
+    """Said where the trainer would take the size of the pictures that it finds: the nodes train what was planned."""
+    base = PRESETS[preset]
+    if settings.get("dataset", base.dataset) != "folder":
+        return {}
+    return {"resolution": base.resolution, "channels": base.channels}
 
 
 def _override_flags(overrides: Overrides) -> tuple[str, ...]:

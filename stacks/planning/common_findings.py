@@ -16,8 +16,8 @@ from stacks.planning.run_costs import Pace, RungCost, idle_settings, pace, rung_
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
 from stacks.providers.registry import provider_of
 from trainer.config.network_size import state_gib
+from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import SELF_PREPARED
-from trainer.core.program import program
 
 _NAMED_SIZES = 4
 """Numbers of nodes that one finding speaks of one by one."""
@@ -170,7 +170,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         return
     provider = provider_of(config.provider)
     named = (config.storage and config.storage.source) or provider.own_data(config)
-    prepare = f"{program()} data prepare {trained.dataset}"
+    prepare = prepare_command(trained, "DIR")
     if named:
         size = f"{trained.resolution}x{trained.resolution}"
         yield Finding.info(

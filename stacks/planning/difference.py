@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError
 
-_FIX = "write one with `gangway plan STACK --json > previous.json`"
-
 
 @dataclass(frozen=True)
 class Change:
@@ -110,13 +108,14 @@ class _Plan(_Loose):
 
 def read_plan(path: Path, stack: str) -> dict[str, Any]:
     """An earlier plan of `stack`. InputError: the file cannot be read, is no plan, or is another stack's."""
+    fix = f"write one with `gangway plan {stack} --json > previous.json`"
     try:
         data = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", fix=_FIX) from None
+        raise InputError(str(path), f"cannot be read: {error.strerror}", fix=fix) from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         place = f"{path}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else str(path)
-        raise InputError(place, "not JSON", allowed="what `gangway plan --json` printed", fix=_FIX) from None
+        raise InputError(place, "not JSON", allowed="what `gangway plan --json` printed", fix=fix) from None
     try:
         plan = _Plan.model_validate(data)
     except ValidationError as error:
@@ -128,10 +127,10 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
             f"not a plan: {first['msg']}",
             value=value,
             allowed="what `gangway plan --json` printed",
-            fix=_FIX,
+            fix=fix,
         ) from None
     if plan.stack != stack:
-        raise InputError(f"{path}: stack", "the plan of another stack", value=plan.stack, allowed=stack, fix=_FIX)
+        raise InputError(f"{path}: stack", "the plan of another stack", value=plan.stack, allowed=stack, fix=fix)
     plain: dict[str, Any] = data
     return plain
 

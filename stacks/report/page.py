@@ -25,6 +25,7 @@ from stacks.report.rendering import (
     write_whole,
 )
 from stacks.report.runs import not_sealed
+from stacks.report.stats import hints
 from trainer.records.quality import QualityRecord
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
@@ -79,6 +80,7 @@ class ReportInputs:
     quality_charts: Sequence[Chart]
     samples: Picture | None
     reals: Picture | None
+    hints: Sequence[str] = ()
     missing: Sequence[str] = ()
 
 
@@ -372,6 +374,7 @@ def write_report(
             samples=samples,
             reals=reals,
             missing=missing,
+            hints=hints(stats),
         )
     )
     folder, charts = out_dir / "plots", [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]

@@ -35,6 +35,11 @@ def read_stats(path: Path, needed: Sequence[str] = ()) -> tuple[dict[str, Any], 
     return tuple(_parse(path, number, text, needed) for number, text in lines)
 
 
+def hints(stats: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the trainer said of signs of collapse, in order."""
+    return [str(line["text"]) for line in stats if line.get("event") == "hint" and "text" in line]
+
+
 def _parse(path: Path, number: int, text: bytes, needed: Sequence[str]) -> dict[str, Any]:
     try:
         line = json.loads(text)

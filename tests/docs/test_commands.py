@@ -15,11 +15,8 @@ comment before a block says what is otherwise:
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,18 +25,13 @@ import yaml
 
 REPO = Path(__file__).resolve().parent.parent.parent
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
-COPIED = ("components", "examples", "images", "stacks", "trainer", "Makefile", "Pulumi.yaml", "pyproject.toml")
-SAMPLES = (Path("tests/stacks/finops/bill/samples"), Path("tests/stacks/providers/toy"))
-"""What pages use of the tests."""
 SHELLS = frozenset({"console", "sh"})
 MARKS = frozenset({"not run", "run by", "run with", "file", "exit"})
-TIMEOUT_SEC = 240
-WIDTH = 112
-"""Columns that printed tables have on the pages."""
-
 _FENCE = re.compile(r"^```(?P<language>\w*)$(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- (?P<name>[a-z ]+): (?P<value>.+?) -->\n")
 _MARKS_BEFORE = re.compile(rf"(?:{_MARK.pattern})+\Z")
+
+Shell = Callable[[str, Path, Mapping[str, str]], subprocess.CompletedProcess[str]]
 
 
 @dataclass(frozen=True)
@@ -100,28 +92,7 @@ def _fits(wanted: str, line: str) -> bool:
     return line == wanted or (wanted.endswith("...") and line.startswith(wanted.removesuffix("...")))
 
 
-def run(command: str, folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Types a command; what it says on either stream is in `stdout`. Nothing that it has begun outlives it."""
-    argv = ["bash", "-c", command]
-    with subprocess.Popen(
-        argv,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=TIMEOUT_SEC)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return subprocess.CompletedProcess(argv, process.returncode, output)
-
-
-def follow(page: str, folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+def follow(page: str, folder: Path, environment: Mapping[str, str], run: Shell) -> Iterator[str]:
     """Does what a page says, in `folder`; yields what did not come out as the page has it."""
     for block in blocks_of(page):
         if not block.runs:
@@ -136,10 +107,10 @@ def follow(page: str, folder: Path, environment: Mapping[str, str]) -> Iterator[
             if done.returncode:
                 yield f"does not apply:\n{block.text}\n{done.stdout}"
         elif block.language in SHELLS:
-            yield from _follow_commands(block, folder, environment)
+            yield from _follow_commands(block, folder, environment, run)
 
 
-def _follow_commands(block: Block, folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+def _follow_commands(block: Block, folder: Path, environment: Mapping[str, str], run: Shell) -> Iterator[str]:
     for number, command in enumerate(block.commands, start=1):
         line = f"{command.line} {block.marks['run with']}" if "run with" in block.marks else command.line
         done = run(line, folder, environment)
@@ -150,66 +121,6 @@ def _follow_commands(block: Block, folder: Path, environment: Mapping[str, str])
             yield f"$ {line}\ndid not print (in that place):\n{absent}\nbut:\n{done.stdout}"
 
 
-def copy_checkout(folder: Path) -> Path:
-    """Copies what a checkout holds, as far as commands of the pages use it."""
-    for name in COPIED:
-        source = REPO / name
-        if source.is_dir():
-            # Compiled modules come along: their times still fit.
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(".venv"))
-        else:
-            shutil.copy2(source, folder / name)
-    for samples in SAMPLES:
-        shutil.copytree(REPO / samples, folder / samples, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / ".venv").symlink_to(sys.prefix)
-    return folder
-
-
-def content_of(folder: Path) -> dict[str, int]:
-    """What lies there and when it was written, but for what Python compiles."""
-    paths = (path for path in folder.rglob("*") if "__pycache__" not in path.parts and not path.is_symlink())
-    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in paths if path.is_file()}
-
-
-@pytest.fixture(scope="session")
-def shared_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_checkout(tmp_path_factory.mktemp("checkout"))
-
-
-@pytest.fixture
-def workplace(shared_checkout: Path) -> Iterator[Path]:
-    """The shared copy; afterwards what was made in it is gone, and what was changed is as it was."""
-    before = content_of(shared_checkout)
-    yield shared_checkout
-    after = content_of(shared_checkout)
-    for made in after.keys() - before.keys():
-        (shared_checkout / made).unlink()
-    for changed in (name for name, written in before.items() if after.get(name) != written):
-        shutil.copy2(REPO / changed, shared_checkout / changed)
-    for folder in sorted((path for path in shared_checkout.rglob("*") if path.is_dir()), reverse=True):
-        if not folder.is_symlink() and not any(folder.iterdir()):
-            folder.rmdir()
-    assert content_of(shared_checkout) == before
-
-
-@pytest.fixture
-def environment(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Of a shell in the copy: its code, no account, no settings of whoever runs the tests."""
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR") if name in os.environ}
-    return {
-        **kept,
-        "PATH": f"{workplace}/.venv/bin:{os.environ['PATH']}",
-        "PYTHONPATH": str(workplace),
-        "HOME": str(tmp_path_factory.mktemp("home")),
-        "COLUMNS": str(WIDTH),
-        "GANGWAY_PRICES": "none",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-
-
 # These train, and more than once; what people begin with is always typed.
 TRAINING = ("adding-a-gan", "interruptions", "outputs")
 typed = [pytest.param(page, marks=[pytest.mark.slow] if page.stem in TRAINING else []) for page in PAGES]
@@ -217,8 +128,8 @@ typed = [pytest.param(page, marks=[pytest.mark.slow] if page.stem in TRAINING el
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", typed, ids=lambda page: page.name)
-def test_what_a_page_says_can_be_done(page: Path, workplace: Path, environment: dict[str, str]) -> None:
-    failed = list(follow(page.read_text("utf-8"), workplace, environment))
+def test_what_a_page_says_can_be_done(page: Path, workplace: Path, environment: dict[str, str], run: Shell) -> None:
+    failed = list(follow(page.read_text("utf-8"), workplace, environment, run))
     assert not failed, "\n\n".join(failed)
 
 
@@ -312,13 +223,13 @@ WRONG = {
 }
 
 
-def test_a_right_page_passes(tmp_path: Path) -> None:
-    assert list(follow(A_PAGE, tmp_path, {"PATH": os.environ["PATH"]})) == []
+def test_a_right_page_passes(tmp_path: Path, run: Shell) -> None:
+    assert list(follow(A_PAGE, tmp_path, {"PATH": os.environ["PATH"]}, run)) == []
     assert (tmp_path / "notes/hello.txt").read_text() == "goodbye\n"
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_page_does_not(name: str, tmp_path: Path) -> None:
+def test_a_wrong_page_does_not(name: str, tmp_path: Path, run: Shell) -> None:
     right, wrong = WRONG[name]
     assert right in A_PAGE
-    assert len(list(follow(A_PAGE.replace(right, wrong), tmp_path, {"PATH": os.environ["PATH"]}))) == 1
+    assert len(list(follow(A_PAGE.replace(right, wrong), tmp_path, {"PATH": os.environ["PATH"]}, run))) == 1

@@ -30,6 +30,8 @@ AUGMENTATIONS = ("color", "translation", "cutout")
 """Parts a DiffAugment policy may be made of."""
 SELF_PREPARED = ("digits", "photos", "clips")
 """Data sets that ship in Python packages, so that a run without data prepares its own."""
+RESOLUTIONS = (16, 32, 64, 128, 256)
+"""That the networks make: 4 pixels, doubled."""
 _WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
 """Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -1,15 +1,16 @@
 """Data: prepared once into uint8 shards with hashes, and the order in which training sees it."""
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
-from trainer.core.program import program
 from trainer.data.index import INDEX_FILE, Recipe
 from trainer.data.loader import Sampler
 from trainer.data.packaged_data import clips_recipe, digits_recipe, photos_recipe
@@ -46,8 +47,8 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
             problem=f"holds no data set but other files, such as {foreign}, and nothing is written among them",
             value=str(folder),
             allowed="a folder of shards, or one that is empty or not there",
-            fix=f"for pictures: `{_pictures(config, folder, out)}`, then train with --dataset folder --data {out}; for "
-            f"{config.dataset}: name another folder",
+            fix=f"for pictures: `{_pictures(config, folder, out)}`, then train with --dataset folder --data "
+            f"{shlex.quote(str(out))}; for {config.dataset}: name another folder",
         )
     if config.dataset not in SHIPPED:
         raise TrainerError(
@@ -55,7 +56,7 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
             problem=f"holds no data set, and {config.dataset} does not prepare itself: it needs a source",
             value=str(folder),
             allowed="a folder of shards",
-            fix=_command(config, folder),
+            fix=prepare_command(config, folder),
         )
     recipe = SHIPPED[config.dataset](config)
     progress = Progress(recipe.dataset, len(recipe.items), out=sys.stderr)  # stdout may be for JSON alone
@@ -79,7 +80,7 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
             problem="these shards hold another data set than the configuration names",
             value=f"{found[0]} {found[1]}",
             allowed=f"{wanted[0]} {wanted[1]}",
-            fix=f"name another folder with --data; to prepare one: {_command(config, _beside(folder, config))}",
+            fix=f"name another folder with --data; to prepare one: {prepare_command(config, _beside(folder, config))}",
         )
     classes = images.index.num_classes
     if config.num_classes and not classes:
@@ -112,19 +113,4 @@ def _beside(folder: Path, config: TrainConfig) -> Path:
 def _pictures(config: TrainConfig, folder: Path, out: Path) -> str:
     """The command that makes shards of a folder of pictures, as this configuration can train on."""
     images = {"dataset": "folder", "frames": 1}
-    return _command(config.model_copy(update=images), out, source=str(folder))
-
-
-def _command(config: TrainConfig, folder: Path, source: str = "PATH_OR_URL") -> str:
-    command = [f"{program()} data prepare", config.dataset]
-    if config.dataset not in SHIPPED:
-        command.append(f"--source {source}")
-    if config.dataset != "cifar10":
-        command.append(f"--resolution {config.resolution}")
-    if config.channels == 1 and config.dataset != "digits":
-        command.append("--channels 1")
-    if config.frames > 1:
-        command.append(f"--frames {config.frames}")
-    if config.num_classes and config.dataset == "folder":
-        command.append("--labels")
-    return " ".join([*command, f"--out {folder}"])
+    return prepare_command(config.model_copy(update=images), out, source=str(folder))

@@ -4,6 +4,7 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +141,7 @@ class ShardIndex(_Model):
     def read(cls, folder: Path) -> Self:
         """Reads a folder's index (TrainerError: none, or damaged)."""
         path = folder / INDEX_FILE
-        fix = f"prepare one: {program()} data prepare DATASET --out {folder}"
+        fix = f"prepare one: {program()} data prepare DATASET --out {shlex.quote(str(folder))}"
         try:
             return cls.model_validate_json(read_input(path, fix, missing="no data set here"))
         except ValidationError as error:

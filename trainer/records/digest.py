@@ -3,6 +3,7 @@
 import hashlib
 import json
 import secrets
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,7 +77,7 @@ def wrong_digest_error(error: ValidationError, path: Path) -> TrainerError | Non
         problem="was changed after it was written",
         value=f"content with digest {first['ctx']['found']}",
         allowed=f"digest {first['ctx']['expected']}",
-        fix=f"restore it from a copy, or write it anew: {program()} record --run-dir DIR",
+        fix=f"restore it from a copy, or write it anew: {program()} record --run-dir {shlex.quote(str(path.parent))}",
     )
 
 

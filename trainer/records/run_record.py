@@ -3,6 +3,7 @@ only the launcher knows of a run (stack, machine type, prices, grid), which the 
 """
 
 import json
+import shlex
 from pathlib import Path
 from typing import Literal, Self
 
@@ -321,7 +322,8 @@ class RunRecord(DigestedRecord):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Reads a run.json (TrainerError: none, not a record of this version, or changed after it was written)."""
-        fix = f"name a run directory that has run.json, or write it: {program()} record --run-dir DIR"
+        command = f"{program()} record --run-dir {shlex.quote(str(path.parent))}"
+        fix = f"name a run directory that has run.json, or write it: {command}"
         try:
             return cls.model_validate_json(read_input(path, fix, missing="no run record"))
         except ValidationError as error:

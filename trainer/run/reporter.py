@@ -36,6 +36,7 @@ from trainer.run.samples import num_shown, sample_grid, write_samples
 from trainer.run.session_setup import Ready, RunOptions
 from trainer.run.state import TrainState
 from trainer.steps.updates import Accumulator
+from trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
 from trainer.telemetry.flops import step_flops
 from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
 from trainer.telemetry.prometheus import MetricsEndpoint
@@ -119,7 +120,9 @@ class Reporter:
             state.images,
         )
         shown = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
-        write_samples(self._dir / "reals.png", torch.from_numpy(shown))
+        reals = torch.from_numpy(shown)
+        write_samples(self._dir / "reals.png", reals)
+        self._watch = CollapseWatch(self._config, reals, writer.told)
         if not state.images:
             self._write_samples(state, self._sample_path(0))
         writer.event(
@@ -176,6 +179,7 @@ class Reporter:
         if not self._starved and (sentence := starved(line)):
             self._starved = True
             self._writer.say(sentence)
+        self._hint(self._watch.line(line), line["images"])
         if self._options.log_json:
             return
         total = self._config.total_images / 1000
@@ -275,8 +279,16 @@ class Reporter:
 
     def _write_samples(self, state: TrainState, path: Path) -> None:
         device = self._world.own_device
-        write_samples(path, sample_grid(state.ema_on(device), self._config, device))
+        grid = sample_grid(state.ema_on(device), self._config, device)
+        write_samples(path, grid)
         self._writer.picture(path, state.images)
+        self._hint(self._watch.grid(grid, state.images), state.images)
+
+    def _hint(self, hint: Hint | None, images: int) -> None:
+        """Says what a sign of collapse is, once in the run."""
+        if hint is not None:
+            self._writer.event(EVENT, images, cause=hint.cause, figure=hint.figure, text=hint.sentence)
+            self._writer.say(f"hint: {hint.sentence}")
 
     def _sample_path(self, images: int) -> Path:
         return self._dir / "samples" / f"{images // 1000:06d}kimg.png"

@@ -15,6 +15,7 @@ from trainer.records.digest import identify
 from trainer.records.run_record import RunContext
 from trainer.records.stats_log import Line, StatsWriter, read_stats_log
 from trainer.run.session_setup import RunOptions
+from trainer.telemetry.collapse import EVENT
 from trainer.telemetry.prometheus import MetricsEndpoint
 from trainer.telemetry.tracking import TrackedRun, open_feeds
 
@@ -27,6 +28,7 @@ class RunWriter:
         endpoint: for Prometheus; None for none.
         images: seen before it.
         identity: which run and session this is.
+        told: causes of hints that earlier sessions have given.
         say: tells the user a sentence; also called by trackers' threads, which stop no run.
     """
 
@@ -43,6 +45,7 @@ class RunWriter:
     ) -> None:
         stats_log = read_stats_log(run_dir)
         identity = identify(run_dir, stats_log, restored.identity, context.run_id, config.preset, data.index.sha256)
+        self.told = frozenset(str(line.get("cause")) for line in stats_log.lines if line.get("event") == EVENT)
         damage = list(found_damage(run_dir, stats_log, identity, restored))
         write_atomically(run_dir / "config.json", config.to_json().encode())
         self.identity, self.say = identity, options.say

@@ -19,6 +19,7 @@ from stacks.engines.local import LocalRun, StatsTail
 from stacks.extras import need
 from stacks.planning.run_context import local_context
 from stacks.report.runs import Run, read_json
+from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import SELF_PREPARED, TrainConfig
 from trainer.records.run_record import RunRecord
 
@@ -204,7 +205,7 @@ def _data_dir(run: Run, data: Path | None) -> Path | None:
             f"no shards of {wanted.name} in {', '.join(map(str, places))}",
             value=None if data is None else str(data),
             allowed=f"a folder with an index.json of sha256 {wanted.sha256}",
-            fix=f"prepare them: python -m trainer data prepare {wanted.name} --out DIR, then --data DIR",
+            fix=f"prepare them: `{prepare_command(run.record.config, 'DIR')}`, then --data DIR",
         )
     _check_data(str(found), read_json(found / "index.json").get("sha256"), wanted.sha256)
     return found

@@ -1,5 +1,6 @@
 """Which runs stand in one row, with what each is, and which may not stand in one table at all."""
 
+import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -173,7 +174,7 @@ def _results(path: Path) -> _Results | None:
         raise InputError(
             f"{path}: {where}",
             f"is not what `gangway bench` of this version writes: {first['msg']}",
-            fix="write it anew: gangway bench resume on its folder, or take it away",
+            fix=f"write it anew: `gangway bench resume {shlex.quote(str(path.parent))}`, or take it away",
         ) from None
 
 

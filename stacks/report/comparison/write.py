@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,7 @@ from stacks.report.rendering import (
     write_whole,
 )
 from stacks.report.runs import Run, not_sealed
+from trainer.core.program import program
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -88,9 +90,9 @@ def _grid(group: Group, budget: int) -> Grid | None:
                     return Grid(group.label, member.name, member.record.seed, "png", content, *image.size, "")
                 smaller = image.convert("RGB")
         except (UnidentifiedImageError, OSError) as error:
-            raise InputError(
-                str(path), f"is no image: {error}", fix="write it anew: python -m trainer sample --run-dir DIR"
-            ) from None
+            run_dir, grid = shlex.quote(str(member.path)), shlex.quote(str(path))
+            fix = f"write it anew: {program()} sample --run-dir {run_dir} --out {grid}"
+            raise InputError(str(path), f"is no image: {error}", fix=fix) from None
         smaller.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
         return Grid(group.label, member.name, member.record.seed, "jpeg", *_jpeg(smaller, budget))
     return None

@@ -182,7 +182,8 @@ def test_leaving_at_once_tells_how_to_go_on(
     out = tmp_path / "runs"
     assert run_suite(written(LOCAL_SUITE), out, repo / "stacks", Options(local=True)) == 130
     told = capfd.readouterr()
-    assert f"gangway bench resume {only(out)} [--clean-only]" in told.out.replace("\n", "")
+    resume = f"gangway bench resume {only(out)}"
+    assert f"to go on: {resume}; to destroy: {resume} --clean-only" in told.out.replace("\n", "")
     assert "SIGINT: stopping, and destroying what stands" in told.err
     assert not (only(out) / "results.json").exists()
     with Journal.open(only(out)) as journal:

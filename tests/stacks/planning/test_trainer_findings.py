@@ -315,6 +315,21 @@ def test_plan_launch_and_record_have_one_configuration(repo: Path, stack: str) -
     assert config.job.effective_config() == trained.model_copy(update={"backend": "auto"})
 
 
+@pytest.mark.parametrize("settings", [{}, {"resolution": 32, "channels": 1, "augment": "translation"}], ids=str)
+def test_the_size_of_pictures_is_said_to_the_nodes_which_would_take_that_of_the_data(
+    edited: Edited, settings: dict[str, Any]
+) -> None:
+    """The plan knows no pictures: what it has counted with is trained, or refused at the start."""
+    config = edited(lambda values: values["gangway:job"].update(preset="few-images", settings=settings))
+    argv = list(make_plan(config).job["argv"])
+    size = config.job.effective_config()
+    assert argv[argv.index("--resolution") + 1] == str(size.resolution)
+    assert argv[argv.index("--channels") + 1] == str(size.channels)
+    machine = load_provider("aws").machine("p5.48xlarge")
+    (told,) = [found for found in common_findings(config, machine, None) if found.code == "data.prepared"]
+    assert f"data prepare folder --source PATH_OR_URL --resolution {size.resolution}" in told.fix
+
+
 def test_a_backend_of_the_settings_counts_more_than_the_machines(gcp_edited: Callable[..., StackConfig]) -> None:
     """As in the trainer, which takes the last of two flags."""
     config = gcp_edited("gcp-v5e-pod", job={"settings": {"backend": "gloo"}})

@@ -86,6 +86,13 @@ def test_absent_and_unknown_figures_give_the_reason_and_never_a_zero(page: Any) 
     assert not [row for row in rows if " 0 USD" in row or "None" in row]
 
 
+def test_a_hint_of_the_trainer_stands_above_the_figures(page_of: PageOf, inputs: dict[str, Any]) -> None:
+    assert "while it trained" not in page_of(inputs).section("run")
+    hint = {"event": "hint", "images": 1, "cause": "d-wins", "figure": 0.02, "text": "the discriminator wins <b>"}
+    section = page_of({**inputs, "stats": [*inputs["stats"], hint]}).section("run")
+    assert "Mind: while it trained, the discriminator wins <b>. Speed and memory." in section
+
+
 def test_a_run_without_a_length_says_that_instead_of_naming_prices(page_of: PageOf, inputs: dict[str, Any]) -> None:
     inputs["plan"]["cost"]["components"].pop(2)
     page = page_of(inputs)

@@ -1,0 +1,215 @@
+"""Every command that an output proposes works as printed: each is made to be printed, and what was printed is run.
+
+Proposals are the texts in the code that name a command of ours. Each stands in one of three tables: it is run here, it
+cannot be run here, or it proposes nothing. A new one in none of them fails, and so does an entry that nothing prints.
+"""
+
+import ast
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("components", "stacks", "trainer")
+_PROGRAM = r"(?<![\w./-])(?:\{program\(\)\}|gangway|python -m trainer)"
+_PROPOSAL = re.compile(rf"{_PROGRAM}(?= [a-z{{])[^`;,\n]*?(?=[`;,\n]|  |$)")
+"""A command in a text: up to a backtick, a comma, a semicolon, two spaces or the line's end."""
+_HOLE = re.compile(r"\{[^{}]*\}")
+
+
+class Case(NamedTuple):
+    """How a proposal is run.
+
+    Attributes:
+        says: a shell command that prints it, with whatever exit code.
+        given: what a person puts in the place of its capitals.
+        within: the folder in which it is run.
+        code: that it ends with.
+    """
+
+    says: str
+    given: Mapping[str, str] = {}
+    within: str = "."
+    code: int = 0
+
+
+TRAIN = "gangway train --preset dcgan-digits --ngf 4 --ndf 4 --kimg 0.128 --metrics-samples 64"
+PICTURE = "python -c \"from PIL import Image; Image.new('RGB', (80, 80)).save('my pictures/1.png')\""
+TAMPERED = 'cp -r $RUN here && sed -i \'s/"done"/"failed"/\' here/run.json'
+WITHOUT = "sed '/accelerator:/d' stacks/Pulumi.aws-demo.yaml > Pulumi.my.yaml; gangway plan Pulumi.my.yaml"
+UNPRICED = "sed '/usd_per_node_hour:/d' stacks/Pulumi.openstack-gpu.yaml > Pulumi.my.yaml; gangway plan Pulumi.my.yaml"
+
+RUN: dict[str, Case] = {
+    # The trainer.
+    "{program()} {evaluate}": Case(f"{TRAIN} --data $RUN/data --run-dir 'a run'"),
+    "{program()} evaluate --help": Case("gangway evaluate --run-dir $RUN --metrics nonesuch"),
+    "{program()} presets": Case("gangway train --preset zzz"),
+    "{program()} presets NAME": Case("gangway presets", {"NAME": "few-images"}),
+    "python -m trainer presets NAME": Case("gangway train --help", {"NAME": "few-images"}),
+    "{program()} data prepare": Case(
+        f"mkdir 'my pictures' && {PICTURE}; gangway train --preset few-images --data 'my pictures'"
+    ),
+    "{program()} data prepare DATASET --out {shlex.quote(str(folder))}": Case(
+        "gangway data speed --data none", {"DATASET": "digits"}
+    ),
+    "{program()} record --run-dir {shlex.quote(str(path.parent))}": Case(f"{TAMPERED}; gangway report here"),
+    "{program()} record --run-dir DIR": Case("mkdir empty; gangway report empty", {"DIR": "$RUN"}),
+    # A picture of a report.
+    "{program()} sample --run-dir {run_dir} --out {grid}": Case(
+        "cp -r $RUN here && echo > here/samples.png; gangway report here --format html --out page.html"
+    ),
+    # Plans.
+    "gangway plan STACK": Case("python -m stacks", {"STACK": "aws-demo"}),
+    "gangway plan {answers.stack}": Case(
+        "gangway init mine --provider aws --accelerator H100x8 --no-ask", within="mine"
+    ),
+    "gangway plan {stack} --json > previous.json": Case("gangway plan aws-demo --against none.json"),
+    "gangway plan STACK --json > plan.json": Case(
+        "echo '{}' > plan.json; gangway reconcile --bill tests/stacks/finops/bill/samples --runs $RUN --plan plan.json",
+        {"STACK": "aws-demo"},
+    ),
+    "gangway catalog list": Case(WITHOUT),
+    "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),
+}
+NOT_RUN: dict[str, str] = {
+    "gangway bench resume {shlex.quote(str(run_dir))}": "needs a suite that was stopped: tests/stacks/bench",
+    "gangway bench resume {shlex.quote(str(run_dir))} --clean-only": "needs a stack that stands: tests/stacks/bench",
+    "gangway bench resume {shlex.quote(str(path.parent))}": "needs the folder of a suite: tests/stacks/bench",
+    "gangway bench run SUITE --install-cli": "fetches the Pulumi CLI",
+    "gangway plan {config.stack}": "printed under `pulumi up`: tests/engine; the command is that of every page",
+    "gangway plan {run.record.stack} --json > plan.json": "printed of another version's plan; another line's command",
+    "gangway prices diff": "printed by a refresh: tests/stacks/finops/prices",
+    "gangway prices refresh": "asks the providers: tests/stacks/finops/prices",
+    "gangway quote --accelerator NAME": "printed by the policy pack: tests/engine; the command is run in docs/costs.md",
+    "python -m trainer evaluate": "stands in a record, whose folder the reader knows: docs/metrics.md runs it",
+    "python -m trainer record --run-dir DIR": "printed of an older version's record: the command is run above",
+    "python -m trainer train --backend xla on every host starts the right number": "needs TPUs: tests/trainer/xla",
+}
+NO_PROPOSAL: dict[str, str] = {
+    "gangway bench": "says what wrote a file",
+    "gangway bench run": "says what wrote a file",
+    "gangway demo": "says what wrote a file",
+    "gangway namespace would be ignored": "no command",
+    "gangway plan": "says what wrote a file, or what a finding was found by",
+    "gangway plan --json": "says what wrote a file",
+    "gangway plan STACK --json": "says what wrote a file",
+    "gangway plan {name}": "names a benchmark",
+    "gangway plan: the whole stack on its first rung": "says what wrote a figure",
+    "gangway report": "says what wrote a file",
+    "gangway {version('gangway-iac')}": "no command",
+}
+
+
+def texts_of(source: str) -> Iterator[str]:
+    """The texts of a module but for docstrings; what is put into one stands in braces, as it is written."""
+    tree = ast.parse(source)
+    skipped = {
+        id(part)
+        for node in ast.walk(tree)
+        for part in (
+            [statement.value for statement in getattr(node, "body", []) if isinstance(statement, ast.Expr)]
+            if isinstance(getattr(node, "body", None), list)
+            else list(ast.walk(node))[1:]
+            if isinstance(node, ast.JoinedStr)
+            else []
+        )
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else f"{{{ast.unparse(_held(part))}}}"
+                for part in node.values
+            )
+
+
+def _held(part: ast.expr) -> ast.expr:
+    assert isinstance(part, ast.FormattedValue)
+    return part.value
+
+
+def proposals_in(source: str) -> set[str]:
+    """The commands that a module's texts name."""
+    return {found[0].strip() for text in texts_of(source) for found in _PROPOSAL.finditer(text)}
+
+
+def all_proposals() -> set[str]:
+    modules = [path for name in PACKAGES for path in (REPO / name).rglob("*.py")]
+    return {proposal for path in modules for proposal in proposals_in(path.read_text("utf-8"))}
+
+
+def test_every_proposal_is_in_one_table_and_every_entry_is_proposed() -> None:
+    tables, proposals = [*RUN, *NOT_RUN, *NO_PROPOSAL], all_proposals()
+    assert len(set(tables)) == len(tables)
+    assert proposals - set(tables) == set(), "in no table"
+    assert set(tables) - proposals == set(), "proposed by nothing"
+    assert all((*NOT_RUN.values(), *NO_PROPOSAL.values()))
+
+
+def test_proposals_are_found() -> None:
+    source = '''
+"""A docstring: `gangway plan`."""
+fix = f"first `{program()} data prepare {name} --out {folder}`, then"
+text = "write it: gangway plan STACK --json > plan.json"; word = "gangway.yaml, /opt/gangway/x"
+def f(): "gangway up"
+'''
+    expected = {"{program()} data prepare {name} --out {folder}", "gangway plan STACK --json > plan.json"}
+    assert proposals_in(source) == expected
+
+
+@pytest.fixture(scope="session")
+def finished(
+    shared_checkout: Path,
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A run's folder, its data in it; read only."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    plain = {"PATH": f"{shared_checkout}/.venv/bin:{os.environ['PATH']}", "PYTHONPATH": str(shared_checkout)}
+    done = run(f"{TRAIN} --run-dir {folder}", folder.parent, {**plain, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stdout
+    return folder
+
+
+def printed(proposal: str, output: str) -> str | None:
+    """The proposal as it stands in an output, up to where it ends there; None where it does not."""
+    parts = [
+        "(?:gangway|python -m trainer)"
+        if part == "{program()}"
+        else r"[^`;\n]+?"
+        if _HOLE.fullmatch(part)
+        else re.escape(part)
+        for part in re.split(r"(\{[^{}]*\})", proposal)
+    ]
+    found = re.search(
+        rf"(?<![\w./-]){''.join(parts)}[^`;,\n]*", re.sub(r"\n {2,}(?=\S)(?!fix|allowed|got)", " ", output)
+    )
+    return found[0].rstrip(" .") if found else None
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("proposal", RUN)
+def test_a_proposed_command_works_as_printed(
+    proposal: str,
+    finished: Path,
+    workplace: Path,
+    environment: dict[str, str],
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    case, environment = RUN[proposal], {**environment, "RUN": str(finished)}
+    said = run(case.says, workplace, environment)
+    command = printed(proposal, said.stdout)
+    assert command is not None, said.stdout
+    for capitals, value in case.given.items():
+        assert capitals in command
+        command = command.replace(capitals, value)
+    done = run(command, workplace / case.within, environment)
+    assert done.returncode == case.code, f"{command}\n{done.stdout}"

@@ -1,0 +1,129 @@
+"""Signs that a run has collapsed while its numbers are still finite, told once each with what to change.
+
+Looks at what is there anyway: lines of statistics and the grids of fixed latents. No device computes or waits for it.
+"""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainer.config.metric_names import NONE
+from trainer.config.train_config import TrainConfig
+
+D_WINS, CONSTANT_OUTPUT = "d-wins", "constant-output"
+EVENT = "hint"
+
+_SURE_LOSS = 0.1
+"""Loss of D below which it is right at more than 19 in 20 of both kinds, on average: log(20/19) for each. Also of the
+relativistic loss, of which it is the logits' distance. Runs that learnt had 0.16 or more in their surest line."""
+_SURE_STEPS = 500
+"""So long D has to be that sure: it often is for the first tens of steps, until G has found the pictures' colours."""
+_FALLEN = 0.9
+"""G catches up where its loss in the second half of that time is below so much of the first half's."""
+_SAME = 0.05
+"""Spread of the samples, as a share of the real images', below which they look alike. Runs that learn had 0.15 or more
+in their first grids and 0.5 later."""
+_SAME_GRIDS = 2
+"""So many grids in a row: an average that is still young may be grey for one."""
+
+
+class Hint(NamedTuple):
+    """One sign: its `cause`, the `figure` that shows it, and a `sentence` with what to change."""
+
+    cause: str
+    figure: float
+    sentence: str
+
+
+class CollapseWatch:
+    """Of one session, on the one worker that writes. `told` are causes that earlier sessions have told.
+
+    `reals` are uint8 images [N, ...], with which the samples' spread is compared.
+    """
+
+    def __init__(self, config: TrainConfig, reals: Tensor, told: Collection[str] = ()) -> None:
+        self._config, self._told = config, set(told)
+        self._real_spread = spread(reals)
+        self._sure: deque[tuple[int, float]] = deque()  # step and G's loss of the last lines, all of a D that is sure
+        self._same, self._seen = 0, -1
+
+    def line(self, line: Mapping[str, Any]) -> Hint | None:
+        """Looks at a line of statistics. A Wasserstein critic's loss says nothing of the kind: it has no bound."""
+        if D_WINS in self._told or self._config.loss == "wgan-gp":
+            return None
+        if line["loss_d"] >= _SURE_LOSS:
+            self._sure.clear()
+            return None
+        self._sure.append((line["step"], line["loss_g"]))
+        while len(self._sure) > 2 and self._sure[-1][0] - self._sure[1][0] >= _SURE_STEPS:
+            self._sure.popleft()
+        steps = self._sure[-1][0] - self._sure[0][0]
+        losses = [loss for _, loss in self._sure]
+        half = len(losses) // 2
+        if steps < _SURE_STEPS or half == 0 or _mean(losses[half:]) < _FALLEN * _mean(losses[:half]):
+            return None
+        self._told.add(D_WINS)
+        return Hint(
+            D_WINS,
+            line["loss_d"],
+            f"the discriminator wins: its loss was below {_SURE_LOSS:g} for {steps} steps ({line['loss_d']:.3g} now), "
+            f"and the generator's does not fall ({line['loss_g']:.3g} now), so it learns no more. "
+            f"{_restart(_weaker_discriminator(self._config, line['augment_p']))}",
+        )
+
+    def grid(self, samples: Tensor, images: int) -> Hint | None:
+        """Looks at the uint8 images of the fixed latents after so many images; an untrained generator's say nothing,
+        nor does the same state shown twice.
+        """
+        if images in (0, self._seen):
+            return None
+        self._seen = images
+        ratio = spread(samples) / self._real_spread if self._real_spread else 1.0
+        self._same = self._same + 1 if ratio < _SAME else 0
+        if self._same < _SAME_GRIDS or CONSTANT_OUTPUT in self._told:
+            return None
+        self._told.add(CONSTANT_OUTPUT)
+        return Hint(
+            CONSTANT_OUTPUT,
+            ratio,
+            f"the samples are all alike: in {_SAME_GRIDS} grids in a row they differ by {ratio:.1%} of what the real "
+            f"images differ by. {_restart(_gentler(self._config))}",
+        )
+
+
+def spread(images: Tensor) -> float:
+    """Standard deviation over uint8 images [N, ...] of a pixel, on average over the pixels; 0 for equal images."""
+    return float(images.to(torch.float32).std(dim=0).mean())
+
+
+def _weaker_discriminator(config: TrainConfig, augment_p: float) -> str:
+    """Augmentation first, which is what helps against too few images; then the step size, and the penalty."""
+    changes = []
+    if config.augment == NONE:
+        parts = "translation,cutout" if config.channels == 1 else "color,translation,cutout"
+        changes.append(f"--augment {parts}")
+    elif config.ada_target and augment_p < 1:
+        changes.append(f"--ada-kimg {config.ada_kimg / 4:g}")
+    if config.augment == NONE and config.loss == "nonsaturating":
+        changes.append("--ada-target 0.6")
+    return " ".join([*changes, f"--lr-d {config.lr_d / 2:g}", _heavier_penalty(config)])
+
+
+def _gentler(config: TrainConfig) -> str:
+    slower = f"--lr-g {config.lr_g / 2:g} --lr-d {config.lr_d / 2:g}"
+    return slower if config.loss == "wgan-gp" else f"{slower} {_heavier_penalty(config)}"
+
+
+def _heavier_penalty(config: TrainConfig) -> str:
+    return f"--r1-gamma {max(4 * config.r1_gamma, 0.1):g}"
+
+
+def _restart(flags: str) -> str:
+    return f"Begin again in another --run-dir with {flags}; or with more pictures"
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
