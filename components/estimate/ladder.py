@@ -101,7 +101,7 @@ def shares_of(there: Sequence[float]) -> tuple[float, ...]:
 
 def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
     """What the job comes to on all rungs together, at least one."""
-    corners = [_at(rungs, job, ends) for ends in product((0, 2), repeat=3)]
+    corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2))]
     known = all(rung.taken_per_hour.value is not None for rung in rungs)
     expected, usd = _at(rungs, job, (1, 1, 1)) if known else (None, None)
     hours = [corner.hours for corner, _ in corners]

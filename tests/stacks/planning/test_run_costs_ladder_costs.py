@@ -72,6 +72,7 @@ def test_the_ladder_as_a_whole_is_between_its_rungs(demo_plan: Plan) -> None:
     """64 % of the time spot and 36 % on demand: of both runs by hand, as their hours hardly differ."""
     spot, on_demand = (rung.run or 0.0 for rung in demo_plan.rungs)
     usd = demo_plan.ladder.usd
+    assert usd is not None
     assert usd == pytest.approx(0.64 * spot + 0.36 * on_demand, rel=1e-3)
     assert demo_plan.ladder.usd_low is not None
     assert demo_plan.ladder.usd_high is not None
