@@ -137,4 +137,6 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
     prices = [(share, rung.usd_per_hour) for share, rung in zip(shares, rungs, strict=True) if share > 0]
     if any(price is None for _, price in prices):
         return estimate, None
+    if not estimate.feasible:
+        return estimate, math.inf
     return estimate, estimate.hours * sum(share * (price or 0.0) for share, price in prices)

@@ -112,6 +112,8 @@ def test_a_job_that_never_ends_has_no_dollars_in_json() -> None:
     found = estimate_ladder([spot(taken=100.0), ON_DEMAND], JOB)
     assert found.usd == found.hours == math.inf
     assert found.to_json()["usd"] is None
+    free = estimate_ladder([spot(usd=0.0, taken=100.0), LadderRung(0.0)], JOB)
+    assert free.usd == math.inf, "no end has no price, not even of free machines"
 
 
 def played_out(dice: random.Random, there: float, taken: float, failing: float, job: LadderJob) -> float:
