@@ -35,12 +35,14 @@ ALWAYS = Span(1.0, 1.0, 1.0)
 @dataclass(frozen=True)
 class LadderRung:
     """One rung. `usd_per_hour`: of the whole stack while the job's nodes are of it; None where a price is not known;
-    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour.
+    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour; `saves`: whether
+    checkpoints count on it as time that the job's hours do not hold.
     """
 
     usd_per_hour: float | None
     there: Span = ALWAYS
     taken_per_hour: Span = NEVER
+    saves: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
     there, taken, failures = ends
     shares = shares_of([rung.there[there] or 0.0 for rung in rungs])
     lost = sum(share * (rung.taken_per_hour[taken] or 0.0) for share, rung in zip(shares, rungs, strict=True))
+    saving = sum(share for share, rung in zip(shares, rungs, strict=True) if rung.saves)
     estimate = estimate_spot(
         job.num_nodes,
         0.0,
@@ -130,7 +133,7 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
         0.0,
         failures_per_hour=lost + (job.failures_per_hour[failures] or 0.0),
         interval_sec=job.interval_sec,
-        save_sec=job.save_sec,
+        save_sec=job.save_sec * saving,
         restart_sec=job.restart_sec,
     )
     # What has no share of the time needs no price.

@@ -165,7 +165,7 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
     text = capture.get()
     for words in (
         "$50.57 an hour, $36,914.82 a month of 730 h, $51.63 for a run of 1.021 h (expected: 1 h undisturbed)",
-        "on the whole ladder (spot 64%, then on-demand 36%): $75.19, 1.021 h expected a run; $58.17 to $107.67",
+        "on the whole ladder (spot 64%, then on-demand 36%): $74.64, 1.013 h expected a run; $58.05 to $105.85",
         "standby: $110.12 an hour more at most",
         "when the job is done: $50.57 an hour until the stack is destroyed",
         "14.8 kWh a run (9.3 to 20.2; 13.1 kWh of machines x PUE 1.13)",
@@ -184,8 +184,8 @@ def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Pl
     assert "5-10% in the trailing month, counted as 10% of nodes in 720 h, 2025-06-28, assumed; Llama 3" in " ".join(
         row[0] for row in rows
     )
-    assert ["1: on-demand", "$114.69", "$83,722.42", "1.0", "$117.09"] in rows
-    assert "one failure in 3,167 h, goodput 98.0%" in text
+    assert ["1: on-demand", "$114.69", "$83,722.42", "1.0", "$114.70"] in rows
+    assert "one failure in 3,167 h, goodput 100.0%: Llama 3" in text
 
 
 def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
