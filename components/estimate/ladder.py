@@ -35,12 +35,14 @@ ALWAYS = Span(1.0, 1.0, 1.0)
 @dataclass(frozen=True)
 class LadderRung:
     """One rung. `usd_per_hour`: of the whole stack while the job's nodes are of it; None where a price is not known;
-    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour.
+    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour; `saves`: whether
+    checkpoints count on it as time that the job's hours do not hold.
     """
 
     usd_per_hour: float | None
     there: Span = ALWAYS
     taken_per_hour: Span = NEVER
+    saves: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def shares_of(there: Sequence[float]) -> tuple[float, ...]:
 
 def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
     """What the job comes to on all rungs together, at least one."""
-    corners = [_at(rungs, job, ends) for ends in product((0, 2), repeat=3)]
+    corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2))]
     known = all(rung.taken_per_hour.value is not None for rung in rungs)
     expected, usd = _at(rungs, job, (1, 1, 1)) if known else (None, None)
     hours = [corner.hours for corner, _ in corners]
@@ -123,6 +125,7 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
     there, taken, failures = ends
     shares = shares_of([rung.there[there] or 0.0 for rung in rungs])
     lost = sum(share * (rung.taken_per_hour[taken] or 0.0) for share, rung in zip(shares, rungs, strict=True))
+    saving = sum(share for share, rung in zip(shares, rungs, strict=True) if rung.saves)
     estimate = estimate_spot(
         job.num_nodes,
         0.0,
@@ -130,11 +133,13 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
         0.0,
         failures_per_hour=lost + (job.failures_per_hour[failures] or 0.0),
         interval_sec=job.interval_sec,
-        save_sec=job.save_sec,
+        save_sec=job.save_sec * saving,
         restart_sec=job.restart_sec,
     )
     # What has no share of the time needs no price.
     prices = [(share, rung.usd_per_hour) for share, rung in zip(shares, rungs, strict=True) if share > 0]
     if any(price is None for _, price in prices):
         return estimate, None
+    if not estimate.feasible:
+        return estimate, math.inf
     return estimate, estimate.hours * sum(share * (price or 0.0) for share, price in prices)

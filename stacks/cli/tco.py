@@ -10,13 +10,16 @@ Heavy imports stand inside the command: `gangway --help` imports this module.
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from components.core.findings import InputError
 from stacks.cli.quote import MOST_NODES
 from stacks.config.corrections import Span, number_for
+
+if TYPE_CHECKING:
+    from stacks.finops.quotes.tco_tables import Tco
 
 _RANGES: Mapping[str, tuple[float, float, str]] = {
     "nodes": (1, MOST_NODES, f"1 to {MOST_NODES:,}"),
@@ -85,10 +88,16 @@ def tco(
     from components.estimate.offers import find_offers
     from stacks.cli.quote import carriers, chosen_providers
     from stacks.finops.quotes.tco_inputs import gather
-    from stacks.finops.quotes.tco_tables import compare, show, to_json
+    from stacks.finops.quotes.tco_tables import compare
 
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
-    answer = compare(gather(accelerator, nodes, years, offers, given))
+    _tell(compare(gather(accelerator, nodes, years, offers, given)), out, as_json)
+
+
+def _tell(answer: "Tco", out: Path | None, as_json: bool) -> None:
+    """Writes the plot, where one is asked for, and prints the comparison."""
+    from stacks.finops.quotes.tco_tables import show, to_json
+
     written = []
     if out is not None:
         from stacks.finops.quotes.tco_tables import write_plot

@@ -290,7 +290,7 @@ class EstimateConfig(Section):
         taken_percent_per_month: of spot nodes, how many the provider takes within 720 hours; else the catalogue's.
         images_per_second: of the whole job; else projected from the work of a step, with a band.
         checkpoint_sec: training stands still for so long at each.
-        restart_sec: from the end of a spot node until training goes on.
+        restart_sec: from a node's end, taken or failed, until training goes on.
         source_gib: size of storage.source, for its transfer from another region.
         source_region: where storage.source is; the stack's own region when left out.
         nat_gib: what a run brings in through the NAT gateway: packages, images.

@@ -31,11 +31,11 @@ def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungC
 def _rung(rung: RungCost) -> LadderRung:
     """A rung that is not spot is taken to be there whenever it is asked for."""
     if rung.taken is None:
-        return LadderRung(rung.hourly, ALWAYS, NEVER)
+        return LadderRung(rung.hourly, ALWAYS, NEVER, saves=False)
     market, share = load_reliability().spot, rung.taken.value
     there = Span(market.there_low.value, market.there.value, market.there_high.value)
     if share is None:
-        return LadderRung(rung.hourly, there, Span(0.0, None, market.most_taken_per_hour.value))
+        return LadderRung(rung.hourly, there, Span(0.0, None, market.most_taken_per_hour.value), saves=False)
     counted, least = rate_per_hour(share), rate_per_hour(least_taken(rung.taken))
     most = counted if rung.taken.confidence == "stated" else max(counted, market.most_taken_per_hour.value)
     return LadderRung(rung.hourly, there, Span(least, counted, most))

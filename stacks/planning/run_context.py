@@ -165,7 +165,7 @@ def _quantity(fact: Fact[float] | Fact[float | None], unit: str, note: str = "")
         value=fact.value,
         unit=unit,
         provenance=provenance,
-        source=f"{fact.source} ({', '.join([fact.confidence] if fact.as_of else [fact.confidence, fact.dated])})",
+        source=f"{fact.source} ({fact.confidence})",
         as_of=fact.as_of_text or None,
         note=note,
     )

@@ -23,7 +23,7 @@ from stacks.providers.registry import provider_of
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 """Services of the catalogue: the way out, and from which volume in a month on another price holds."""
 _GIB_PER_TIB = 1024
-OF_SPOT = ("taken_percent_per_month",)
+OF_SPOT = ("taken_percent_per_month", "checkpoint_sec")
 """Settings that only the estimate of spot reads."""
 OF_BILLED = (
     *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
@@ -291,7 +291,7 @@ def _rung(
     hourly = None if nodes_hourly is None else around + nodes_hourly
     fact = taken(config, machine) if isinstance(rung, Spot) else None
     failures = failures_per_hour(machine)
-    spot = _stops(config, 0.0 if fact is None else fact.value or 0.0, failures.value, nodes_hourly or 0.0)
+    spot = _stops(config, fact, failures.value, nodes_hourly or 0.0)
     if unknown:
         spot = replace(spot, usd=None)
     hours = spot.hours if spot.feasible else None
@@ -309,15 +309,18 @@ def _rung(
     )
 
 
-def _stops(config: StackConfig, taken_share: float, failures: float, nodes_hourly: float) -> SpotEstimate:
+def _stops(config: StackConfig, taken: Fact[float | None] | None, failures: float, nodes_hourly: float) -> SpotEstimate:
+    """The run with what stops it. The pace holds the checkpoints that a run has anyway; only for spot they count as so
+    much of a loss as the stack file, or a cautious assumption, says.
+    """
     num_nodes = config.cluster.nodes.max
     return estimate_spot(
         num_nodes,
         nodes_hourly / num_nodes,
         config.job.max_hours,
-        taken_share,
+        0.0 if taken is None else taken.value or 0.0,
         failures_per_hour=failures,
         interval_sec=pace(config).interval_sec,
-        save_sec=config.estimate.checkpoint_sec,
+        save_sec=0.0 if taken is None or taken.value is None else config.estimate.checkpoint_sec,
         restart_sec=config.estimate.restart_sec,
     )

@@ -166,9 +166,9 @@ def _tally(plan: Plan, detail: Detail) -> str:
 
 
 def _hours(plan: Plan) -> str:
-    """How long a run takes; on spot that is more than undisturbed."""
-    hours, undisturbed = plan.cost.run_hours, plan.config.job.max_hours
-    return f"{hours:g} h" if hours == undisturbed else f"{hours:.4g} h (expected: {undisturbed:g} h undisturbed)"
+    """How long a run takes; interruptions and failures may make it clearly more than undisturbed."""
+    expected, undisturbed = f"{plan.cost.run_hours:.4g} h", f"{plan.config.job.max_hours:.4g} h"
+    return expected if expected == undisturbed else f"{expected} (expected: {undisturbed} undisturbed)"
 
 
 def _energy(plan: Plan) -> str:
@@ -319,7 +319,7 @@ def _stops(rung: RungCost, *, source: bool) -> str:
     if taken is not None and taken.value is None:
         lost = f"spot's rate is not known: failures alone{f', one in {spot.mtbf_hours:,.0f} h' if source else ''}"
     every = f", a checkpoint every {span(spot.interval_sec)} (best {span(spot.best_interval_sec)})"
-    return f"{lost}{every if source else ''}{by_whom}"
+    return f"{lost}{every if source and taken is not None else ''}{by_whom}"
 
 
 def short_type(token: str) -> str:

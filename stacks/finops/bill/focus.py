@@ -288,7 +288,7 @@ def _common(record: RunRecord, use: CapacityUse, billing_account: str, version: 
         "Tags": json.dumps({"gangway-stack": record.stack, "gangway-run": record.id}),
         "x_capacity": use.capacity or None,
         "x_cost_provenance": use.usd.provenance,
-        "x_cost_source": f"{price.source}{f', {price.dated}' if price.dated else ''}",
+        "x_cost_source": f"{price.source}{f', {price.as_of}' if price.as_of else ''}",
         "x_energy_provenance": _session(record, use).it_joules.provenance,
         "x_machine_type": record.machine_type or None,
         "x_run_id": record.id,

@@ -162,7 +162,8 @@ def _operations(table: OnPremTable, num_nodes: int, accelerators: int) -> Fact[f
     """A node's share of those who operate all of them."""
     pay, per_engineer = table.engineer_usd_per_year, table.accelerators_per_engineer
     number = engineers(num_nodes, accelerators, table.nodes_of_first_engineer.value, per_engineer.value)
-    source = f"{number:.2g} engineers for {num_nodes} nodes: {pay.source}; {per_engineer.source}"
+    who, what = "engineer" + "s" * (number != 1), "node" + "s" * (num_nodes != 1)
+    source = f"{number:.2g} {who} for {num_nodes} {what}: {pay.source}; {per_engineer.source}"
     return pay.model_copy(update={"value": pay.value * number / 12 / num_nodes, "source": source})
 
 

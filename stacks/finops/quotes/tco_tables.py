@@ -44,7 +44,7 @@ _WORDS = {
     "usd_per_kwh": "electricity",
     "colo": "colocation",
     "ops": "operations",
-    "availability": "in order",
+    "availability": "availability",
     "cost_of_capital": "cost of capital",
 }
 _KINDS: Final[tuple[Literal["png", "svg"], ...]] = ("png", "svg")
@@ -179,7 +179,7 @@ def to_json(answer: Tco) -> dict[str, Any]:
     }
 
 
-def _provenance(fact: Fact[Any]) -> dict[str, str]:
+def _provenance(fact: Fact[Any]) -> dict[str, str | None]:
     return {"source": fact.source, "as_of": fact.as_of_text or None, "confidence": fact.confidence}
 
 

@@ -109,7 +109,7 @@ def test_the_hours_of_a_block_are_paid_when_it_is_bought() -> None:
     assert (nodes.name, nodes.hourly) == ("pool: 2 x p5en.48xlarge, capacity-block, paid before", 0.0)
     assert nodes.source == (
         "a capacity block's hours are paid when it is bought: about 41.61 USD for a node's hour "
-        "(Amazon EC2 Capacity Blocks pricing, recalled, 2026-09-06, recalled)"
+        "(Amazon EC2 Capacity Blocks pricing, recalled, noted 2026-09-06, recalled)"
     )
     assert nodes.price == 0, "programs that multiply it would count the purchase twice"
     assert disks.hourly

@@ -22,7 +22,7 @@ def test_every_bucket_counts_as_its_upper_end() -> None:
 
 def test_a_listed_pair_names_its_bucket_and_its_source() -> None:
     fact = taken_per_month("aws", "p5.48xlarge", "us-east-2")
-    assert (fact.value, fact.confidence, fact.as_of.isoformat()) == (0.10, "assumed", "2025-06-28")
+    assert (fact.value, fact.confidence, fact.as_of_text) == (0.10, "assumed", "2025-06-28")
     assert fact.source.endswith(": 5-10% in the trailing month, counted as 10% of nodes in 720 h")
     assert least_taken(fact) == 0.05
     assert least_taken(fact.model_copy(update={"value": 0.10, "confidence": "stated"})) == 0.10, "a person's is exact"

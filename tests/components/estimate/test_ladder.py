@@ -65,6 +65,13 @@ def test_spot_that_is_never_there_is_on_demand_and_one_that_always_is_is_spot() 
     assert estimate_ladder([spot(there=1.0), replace(ON_DEMAND, usd_per_hour=None)], JOB).usd is not None, "unused"
 
 
+def test_where_the_pace_holds_the_checkpoints_they_cost_no_more() -> None:
+    steady = replace(ON_DEMAND, saves=False)
+    assert cost([steady]) == pytest.approx(alone(ON_DEMAND, replace(JOB, save_sec=0.0)))
+    assert cost([spot(there=0.0), steady]) == pytest.approx(cost([steady]))
+    assert cost([steady]) < cost([spot(usd=220.0, taken=0.0, there=0.5), steady]) < cost([ON_DEMAND])
+
+
 rates, prices = st.floats(0, 0.05), st.floats(1, 500)
 
 
@@ -112,6 +119,8 @@ def test_a_job_that_never_ends_has_no_dollars_in_json() -> None:
     found = estimate_ladder([spot(taken=100.0), ON_DEMAND], JOB)
     assert found.usd == found.hours == math.inf
     assert found.to_json()["usd"] is None
+    free = estimate_ladder([spot(usd=0.0, taken=100.0), LadderRung(0.0)], JOB)
+    assert free.usd == math.inf, "no end has no price, not even of free machines"
 
 
 def played_out(dice: random.Random, there: float, taken: float, failing: float, job: LadderJob) -> float:

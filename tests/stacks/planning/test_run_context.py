@@ -22,7 +22,7 @@ def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) ->
     assert context.image_digest == "sha256:ab"
     assert price is not None
     assert (price.value, price.unit, price.provenance) == (22.98, "USD/h", "list-price")
-    assert (price.source, price.as_of) == ("SkyPilot catalogue v9 (list-price, undated, read 2026-09-06)", None)
+    assert (price.source, price.as_of) == ("SkyPilot catalogue v9 (list-price)", None)
     assert price.note.startswith("spot, us-east-1"), "the region whose price stands in"
     assert pue is not None
     assert (pue.value, pue.unit) == (1.13, "1")

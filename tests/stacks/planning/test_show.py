@@ -192,7 +192,7 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
     text = capture.get()
     for words in (
         "$50.58 an hour, $36,926.17 a month of 730 h, $51.64 for a run of 1.021 h (expected: 1 h undisturbed)",
-        "on the whole ladder (spot 64%, then on-demand 36%): $75.20, 1.021 h expected a run; $58.18 to $107.68",
+        "on the whole ladder (spot 64%, then on-demand 36%): $74.65, 1.013 h expected a run; $58.06 to $105.86",
         "standby: $110.12 an hour more at most",
         "when the job is done: $50.58 an hour until the stack is destroyed",
         "17.9 kWh a run (11.3 to 23.5; 15.8 kWh of machines x PUE 1.13)",
@@ -211,8 +211,8 @@ def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Pl
     assert "5-10% in the trailing month, counted as 10% of nodes in 720 h, 2025-06-28, assumed; Llama 3" in " ".join(
         row[0] for row in rows
     )
-    assert ["1: on-demand", "$114.70", "$83,733.77", "1.0", "$117.09"] in rows
-    assert "one failure in 3,167 h, goodput 98.0%" in text
+    assert ["1: on-demand", "$114.70", "$83,733.77", "1.0", "$114.71"] in rows
+    assert "one failure in 3,167 h, goodput 100.0%: Llama 3" in text
 
 
 def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:

@@ -57,7 +57,7 @@ def test_its_resources_are_planned_and_priced() -> None:
     assert plan.idle_hourly == pytest.approx(0.01)
     (rung,) = plan.rungs
     assert rung.nodes_hourly == 10.0
-    # Two hours with their checkpoints, and the failures that even a toy has.
+    # Two hours, and the failures that even a toy has.
     assert rung.run_hours is not None
     assert 2 < rung.run_hours < 2.1
     assert rung.run == pytest.approx(10.01 * rung.run_hours)
