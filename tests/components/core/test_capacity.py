@@ -207,11 +207,18 @@ def test_a_contradictory_block_cannot_be_written(
 
 
 @pytest.mark.parametrize(
-    "ends_at",
-    ["2026-07-01", "2026-07-01T11:30:00", "tomorrow", 1782905400, datetime(2026, 7, 1, 11, 30), datetime.min.date()],
+    ("ends_at", "fix"),
+    [
+        ("2026-07-01", "write 2026-07-01T00:00:00Z, with the hour"),
+        ("2026-07-01T11:30:00", "write 2026-07-01T11:30:00Z, with the hour"),
+        (datetime(2026, 7, 1, 11, 30), "write 2026-07-01T11:30:00Z, with the hour"),
+        ("tomorrow", "write it like 2026-07-01T11:30:00Z"),
+        (1782905400, "write it like 2026-07-01T11:30:00Z"),
+        (datetime.min.date(), "write it like 2026-07-01T11:30:00Z"),
+    ],
 )
-def test_an_end_needs_a_time_and_a_zone(written: Written, ends_at: object) -> None:
-    with pytest.raises(ValidationError, match="with its zone; write it like 2026-07-01T11:30:00Z"):
+def test_an_end_needs_a_time_and_a_zone(written: Written, ends_at: object, fix: str) -> None:
+    with pytest.raises(ValidationError, match=f"with its zone; {fix}"):
         RUNG.validate_python(written("owned", ends_at=ends_at))
 
 
