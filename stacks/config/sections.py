@@ -195,6 +195,11 @@ class ImageConfig(Section):
     )
 
 
+MOST_KIMG = 1e9
+"""A million million images: 40,000 times StyleGAN2's 25,000 kimg. What is longer is a slip."""
+MOST_HOURS = 24 * 28
+
+
 class JobConfig(Section):
     """What the nodes run.
 
@@ -210,13 +215,13 @@ class JobConfig(Section):
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
-    kimg: Number = Field(gt=0)
+    kimg: Number = Field(gt=0, le=MOST_KIMG)
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
     seed: Seed | None = Field(default=None, examples=[0])
     settings: Settings = Field(default={}, examples=[{"batch_size": 256, "precision": "bf16"}])
     run_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$", examples=["digits-s0-20260101"])
     keep_runs: StrictBool = True
-    max_hours: Number = Field(gt=0, le=24 * 28)
+    max_hours: Number = Field(gt=0, le=MOST_HOURS)
     terminate_when_done: StrictBool = False
 
     @field_validator("preset")

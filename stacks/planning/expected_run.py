@@ -10,6 +10,7 @@ from typing import Any
 from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
+from stacks.config.sections import MOST_HOURS
 from stacks.config.stack_config import StackConfig
 from stacks.planning.throughput import (
     Band,
@@ -147,7 +148,8 @@ def _projected(
 
 
 def _length(kimg: float, hours: float) -> str:
-    return f"set kimg: {rounded_down(kimg):g} at most, or max_hours: {ceil(hours)} at least"
+    shorter = f"set kimg: {rounded_down(kimg):g} at most"
+    return f"{shorter}, or max_hours: {ceil(hours)} at least" if ceil(hours) <= MOST_HOURS else shorter
 
 
 def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, speed: Throughput) -> Iterable[Finding]:

@@ -31,6 +31,8 @@ def rounded_down(value: float) -> float:
     >>> rounded_down(1327.4), rounded_down(0.0672)
     (1300.0, 0.067)
     """
+    if value == 0:
+        return 0.0
     step = 10.0 ** (floor(log10(value)) - 1)
     return float(f"{floor(value / step) * step:.6g}")
 
