@@ -267,7 +267,7 @@ def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) ->
     console.print(f"results: {run_dir / RESULTS_FILE}", markup=False, soft_wrap=True)
     recorded = [row for row in rows if row["status"] == "recorded"]
     if recorded:
-        console.print(f"as a page: gangway report {run_dir}", markup=False, soft_wrap=True)
+        console.print(f"as a page: gangway report {shlex.quote(str(run_dir))}", markup=False, soft_wrap=True)
     for row in rows:
         if row["reason"]:
             colour = _COLOURS[row["status"]]

@@ -57,8 +57,10 @@ RUN: dict[str, Case] = {
     "{program()} data prepare DATASET --out {shlex.quote(str(folder))}": Case(
         "gangway data speed --data none", {"DATASET": "digits"}
     ),
-    "{program()} record --run-dir {shlex.quote(str(path.parent))}": Case(f"{TAMPERED}; gangway report here"),
-    "{program()} record --run-dir DIR": Case("mkdir empty; gangway report empty", {"DIR": "$RUN"}),
+    "{program()} record --run-dir {shlex.quote(str(path.parent))}": Case(
+        f"{TAMPERED}; gangway evaluate --run-dir here"
+    ),
+    "{program()} record --run-dir {shlex.quote(str(folder))}": Case(f"{TAMPERED}; gangway report here"),
     # A picture of a report.
     "{program()} sample --run-dir {run_dir} --out {grid}": Case(
         "cp -r $RUN here && echo > here/samples.png; gangway report here --format html --out page.html"
@@ -80,6 +82,7 @@ NOT_RUN: dict[str, str] = {
     "gangway bench resume {shlex.quote(str(run_dir))}": "needs a suite that was stopped: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(run_dir))} --clean-only": "needs a stack that stands: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(path.parent))}": "needs the folder of a suite: tests/stacks/bench",
+    "gangway report {shlex.quote(str(run_dir))}": "printed by a suite that has run: tests/stacks/bench",
     "gangway bench run SUITE --install-cli": "fetches the Pulumi CLI",
     "gangway plan {config.stack}": "printed under `pulumi up`: tests/engine; the command is that of every page",
     "gangway plan {run.record.stack} --json > plan.json": "printed of another version's plan; another line's command",

@@ -126,9 +126,14 @@ def members_of(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
         if item.run_id not in here and item.status != "recorded"
     )
     told = {item.run_id for results in suites.values() if results is not None for item in results.items}
-    why = f"it has no {RECORD}: it goes on, or was cut off; `{program()} record --run-dir {{}}` writes what there is"
-    others = (Missing("", path.name, "no record", why.format(path)) for path in half if path.name not in told)
+    others = (Missing("", path.name, "no record", _half(path)) for path in half if path.name not in told)
     return Source(members, (*missing, *others))
+
+
+def _half(folder: Path) -> str:
+    """Why a run has no record, and the command that writes one."""
+    command = f"{program()} record --run-dir {shlex.quote(str(folder))}"
+    return f"it has no {RECORD}: it goes on, or was cut off; `{command}` writes what there is"
 
 
 def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:

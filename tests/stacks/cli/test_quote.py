@@ -1,7 +1,6 @@
 """`gangway quote` from outside: the ranking, the JSON with its sources, mistakes, and what it does not load."""
 
 import json
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -70,7 +69,7 @@ def test_every_figure_says_where_it_is_from() -> None:
         "as_of": None,
         "confidence": "assumed",
     }
-    for provider, words in (("gcp", "5 to 15 % a day"), ("azure", "0 to 5 % an hour")):
+    for provider, words in (("gcp", "5 to 15 % a day"), ("azure", "0 to 5 %")):
         row = next(row for row in ask()["ranked"] if row["provider"] == provider and row["kind"] == "spot")
         rate = row["interruptions"]
         assert (rate["confidence"], words in rate["source"], rate["url"][:8]) == ("assumed", True, "https://")
@@ -88,7 +87,7 @@ def test_a_rate_that_nobody_publishes_is_assumed_and_said() -> None:
     spot = [row for row in answer["ranked"] if row["kind"] == "spot"]
     assert spot
     assert all(row["interruptions"]["value"] == pytest.approx(1 - 0.9**30) for row in spot)
-    assert "(10% of nodes a day, assumed)" in spot[0]["details"]
+    assert "(10% of nodes a day, assumed; failures)" in spot[0]["details"]
     text = run("--providers", "gcp")
     assert "a3-megagpu-8g spot*" in text
     assert "* gcp publishes no rate of interruptions for these: 10% of nodes a day, assumed: " in text
@@ -96,14 +95,14 @@ def test_a_rate_that_nobody_publishes_is_assumed_and_said() -> None:
     stated = run("--providers", "gcp", "--interruptions", "0.2")
     assert "publishes no rate" not in stated
     assert "spot*" not in stated
-    assert "(20% of nodes a month, as given)" in stated
+    assert "(20% of nodes a month, as given; failures)" in stated
 
 
 def test_no_offer_is_without_its_dollars_or_the_reason() -> None:
     answer = ask()
     text = run()
     assert "cheapest of those ranked: " in text
-    assert "the first that is not taken back: aws us-east-1 p5.48xlarge on-demand, $22,016" in text
+    assert "the first that is not taken back: aws us-east-1 p5.48xlarge on-demand, $22,060" in text
     assert f"ranked: {len(answer['ranked'])} offers" in text
     assert all(f"{row['usd']['value']:,.0f}" in text for row in answer["ranked"])
     assert all(row["reason"] for row in answer["unknown"])
@@ -111,8 +110,8 @@ def test_no_offer_is_without_its_dollars_or_the_reason() -> None:
         assert (row["region"] in text, row["machine_type"] in text) == (True, True)
     elsewhere = next(row for row in answer["unknown"] if row["region"] == "us-east-2" and row["kind"] == "on-demand")
     assert elsewhere["price"]["value"] is None
-    assert elsewhere["elsewhere"] == {"region": "us-east-1", "value": pytest.approx(22016), "unit": "USD"}
-    assert "no price in the catalogue; in us-east-1 $22,016" in text
+    assert elsewhere["elsewhere"] == {"region": "us-east-1", "value": pytest.approx(22060, abs=1), "unit": "USD"}
+    assert "no price in the catalogue; in us-east-1 $22,060" in text
 
 
 def test_a_region_in_which_the_machine_is_known_to_be_is_listed_without_a_price() -> None:
@@ -194,15 +193,15 @@ def test_a_person_reads_the_best_ones_and_the_gaps() -> None:
     assert text.count(" a node-hour, ") == 2
     assert "reasons of the other" in text
     assert "Standard_ND96isr_H100_v5" in text
-    assert re.search(r"in \d+ regions: no price in the catalogue", text)
+    assert "reserved-3y in eastus, eastus2, westus" in text
     assert "--top 0" not in run("--top", "0")
 
 
 def test_a_tpu_slice_is_priced_by_its_chips_and_its_energy_is_unknown() -> None:
     result = CliRunner().invoke(main.app, ["quote", "--accelerator", "v5p-64", "--hours", "4d", "--json"])
     answer = json.loads(result.stdout)
-    first = answer["ranked"][0]
-    assert (first["machine_type"], first["region"], first["kind"]) == ("v5p-64", "us-central1", "on-demand")
+    first = next(row for row in answer["ranked"] if row["kind"] == "on-demand")
+    assert (first["machine_type"], first["region"]) == ("v5p-64", "us-central1")
     assert first["usd"]["value"] == pytest.approx(first["hours"] * 32 * 4.2)
     assert (first["hours"] > 96, first["failures"]["confidence"]) == (True, "assumed"), "nobody publishes TPUs' rate"
     assert first["carbon"]["value"] is None
