@@ -57,9 +57,6 @@ RUN: dict[str, Case] = {
     "{program()} data prepare DATASET --out {shlex.quote(str(folder))}": Case(
         "gangway data speed --data none", {"DATASET": "digits"}
     ),
-    "{program()} record --run-dir {shlex.quote(str(path.parent))}": Case(
-        f"{TAMPERED}; gangway evaluate --run-dir here"
-    ),
     "{program()} record --run-dir {shlex.quote(str(folder))}": Case(f"{TAMPERED}; gangway report here"),
     # A picture of a report.
     "{program()} sample --run-dir {run_dir} --out {grid}": Case(
@@ -79,6 +76,7 @@ RUN: dict[str, Case] = {
     "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),
 }
 NOT_RUN: dict[str, str] = {
+    "{program()} record --run-dir {shlex.quote(str(path.parent))}": "of a record that was changed: the same is run above",
     "gangway bench resume {shlex.quote(str(run_dir))}": "needs a suite that was stopped: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(run_dir))} --clean-only": "needs a stack that stands: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(path.parent))}": "needs the folder of a suite: tests/stacks/bench",
@@ -96,7 +94,6 @@ NOT_RUN: dict[str, str] = {
 NO_PROPOSAL: dict[str, str] = {
     "gangway bench": "says what wrote a file",
     "gangway bench run": "says what wrote a file",
-    "gangway demo": "says what wrote a file",
     "gangway namespace would be ignored": "no command",
     "gangway plan": "says what wrote a file, or what a finding was found by",
     "gangway plan --json": "says what wrote a file",
