@@ -76,7 +76,7 @@ RUN: dict[str, Case] = {
     "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),
 }
 NOT_RUN: dict[str, str] = {
-    "{program()} record --run-dir {shlex.quote(str(path.parent))}": "of a record that was changed: the same is run above",
+    "{program()} record --run-dir {shlex.quote(str(path.parent))}": "of a record that was changed: run above",
     "gangway bench resume {shlex.quote(str(run_dir))}": "needs a suite that was stopped: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(run_dir))} --clean-only": "needs a stack that stands: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(path.parent))}": "needs the folder of a suite: tests/stacks/bench",
