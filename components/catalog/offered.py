@@ -94,16 +94,17 @@ def zone_findings(
 
 def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:
     """Why a place's absence proves nothing; empty where it does."""
-    age = (today - offered.zones.as_of).days
     if not complete:
         return "that list is not complete"
-    if age > STALE_DAYS:
+    if offered.zones.as_of is None:
+        return "that list bears no date"
+    if (age := (today - offered.zones.as_of).days) > STALE_DAYS:
         return f"that list is {age} days old"
     return "what is reserved its owner knows better" if reserved else ""
 
 
 def _said(fact: Fact[Mapping[str, tuple[str, ...]] | None]) -> str:
-    return f"the list of {fact.as_of} ({fact.source})"
+    return f"the list ({fact.source}, {fact.dated})"
 
 
 def _named(regions: Collection[str], known: Collection[str]) -> str:

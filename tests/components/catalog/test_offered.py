@@ -42,7 +42,7 @@ def test_a_region_that_a_complete_list_lacks_is_an_error_with_those_that_have_it
     finding = in_region(complete)
     assert (finding.severity.value, finding.code, finding.path) == ("error", "machine.not-in-region", "gangway:region")
     assert finding.message == (
-        "us-east-1 does not sell p5.48xlarge: the list of 2026-11-01 (a list) has it in us-west-2, eu-north-1 and "
+        "us-east-1 does not sell p5.48xlarge: the list (a list, 2026-11-01) has it in us-west-2, eu-north-1 and "
         "1 that is not in the catalogue"
     )
     assert finding.fix == "set gangway:region: us-west-2 or eu-north-1"
@@ -98,7 +98,7 @@ def test_where_nobody_has_a_list_the_plan_says_so() -> None:
         (
             "zones",
             "error",
-            "us-east-1d does not sell p5.48xlarge: the list of 2026-11-01 (a list) has it in us-east-1b",
+            "us-east-1d does not sell p5.48xlarge: the list (a list, 2026-11-01) has it in us-east-1b",
         ),
         ("regions", "warning", "its letters of zones are one account's, and yours may be others"),
         ("none", "warning", "that list is not complete"),

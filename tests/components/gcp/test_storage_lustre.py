@@ -65,10 +65,10 @@ def test_the_fix_is_always_a_size_that_is_taken(tier: int, size: int) -> None:
     try:
         planned = plan_lustre(size, tier, stack="demo")
     except InputError as error:
-        mended, *others = re.findall(r"[0-9]+", error.fix)
+        (mended,) = re.findall(r"capacity_gib: ([0-9]+)", error.fix)
         planned = plan_lustre(int(mended), tier, stack="demo")
         # A tier that takes the size as it is, is offered beside it.
-        for other in others[::2]:
+        for other in re.findall(r"throughput_mbps_per_tib: ([0-9]+)", error.fix):
             assert plan_lustre(size, int(other), stack="demo").capacity_gib == size
     else:
         assert planned.capacity_gib == size
@@ -151,6 +151,6 @@ def test_another_tier_that_takes_the_size_is_offered() -> None:
     with pytest.raises(InputError) as caught:
         plan_lustre(9000, 500, stack="demo")
     assert caught.value.fix == (
-        "set capacity_gib: 18000 (price not known), "
-        "or throughput_mbps_per_tib: 1000 with the 9000 GiB (price not known)"
+        "set capacity_gib: 18000 ($6,120 a month in us-central1), "
+        "or throughput_mbps_per_tib: 1000 with the 9000 GiB ($5,400 a month in us-central1)"
     )
