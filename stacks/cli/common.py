@@ -4,12 +4,17 @@ Reads arguments, calls the modules that do the work, turns a user's mistake into
 imports stand inside the commands: `gangway --help` has to answer at once.
 """
 
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from components.core.findings import InputError
 from stacks.paths import ROOT, in_project
 
 EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
+OVERWRITE = "Write also over a file that is there already."
+_PAGE, _PAGES_MARK, _HEAD_BYTES = "report.html", b'<meta name="generator" content="Gangway">', 4096
 
 
 def stacks_dir() -> Path:
@@ -18,3 +23,42 @@ def stacks_dir() -> Path:
         return Path()
     here = Path("stacks")
     return here if any(here.glob("Pulumi.*.yaml")) else ROOT / "stacks"
+
+
+def check_new_file(
+    out: Path, *, overwrite: bool, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)
+) -> None:
+    """InputError for an --out that is there already, unless it is to be overwritten. `written`: what it stands for."""
+    from trainer.records.folders import free_name, taken
+
+    if not overwrite and (there := taken(out, written)) is not None:
+        raise InputError(
+            "--out",
+            "is there already" if there == out else f"{there} is there already",
+            value=str(out),
+            allowed="a new file; --overwrite for one that may go",
+            fix=f"--out {shlex.quote(str(free_name(out, written)))}",
+        )
+
+
+def check_page_folder(folder: Path) -> None:
+    """InputError for a folder in which a page would be among somebody's files: it holds neither a page nor a run."""
+    from trainer.records.folders import free_name, is_run, listed, visible
+
+    names = list(visible(folder))
+    if not names or _is_page(folder / _PAGE) or is_run(folder) or any(is_run(folder / name) for name in names):
+        return
+    raise InputError(
+        "--out",
+        f"holds no report but other files: {listed(names)}; nothing is written among them",
+        value=str(folder),
+        allowed="an empty or new folder, one of an earlier report, or one of runs",
+        fix=f"--out {shlex.quote(str(free_name(folder)))}",
+    )
+
+
+def _is_page(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _PAGES_MARK in file.read(_HEAD_BYTES)

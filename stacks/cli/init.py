@@ -3,10 +3,12 @@
     $ gangway init my-cluster                                            # asks
     $ gangway init my-cluster --provider gcp --accelerator H100x8 --nodes 2-4 --set gcp.project=my-project
 
-Writes nothing before all of it has been checked as `gangway plan` does, and never over a file that is there.
+Writes nothing before all of it has been checked as `gangway plan` does, and never over a file that is there or among
+others.
 """
 
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -52,7 +54,7 @@ def init(
 ) -> None:
     """Write a Pulumi project that needs no checkout: Pulumi.yaml, a stack file, a program of one line.
 
-    Exit code 2: a mistake in an answer, or a file that is there already; then nothing is written.
+    Exit code 2: a mistake in an answer, or a folder that holds files already; then nothing is written.
     """
     asks = sys.stdin.isatty() if ask is None else ask
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
@@ -112,8 +114,9 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
-    """Whether the answers name files, and none of those is there. Raises InputError."""
+    """Whether the answers name files, and none is in their folder. Raises InputError."""
     from stacks.config.new_project import check_names, file_names
+    from trainer.records.folders import free_name, listed, visible
 
     check_names(stack, provider)
     if folder.exists() and not folder.is_dir():
@@ -126,6 +129,14 @@ def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
                 allowed="a folder without it",
                 fix="name another folder, or move the file away",
             )
+    if names := list(visible(folder)):
+        raise InputError(
+            "DIR",
+            f"holds other files: {listed(names)}; nothing is written among them",
+            value=str(folder),
+            allowed="an empty or new folder",
+            fix=f"gangway init {shlex.quote(str(free_name(folder)))}",
+        )
 
 
 def _with_budget(answers: "Answers", budget: float | None, folder: Path, asks: bool) -> "Answers":

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
+from stacks.cli.common import OVERWRITE, check_new_file, check_page_folder
 
 if TYPE_CHECKING:
     from stacks.report.runs import Run
@@ -56,6 +57,7 @@ def report(
             help="File to write; standard output without. html: a folder, RUNS/report without. focus: .parquet too."
         ),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     group_by: Annotated[
         str | None,
         typer.Option(help="html, md, json: what makes a row, by commas: stack, arm, workers, precision ..."),
@@ -72,8 +74,7 @@ def report(
 ) -> None:
     """Write a page of runs, or their table and figures for other programs.
 
-    Exit code 0: written. 1: no run has what the format needs.
-    2: a mistake in options or files.
+    Exit code 0: written. 1: no run has what the format needs. 2: a mistake in options or files.
     """
     from stacks.report.runs import find_runs, half_runs
 
@@ -84,6 +85,7 @@ def report(
         _refuse(output, {"--group-by": group_by})
     if output not in (ReportFormat.HTML, ReportFormat.MD):
         _refuse(output, {"--figures": figures})
+    _check_out(output, out, runs, overwrite)
     # What is wrong is said last, where people look, and before a mistake that ends the command.
     with _warnings_last(found, half):
         if output is ReportFormat.HTML and found[0].plan is not None and not (found[1:] or half or group_by or figures):
@@ -130,6 +132,14 @@ def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
         if value is not None:
             shown = str(value) if isinstance(value, Path) else value
             raise InputError(name, f"has no meaning with --format {output}", value=shown, fix=f"leave {name} out")
+
+
+def _check_out(output: ReportFormat, out: Path | None, runs: Sequence[Path], overwrite: bool) -> None:
+    """Whether what is to be written comes among nobody's files, and over none."""
+    if output is ReportFormat.HTML:
+        check_page_folder(out or _beside(runs))
+    elif out is not None:
+        check_new_file(out, overwrite=overwrite)
 
 
 def _deliver(text: str, out: Path | None) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
+from stacks.cli.common import OVERWRITE, check_new_file
 from stacks.cli.quote import MOST_NODES
 from stacks.config.corrections import Span, number_for
 
@@ -64,6 +65,7 @@ def tco(
     reserved_1y: Annotated[Number, typer.Option(help="Rent of a node and hour, committed for a year.")] = None,
     reserved_3y: Annotated[Number, typer.Option(help="Rent of a node and hour, committed for three years.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plot here, as .png and .svg.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each input with its source.")] = False,
 ) -> None:
     """Compare renting with owning: both bills over the years, and from which use or month on owning is cheaper."""
@@ -88,8 +90,10 @@ def tco(
     from components.estimate.offers import find_offers
     from stacks.cli.quote import carriers, chosen_providers
     from stacks.finops.quotes.tco_inputs import gather
-    from stacks.finops.quotes.tco_tables import compare
+    from stacks.finops.quotes.tco_tables import compare, plot_files
 
+    if out is not None:
+        check_new_file(out, overwrite=overwrite, written=plot_files)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
     _tell(compare(gather(accelerator, nodes, years, offers, given)), out, as_json)
 

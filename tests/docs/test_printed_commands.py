@@ -59,7 +59,7 @@ RUN: dict[str, Case] = {
     ),
     "{program()} record --run-dir {shlex.quote(str(folder))}": Case(f"{TAMPERED}; gangway report here"),
     # A picture of a report.
-    "{program()} sample --run-dir {run_dir} --out {grid}": Case(
+    "{program()} sample --run-dir {run_dir} --out {grid} --overwrite": Case(
         "cp -r $RUN here && echo > here/samples.png; gangway report here --format html --out page.html"
     ),
     # Plans.
@@ -71,6 +71,9 @@ RUN: dict[str, Case] = {
     "gangway plan STACK --json > plan.json": Case(
         "echo '{}' > plan.json; gangway reconcile --bill tests/stacks/finops/bill/samples --runs $RUN --plan plan.json",
         {"STACK": "aws-demo"},
+    ),
+    "gangway init {shlex.quote(str(free_name(folder)))}": Case(
+        "mkdir mine && touch mine/notes.txt; gangway init mine --provider aws --accelerator H100x8 --no-ask"
     ),
     "gangway catalog list": Case(WITHOUT),
     "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),

@@ -101,6 +101,12 @@ def add_run_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-dir", type=path, required=True, metavar="DIR", help="folder of the run")
 
 
+def add_out(parser: argparse.ArgumentParser, text: str) -> None:
+    """Adds the file to write, which is asked for, and the word that lets it be written over another."""
+    parser.add_argument("--out", type=path, required=True, help=text)
+    parser.add_argument("--overwrite", action="store_true", help="also where that file is there already")
+
+
 def count(text: str) -> int:
     """An argument's type."""
     return _number(text, int, lambda value: value > 0, "a whole number above 0")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.commands.arguments import Parser, add_run_dir, path
+from trainer.commands.arguments import Parser, add_out, add_run_dir
 from trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
@@ -29,19 +29,20 @@ def add_export(parser: Parser) -> None:
     """Adds the command's options."""
     add_run_dir(parser)
     parser.add_argument("--format", choices=tuple(FORMATS), required=True, help=", ".join(FORMATS))
-    parser.add_argument("--out", type=path, required=True, help="file to write; FILE.json goes beside it")
+    add_out(parser, "file to write; FILE.json goes beside it")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    sidecar = export(arguments.run_dir, arguments.format, arguments.out)
+    sidecar = export(arguments.run_dir, arguments.format, arguments.out, overwrite=arguments.overwrite)
     print(f"wrote {arguments.out}: {sidecar['bytes']:,} bytes, of the generator after {sidecar['images']:,} images")
     return 0
 
 
-def export(run_dir: Path, format_name: str, out: Path) -> dict[str, Any]:
+def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
     """Writes the averaged generator of the newest valid checkpoint; returns what FILE.json beside it holds.
-    TrainerError: another suffix than the format's, no checkpoint, or not writable; nothing is half written.
+    TrainerError: another suffix than the format's, a file that is there already, unless `overwrite`, no checkpoint, or
+    not writable; nothing is half written.
     """
     chosen = FORMATS[format_name]
     if out.suffix != chosen.suffix:
@@ -56,8 +57,10 @@ def export(run_dir: Path, format_name: str, out: Path) -> dict[str, Any]:
 
     from trainer.core.files import write_atomically
     from trainer.core.host import versions
+    from trainer.records.folders import check_new_file
     from trainer.run.samples import load_generator
 
+    check_new_file(out, overwrite=overwrite, written=lambda out: (out, _sidecar(out)))
     network, manifest = load_generator(run_dir, torch.device("cpu"))
     network.to(memory_format=torch.contiguous_format)  # the trainer's layout is nothing for others to know
     content = chosen.encode(network, manifest.config)
@@ -76,9 +79,13 @@ def export(run_dir: Path, format_name: str, out: Path) -> dict[str, Any]:
         "versions": versions(),
     }
     # First what describes the file: a file in place always has its description, and the hash tells if it is its own.
-    write_atomically(out.with_name(f"{out.name}.json"), (json.dumps(sidecar, indent=2) + "\n").encode())
+    write_atomically(_sidecar(out), (json.dumps(sidecar, indent=2) + "\n").encode())
     write_atomically(out, content)
     return sidecar
+
+
+def _sidecar(out: Path) -> Path:
+    return out.with_name(f"{out.name}.json")
 
 
 def _inputs(config: "TrainConfig") -> list[dict[str, Any]]:

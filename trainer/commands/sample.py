@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.commands.arguments import Parser, add_run_dir, count, path, positive, whole
+from trainer.commands.arguments import Parser, add_out, add_run_dir, count, positive, whole
 from trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _MOST_BYTES = 2 << 30
 def add_sample(parser: Parser) -> None:
     """Adds the command's options."""
     add_run_dir(parser)
-    parser.add_argument("--out", type=path, required=True, help=f"file to write: .png, or a film: {', '.join(_FILMS)}")
+    add_out(parser, f"file to write: .png, or a film: {', '.join(_FILMS)}")
     parser.add_argument("--num", type=count, default=64, metavar="N", help="images or clips [64]")
     parser.add_argument("--seed", type=whole, default=0, metavar="S", help="of the latents [0]")
     parser.add_argument("--labels", metavar="0,1,...", help="classes to make, in turn [all]")
@@ -52,6 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
         truncation=arguments.truncation,
         interpolate=arguments.interpolate,
         frames_per_sec=arguments.fps,
+        overwrite=arguments.overwrite,
     )
     print(f"wrote {arguments.out}: {arguments.num} of the generator after {images:,} images, seed {arguments.seed}")
     return 0
@@ -67,19 +68,22 @@ def sample(
     truncation: float | None = None,
     interpolate: int | None = None,
     frames_per_sec: int = 16,
+    overwrite: bool = False,
 ) -> int:
     """Writes a grid or a film, and returns the images that the generator has been trained for.
 
     `out` is .png, .mp4 or .gif; a PNG of clips is a strip, a row of frames for each. `labels` are comma-separated
     classes, taken in turn, None for all; `truncation` bounds each latent's numbers; `interpolate` is frames from one
-    latent to the next, None for no film of images. TrainerError: no checkpoint, an unknown suffix or class, options
-    that do not fit, or more pixels than fit in memory.
+    latent to the next, None for no film of images. TrainerError: a file that is there already, unless `overwrite`; no
+    checkpoint, an unknown suffix or class, options that do not fit, or more pixels than fit in memory.
     """
     _check_suffix(out)
     import torch
 
+    from trainer.records.folders import check_new_file
     from trainer.run.samples import film_frames, load_generator, strip, tile, write_film, write_png
 
+    check_new_file(out, overwrite=overwrite)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     trained = load_generator(run_dir, device)
     config, columns = trained.manifest.config, math.ceil(math.sqrt(num))

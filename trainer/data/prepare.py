@@ -25,6 +25,7 @@ from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
 from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
+from trainer.records.folders import visible
 
 JOURNAL_FILE = "journal.jsonl"
 _CHUNKS_AHEAD_PER_WORKER = 3
@@ -43,13 +44,10 @@ class _Head(BaseModel):
 
 
 def foreign_file(folder: Path) -> str:
-    """The name of a file, or folder, that nobody has prepared there; nothing where there is none. What a file system
-    keeps for itself is not looked at.
-    """
+    """The name of a file, or folder, that nobody has prepared there; nothing where there is none."""
     if not folder.is_dir() or any((folder / name).exists() for name in (JOURNAL_FILE, INDEX_FILE)):
         return ""
-    names = sorted(each.name for each in folder.iterdir())
-    return next((name for name in names if not name.startswith(".") and name != "lost+found"), "")
+    return next(visible(folder), "")
 
 
 class Entry(BaseModel):

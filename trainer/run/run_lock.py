@@ -23,6 +23,7 @@ from trainer.core.errors import EXIT_FAILED, InUseError
 from trainer.core.files import cannot_be_written, check_folder, try_lock
 from trainer.core.host import boot_id
 from trainer.distributed.world import World
+from trainer.records.folders import check_run_folder
 
 LOCK_FILE = ".lock"
 _POLL_SEC = 0.2
@@ -55,7 +56,8 @@ def run_lock(
     together.
 
     Yields whether it is held: False where a signal (`stopped`) came first. A directory made here and left empty is
-    removed. TrainerError on every rank: not writable; InUseError: another session is at work in it.
+    removed. TrainerError on every rank: not writable, or somebody's files are there; InUseError: another session is at
+    work in it.
     """
     lock = _LockFile(run_dir)
     try:
@@ -110,6 +112,7 @@ class _LockFile:
     def take(self, stopped: Callable[[], bool], patience: Patience) -> _Taken:
         """Returns when the directory is this process's, or will not become so (TrainerError: not writable)."""
         check_folder(self._dir, "--run-dir")
+        check_run_folder(self._dir)
         self._made = [folder for folder in (self._dir, *self._dir.parents) if not folder.exists()]
         first: _Holder | None = None
         began = time.monotonic()

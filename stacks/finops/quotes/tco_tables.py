@@ -271,19 +271,22 @@ def _after(months: float) -> str:
     return "never" if math.isinf(months) else f"after [bold]{months:.1f}[/] months"
 
 
-def write_plot(answer: Tco, out: Path) -> list[Path]:
-    """Writes `out` with the endings .png and .svg; an ending that is there already is replaced. InputError: the files
-    cannot be written.
-    """
+def plot_files(out: Path) -> list[Path]:
+    """`out` with the endings .png and .svg; an ending that is there already is replaced. InputError: it has no name."""
     if not out.name:
         place, fix = "a path that ends with a name", "write --out tco"
         raise InputError("--out", "names no file", value=str(out), allowed=place, fix=fix)
     stem = out.with_suffix("") if out.suffix.lstrip(".") in _KINDS else out
-    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in _KINDS]
+    return [stem.with_name(f"{stem.name}.{kind}") for kind in _KINDS]
+
+
+def write_plot(answer: Tco, out: Path) -> list[Path]:
+    """Writes the files of `plot_files`. InputError: they cannot be written."""
+    paths = plot_files(out)
     # All is drawn before anything is written.
     plots = {path: draw_plot(answer, kind) for path, kind in zip(paths, _KINDS, strict=True)}
     try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
             "--out", f"cannot be written: {error.strerror}", value=str(out), fix="name a file in a folder of yours"

@@ -91,7 +91,7 @@ def _grid(group: Group, budget: int) -> Grid | None:
                 smaller = image.convert("RGB")
         except (UnidentifiedImageError, OSError) as error:
             run_dir, grid = shlex.quote(str(member.path)), shlex.quote(str(path))
-            fix = f"write it anew: {program()} sample --run-dir {run_dir} --out {grid}"
+            fix = f"write it anew: {program()} sample --run-dir {run_dir} --out {grid} --overwrite"
             raise InputError(str(path), f"is no image: {error}", fix=fix) from None
         smaller.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
         return Grid(group.label, member.name, member.record.seed, "jpeg", *_jpeg(smaller, budget))

@@ -191,6 +191,18 @@ def test_it_never_overwrites(tmp_path: Path, name: str) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_it_never_writes_among_other_files(tmp_path: Path) -> None:
+    (tmp_path / "p" / ".git").mkdir(parents=True)
+    (tmp_path / "p" / "notes.txt").write_text("mine", "utf-8")
+    result = init(tmp_path / "p")
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith("DIR: holds other files: notes.txt")
+    assert f"gangway init {tmp_path / 'p-1'}" in str(result.exception)
+    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == [".git", "notes.txt"]
+    (tmp_path / "p" / "notes.txt").unlink()
+    assert init(tmp_path / "p").exception is None, "hidden files are no one's project"
+
+
 def test_what_cannot_be_written_is_not_half_written(tmp_path: Path) -> None:
     (tmp_path / "policy").write_text("a file where the folder would be", "utf-8")
     result = init(tmp_path, "--policy")

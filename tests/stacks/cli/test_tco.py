@@ -164,7 +164,12 @@ def test_the_plot_is_written_as_png_and_svg(tmp_path: Path) -> None:
     assert len(png) < 150_000
     assert "<svg" in svg
     assert str(out) in text
-    assert ask("--out", str(out))["files"] == [str(out), str(out.with_suffix(".svg"))]
+    for again in (out, out.with_suffix("")):  # the second stands for both endings
+        refused = CliRunner().invoke(main.app, [*ASK, "--out", str(again)])
+        assert isinstance(refused.exception, InputError)
+        assert f"tco-1{again.suffix}" in str(refused.exception)
+        assert "is there already" in str(refused.exception)
+    assert ask("--out", str(out), "--overwrite")["files"] == [str(out), str(out.with_suffix(".svg"))]
     assert out.read_bytes() == png, "equal input, equal file"
 
 

@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_the_earlier_file(make_run: Callable[[int], Path], tm
     before = path.read_bytes()
     (tmp_path / f".partial-{path.name}").symlink_to("/dev/full")  # every write there fails as on a full disk
     with pytest.raises(TrainerError, match="No space left on device"):
-        export(tmp_path / "run", "safetensors", path)
+        export(tmp_path / "run", "safetensors", path, overwrite=True)
     assert path.read_bytes() == before
 
 
@@ -195,3 +195,20 @@ def test_tensors_of_any_layout_are_written_in_the_usual_one() -> None:
     tensor = torch.arange(16.0).reshape(1, 2, 2, 4).contiguous(memory_format=torch.channels_last)
     content = safetensors({"weight": tensor}, {})
     assert np.frombuffer(content[-64:], "<f4").tolist() == list(range(16))
+
+
+@pytest.mark.parametrize("there", ["generator.safetensors", "generator.safetensors.json"])
+def test_nothing_is_written_over_another_file_unless_it_may_go(
+    make_run: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], there: str
+) -> None:
+    words = ["export", "--run-dir", str(make_run(0)), "--format", "safetensors"]
+    out, mine = tmp_path / "generator.safetensors", tmp_path / there
+    mine.write_text("mine", "utf-8")
+    assert main([*words, "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert "is there already" in error
+    assert f"  fix:     --out {tmp_path / 'generator-1.safetensors'}" in error
+    assert mine.read_text("utf-8") == "mine"
+    assert main([*words, "--out", str(tmp_path / "generator-1.safetensors")]) == 0
+    assert main([*words, "--out", str(out), "--overwrite"]) == 0
+    assert mine.read_bytes() != b"mine"

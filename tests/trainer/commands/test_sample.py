@@ -70,7 +70,7 @@ def test_truncation_bounds_what_the_generator_gets(
 
     monkeypatch.setattr(dcgan.Generator, "forward", watched)
     for bound in (None, 0.5):
-        sample(run_dir, tmp_path / "grid.png", num=16, truncation=bound)
+        sample(run_dir, tmp_path / f"{bound}.png", num=16, truncation=bound)
     assert asked[0] > 1
     assert 0.4 < asked[1] <= 0.5
 
@@ -136,7 +136,7 @@ def test_clips_are_a_strip_or_a_film(tmp_path: Path) -> None:
     with av.open(str(tmp_path / "clips.mp4")) as container:
         assert sum(1 for _ in container.decode(video=0)) == 4
     with pytest.raises(TrainerError, match="--interpolate: the run makes clips"):
-        sample(tmp_path, tmp_path / "clips.mp4", num=3, interpolate=2)
+        sample(tmp_path, tmp_path / "film.mp4", num=3, interpolate=2)
 
 
 @pytest.mark.parametrize(("labels", "classes"), [(None, [0, 1, 2, 0, 1]), ("2,0", [2, 0, 2, 0, 2])])
@@ -234,3 +234,19 @@ def test_more_than_memory_holds_is_refused_before_anything_is_drawn(
         sample(make_run(), out, num=num, interpolate=interpolate)
     assert caught.value.allowed.startswith(allowed)
     assert not out.exists()
+
+
+def test_nothing_is_written_over_another_file_unless_it_may_go(
+    make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "grid.png"
+    words = ["sample", "--run-dir", str(make_run()), "--num", "1", "--out", str(out)]
+    out.write_text("mine", "utf-8")
+    (tmp_path / "grid-1.png").touch()
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "--out: is there already" in error
+    assert f"  fix:     --out {tmp_path / 'grid-2.png'}" in error
+    assert out.read_text("utf-8") == "mine"
+    assert main([*words, "--overwrite"]) == 0
+    assert _pixels(out).shape == (68, 68)

@@ -233,13 +233,14 @@ def test_a_finished_run_with_a_damaged_record_gets_it_back(short: TrainConfig, s
 def test_a_file_where_a_folder_is_needed_stops_the_run_before_it_begins(
     short: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:
+    (tmp_path / "config.json").write_text(short.to_json())  # a run's folder, or it would be refused for that
     (tmp_path / "checkpoints").write_text("")
     with pytest.raises(TrainerError, match=r"--run-dir: .*checkpoints is a file") as caught:
         _train(short, tmp_path, digits_dir)
     assert caught.value.fix
     with pytest.raises(TrainerError, match=r"--data: .* is a file"):
         _train(short, tmp_path / "run", tmp_path / "checkpoints")
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "config.json"]
 
 
 def test_a_state_that_went_bad_between_two_lines_is_not_saved(

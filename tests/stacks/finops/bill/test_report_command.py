@@ -172,3 +172,29 @@ def test_a_page_of_runs_without_a_plan(gangway: Gangway, two_runs: Path, tmp_pat
         done = gangway(runs, "--format", "html", "--out", tmp_path / "page")
         assert f"wrote {tmp_path / 'page' / 'report.html'}" in done.stderr
         assert "run-1" in (tmp_path / "page" / "report.html").read_text()
+
+
+def test_a_page_is_not_written_among_other_files(gangway: Gangway, two_runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "report.html").write_text("<html>my own", "utf-8")
+    with pytest.raises(InputError, match=r"--out: holds no report but other files: report.html(.|\n)*/mine-1"):
+        gangway(two_runs, "--out", folder)
+    assert [path.read_text("utf-8") for path in folder.iterdir()] == ["<html>my own"]
+    (folder / "report.html").unlink()
+    for _ in range(2):  # into an empty folder, then over its own page
+        assert gangway(two_runs, "--out", folder).exit_code == 0
+    assert gangway(two_runs, "--out", two_runs).exit_code == 0, "among runs"
+
+
+@pytest.mark.parametrize("words", [("md",), ("json",), ("csv",), ("focus", "--billing-account", "1")])
+def test_a_file_that_is_there_is_kept_unless_it_may_go(
+    gangway: Gangway, run_dir: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    out = tmp_path / "my table.txt"
+    out.write_text("mine", "utf-8")
+    with pytest.raises(InputError, match=r"--out: is there already(.|\n)*--out '.*/my table-1.txt'"):
+        gangway(run_dir, "--format", *words, "--out", out)
+    assert out.read_text("utf-8") == "mine"
+    assert gangway(run_dir, "--format", *words, "--out", out, "--overwrite").exit_code == 0
+    assert out.read_text("utf-8") != "mine"

@@ -1,0 +1,114 @@
+"""Whose a folder or a file is, before anything is written there: nobody's, a run's, or somebody's who is to keep it.
+
+One rule for every command: what is not ours is refused by name, and nothing is written among it or over it.
+"""
+
+import itertools
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.records.run_record import RunRecord
+from trainer.records.stats_log import read_stats_log
+
+_CHECKPOINT = re.compile(r"[0-9]{12}\.pt")
+_BEFORE_A_RUN = re.compile(
+    r"data|(again|asked|context|job|plan)\.json|.+\.log|started-at-.+|(started|ended)-on-.+|report"
+)
+"""What launchers, nodes and `data prepare` put into a run directory before there is a run; the trainer only adds."""
+_SHOWN = 3
+
+
+def visible(folder: Path) -> Iterator[str]:
+    """Names of what somebody has put there, in order. Hidden ones, a file system's own and folders without a file are
+    not somebody's.
+    """
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        hidden = path.name.startswith(".") or path.name == "lost+found"
+        if not hidden and (not path.is_dir() or any(not each.is_dir() for each in path.rglob("*"))):
+            yield path.name
+
+
+def is_run(folder: Path) -> bool:
+    """Whether the trainer has been at work there: one thing that only it writes is there, damaged or not the rest."""
+    checkpoints = folder / "checkpoints"
+    if checkpoints.is_dir() and any(_CHECKPOINT.fullmatch(path.name) for path in checkpoints.iterdir()):
+        return True
+    if (folder / "config.json").is_file() and _reads(lambda: TrainConfig.from_file(folder / "config.json")):
+        return True
+    if (folder / "run.json").is_file() and _reads(lambda: RunRecord.read(folder / "run.json")):
+        return True
+    return (folder / "stats.jsonl").is_file() and bool(read_stats_log(folder).lines)
+
+
+def _reads(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except TrainerError:
+        return False
+    return True
+
+
+def check_run_folder(folder: Path) -> None:
+    """TrainerError for a folder in which a run would be among somebody's files."""
+    try:
+        names = [name for name in visible(folder) if not _BEFORE_A_RUN.fullmatch(name)]
+        if not names or is_run(folder):
+            return
+    except PermissionError as error:
+        raise TrainerError(
+            place="--run-dir",
+            problem=f"cannot be looked into: {error.strerror}",
+            value=str(folder),
+            allowed="a folder that this user can read and write",
+            fix="get the right to read it, or name another --run-dir",
+        ) from None
+    raise TrainerError(
+        place="--run-dir",
+        problem=f"holds no run but other files: {listed(names)}; nothing is written among them",
+        value=str(folder),
+        allowed="an empty or new folder, or one of an earlier run",
+        fix=f"--run-dir {shlex.quote(str(free_name(folder)))}",
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def free_name(path: Path, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)) -> Path:
+    """A name like this one's, in the same place, under which nothing is there. `written`: what a name stands for."""
+    named = path if path.name not in ("", "..") else path.resolve()
+    named = named if named.name else Path("run")
+    suffix = "" if named.is_dir() else named.suffix
+    stem = named.name.removesuffix(suffix)
+    names = (named.with_name(f"{stem}-{number}{suffix}") for number in itertools.count(1))
+    return next(name for name in names if not any(_is_there(each) for each in written(name)))
+
+
+def taken(out: Path, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)) -> Path | None:
+    """The first file that is there already of those that `out` stands for; a device or a pipe takes what comes."""
+    return next((path for path in written(out) if path.is_file()), None)
+
+
+def check_new_file(
+    out: Path, *, overwrite: bool, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)
+) -> None:
+    """TrainerError for an --out that is there already, unless it is to be overwritten."""
+    if not overwrite and (there := taken(out, written)) is not None:
+        raise TrainerError(
+            place="--out",
+            problem="is there already" if there == out else f"{there} is there already",
+            value=str(out),
+            allowed="a new file; --overwrite for one that may go",
+            fix=f"--out {shlex.quote(str(free_name(out, written)))}",
+        )
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
