@@ -197,8 +197,12 @@ def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
             "gangway:region",
             f"some prices are not listed for {config.region}: another region's stand in, and each line says so",
         )
+    fix = "run `gangway prices refresh`, which reads those of machines; else add what it costs yourself"
+    if config.site is not None:
+        fix = "write what an hour of a node costs you: gangway:site.usd_per_node_hour"
     for name in cost.unknown:
-        yield Finding.warning("cost.price-unknown", "gangway:cluster", f"not in the estimate, price unknown: {name}")
+        said = f"not in the estimate, price unknown: {name}"
+        yield Finding.warning("cost.price-unknown", "gangway:cluster", said, fix)
 
 
 def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
@@ -322,8 +326,9 @@ def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Findin
         "gangway:job.checkpoint_kimg",
         f"a checkpoint every {job.checkpoint_kimg:g} kimg, {span(job.interval_sec)} at "
         f"{job.images_per_second:,.0f} images/s ({job.source}), is too {'often' if often else 'seldom'} for "
-        f"{rung.kind}: the run takes {ratio(job.interval_sec) - 1:.0%} longer than with one every {span(best_sec)}, which is "
-        f"best (Young and Daly; a checkpoint is taken to cost {saving_sec:.2g} s: gangway:estimate.checkpoint_sec)",
+        f"{rung.kind}: the run takes {ratio(job.interval_sec) - 1:.0%} longer than with one every {span(best_sec)}, "
+        f"which is best (Young and Daly; a checkpoint is taken to cost {saving_sec:.2g} s: "
+        "gangway:estimate.checkpoint_sec)",
         f"set checkpoint_kimg: {rounded_down(advised_sec * job.images_per_second / 1000):g}, "
         f"one every {span(advised_sec)}",
     )

@@ -111,7 +111,7 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}"
     origin += f"; made: {escape(plan.embodied.source)} ({plan.embodied.confidence})[/]"
     return Panel(
-        f"{_least(cost)}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h"
+        f"[bold]{_known(cost, cost.hourly)}[/] an hour, {_known(cost, cost.monthly)} a month of 730 h"
         f"\na run: [bold]{_most(plan)}[/]"
         f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
         f"\n{_expected(plan, sources=sources)}"
@@ -131,11 +131,11 @@ def _expected(plan: Plan, *, sources: bool) -> str:
         return f"expected: [bold]unknown[/]; {escape(speed.source)}"
     known = rate.low == rate.high
     took = f"[bold]{span(run.hours.mid * 3600)}[/]"
-    paid = f"{_least(plan.cost)}[bold]{usd(run.usd.mid)}[/]"
+    paid = f"[bold]{_known(plan.cost, run.usd.mid)}[/]"
     fast = f"{rate.mid:,.0f} images/s" if known else f"about {about(rate.mid)} images/s"
     if not known:
         took += f" ({span(run.hours.low * 3600)} to {span(run.hours.high * 3600)})"
-        paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})"
+        paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})" if run.usd.high else ""
         fast += f" ({about(rate.low)} to {about(rate.high)})"
     share = "all images" if run.share.low == 1 else f"{run.share.mid:.0%} of the images"
     if run.share.low != run.share.mid:
@@ -144,8 +144,11 @@ def _expected(plan: Plan, *, sources: bool) -> str:
     return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{why}"
 
 
-def _least(cost: CostEstimate) -> str:
-    return "at least " if cost.unknown else ""
+def _known(cost: CostEstimate, amount: float) -> str:
+    """An amount of a bill that may lack a price: what is not known is no zero."""
+    if not cost.unknown:
+        return usd(amount)
+    return f"at least {usd(amount)}" if amount else "unknown"
 
 
 def _tally(plan: Plan, detail: Detail) -> str:
@@ -160,8 +163,8 @@ def _tally(plan: Plan, detail: Detail) -> str:
     cost = plan.cost
     expected, run = "", plan.expected
     if run.hours is not None and run.usd is not None:
-        expected = f"{span(run.hours.mid * 3600)}, {_least(cost)}{usd(run.usd.mid)} expected; "
-    money = f"{_least(cost)}{usd(cost.hourly)} an hour; a run: {expected}{_most(plan)}"
+        expected = f"{span(run.hours.mid * 3600)}, {_known(cost, run.usd.mid)} expected; "
+    money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_most(plan)}"
     more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
     return f"{numbers}\n[bold]{money}[/]{more}"
 
@@ -169,7 +172,8 @@ def _tally(plan: Plan, detail: Detail) -> str:
 def _most(plan: Plan) -> str:
     """What a run may take and cost at most: all of max_hours; a lower rung may be dearer."""
     on = f" on {plan.rungs[0].kind}" if len(plan.rungs) > 1 else ""
-    return f"{plan.cost.run_hours:,.5g} h, {_least(plan.cost)}{usd(plan.cost.run)} at most{on}"
+    hours, money = f"{plan.cost.run_hours:,.5g} h", _known(plan.cost, plan.cost.run)
+    return f"{hours} at most, {money}{on}" if plan.cost.unknown else f"{hours}, {money} at most{on}"
 
 
 def _energy(plan: Plan) -> str:
