@@ -35,20 +35,18 @@ ALWAYS = Span(1.0, 1.0, 1.0)
 @dataclass(frozen=True)
 class LadderRung:
     """One rung. `usd_per_hour`: of the whole stack while the job's nodes are of it; None where a price is not known;
-    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour; `saves`: whether
-    checkpoints count on it as time that the job's hours do not hold.
+    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour.
     """
 
     usd_per_hour: float | None
     there: Span = ALWAYS
     taken_per_hour: Span = NEVER
-    saves: bool = True
 
 
 @dataclass(frozen=True)
 class LadderJob:
-    """What is to be done: `hours` of undisturbed training on `num_nodes`, each of which fails `failures_per_hour`; the
-    rest is as `estimate_spot` has it.
+    """What is to be done: `hours` of undisturbed training on `num_nodes`, each of which fails `failures_per_hour`;
+    `max_hours` end it, done or not; the rest is as `estimate_spot` has it.
     """
 
     num_nodes: int
@@ -57,6 +55,7 @@ class LadderJob:
     interval_sec: float | None
     save_sec: float
     restart_sec: float
+    max_hours: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,6 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
     there, taken, failures = ends
     shares = shares_of([rung.there[there] or 0.0 for rung in rungs])
     lost = sum(share * (rung.taken_per_hour[taken] or 0.0) for share, rung in zip(shares, rungs, strict=True))
-    saving = sum(share for share, rung in zip(shares, rungs, strict=True) if rung.saves)
     estimate = estimate_spot(
         job.num_nodes,
         0.0,
@@ -133,13 +131,22 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
         0.0,
         failures_per_hour=lost + (job.failures_per_hour[failures] or 0.0),
         interval_sec=job.interval_sec,
-        save_sec=job.save_sec * saving,
+        save_sec=job.save_sec,
         restart_sec=job.restart_sec,
     )
+    lasts = min(estimate.hours, job.max_hours)
+    estimate = replace(estimate, hours=lasts, interruptions=_within(estimate, lasts))
     # What has no share of the time needs no price.
     prices = [(share, rung.usd_per_hour) for share, rung in zip(shares, rungs, strict=True) if share > 0]
     if any(price is None for _, price in prices):
         return estimate, None
-    if not estimate.feasible:
+    if math.isinf(lasts):
         return estimate, math.inf
-    return estimate, estimate.hours * sum(share * (price or 0.0) for share, price in prices)
+    return estimate, lasts * sum(share * (price or 0.0) for share, price in prices)
+
+
+def _within(estimate: SpotEstimate, hours: float) -> float:
+    """Interruptions expected in so many hours."""
+    if math.isinf(estimate.mtbf_hours):
+        return 0.0
+    return hours / estimate.mtbf_hours

@@ -21,7 +21,7 @@ from components.core.fields import (
     Whole,
 )
 from components.core.findings import nearest_hint
-from components.estimate.spot import RESTART_SEC, SAVE_SEC
+from components.estimate.spot import RESTART_SEC
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -294,7 +294,7 @@ class EstimateConfig(Section):
     Attributes:
         taken_percent_per_month: of spot nodes, how many the provider takes within 720 hours; else the catalogue's.
         images_per_second: of the whole job; else projected from the work of a step, with a band.
-        checkpoint_sec: training stands still for so long at each.
+        checkpoint_sec: training stands still for so long at each; else by the size of what is saved.
         restart_sec: from a node's end, taken or failed, until training goes on.
         source_gib: size of storage.source, for its transfer from another region.
         source_region: where storage.source is; the stack's own region when left out.
@@ -309,7 +309,7 @@ class EstimateConfig(Section):
 
     taken_percent_per_month: PercentBelow100 | None = Field(default=None, examples=[8])
     images_per_second: PositiveNumber | None = Field(default=None, examples=[1200])
-    checkpoint_sec: Number = Field(default=SAVE_SEC, gt=0, examples=[3])
+    checkpoint_sec: PositiveNumber | None = Field(default=None, examples=[3])
     restart_sec: Number = Field(default=RESTART_SEC, ge=0, examples=[420])
     source_gib: Amount | None = Field(default=None, examples=[40])
     source_region: str | None = Field(default=None, min_length=1, examples=["us-east-1"])

@@ -9,13 +9,12 @@ from components.catalog.validators import STALE_DAYS, is_stale
 from components.core.capacity import Spot
 from components.core.findings import Finding, InputError
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
-from components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, best_interval_sec
+from components.estimate.spot import best_interval_sec
 from stacks.config.stack_config import StackConfig
 from stacks.planning.expected_run import run_findings
-from stacks.planning.run_costs import Pace, RungCost, idle_settings, pace, rung_lines, unsaid_usage
+from stacks.planning.run_costs import Pace, RungCost, idle_settings, rung_lines, save_sec, unsaid_usage
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
 from stacks.providers.registry import provider_of
-from trainer.config.network_size import state_gib
 from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import SELF_PREPARED
 
@@ -198,8 +197,12 @@ def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
             "gangway:region",
             f"some prices are not listed for {config.region}: another region's stand in, and each line says so",
         )
+    fix = "run `gangway prices refresh`, which reads those of machines; else add what it costs yourself"
+    if config.site is not None:
+        fix = "write what an hour of a node costs you: gangway:site.usd_per_node_hour"
     for name in cost.unknown:
-        yield Finding.warning("cost.price-unknown", "gangway:cluster", f"not in the estimate, price unknown: {name}")
+        said = f"not in the estimate, price unknown: {name}"
+        yield Finding.warning("cost.price-unknown", "gangway:cluster", said, fix)
 
 
 def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
@@ -249,8 +252,12 @@ def money_findings(
     config: StackConfig, rungs: Sequence[RungCost], job: Pace, lines: Sequence[CostComponent], today: date
 ) -> tuple[Finding, ...]:
     """All findings about the estimate."""
+    known = [rung for rung in rungs if rung.spot.feasible and rung.taken is not None and rung.taken.value is not None]
+    # Where no rung is spot of a known rate, checkpoints cost their time on the first alone, once said.
+    judged = known or [rung for rung in rungs[:1] if rung.spot.feasible]
     return (
         *(finding for rung in rungs for finding in _spot(config, rung, job)),
+        *(finding for rung in judged for finding in _interval(config, rung, job)),
         *stale_prices(lines, rungs, today),
         *_unsaid(config),
         *_ignored(config),
@@ -261,9 +268,7 @@ def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
     path = f"gangway:cluster.capacity[{rung.position}]"
     if not rung.spot.feasible:
         yield _infeasible(config, rung, job, path)
-    elif rung.taken is None:
-        return
-    elif rung.taken.value is None:
+    elif rung.taken is not None and rung.taken.value is None:
         yield Finding.info(
             "capacity.spot-rate-unknown",
             path,
@@ -271,22 +276,19 @@ def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
             f"{rung.taken.source}",
             "write what you have seen: gangway:estimate: {taken_percent_per_month: ...}",
         )
-    else:
-        yield from _interval(config, rung.spot, job)
 
 
 def _infeasible(config: StackConfig, rung: RungCost, job: Pace, path: str) -> Finding:
-    """An error where it holds over the whole band of speeds; else only as slowly as the rung is priced for."""
+    """An error where it holds over the whole band of speeds; else only at the speed that the rung is priced for."""
     spot, restart_sec = rung.spot, config.estimate.restart_sec
     mtbf_sec = spot.mtbf_hours * 3600
     lost_sec = spot.interval_sec / 2 + restart_sec
     elsewhere = "take fewer nodes, or put another kind of capacity in its place"
     best_sec = spot.best_interval_sec
-    priced = pace(config)
-    every = rounded_down(best_sec * priced.images_per_second / 1000)
+    every = rounded_down(best_sec * job.images_per_second / 1000)
     mends = best_sec / 2 + restart_sec < mtbf_sec
     surely = job.shortest_sec / 2 + restart_sec >= mtbf_sec
-    faster = "" if surely else f" at {priced.images_per_second:,.0f} images/s ({priced.source}); it may be faster"
+    faster = "" if surely else f" at {job.images_per_second:,.0f} images/s ({job.source}); it may be faster"
     make = Finding.error if surely else Finding.warning
     return make(
         "capacity.spot-infeasible",
@@ -298,44 +300,38 @@ def _infeasible(config: StackConfig, rung: RungCost, job: Pace, path: str) -> Fi
     )
 
 
-def _interval(config: StackConfig, spot: SpotEstimate, job: Pace) -> Iterable[Finding]:
-    """Whether another interval would end the run clearly sooner, at whichever end of the job's band of speeds, and
-    however fast a checkpoint whose time nobody has said is saved.
-    """
-    own, mtbf_sec = config.estimate, spot.mtbf_hours * 3600
-    run_sec = config.job.max_hours * 3600
-    save_sec, restart_sec = own.checkpoint_sec, own.restart_sec
+def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
+    """Whether another interval would end the run clearly sooner, at whichever end of the job's band of speeds."""
+    spot, restart_sec = rung.spot, config.estimate.restart_sec
+    mtbf_sec, run_sec = spot.mtbf_hours * 3600, config.job.max_hours * 3600
+    saving_sec = save_sec(config)
 
-    def longer(interval_sec: float, save_sec: float) -> float:
-        return (1 + save_sec / interval_sec) / (1 - (interval_sec / 2 + restart_sec) / mtbf_sec)
+    def longer(interval_sec: float) -> float:
+        return (1 + saving_sec / interval_sec) / (1 - (interval_sec / 2 + restart_sec) / mtbf_sec)
 
-    def ratio(interval_sec: float, save_sec: float) -> float:
-        best_sec = min(best_interval_sec(save_sec, mtbf_sec, restart_sec), run_sec)
-        return longer(interval_sec, save_sec) / longer(best_sec, save_sec)
+    def ratio(interval_sec: float) -> float:
+        return longer(interval_sec) / longer(min(best_interval_sec(saving_sec, mtbf_sec, restart_sec), run_sec))
 
     best_sec = min(spot.best_interval_sec, run_sec)
     often = job.interval_sec < best_sec
-    least_sec = save_sec if "checkpoint_sec" in own.model_fields_set else min(save_sec, _saved_sec(config))
-    surely = ratio(job.longest_sec, least_sec) if often else ratio(job.shortest_sec, save_sec)
-    if min(surely, ratio(job.interval_sec, save_sec)) <= FAR_FROM_BEST or often != (job.longest_sec < best_sec):
+    if often and job.checkpoint_kimg >= config.job.kimg:
+        return  # saved once, at its end
+    surely = ratio(job.longest_sec if often else job.shortest_sec)
+    if min(surely, ratio(job.interval_sec)) <= FAR_FROM_BEST or often != (job.longest_sec < best_sec):
         return
     # Near the optimum little is won: what is enough is better advice than hours without a checkpoint.
-    advised_sec = min(best_sec, save_sec / ENOUGH) if often else best_sec
+    advised_sec = min(best_sec, saving_sec / ENOUGH) if often else best_sec
     yield Finding.warning(
         "checkpoint.interval",
         "gangway:job.checkpoint_kimg",
         f"a checkpoint every {job.checkpoint_kimg:g} kimg, {span(job.interval_sec)} at "
-        f"{job.images_per_second:,.0f} images/s ({job.source}), is too {'often' if often else 'seldom'} for spot: the "
-        f"run takes {ratio(job.interval_sec, save_sec) - 1:.0%} longer than with one every {span(best_sec)}, which is "
-        f"best (Young and Daly; a checkpoint is taken to cost {save_sec:g} s: gangway:estimate.checkpoint_sec)",
+        f"{job.images_per_second:,.0f} images/s ({job.source}), is too {'often' if often else 'seldom'} for "
+        f"{rung.kind}: the run takes {ratio(job.interval_sec) - 1:.0%} longer than with one every {span(best_sec)}, "
+        f"which is best (Young and Daly; a checkpoint is taken to cost {saving_sec:.2g} s: "
+        "gangway:estimate.checkpoint_sec)",
         f"set checkpoint_kimg: {rounded_down(advised_sec * job.images_per_second / 1000):g}, "
         f"one every {span(advised_sec)}",
     )
-
-
-def _saved_sec(config: StackConfig) -> float:
-    """Of a checkpoint, as fast as one was ever seen to be saved: it holds what stays on a device between steps."""
-    return state_gib(config.job.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC
 
 
 def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], today: date) -> Iterable[Finding]:

@@ -4,7 +4,7 @@ speeds that no accelerator has, and on steps that mostly wait. Pure.
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Any
 
 from components.catalog.schema import MachineType
@@ -12,6 +12,7 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from stacks.config.sections import MOST_HOURS
 from stacks.config.stack_config import StackConfig
+from stacks.planning.run_costs import stops
 from stacks.planning.throughput import (
     Band,
     Throughput,
@@ -30,18 +31,22 @@ from trainer.config.refusals import refusals
 from trainer.config.train_config import TrainConfig
 
 _MOSTLY = 0.5
+_CUT = 0.995
+"""Share of the images that rounds to all of them."""
+_FAR = 10
+"""Times what a run takes at its slowest, that max_hours is worth a word."""
 _LARGEST_BATCH = 1 << 20
 """That a TrainConfig takes."""
 
 
 @dataclass(frozen=True)
 class ExpectedRun:
-    """Of training alone, undisturbed, on all nodes of the first rung.
+    """What it is expected to take on all nodes of the first rung, checkpoints and interruptions included.
 
     Attributes:
         throughput: images a second, and what they rest on.
-        hours: for all images; None where the speed is not known.
-        usd: for those hours, or for max_hours where that ends the run before; known prices only.
+        hours: for all images, or max_hours where that ends the run before; None where the speed is not known.
+        usd: for those hours; known prices only.
         share: of the images that max_hours allows, 0..1.
     """
 
@@ -55,18 +60,24 @@ class ExpectedRun:
         return asdict(self)
 
 
-def expected_run(config: StackConfig, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
+def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
     """What the run takes at this speed, and costs by the bill of the first rung."""
-    job, rate = config.job, speed.images_per_second
+    most, rate = config.job.max_hours, speed.images_per_second
     if rate is None:
         return ExpectedRun(speed)
-    hours = rate.over(job.kimg * 1000 / 3600)
+    whole = _whole(config, machine, rate)
+    hours = whole.map(lambda each: min(each, most))
     return ExpectedRun(
         speed,
         hours,
-        hours.map(lambda each: cost.hourly * min(each, job.max_hours) + cost.upfront + cost.once),
-        rate.map(lambda each: min(1.0, each * job.max_hours * 3600 / (job.kimg * 1000))),
+        hours.map(lambda each: cost.hourly * each + cost.upfront + cost.once),
+        Band(*(min(1.0, most / each) for each in (whole.high, whole.mid, whole.low))),
     )
+
+
+def _whole(config: StackConfig, machine: MachineType, rate: Band) -> Band:
+    """Hours for all images on the first rung, as if max_hours ended nothing; infinite where it would never end."""
+    return Band(*(stops(config, machine, 0, each).hours for each in (rate.high, rate.mid, rate.low)))
 
 
 def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
@@ -76,16 +87,22 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
     workers = config.cluster.nodes.max * machine.num_accelerators.value
     at_peak = None if peak is None else peak.tflops * 1e12 * workers / least_flop(trained)
     if speed.provenance == "measured":
-        yield from _measured(config, speed, at_peak, peak, f"{workers} x {model_of(machine)}")
+        yield from _measured(config, machine, speed, at_peak, peak, f"{workers} x {model_of(machine)}")
     else:
-        yield from _projected(config, speed, at_peak, peak, f"{workers} x {model_of(machine)}")
+        yield from _projected(config, machine, speed, at_peak, peak, f"{workers} x {model_of(machine)}")
+    yield from _far_below(config, machine, speed)
     yield from _waiting(config, machine, trained, speed)
     if cost is not None:
-        yield from _budget(config, expected_run(config, speed, cost), cost)
+        yield from _budget(config, expected_run(config, machine, speed, cost), cost)
 
 
 def _measured(
-    config: StackConfig, speed: Throughput, at_peak: float | None, peak: WorkerPeak | None, machines: str
+    config: StackConfig,
+    machine: MachineType,
+    speed: Throughput,
+    at_peak: float | None,
+    peak: WorkerPeak | None,
+    machines: str,
 ) -> Iterable[Finding]:
     """By the speed that the stack file has measured: whether it can be, and whether it is enough."""
     job, rate = config.job, speed.images_per_second
@@ -99,8 +116,8 @@ def _measured(
             "write the images a second of the whole job, as its stats.jsonl has them, or leave it out",
         )
         return
-    hours = job.kimg * 1000 / rate.mid / 3600
-    if hours > job.max_hours:
+    hours = _whole(config, machine, rate).mid
+    if _CUT * hours > job.max_hours and hours < inf:
         yield Finding.warning(
             "run.longer-than-max-hours",
             "gangway:job.max_hours",
@@ -111,7 +128,12 @@ def _measured(
 
 
 def _projected(
-    config: StackConfig, speed: Throughput, at_peak: float | None, peak: WorkerPeak | None, machines: str
+    config: StackConfig,
+    machine: MachineType,
+    speed: Throughput,
+    at_peak: float | None,
+    peak: WorkerPeak | None,
+    machines: str,
 ) -> Iterable[Finding]:
     """By the least work of the images at the full peak of all accelerators, which no run reaches; then by the band: an
     error where even its fast end is too slow.
@@ -131,10 +153,10 @@ def _projected(
         return
     if rate is None:
         return
-    band = rate.over(job.kimg * 1000 / 3600)
-    if band.mid <= job.max_hours:
-        return
-    never = band.low > job.max_hours
+    band = _whole(config, machine, rate)
+    if _CUT * band.mid <= job.max_hours or band.mid == inf:
+        return  # what never ends is said of its rung
+    never = job.kimg * 1000 / rate.high / 3600 > job.max_hours  # an error only where training alone takes too long
     make = Finding.error if never else Finding.warning
     yield make(
         "run.longer-than-max-hours",
@@ -144,6 +166,22 @@ def _projected(
         f"with {job.max_hours / band.mid:.0%} of the images as usual{', and never with all' if never else ''}",
         f"{_length(job.kimg * job.max_hours / band.mid, band.mid)}; or, where you have measured more, write "
         "gangway:estimate.images_per_second",
+    )
+
+
+def _far_below(config: StackConfig, machine: MachineType, speed: Throughput) -> Iterable[Finding]:
+    """A limit of hours so far above what the run needs that a job that hangs would be paid for long."""
+    if speed.images_per_second is None:
+        return
+    slowest, most = _whole(config, machine, speed.images_per_second).high, config.job.max_hours
+    if most <= _FAR * slowest or (enough := ceil(2 * slowest)) >= most:
+        return
+    yield Finding.info(
+        "run.far-below-max-hours",
+        "gangway:job.max_hours",
+        f"the run is expected to take {slowest:.2g} h at most ({speed.provenance}, without the nodes' start), and "
+        f"max_hours lets a job that hangs cost {most:g} h",
+        f"set max_hours: {enough}",
     )
 
 

@@ -8,21 +8,24 @@ from components.catalog.tables import least_taken
 from components.estimate.ladder import ALWAYS, NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
 from components.estimate.spot import rate_per_hour
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_costs import RungCost, pace
+from stacks.planning.run_costs import Pace, RungCost, save_sec
 
 
-def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], paid: float) -> LadderEstimate:
-    """What a run on all rungs together comes to. Where nobody knows how often spot is taken, nothing is expected: the
-    least and the most stand alone. `paid`: dollars of a run however long it takes.
+def ladder_cost(
+    config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], pace: Pace, paid: float
+) -> LadderEstimate:
+    """What a run at this pace on all rungs together comes to, max_hours at most. Where nobody knows how often spot is
+    taken, nothing is expected: the least and the most stand alone. `paid`: dollars of a run however long it takes.
     """
     least, most = failure_band(machine)
     job = LadderJob(
         num_nodes=config.cluster.nodes.max,
-        hours=config.job.max_hours,
+        hours=config.job.kimg * 1000 / pace.images_per_second / 3600,
         failures_per_hour=Span(least, rungs[0].failures.value, most),
-        interval_sec=pace(config).interval_sec,
-        save_sec=config.estimate.checkpoint_sec,
+        interval_sec=pace.interval_sec,
+        save_sec=save_sec(config),
         restart_sec=config.estimate.restart_sec,
+        max_hours=config.job.max_hours,
     )
     found = estimate_ladder([_rung(rung) for rung in rungs], job)
     return found.plus(paid)
@@ -31,11 +34,11 @@ def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungC
 def _rung(rung: RungCost) -> LadderRung:
     """A rung that is not spot is taken to be there whenever it is asked for."""
     if rung.taken is None:
-        return LadderRung(rung.hourly, ALWAYS, NEVER, saves=False)
+        return LadderRung(rung.hourly, ALWAYS, NEVER)
     market, share = load_reliability().spot, rung.taken.value
     there = Span(market.there_low.value, market.there.value, market.there_high.value)
     if share is None:
-        return LadderRung(rung.hourly, there, Span(0.0, None, market.most_taken_per_hour.value), saves=False)
+        return LadderRung(rung.hourly, there, Span(0.0, None, market.most_taken_per_hour.value))
     counted, least = rate_per_hour(share), rate_per_hour(least_taken(rung.taken))
     most = counted if rung.taken.confidence == "stated" else max(counted, market.most_taken_per_hour.value)
     return LadderRung(rung.hourly, there, Span(least, counted, most))

@@ -34,8 +34,8 @@ from stacks.providers.registry import provider_of
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything `gangway plan` prints. Cost, energy and emissions are of the first rung's hours, where a run takes all
-    of max_hours; `expected` is what it is expected to take.
+    """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung, which is
+    the most; rungs, ladder and `expected` are what a run is expected to take at its speed.
     """
 
     config: StackConfig
@@ -84,8 +84,8 @@ class Plan:
             "findings": [finding.to_json() for finding in self.findings],
             "cost": {**self.cost.to_json(), "idle_hourly": self.idle_hourly},
             "rungs": [rung.to_json() for rung in self.rungs],
-            "expected_run": self.expected.to_json(),
             "ladder": {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
+            "expected_run": self.expected.to_json(),
             "checkpoints": self.pace.to_json(),
             "energy": self.energy.to_json(),
             "carbon": {
@@ -114,14 +114,13 @@ def make_plan(config: StackConfig) -> Plan:
         planned = provider.plan(config)
         program = run_program(config, PlaceholderCloud(), planned)
         lines = [*provider.price(config, program.resources), *usage_lines(config, program.resources)]
-        rungs, num_nodes = price_ladder(config, planned.machine, lines), config.cluster.nodes.max
-        # Spot that is not expected to end is an error, said as a finding; its figures are of an undisturbed run.
-        hours = rungs[0].run_hours or config.job.max_hours
+        num_nodes, hours = config.cluster.nodes.max, config.job.max_hours
         cost = estimate(lines, hours)
         check_budget(config, cost)
         energy = estimate_energy(planned.machine, num_nodes, hours, planned.region)
         speed = throughput(config, planned.machine)
         job = pace(config, speed)
+        rungs = price_ladder(config, planned.machine, lines, job)
         return Plan(
             config=config,
             resources=program.resources,
@@ -135,9 +134,9 @@ def make_plan(config: StackConfig) -> Plan:
             ),
             cost=cost,
             rungs=rungs,
-            ladder=ladder_cost(config, planned.machine, rungs, cost.upfront + cost.once),
+            ladder=ladder_cost(config, planned.machine, rungs, job, cost.upfront + cost.once),
             pace=job,
-            expected=expected_run(config, speed, cost),
+            expected=expected_run(config, planned.machine, speed, cost),
             energy=energy,
             carbon=estimate_carbon(energy, planned.region),
             embodied=estimate_embodied(planned.machine, num_nodes, hours),

@@ -15,15 +15,16 @@ from components.catalog.transfer import transfer_price
 from components.core.capacity import Spot
 from components.core.fields import Egress
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, Declared, from_service, of_resources, used_once
-from components.estimate.spot import SpotEstimate, estimate_spot
+from components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot
 from stacks.config.stack_config import StackConfig
 from stacks.planning.throughput import Band, Throughput, about
 from stacks.providers.registry import provider_of
+from trainer.config.network_size import state_gib
 
 _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 """Services of the catalogue: the way out, and from which volume in a month on another price holds."""
 _GIB_PER_TIB = 1024
-OF_SPOT = ("taken_percent_per_month", "checkpoint_sec")
+OF_SPOT = ("taken_percent_per_month",)
 """Settings that only the estimate of spot reads."""
 OF_BILLED = (
     *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
@@ -167,8 +168,8 @@ def _egress(config: StackConfig, gib: float) -> Iterable[tuple[str, str, str, fl
 class Pace:
     """How fast a job goes, and so how far its checkpoints are apart. `checkpoint_kimg`: thousands of images from one
     checkpoint to the next; `images_per_second`: of the whole job; `interval_sec`: from one checkpoint to the next, at
-    most the run; `shortest_sec` and `longest_sec`: the ends of its band; `source`: where the images per second are
-    from.
+    most the run, or max_hours; `shortest_sec` and `longest_sec`: the ends of its band; `source`: where the images per
+    second are from.
     """
 
     checkpoint_kimg: float
@@ -193,10 +194,11 @@ class RungCost:
         nodes_hourly: US dollars an hour of its nodes and their disks; None where a price is not known.
         hourly: of the whole stack on this rung; None likewise.
         monthly: of 730 such hours, purchases and usage included.
-        run_hours: what the run is expected to take; None where it is not expected to end.
+        run_hours: what the run is expected to take at the pace, max_hours at most; None where it would never end.
         run: US dollars of such a run; None where a price or an end is missing.
-        spot: the interruptions, of nodes that are taken or fail; where nobody knows how often spot is taken, of
-            failures alone.
+        share: of the images, expected by max_hours, 0..1; None likewise.
+        spot: the interruptions, of nodes that are taken or fail, as if max_hours ended nothing; where nobody knows how
+            often spot is taken, of failures alone.
         taken: share of nodes taken within 720 hours; None on capacity that is not taken back.
         failures: how often one node fails in an hour.
     """
@@ -208,6 +210,7 @@ class RungCost:
     monthly: float | None
     run_hours: float | None
     run: float | None
+    share: float | None
     spot: SpotEstimate
     taken: Fact[float | None] | None
     failures: Fact[float]
@@ -233,7 +236,7 @@ def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: in
 
 def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
     """How far checkpoints are apart in seconds, which the trainer counts in images. `speed`: None, as where nobody can
-    tell it, takes the slowest that still ends the run in time, by which rungs are priced: a job may be no faster.
+    tell it, takes the slowest that still ends the run in time: a job may be no faster.
     """
     job, measured = config.job, config.estimate.images_per_second
     every = job.effective_config().checkpoint_kimg
@@ -245,9 +248,23 @@ def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
         per_second = measured or job.kimg * 1000 / (job.max_hours * 3600)
         rate = Band(per_second, per_second, per_second)
         source = "gangway:estimate.images_per_second" if measured else "assumed: job.kimg in just job.max_hours"
-    # The trainer also saves at the end: no two checkpoints are further apart than the run is long.
-    apart = rate.over(every * 1000).map(lambda seconds: min(seconds, job.max_hours * 3600))
-    return Pace(every, rate.mid, apart.mid, apart.low, apart.high, source)
+    slowest, usual, fastest = (_interval_sec(config, each) for each in (rate.low, rate.mid, rate.high))
+    return Pace(every, rate.mid, usual, fastest, slowest, source)
+
+
+def _interval_sec(config: StackConfig, images_per_second: float) -> float:
+    """The trainer also saves at the end: no two checkpoints are further apart than the run is long."""
+    job = config.job
+    images = min(job.effective_config().checkpoint_kimg, job.kimg) * 1000
+    return min(images / images_per_second, job.max_hours * 3600)
+
+
+def save_sec(config: StackConfig) -> float:
+    """How long training stands still for a checkpoint: as the stack file says, else as long as writing one took where
+    it was measured. The trainer writes beside the training, so this is an upper end.
+    """
+    own = config.estimate.checkpoint_sec
+    return state_gib(config.job.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC if own is None else own
 
 
 def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
@@ -268,14 +285,17 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
     )
 
 
-def price_ladder(config: StackConfig, machine: MachineType, lines: Sequence[CostComponent]) -> tuple[RungCost, ...]:
-    """Each rung of the ladder, first choice first."""
+def price_ladder(
+    config: StackConfig, machine: MachineType, lines: Sequence[CostComponent], job: Pace
+) -> tuple[RungCost, ...]:
+    """Each rung of the ladder, first choice first, at the pace of `job`."""
     positions = range(len(config.cluster.capacity))
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.
     around = sum(line.hourly or 0.0 for line in lines if id(line) not in of_rungs)
     paid = sum(line.upfront + line.once for line in lines)
-    return tuple(_rung(config, machine, rung_lines(config, lines, at), at, around, paid) for at in positions)
+    speed = job.images_per_second
+    return tuple(_rung(config, machine, rung_lines(config, lines, at), at, around, paid, speed) for at in positions)
 
 
 def _rung(
@@ -285,16 +305,16 @@ def _rung(
     position: int,
     around: float,
     paid: float,
+    images_per_second: float,
 ) -> RungCost:
     rung, unknown = config.cluster.capacity[position], any(line.hourly is None for line in own)
     nodes_hourly = None if unknown else sum(line.hourly or 0.0 for line in own)
     hourly = None if nodes_hourly is None else around + nodes_hourly
     fact = taken(config, machine) if isinstance(rung, Spot) else None
-    failures = failures_per_hour(machine)
-    spot = _stops(config, fact, failures.value, nodes_hourly or 0.0)
+    spot = stops(config, machine, position, images_per_second, nodes_hourly or 0.0)
     if unknown:
         spot = replace(spot, usd=None)
-    hours = spot.hours if spot.feasible else None
+    hours = min(spot.hours, config.job.max_hours) if spot.feasible else None
     return RungCost(
         position=position,
         kind=rung.kind,
@@ -303,24 +323,26 @@ def _rung(
         monthly=None if hourly is None else hourly * HOURS_PER_MONTH + paid,
         run_hours=hours,
         run=None if hourly is None or hours is None else hourly * hours + paid,
+        share=None if hours is None else hours / spot.hours,
         spot=spot,
         taken=fact,
-        failures=failures,
+        failures=failures_per_hour(machine),
     )
 
 
-def _stops(config: StackConfig, taken: Fact[float | None] | None, failures: float, nodes_hourly: float) -> SpotEstimate:
-    """The run with what stops it. The pace holds the checkpoints that a run has anyway; only for spot they count as so
-    much of a loss as the stack file, or a cautious assumption, says.
-    """
-    num_nodes = config.cluster.nodes.max
+def stops(
+    config: StackConfig, machine: MachineType, position: int, images_per_second: float, nodes_hourly: float = 0.0
+) -> SpotEstimate:
+    """All images of the job at this speed on one rung, with its checkpoints and with what stops it."""
+    num_nodes, job = config.cluster.nodes.max, config.job
+    fact = taken(config, machine) if isinstance(config.cluster.capacity[position], Spot) else None
     return estimate_spot(
         num_nodes,
         nodes_hourly / num_nodes,
-        config.job.max_hours,
-        0.0 if taken is None else taken.value or 0.0,
-        failures_per_hour=failures,
-        interval_sec=pace(config).interval_sec,
-        save_sec=0.0 if taken is None or taken.value is None else config.estimate.checkpoint_sec,
+        job.kimg * 1000 / images_per_second / 3600,
+        0.0 if fact is None else fact.value or 0.0,
+        failures_per_hour=failures_per_hour(machine).value,
+        interval_sec=_interval_sec(config, images_per_second),
+        save_sec=save_sec(config),
         restart_sec=config.estimate.restart_sec,
     )

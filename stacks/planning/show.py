@@ -1,7 +1,6 @@
 """The plan, the sandbox and the difference of two plans as a person reads them, or as JSON. Computes nothing."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -112,8 +111,8 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}"
     origin += f"; made: {escape(plan.embodied.source)} ({plan.embodied.confidence})[/]"
     return Panel(
-        f"{_least(cost)}[bold]{usd(cost.hourly)}[/] an hour, {usd(cost.monthly)} a month of 730 h, "
-        f"[bold]{usd(cost.run)}[/] for a run of {_hours(plan)}"
+        f"[bold]{_known(cost, cost.hourly)}[/] an hour, {_known(cost, cost.monthly)} a month of 730 h"
+        f"\na run: [bold]{_most(plan)}[/]"
         f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
         f"\n{_expected(plan, sources=sources)}"
         f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
@@ -132,11 +131,11 @@ def _expected(plan: Plan, *, sources: bool) -> str:
         return f"expected: [bold]unknown[/]; {escape(speed.source)}"
     known = rate.low == rate.high
     took = f"[bold]{span(run.hours.mid * 3600)}[/]"
-    paid = f"{_least(plan.cost)}[bold]{usd(run.usd.mid)}[/]"
+    paid = f"[bold]{_known(plan.cost, run.usd.mid)}[/]"
     fast = f"{rate.mid:,.0f} images/s" if known else f"about {about(rate.mid)} images/s"
     if not known:
         took += f" ({span(run.hours.low * 3600)} to {span(run.hours.high * 3600)})"
-        paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})"
+        paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})" if run.usd.high else ""
         fast += f" ({about(rate.low)} to {about(rate.high)})"
     share = "all images" if run.share.low == 1 else f"{run.share.mid:.0%} of the images"
     if run.share.low != run.share.mid:
@@ -145,8 +144,11 @@ def _expected(plan: Plan, *, sources: bool) -> str:
     return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{why}"
 
 
-def _least(cost: CostEstimate) -> str:
-    return "at least " if cost.unknown else ""
+def _known(cost: CostEstimate, amount: float) -> str:
+    """An amount of a bill that may lack a price: what is not known is no zero."""
+    if not cost.unknown:
+        return usd(amount)
+    return f"at least {usd(amount)}" if amount else "unknown"
 
 
 def _tally(plan: Plan, detail: Detail) -> str:
@@ -159,16 +161,19 @@ def _tally(plan: Plan, detail: Detail) -> str:
         for (severity, colour), name in zip(_COLOURS.items(), ("error", "warning", "note"), strict=True)
     )
     cost = plan.cost
-    hours = f"{cost.run_hours:.3g}" if cost.run_hours < 10 else f"{cost.run_hours:,.0f}"
-    money = f"{_least(cost)}{usd(cost.hourly)} an hour, {hours} h, {usd(cost.run)} a run"
+    expected, run = "", plan.expected
+    if run.hours is not None and run.usd is not None:
+        expected = f"{span(run.hours.mid * 3600)}, {_known(cost, run.usd.mid)} expected; "
+    money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_most(plan)}"
     more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
-    return f"{numbers}; [bold]{money}[/]{more}"
+    return f"{numbers}\n[bold]{money}[/]{more}"
 
 
-def _hours(plan: Plan) -> str:
-    """How long a run takes; interruptions and failures may make it clearly more than undisturbed."""
-    expected, undisturbed = f"{plan.cost.run_hours:.4g} h", f"{plan.config.job.max_hours:.4g} h"
-    return expected if expected == undisturbed else f"{expected} (expected: {undisturbed} undisturbed)"
+def _most(plan: Plan) -> str:
+    """What a run may take and cost at most: all of max_hours; a lower rung may be dearer."""
+    on = f" on {plan.rungs[0].kind}" if len(plan.rungs) > 1 else ""
+    hours, money = f"{plan.cost.run_hours:,.5g} h", _known(plan.cost, plan.cost.run)
+    return f"{hours} at most, {money}{on}" if plan.cost.unknown else f"{hours}, {money} at most{on}"
 
 
 def _energy(plan: Plan) -> str:
@@ -180,9 +185,9 @@ def _energy(plan: Plan) -> str:
             f"grid at {carbon.intensity_g_per_kwh:.0f} g/kWh"
         )
     return (
-        f"[bold]{energy.kwh:.1f} kWh[/] a run ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
+        f"[bold]{energy.kwh:.1f} kWh[/] in {energy.hours:,.5g} h ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
         f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
-        f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] a run at {carbon.intensity_g_per_kwh:.0f} g/kWh"
+        f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] of it at {carbon.intensity_g_per_kwh:.0f} g/kWh"
     )
 
 
@@ -278,11 +283,11 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True) -> Table:
     """What a run costs on each rung, and what interruptions make of it; with `sources`, how often there are any by
     whom.
     """
-    table = Table(title="a run on each rung of the ladder", title_justify="left", expand=True)
+    table = Table(title="a run expected on each rung of the ladder", title_justify="left", expand=True)
     for column in ("capacity", "an hour", "a month", "hours", "a run"):
         table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
     for rung in rungs:
-        hours = "no end" if rung.run_hours is None else f"{rung.run_hours:.1f}"
+        hours = "no end" if rung.run_hours is None else span(rung.run_hours * 3600)
         # Spot's interruptions are news; that machines fail is in the hours, and said in full only.
         stops = f"\n[dim]{escape(_stops(rung, source=sources))}[/]" if sources or rung.taken else ""
         table.add_row(
@@ -296,17 +301,13 @@ def _ladder(plan: Plan, *, sources: bool) -> str:
     """All rungs as one: what is expected, and between which ends."""
     found = plan.ladder
     names = ", then ".join(f"{rung.kind} {share:.0%}" for rung, share in zip(plan.rungs, found.shares, strict=True))
-    expected = "unknown" if found.usd is None or found.hours is None else f"{_until(found.usd)}, {found.hours:.4g} h"
-    if found.hours is not None and math.isinf(found.hours):
-        expected = "no end"
+    if found.hours is None:
+        expected = "a run: not known how often spot is taken there"
+    else:
+        expected = f"[bold]{usd(found.usd)}, {span(found.hours * 3600)}[/] expected a run"
     why = f"\n[dim]{escape(assumptions(plan.rungs))}[/]" if sources else ""
-    band = f"{_until(found.usd_low)} to {_until(found.usd_high)}"
-    return f"on the whole ladder ({names}): [bold]{expected}[/] expected a run; {band}{why}"
-
-
-def _until(amount: float | None) -> str:
-    """Dollars, where a job may never end."""
-    return "no end" if amount is not None and math.isinf(amount) else usd(amount)
+    band = f"{usd(found.usd_low)} to {usd(found.usd_high)}"
+    return f"on the whole ladder ({names}): {expected}; {band}{why}"
 
 
 def _stops(rung: RungCost, *, source: bool) -> str:

@@ -302,7 +302,7 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
                 "capacity.spot-cap-low",
                 path,
                 f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD, so that no machine "
-                f"will come ({price.spot_low.source}{where}, {price.spot_low.as_of})",
+                f"will come ({price.spot_low.source}{where}, {price.spot_low.dated})",
                 f"set max_usd_per_hour: {high:g}",
             )
         if cap is not None and on_demand is not None and cap > on_demand:
@@ -310,7 +310,7 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
                 "capacity.spot-cap-high",
                 path,
                 f"{cap:g} USD is above the price on demand, {on_demand:g} USD, which is the limit without it "
-                f"({price.on_demand.source}{where}, {price.on_demand.as_of})",
+                f"({price.on_demand.source}{where}, {price.on_demand.dated})",
                 "leave max_usd_per_hour out: the price on demand is the limit then",
             )
 

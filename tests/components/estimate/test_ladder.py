@@ -65,11 +65,17 @@ def test_spot_that_is_never_there_is_on_demand_and_one_that_always_is_is_spot() 
     assert estimate_ladder([spot(there=1.0), replace(ON_DEMAND, usd_per_hour=None)], JOB).usd is not None, "unused"
 
 
-def test_where_the_pace_holds_the_checkpoints_they_cost_no_more() -> None:
-    steady = replace(ON_DEMAND, saves=False)
-    assert cost([steady]) == pytest.approx(alone(ON_DEMAND, replace(JOB, save_sec=0.0)))
-    assert cost([spot(there=0.0), steady]) == pytest.approx(cost([steady]))
-    assert cost([steady]) < cost([spot(usd=220.0, taken=0.0, there=0.5), steady]) < cost([ON_DEMAND])
+def test_max_hours_end_the_run_done_or_not() -> None:
+    rungs = [spot(there=0.5, taken=0.02), ON_DEMAND]
+    whole, cut = estimate_ladder(rungs, JOB), estimate_ladder(rungs, replace(JOB, max_hours=JOB.hours / 2))
+    assert (cut.hours, cut.hours_low, cut.hours_high) == (JOB.hours / 2,) * 3
+    assert whole.hours is not None
+    assert whole.usd is not None
+    assert cut.usd == pytest.approx(whole.usd * JOB.hours / 2 / whole.hours)
+    assert cut.interruptions == pytest.approx((whole.interruptions or 0.0) * JOB.hours / 2 / whole.hours)
+    assert estimate_ladder(rungs, replace(JOB, max_hours=whole.hours * 2)) == whole
+    endless = estimate_ladder([spot(there=1.0, taken=100.0), ON_DEMAND], replace(JOB, max_hours=JOB.hours))
+    assert endless.hours == endless.hours_high == JOB.hours, "paid to the last hour, whatever was done"
 
 
 rates, prices = st.floats(0, 0.05), st.floats(1, 500)

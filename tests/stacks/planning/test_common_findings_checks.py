@@ -167,6 +167,7 @@ def test_prices_of_elsewhere_and_unknown_prices_are_told(demo_config: StackConfi
     unknown = common_findings(demo_config, machine, bill(None))
     (finding,) = [f for f in unknown if f.code == "cost.price-unknown"]
     assert finding.message == "not in the estimate, price unknown: nodes"
+    assert finding.fix.startswith("run `gangway prices refresh`")
     assert codes(common_findings(demo_config, machine, bill(1))) == SHORT_STEPS
 
 

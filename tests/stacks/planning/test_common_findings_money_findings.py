@@ -23,7 +23,7 @@ LINES = [
 
 
 def said(config: StackConfig, lines: Sequence[CostComponent] = LINES) -> dict[str, Finding]:
-    rungs = price_ladder(config, load().machine("p5.48xlarge"), lines)
+    rungs = price_ladder(config, load().machine("p5.48xlarge"), lines, pace(config))
     return {f.code: f for f in money_findings(config, rungs, pace(config), lines, TODAY)}
 
 
@@ -61,6 +61,18 @@ def test_saving_often_is_no_matter_where_a_checkpoint_may_cost_next_to_nothing(e
     """The demo's is 6.7 MB: 7 ms at the 0.9 GB/s that one was seen to be saved at, of 24 s; of 0.1 s it is 7 %."""
     assert "checkpoint.interval" not in said(edited(with_job({}, checkpoint_kimg=1)))
     assert "checkpoint.interval" in said(edited(with_job({}, checkpoint_kimg=1 / 240)))
+
+
+def test_a_save_longer_than_its_interval_is_told_on_demand_as_well(edited: Edited) -> None:
+    """Checkpoints cost the same time on every kind of capacity; it is said once, of the first rung."""
+
+    def change(stack: dict[str, Any]) -> None:
+        with_job({"checkpoint_sec": 10, "images_per_second": 1000}, checkpoint_kimg=1)(stack)
+        stack["gangway:cluster"]["capacity"] = [{"kind": "on-demand"}]
+
+    finding = said(edited(change))["checkpoint.interval"]
+    assert "a checkpoint every 1 kimg, 1 s at 1,000 images/s" in finding.message
+    assert "too often for on-demand" in finding.message
 
 
 def test_saving_too_seldom_is_told_with_the_best_interval(edited: Edited) -> None:

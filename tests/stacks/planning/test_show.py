@@ -94,7 +94,8 @@ def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
         lines = all_of(plan, Detail.SUMMARY).splitlines()
         assert len(lines) <= 100, plan.config.stack
         assert lines[0].startswith(f"{plan.config.stack}: ")
-        assert f"{plan.cost.run:,.2f} a run" in lines[-2]
+        assert f"${plan.cost.run:,.2f}" in " ".join(lines[-3:])
+        assert "at most" in " ".join(lines[-3:])
         assert "--full" in lines[-1]
 
 
@@ -102,11 +103,12 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
     assert (
-        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 8 notes; $50.58 an hour")
+        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 8 notes\n$50.58 an hour")
     )
     assert "fabric.efa" not in text
     assert "envelope" not in text
-    assert "no errors, 3 warnings, 8 notes; $50.58 an hour, 1.02 h, $51.64 a run" in all_of(demo_plan, Detail.BRIEF)
+    money = "$50.58 an hour; a run: 6 s, $0.08 expected; 1 h, $50.58 at most on spot"
+    assert f"no errors, 3 warnings, 8 notes\n{money}" in all_of(demo_plan, Detail.BRIEF)
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
 
@@ -185,6 +187,10 @@ def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Pla
     assert "at least $50.58 an hour" in text
     assert "without these, whose price is not known: data: 18000 GiB" in text
     assert "at least" not in shown_plan(demo_plan)
+    nothing = estimate([unknown_price("nodes: 2 hosts", 2, "not said")], 1)
+    text = shown_plan(replace(demo_plan, cost=nothing))
+    assert "unknown an hour, unknown a month of 730 h" in text
+    assert "1 h at most, unknown on spot" in text
 
 
 def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: Plan) -> None:
@@ -193,13 +199,14 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         show_plan(demo_plan, console, Detail.FULL)
     text = capture.get()
     for words in (
-        "$50.58 an hour, $36,926.17 a month of 730 h, $51.64 for a run of 1.021 h (expected: 1 h undisturbed)",
-        "on the whole ladder (spot 64%, then on-demand 36%): $74.66, 1.013 h expected a run; $58.07 to $105.87",
+        "$50.58 an hour, $36,926.17 a month of 730 h ",
+        "a run: 1 h, $50.58 at most on spot",
+        "on the whole ladder (spot 64%, then on-demand 36%): $0.12, 6 s expected a run; $0.09 to $0.17",
         "standby: $110.12 an hour more at most",
         "when the job is done: $50.58 an hour until the stack is destroyed",
-        "17.9 kWh a run (11.3 to 23.5; 15.8 kWh of machines x PUE 1.13)",
-        "7.09 kg CO2e a run at 396 g/kWh",
-        "0.41 kg CO2e more (0.26 to 0.98) for a run's share of making the machines; in all 50 g CO2e for 1,000 images",
+        "17.5 kWh in 1 h (11.0 to 23.1; 15.5 kWh of machines x PUE 1.13)",
+        "6.95 kg CO2e of it at 396 g/kWh",
+        "0.40 kg CO2e more (0.25 to 0.96) for a run's share of making the machines; in all 49 g CO2e for 1,000 images",
         "estimated: 8 x 700 W (recalled) x 0.76 + 3500 W host (assumed) per node",
     ):
         assert words in text
@@ -208,13 +215,13 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
 def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Plan) -> None:
     text = shown(ladder_table(demo_plan.rungs), 300)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
-    assert rows[0] == ["0: spot", "$50.58", "$36,926.17", "1.0", "$51.64"]
-    assert "one interruption in 1,644 h, goodput 97.9%, a checkpoint every 8 min (best 3.0 h): AWS Spot" in rows[1][0]
+    assert rows[0] == ["0: spot", "$50.58", "$36,926.17", "6 s", "$0.08"]
+    assert "one interruption in 1,644 h, goodput 99.0%, a checkpoint every 1 s (best 5 min): AWS Spot" in rows[1][0]
     assert "5-10% in the trailing month, counted as 10% of nodes in 720 h, 2025-06-28, assumed; Llama 3" in " ".join(
         row[0] for row in rows
     )
-    assert ["1: on-demand", "$114.70", "$83,733.77", "1.0", "$114.71"] in rows
-    assert "one failure in 3,167 h, goodput 100.0%: Llama 3" in text
+    assert ["1: on-demand", "$114.70", "$83,733.77", "6 s", "$0.19"] in rows
+    assert "one failure in 3,167 h, goodput 99.1%: Llama 3" in text
 
 
 def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
@@ -225,6 +232,12 @@ def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, 
     text = shown(ladder_table([endless]), 300)
     assert "no end" in text
     assert "unknown" in text
+
+
+def test_a_ladder_of_which_no_rate_is_known_says_so_in_words(gcp_plans: dict[str, Plan]) -> None:
+    text = " ".join(all_of(gcp_plans["gcp-a3-spot"], Detail.SUMMARY).split())
+    assert "a run: not known how often spot is taken there; $" in text
+    assert "unknown expected" not in text
 
 
 def test_usage_is_shown_once_a_run(demo_plan: Plan) -> None:
