@@ -62,7 +62,9 @@ def half_runs(places: Sequence[Path]) -> list[Path]:
 
 
 def _anew(folder: Path) -> str:
-    """The command that writes a run's record."""
+    """The command that writes a run's record, of what the run has left; without that nothing can."""
+    if not (folder / STATS).is_file():
+        return f"fetch the run anew, or take {folder} away: without {STATS} nothing can write its {RECORD}"
     return f"write its run.json: {program()} record --run-dir {shlex.quote(str(folder))}"
 
 
@@ -118,7 +120,7 @@ def _read(path: Path) -> Run:
                 "was changed after it was written",
                 value=f"content with digest {first['ctx']['found']}",
                 allowed=f"digest {first['ctx']['expected']}",
-                fix=f"fetch it anew, or {_anew(path.parent)}",
+                fix=_anew(path.parent),
             ) from None
         where = ".".join(str(part) for part in first["loc"])
         broken = first["type"] == "json_invalid"

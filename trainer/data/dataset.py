@@ -47,8 +47,9 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
             problem=f"holds no data set but other files, such as {foreign}, and nothing is written among them",
             value=str(folder),
             allowed="a folder of shards, or one that is empty or not there",
-            fix=f"for pictures: `{_pictures(config, folder, out)}`, then train with --dataset folder --data "
-            f"{shlex.quote(str(out))}; for {config.dataset}: name another folder",
+            fix=f"for pictures: `{_pictures(config, folder, out)}`, then "
+            f"`{program()} train --preset few-images --data {shlex.quote(str(out))}`; "
+            f"for {config.dataset}: name another folder",
         )
     if config.dataset not in SHIPPED:
         raise TrainerError(

@@ -197,5 +197,5 @@ def test_every_length_says_what_it_is_a_length_of(stack_file: Edited) -> None:
     allowed = {mistake.place.rpartition(".")[2]: mistake.allowed for mistake in mistakes_in(path)}
     assert allowed == {
         "max_hours": "a number above 0, at most 672 (hours)",
-        "kimg": "a number above 0 (thousands of images)",
+        "kimg": "a number above 0, at most 1000000000 (thousands of images)",
     }
