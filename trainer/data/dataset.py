@@ -11,6 +11,7 @@ from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
+from trainer.core.program import program
 from trainer.data.index import INDEX_FILE, Recipe
 from trainer.data.loader import Sampler
 from trainer.data.packaged_data import clips_recipe, digits_recipe, photos_recipe
