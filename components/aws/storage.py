@@ -12,6 +12,7 @@ from components.core.dependencies import after
 from components.core.fields import LustreDeployment
 from components.core.findings import InputError
 from components.core.limits import check_tier, nearest_number
+from components.estimate.storage_sizes import fsx_sizes_around, fsx_steps
 from components.estimate.tiers import refuse_size
 
 __all__ = [
@@ -118,12 +119,10 @@ def _check_size(offer: LustreOffer, place: str, capacity_gib: int, tier: int | N
     """Plain file systems come in one small size and multiples of a step; with EFA only in multiples of the tier's.
     `tier`: None of a scratch file system.
     """
-    smallest, step = _steps(offer, tier, efa)
-    if _is_size(capacity_gib, smallest, step):
+    sizes = fsx_sizes_around(offer, tier, efa, capacity_gib)
+    if capacity_gib in sizes:
         return
-    below = capacity_gib // step * step or smallest
-    around = sorted({size for size in (smallest, below, below + step, step) if size >= smallest})
-    sizes = [*[size for size in around if size < capacity_gib][-1:], *[s for s in around if s > capacity_gib][:1]]
+    smallest, step = fsx_steps(offer, tier, efa)
     rule = f"multiples of {step} GiB" if smallest == step else f"{smallest} GiB or a multiple of {step} GiB"
     tiers = () if tier is None else offer.throughput_mbps_per_tib.value
     raise refuse_size(
@@ -134,19 +133,8 @@ def _check_size(offer: LustreOffer, place: str, capacity_gib: int, tier: int | N
         sizes,
         bill=("aws", region, "lustre-scratch-2" if tier is None else "lustre-persistent-2"),
         tier=tier,
-        others=[other for other in tiers if _is_size(capacity_gib, *_steps(offer, other, efa))],
+        others=[other for other in tiers if fsx_sizes_around(offer, other, efa, capacity_gib) == [capacity_gib]],
     )
-
-
-def _steps(offer: LustreOffer, tier: int | None, efa: bool) -> tuple[int, int]:
-    """The smallest size, and the step of the others."""
-    if not efa or tier is None:
-        return offer.smallest_gib.value, offer.step_gib.value
-    return offer.efa_step_gib.value[tier], offer.efa_step_gib.value[tier]
-
-
-def _is_size(capacity_gib: int, smallest: int, step: int) -> bool:
-    return capacity_gib == smallest or (capacity_gib >= step and capacity_gib % step == 0)
 
 
 def _check_metadata(offer: LustreOffer, place: str, metadata_iops: int | None) -> None:

@@ -25,6 +25,7 @@ from components.core.dependencies import after
 from components.core.fields import LustreDeployment
 from components.core.findings import InputError, nearest
 from components.core.limits import Setting, check_tier, refuse_foreign
+from components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around
 from components.estimate.tiers import refuse_size
 
 __all__ = [
@@ -38,7 +39,6 @@ __all__ = [
 ]
 
 
-GIB_PER_TIB = 1024
 IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
 """The application "HPC Cache Resource Provider", the same in every tenant; its object id is another in each."""
 EXPORT_PATH = "/runs"
@@ -86,43 +86,30 @@ def plan_lustre(
     _check_foreign(place, deployment, efa, metadata_iops)
     tiers = load_amlfs_tiers()
     tier = tiers[check_tier(place, "Azure Managed Lustre", tiers, throughput_mbps_per_tib)]
-    sizes = _sizes_around(tier, capacity_gib)
+    sizes = amlfs_sizes_around(tier, capacity_gib)
     if capacity_gib not in sizes:
         around = " and ".join(f"{size} ({size // GIB_PER_TIB} TiB)" for size in sizes)
         raise refuse_size(
             place,
             capacity_gib,
             f"not a size Azure Managed Lustre offers at {tier.throughput_mbps_per_tib} MB/s per TiB",
-            f"multiples of {tier.step_tib.value * GIB_PER_TIB} up to {_largest_tib(tier) * GIB_PER_TIB}"
+            f"multiples of {tier.step_tib.value * GIB_PER_TIB} up to {amlfs_largest_tib(tier) * GIB_PER_TIB}"
             f"{_why_no_larger(tier)}; nearest: {around}",
             sizes,
             bill=("azure", region, "managed-lustre"),
             tier=tier.throughput_mbps_per_tib,
-            others=[name for name, other in tiers.items() if _sizes_around(other, capacity_gib) == [capacity_gib]],
+            others=[name for name, other in tiers.items() if amlfs_sizes_around(other, capacity_gib) == [capacity_gib]],
         )
     capacity_tib = capacity_gib // GIB_PER_TIB
     prefix = next(rule.prefix_length.value for rule in load_amlfs_subnets() if capacity_tib <= rule.up_to_tib)
     return LustrePlan(tier.sku, capacity_tib, tier.throughput_mbps_per_tib, prefix)
 
 
-def _largest_tib(tier: AmlfsTier) -> int:
-    """The largest size of a tier for which Azure also says what subnet it needs."""
-    step = tier.step_tib.value
-    return min(tier.largest_tib.value, load_amlfs_subnets()[-1].up_to_tib) // step * step
-
-
 def _why_no_larger(tier: AmlfsTier) -> str:
     """Some tiers end where Microsoft's support begins, one where Azure no longer says what subnet it needs."""
-    if tier.largest_tib.value > _largest_tib(tier):
+    if tier.largest_tib.value > amlfs_largest_tib(tier):
         return f" (the tier goes on to {tier.largest_tib.value} TiB, for which Azure documents no size of subnet)"
     return " (Microsoft's support makes larger ones)"
-
-
-def _sizes_around(tier: AmlfsTier, wanted_gib: int) -> list[int]:
-    """The sizes next to `wanted_gib` from below and from above, in GiB, ascending; itself alone where it is one."""
-    step, largest = tier.step_tib.value * GIB_PER_TIB, _largest_tib(tier) * GIB_PER_TIB
-    inside = min(max(wanted_gib, step), largest)
-    return sorted({inside // step * step, -(-inside // step) * step})
 
 
 def _check_foreign(place: str, deployment: LustreDeployment, efa: bool, metadata_iops: int | None) -> None:

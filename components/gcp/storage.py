@@ -10,11 +10,12 @@ import pulumi
 from pulumi_gcp import filestore, lustre, projects, storage
 
 from components.catalog.loader import load_filestore_tiers, load_lustre_tiers
-from components.catalog.schema import FilestoreTier, SizeRange
+from components.catalog.schema import FilestoreTier
 from components.core.dependencies import after
 from components.core.fields import LustreDeployment
 from components.core.findings import InputError
 from components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
+from components.estimate.storage_sizes import sizes_around
 from components.estimate.tiers import refuse_size
 from components.gcp.identity import DATA_READER, bucket_of, filesystem_name
 from components.gcp.network import declare_lock_callbacks
@@ -35,7 +36,6 @@ __all__ = [
     "import_request",
     "plan_filestore",
     "plan_lustre",
-    "sizes_around",
 ]
 
 
@@ -143,18 +143,6 @@ def import_request(instance: str, source: str) -> ImportRequest:
     # A path inside a bucket has to end with a slash.
     body = {"gcsPath": {"uri": f"{source.rstrip('/')}/"}, "lustrePath": {"path": DATA_PATH}}
     return ImportRequest(f"{API_URL}/{instance}:importData", body)
-
-
-def sizes_around(tier: SizeRange, wanted: int) -> list[int]:
-    """The sizes of a tier next to `wanted` from below and from above, ascending; `wanted` alone where it is one."""
-    step, until, large = tier.step_gib.value, tier.step_until_gib.value, tier.large_step_gib.value
-    smallest, largest = tier.smallest_gib.value, tier.largest_gib.value
-    inside = min(max(wanted, smallest), largest)
-    width = step if inside <= until else large
-    # The last small size lies below the first large one, which may be more than a step away.
-    below = max(inside // width * width, until // step * step if inside > until else smallest)
-    above = -(-inside // width) * width
-    return sorted({below, min(above, largest)}) if inside == wanted else [inside]
 
 
 def _check_foreign(

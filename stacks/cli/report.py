@@ -76,9 +76,10 @@ def report(
 
     Exit code 0: written. 1: no run has what the format needs. 2: a mistake in options or files.
     """
-    from stacks.report.runs import find_runs, half_runs
+    from stacks.report.runs import find_readable_runs, half_runs
 
-    found, half = find_runs(runs, "RUNS"), half_runs(runs)
+    found, broken = find_readable_runs(runs, "RUNS")
+    half = [*broken, *half_runs(runs)]
     if output not in _FOCUS_FORMATS:
         _refuse(output, {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour})
     if output not in _TABLES:

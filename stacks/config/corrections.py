@@ -30,6 +30,7 @@ _BYTES: _Units = MappingProxyType(
         **{f"{letter}ib": 2.0 ** (10 * power) for power, letter in enumerate("kmgtp", 1)},
         **{letter: 2.0 ** (10 * power) for power, letter in enumerate("mgtp", 2)},
         **{f"{letter}b": 10.0 ** (3 * power) for power, letter in enumerate("kmgtp", 1)},
+        "k": 1e3 * 2.0**30,  # no disk is counted in KiB: `5k` is a number of the setting's own GiB
     }
 )
 _COUNT: _Units = MappingProxyType({"k": 1e3, "m": 1e6})
@@ -78,7 +79,17 @@ _LENGTHS = re.compile(rf"({_NUMBER})\s*([a-z]+)[\s,]*")
 _PER = re.compile(r"\s*(?:/|\bper\b|\ban?\b).*")
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-|\.\.+|to|,)\s*(\d+)\s*")
 _AMERICAN_DAY = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
+# Not $ alone, which is the dollar's.
+_CURRENCY = re.compile(r"[€£¥₹₩]|\b(?:eur|euros?|gbp|pounds?|jpy|yen|cny|inr|chf|cad|aud)\b", re.IGNORECASE)
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
+
+
+_SHOWN = (
+    (re.compile(r"https?://([^./]+)\.s3[.-][^/]*amazonaws\.com/?(.*)"), r"\1/\2"),
+    (re.compile(r"https?://(?:s3[.-][^/]*amazonaws\.com|storage\.(?:googleapis|cloud\.google)\.com)/(.+)"), r"\1"),
+    (re.compile(r"https?://([^./]+)\.blob\.core\.windows\.net/(.+)"), r"\1/\2"),
+    (re.compile(r"https?://(.+)"), r"\1"),
+)
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,21 @@ def number_for(name: str, value: object, span: Span) -> int | float | None:
             read = -read
     near = span.nearest(read)
     return None if near is None else _plain(near)
+
+
+def sentence_for(name: str, value: str, pattern: str, span: Span) -> str:
+    """The way out where no value can be told for sure: another currency, a number of accelerators left out; else empty.
+
+    >>> sentence_for("monthly_usd", "€90,000", "", Span(above=0))
+    'convert €90,000 to US dollars, which this is counted in; where dollars are meant: monthly_usd: 90000'
+    """
+    text = value.strip()
+    amount = _CURRENCY.sub("", text)
+    if unit_of(name) == _WHAT["usd"] and amount != text and (dollars := number_for(name, amount, span)) is not None:
+        return f"convert {text} to US dollars, which this is counted in; where dollars are meant: {name}: {dollars}"
+    if name == "accelerator" and pattern and re.search(pattern, f"{text}x1"):
+        return f"add how many of them one machine has: {name}: {text}x1 for one, {text}x8 for eight"
+    return ""
 
 
 def _words(name: str) -> list[str]:
@@ -216,6 +242,16 @@ def range_of(value: object) -> tuple[int, int] | None:
         return None
     low, high = sorted((int(found[1]), int(found[2])))
     return max(low, 1), max(high, 1)
+
+
+def address_for(value: str, scheme: str) -> str:
+    """An object store's address as `scheme` has it, of one that a browser shows: `https://my-bucket/celeba`."""
+    if scheme not in ("s3", "gs", "az"):
+        return value
+    for form, own in _SHOWN:
+        if found := form.fullmatch(value.strip()):
+            return f"{scheme}://{found.expand(own)}"
+    return value
 
 
 def text_for(value: str, pattern: str) -> str | None:

@@ -5,7 +5,7 @@ of the models' own JSON schema (pydantic's messages speak of Python).
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -19,9 +19,11 @@ from pydantic_core import ErrorDetails
 from components.core.findings import InputError, nearest, nearest_hint
 from stacks.config.corrections import (
     Span,
+    address_for,
     moment_for,
     number_for,
     range_of,
+    sentence_for,
     text_for,
     truth_of,
     unit_of,
@@ -29,6 +31,8 @@ from stacks.config.corrections import (
 )
 
 _Schema = JsonSchemaValue
+Settle = Callable[[Sequence[int | str], Any], Any]
+"""Of a config path and a value that fits its type, the nearest that is accepted there together with the rest."""
 _DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 
 
@@ -46,11 +50,12 @@ def explain(
     place: str,
     examples: Mapping[str, Any] = MappingProxyType({}),
     namespace: str = "gangway:",
+    settle: Settle = lambda _, meant: meant,
 ) -> list[InputError]:
     """One InputError for each of pydantic's findings. `root`: the model at the top, whose fields are keys of the
     namespace; `place`: file or stack, put before each config path, empty for none; `examples`: config path of a section
     or of its key -> what is shown there in place of the model's own example; `namespace`: put before each key at the
-    top.
+    top; `settle`: moves the value of a fix to one that goes with the others.
     """
     schema = root.model_json_schema(schema_generator=_AsWritten)
     _put_examples(schema, examples)
@@ -59,7 +64,7 @@ def explain(
     # A list whose items are all wrong is also reported as too short, which would only confuse.
     outside = f"{place}: {namespace}" if place else namespace
     return [
-        _explain(detail, schema, outside, namespace)
+        _explain(detail, schema, outside, namespace, settle)
         for detail in details
         if detail["type"] != "too_short" or not any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
     ]
@@ -87,7 +92,7 @@ def _put_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
         at["examples"] = [example]
 
 
-def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str) -> InputError:
+def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, settle: Settle) -> InputError:
     loc = _without_tags(detail["loc"], schema)
     where = f"{place}{spell(loc)}"
     setting = _setting_at(schema, loc)
@@ -107,7 +112,8 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str) 
                 fix = nearest_hint(str(loc[-1]), names)
             return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
         case "missing":
-            fix = f"add {_written(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
+            shown = f"add {_written(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
+            fix = f"add {loc[-1]}: what {setting.told_by} prints" if setting.told_by else shown
             return InputError(where, "missing", allowed=f"it is required: {setting.words()}", fix=fix)
         case "union_tag_not_found":
             fix = f"add kind: {setting.kinds()[-1]}"
@@ -129,9 +135,8 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str) 
             return InputError(where.removesuffix(": "), "not an accepted value", value=shown, allowed=allowed, fix=fix)
         case _:
             problem = "has no value" if value is None else "not an accepted value"
-            return InputError(
-                where, problem, value=value, allowed=setting.words(), fix=_fix(loc, value, setting, schema)
-            )
+            fix = _fix(loc, value, setting, schema, settle)
+            return InputError(where, problem, value=value, allowed=setting.words(), fix=fix)
 
 
 def _sections_with(key: str, schema: _Schema, namespace: str) -> list[str]:
@@ -147,12 +152,15 @@ def _shown(value: object) -> object:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What may stand at one config path: the schemas a value is checked by (several for a union), and examples."""
+    """What may stand at one config path: the schemas a value is checked by (several for a union), and examples.
+    `told_by`: what prints somebody's own value, which no example is; a field says so in its schema.
+    """
 
     schemas: tuple[_Schema, ...]
     examples: tuple[Any, ...]
     about: str
     unit: str = ""
+    told_by: str = ""
 
     @property
     def schema(self) -> _Schema:
@@ -220,6 +228,7 @@ def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
             schemas=tuple(branch for child in found for branch in _branches(child, root)),
             examples=(*given, *(inner for example in here.examples for inner in _inside(example, part))),
             about=next((child["description"] for child in found if "description" in child), ""),
+            told_by=next((child["told_by"] for child in found if "told_by" in child), ""),
             unit=unit_of(part) if isinstance(part, str) else here.unit,
         )
     return here
@@ -273,7 +282,9 @@ def _length(schema: _Schema) -> str:
     )
 
 
-def _fix(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> str:
+def _fix(
+    loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema, settle: Settle = lambda _, meant: meant
+) -> str:
     """The change nearest to what was written."""
     schema = setting.schema
     if schema.get("type") == "string" and isinstance(value, int | float):
@@ -282,9 +293,27 @@ def _fix(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema)
             return f"put it in quotes: {_written(loc, text)}"
     if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
         return f"keep at most {schema['maxItems']}"
-    if (meant := _corrected(loc, value, setting, root)) is not None:
-        return f"write {_written(loc, meant)}"
+    meant = _corrected(loc, value, setting, root)
+    if "usual" in schema and meant == schema.get("maximum"):
+        return f"write a usual length: {schema['usual']}"  # the bound is far beyond any that makes sense
+    if meant is not None:
+        meant = settle(loc, meant)
+        return f"write {_written(loc, meant)}{_images(value, meant, setting)}"
+    name, is_number = str(next(reversed(loc), "")), schema.get("type") in ("integer", "number")
+    sentence = isinstance(value, str) and sentence_for(
+        name, value, schema.get("pattern", ""), _span(schema) if is_number else Span()
+    )
+    if sentence or setting.told_by:
+        return sentence or f"put there what {setting.told_by} prints"
     return f"write {_written(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
+
+
+def _images(value: Any, meant: Any, setting: _Setting) -> str:
+    """The comment behind a number of kimg that was written with a unit: `25k` may be 25,000 images or 25,000 kimg."""
+    shortened = isinstance(value, str) and value.strip().lower().endswith("k") and isinstance(meant, int | float)
+    if not shortened or setting.unit != unit_of("kimg"):
+        return ""
+    return f"  # {setting.unit}; where {value.strip()} kimg are meant: {meant * 1000:.10g}"
 
 
 def _corrected(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> Any:
@@ -312,7 +341,8 @@ def _corrected_text(value: str, setting: _Setting) -> str | None:
     if setting.schema.get("format") == "date-time":
         return moment_for(value)
     if pattern := _DAY if setting.schema.get("format") == "date" else setting.schema.get("pattern"):
-        return _own_address(value, setting) or text_for(value, pattern)
+        rooted = f"/{value.strip('/ ')}" if str(setting.example).startswith("/") else value
+        return _own_address(value, setting) or text_for(value, pattern) or text_for(rooted, pattern)
     return value
 
 
@@ -355,7 +385,7 @@ def _own_address(value: str, setting: _Setting) -> str | None:
     scheme, is_address, _ = str(setting.example).partition("://")
     if not is_address or "pattern" not in setting.schema:
         return None
-    whole = value if "://" in value else f"{scheme}://{value}"
+    whole = address_for(value, scheme) if "://" in value else f"{scheme}://{value}"
     folders = [whole, *(whole[: place + 1] for place in range(len(whole) - 1, -1, -1) if whole[place] == "/")]
     return next((folder for folder in folders if re.search(setting.schema["pattern"], folder)), None)
 

@@ -4,7 +4,7 @@ check of the settings, two ways in.
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -15,6 +15,7 @@ from pulumi.runtime.config import get_config_env
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 
 from components.core.findings import InputError, nearest, nearest_hint
+from components.estimate.storage_sizes import nearest_size
 from stacks.config.explain_errors import explain, spell, wanted_at
 from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
@@ -379,6 +380,14 @@ def _check_provider_setting(account: Account, key: str, value: object, region: o
         )
 
 
+def _settled(values: Mapping[str, Any], loc: Sequence[int | str], meant: Any) -> Any:
+    """A corrected value as the provider takes it: its file systems come in certain sizes."""
+    storage = values.get("storage")
+    if tuple(loc) == ("storage", "capacity_gib") and isinstance(storage, dict) and isinstance(meant, int):
+        return nearest_size(str(values.get("provider", "aws")), storage, meant)
+    return meant
+
+
 def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
     if "stack" in values:
         raise InputError(
@@ -392,7 +401,7 @@ def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
         config = model.model_validate({**values, "stack": stack})
     except ValidationError as error:
         examples = provider_of(provider).settings.examples if provider in provider_names() else {}
-        mistakes = explain(error, model, place, examples)
+        mistakes = explain(error, model, place, examples, settle=lambda loc, meant: _settled(values, loc, meant))
         raise ExceptionGroup(f"{place} is not valid", mistakes) from None
     if mistakes := provider_mistakes(config, place):
         raise ExceptionGroup(f"{place} is not valid", mistakes)

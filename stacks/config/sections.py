@@ -215,7 +215,7 @@ class JobConfig(Section):
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
-    kimg: Number = Field(gt=0, le=MOST_KIMG)
+    kimg: Number = Field(gt=0, le=MOST_KIMG, json_schema_extra={"usual": "StyleGAN2 trains for 25,000 kimg"})
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
     seed: Seed | None = Field(default=None, examples=[0])
     settings: Settings = Field(default={}, examples=[{"batch_size": 256, "precision": "bf16"}])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from components.core.findings import InputError
+from stacks.config.corrections import Span, sentence_for
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_of
@@ -75,7 +76,7 @@ def _accelerator(config: StackConfig) -> Iterator[InputError]:
             "not a model and how many of them one machine has",
             value=cluster,
             allowed="letters, digits and -, then x and 1 to 99",
-            fix="write accelerator: H100x8",
+            fix=sentence_for("accelerator", cluster, _ACCELERATOR.pattern, Span()) or "write accelerator: H100x8",
         )
 
 

@@ -34,10 +34,42 @@ class Run(NamedTuple):
     plan: dict[str, Any] | None
 
 
+def find_readable_runs(places: Sequence[Path], flag: str = "--runs") -> tuple[list[Run], list[Path]]:
+    """As `find_runs`, with the directories of records that cannot be read beside it; InputError: none can be."""
+    runs, broken = [], {}
+    for path in _records(places, flag):
+        try:
+            runs.append(_read(path))
+        except InputError as mistake:
+            broken[path.parent] = mistake
+    if not runs:
+        raise next(iter(broken.values()))
+    return _in_order(runs), list(broken)
+
+
+def why_unread(folder: Path) -> InputError | None:
+    """What is wrong with the record of a directory that has one; None where it can be read."""
+    try:
+        _read(folder / RECORD)
+    except InputError as mistake:
+        return mistake
+    return None
+
+
 def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
     """All runs below `places`, oldest first; each once: of copies, the one that goes on longest. InputError: a place
     that is not there or has no record below it, a record that cannot be read, or two runs that have one id.
     """
+    return _in_order([_read(path) for path in _records(places, flag)])
+
+
+def _in_order(runs: Iterable[Run]) -> list[Run]:
+    newest = _newest(sorted(runs, key=lambda run: run.record.sessions[-1].end))
+    return sorted(newest, key=lambda run: (run.record.sessions[0].start, run.record.id))
+
+
+def _records(places: Sequence[Path], flag: str) -> list[Path]:
+    """Every record below `places`, each once."""
     records: list[Path] = []
     for place in places:
         there = is_there(place)
@@ -50,9 +82,7 @@ def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
             fix = _anew(half[0]) if half else "name a run's directory, or a folder of them"
             raise InputError(flag, problem, value=str(place), fix=fix)
         records += found
-    runs = [_read(path) for path in dict.fromkeys(path.resolve() for path in records)]
-    newest = _newest(sorted(runs, key=lambda run: run.record.sessions[-1].end))
-    return sorted(newest, key=lambda run: (run.record.sessions[0].start, run.record.id))
+    return list(dict.fromkeys(path.resolve() for path in records))
 
 
 def half_runs(places: Sequence[Path]) -> list[Path]:
@@ -62,7 +92,9 @@ def half_runs(places: Sequence[Path]) -> list[Path]:
 
 
 def _anew(folder: Path) -> str:
-    """The command that writes a run's record."""
+    """The command that writes a run's record, of what the run has left; without that nothing can."""
+    if not (folder / STATS).is_file():
+        return f"fetch the run anew, or take {folder} away: without {STATS} nothing can write its {RECORD}"
     return f"write its run.json: {program()} record --run-dir {shlex.quote(str(folder))}"
 
 
@@ -118,7 +150,7 @@ def _read(path: Path) -> Run:
                 "was changed after it was written",
                 value=f"content with digest {first['ctx']['found']}",
                 allowed=f"digest {first['ctx']['expected']}",
-                fix=f"fetch it anew, or {_anew(path.parent)}",
+                fix=_anew(path.parent),
             ) from None
         where = ".".join(str(part) for part in first["loc"])
         broken = first["type"] == "json_invalid"

@@ -76,10 +76,12 @@ RUN: dict[str, Case] = {
         "mkdir mine && touch mine/notes.txt; gangway init mine --provider aws --accelerator H100x8 --no-ask"
     ),
     "gangway catalog list": Case(WITHOUT),
+    "gangway quote --accelerator {accelerator} --hours {config.job.max_hours}": Case("gangway plan gcp-a3-spot --json"),
     "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),
 }
 NOT_RUN: dict[str, str] = {
     "{program()} record --run-dir {shlex.quote(str(path.parent))}": "of a record that was changed: run above",
+    "{program()} train --preset few-images --data {shlex.quote(str(out))}": "a training of hours: tests/trainer/data",
     "gangway bench resume {shlex.quote(str(run_dir))}": "needs a suite that was stopped: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(run_dir))} --clean-only": "needs a stack that stands: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(path.parent))}": "needs the folder of a suite: tests/stacks/bench",
@@ -89,7 +91,6 @@ NOT_RUN: dict[str, str] = {
     "gangway plan {run.record.stack} --json > plan.json": "printed of another version's plan; another line's command",
     "gangway prices diff": "printed by a refresh: tests/stacks/finops/prices",
     "gangway prices refresh": "asks the providers: tests/stacks/finops/prices",
-    "gangway quote --accelerator NAME": "printed by the policy pack: tests/engine; the command is run in docs/costs.md",
     "python -m trainer evaluate": "stands in a record, whose folder the reader knows: docs/metrics.md runs it",
     "python -m trainer record --run-dir DIR": "printed of an older version's record: the command is run above",
     "python -m trainer train --backend xla on every host starts the right number": "needs TPUs: tests/trainer/xla",

@@ -11,6 +11,7 @@ from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
+from trainer.core.program import program
 from trainer.data.index import INDEX_FILE, Recipe
 from trainer.data.loader import Sampler
 from trainer.data.packaged_data import clips_recipe, digits_recipe, photos_recipe
@@ -47,8 +48,9 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
             problem=f"holds no data set but other files, such as {foreign}, and nothing is written among them",
             value=str(folder),
             allowed="a folder of shards, or one that is empty or not there",
-            fix=f"for pictures: `{_pictures(config, folder, out)}`, then train with --dataset folder --data "
-            f"{shlex.quote(str(out))}; for {config.dataset}: name another folder",
+            fix=f"for pictures: `{_pictures(config, folder, out)}`, then "
+            f"`{program()} train --preset few-images --data {shlex.quote(str(out))}`; "
+            f"for {config.dataset}: name another folder",
         )
     if config.dataset not in SHIPPED:
         raise TrainerError(

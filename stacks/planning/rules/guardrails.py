@@ -3,6 +3,7 @@ switch on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from components.core.capacity import Spot
 from components.core.findings import Finding, Severity
@@ -12,7 +13,7 @@ from stacks.planning.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V
 from stacks.planning.rules.rule import Limits, ResourceRule, Rule, StackRule, below, is_unknown, items, kind
 from stacks.planning.rules.tags import REQUIRED_TAGS
 from stacks.planning.run_costs import Pace
-from stacks.providers.registry import all_providers
+from stacks.providers.registry import all_providers, provider_of
 
 SAVES = 10
 """Checkpoints that a run is advised which makes none."""
@@ -148,5 +149,16 @@ def with_guardrails(
     codes = {finding.code for finding in before}
     grid = grid_of(config)
     judged = (*resources, *(() if grid is None else (grid,)))
-    found = (*findings_of_resources(judged, Limits()), *unsaved_spot(config, job))
+    rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
+    found = (*rules, *unsaved_spot(config, job))
     return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))
+
+
+def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
+    """The finding on a region, with the command that ranks the others for this stack; a site has no others."""
+    provider, cluster = provider_of(config.provider), config.cluster
+    if finding.code != CLEAN_REGION.code or provider.settings.reads_site:
+        return finding
+    accelerator = cluster.accelerator or provider.catalog_here().machines[cluster.machine_type or ""].accelerator
+    command = f"gangway quote --accelerator {accelerator} --hours {config.job.max_hours:g}"
+    return replace(finding, fix=f"{finding.fix}; `{command}` ranks regions with price and emissions")

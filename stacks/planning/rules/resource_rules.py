@@ -283,8 +283,7 @@ CLEAN_REGION = ResourceRule(
     severity=Severity.WARNING,
     holds="The region's power is below the allowed carbon intensity",
     path="gangway:region",
-    fix="choose a cleaner region (`gangway quote --accelerator NAME` ranks them with price and emissions), or allow "
-    "this one in the policy pack's configuration",
+    fix="choose a cleaner region, or allow this one in the policy pack's configuration",
     check=_dirty,
     limits=("max_g_per_kwh", "allowed_regions"),
 )

@@ -24,7 +24,11 @@ class GcpConfig(Section):
     """
 
     project: str = Field(pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$", examples=["my-project"])
-    billing_account: str = Field(pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$", examples=["012345-6789AB-CDEF01"])
+    billing_account: str = Field(
+        pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$",
+        examples=["012345-6789AB-CDEF01"],
+        json_schema_extra={"told_by": "`gcloud billing accounts list`"},
+    )
     currency: str | None = Field(default=None, pattern=r"^[A-Z]{3}$", examples=["EUR"])
     monthly_amount: PositiveNumber | None = None
     tpu_api_url: str | None = Field(

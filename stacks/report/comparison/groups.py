@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError, nearest_hint
-from stacks.report.runs import RECORD, STATS, Run, read_json
+from stacks.report.runs import RECORD, STATS, Run, read_json, why_unread
 from stacks.report.stats import read_stats
 from trainer.config.train_config import TrainConfig
 from trainer.core.program import program
@@ -113,7 +113,7 @@ class Source(NamedTuple):
 
 def members_of(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
     """Reads what lies around the runs. InputError: a results.json or stats.jsonl that cannot be read. `half`: runs
-    without a record, which no table has.
+    without a record that can be read, which no table has.
     """
     suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
     members = tuple(_member(run, suites[run.path.parent]) for run in _in_their_order(runs, suites))
@@ -126,14 +126,17 @@ def members_of(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
         if item.run_id not in here and item.status != "recorded"
     )
     told = {item.run_id for results in suites.values() if results is not None for item in results.items}
-    others = (Missing("", path.name, "no record", _half(path)) for path in half if path.name not in told)
+    others = (_half(path) for path in half if path.name not in told)
     return Source(members, (*missing, *others))
 
 
-def _half(folder: Path) -> str:
-    """Why a run has no record, and the command that writes one."""
+def _half(folder: Path) -> Missing:
+    """Why a run has no record, or none that can be read, and what writes one."""
+    if (folder / RECORD).is_file() and (mistake := why_unread(folder)) is not None:
+        return Missing("", folder.name, "broken record", f"{mistake.place} {mistake.problem}; {mistake.fix}")
     command = f"{program()} record --run-dir {shlex.quote(str(folder))}"
-    return f"it has no {RECORD}: it goes on, or was cut off; `{command}` writes what there is"
+    reason = f"it has no {RECORD}: it goes on, or was cut off; `{command}` writes what there is"
+    return Missing("", folder.name, "no record", reason)
 
 
 def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:

@@ -117,3 +117,32 @@ def test_what_is_wrong_with_plan_and_sandbox_stands_first_and_what_is_right_has_
     inputs |= {"record": RunRecord.model_validate_json((tmp_path / "run.json").read_bytes()), "sandbox": []}
     inputs["plan"]["findings"] = []
     assert page_of(inputs).find("section", **{"aria-labelledby": "wrong"}) == []
+
+
+@pytest.mark.parametrize("output", ["html", "md", "json", "csv"])
+def test_a_broken_record_hides_no_other(output: str, gangway: Gangway, run_dir: Path, tmp_path: Path) -> None:
+    cut = run_dir.parent / "cut"
+    cut.mkdir()
+    (cut / "run.json").write_text((run_dir / "run.json").read_text()[:300])
+    done = gangway(run_dir.parent, "--format", output, "--out", tmp_path / "out")
+    first = next(line for line in done.stderr.splitlines() if line.startswith("warning: "))
+    assert first.startswith(f"warning: cut: broken record: {cut / 'run.json'} is damaged or was cut off")
+    if output == "html":
+        page = (tmp_path / "out" / "report.html").read_text()
+        assert page.index("is damaged or was cut off") < page.index('id="table"')
+
+
+def test_what_writes_a_record_anew_is_proposed_only_where_it_can(
+    gangway: Gangway, run_dir: Path, lines: str, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    (cut / "run.json").write_text((run_dir / "run.json").read_text()[:300])
+    with pytest.raises(InputError, match="is damaged or was cut off") as caught:
+        gangway(cut)
+    assert "record --run-dir" not in caught.value.fix
+    assert "without stats.jsonl nothing can write its run.json" in caught.value.fix
+    (cut / "stats.jsonl").write_text(lines)
+    with pytest.raises(InputError, match="is damaged or was cut off") as caught:
+        gangway(cut)
+    assert f"record --run-dir {cut}" in caught.value.fix

@@ -118,10 +118,11 @@ def test_nothing_is_written_among_pictures_and_the_command_that_prepares_them_wo
     with pytest.raises(TrainerError, match=r"--data: holds no data set but other files, such as 0\.png") as caught:
         prepare_if_missing(_config(dataset=dataset), pictures)
     assert sorted(pictures.iterdir()) == before
-    _, command, then = caught.value.fix.split("`")
+    _, command, _, then, _ = caught.value.fix.split("`")
+    assert then.startswith("python -m trainer train --preset few-images --data ")
     assert main(command.removeprefix("python -m trainer ").split()) == 0
     assert sorted(pictures.iterdir()) == before
-    out = Path(then.partition("--data ")[2].partition(";")[0])
+    out = Path(then.partition("--data ")[2])
     assert len(open_matching(_config(dataset="folder"), out)) == 4
     assert main(command.removeprefix("python -m trainer ").replace(f"--out {out}", f"--out {pictures}").split()) == 2
     assert "--out: the folder holds other files, such as 0.png" in capsys.readouterr().err

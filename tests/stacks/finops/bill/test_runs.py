@@ -55,6 +55,7 @@ def test_two_runs_with_one_id_are_refused(
 )
 def test_a_bad_record_is_named(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "run.json").write_text(content)
+    (tmp_path / "stats.jsonl").touch()
     with pytest.raises(InputError, match=message):
         find_runs([tmp_path])
 

@@ -161,6 +161,8 @@ def codes_of(plan: Plan) -> list[str]:
 def test_the_plan_prints_the_same_codes(repo: Path, tmp_path: Path) -> None:
     plan = edited(repo, tmp_path, "aws-g5-dev", region="ap-south-1")
     assert codes_of(plan).count("region.carbon-intensity") == 1
+    (fix,) = [finding.fix for finding in plan.findings if finding.code == "region.carbon-intensity"]
+    assert "`gangway quote --accelerator A10Gx1 --hours " in fix
     assert not plan.has_errors
 
 
@@ -171,6 +173,7 @@ def test_the_grid_of_a_site_is_what_the_stack_file_says(repo: Path, tmp_path: Pa
         (finding,) = [finding for finding in dirty.findings if finding.code == "region.carbon-intensity"]
         assert "700 gCO2e per kWh (" in finding.message
         assert finding.message.endswith("is above 450")
+        assert "gangway quote" not in finding.fix, "a site has no other regions"
 
 
 def test_the_plan_says_nothing_twice(repo: Path, tmp_path: Path) -> None:

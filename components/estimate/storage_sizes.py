@@ -1,0 +1,99 @@
+"""Which sizes a provider's managed file systems come in: those next to a wanted one, and the one that is nearest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from components.catalog.loader import (
+    load,
+    load_amlfs_subnets,
+    load_amlfs_tiers,
+    load_filestore_tiers,
+    load_lustre_tiers,
+)
+from components.catalog.schema import AmlfsTier, LustreOffer, SizeRange
+from components.core.limits import nearest_number
+
+__all__ = [
+    "GIB_PER_TIB",
+    "amlfs_largest_tib",
+    "amlfs_sizes_around",
+    "fsx_sizes_around",
+    "fsx_steps",
+    "nearest_size",
+    "sizes_around",
+]
+
+GIB_PER_TIB = 1024
+
+
+def fsx_steps(offer: LustreOffer, tier: int | None, efa: bool) -> tuple[int, int]:
+    """The smallest size of FSx for Lustre, and the step of the others. `tier`: None of a scratch file system."""
+    if not efa or tier is None:
+        return offer.smallest_gib.value, offer.step_gib.value
+    return offer.efa_step_gib.value[tier], offer.efa_step_gib.value[tier]
+
+
+def fsx_sizes_around(offer: LustreOffer, tier: int | None, efa: bool, wanted: int) -> list[int]:
+    """As `sizes_around`: plain file systems come in one small size and multiples of a step, with EFA only in multiples
+    of the tier's.
+    """
+    smallest, step = fsx_steps(offer, tier, efa)
+    if wanted == smallest or (wanted >= step and wanted % step == 0):
+        return [wanted]
+    below = wanted // step * step or smallest
+    around = sorted({size for size in (smallest, below, below + step, step) if size >= smallest})
+    return [*[size for size in around if size < wanted][-1:], *[size for size in around if size > wanted][:1]]
+
+
+def sizes_around(tier: SizeRange, wanted: int) -> list[int]:
+    """The sizes of a tier next to `wanted` from below and from above, ascending; `wanted` alone where it is one."""
+    step, until, large = tier.step_gib.value, tier.step_until_gib.value, tier.large_step_gib.value
+    smallest, largest = tier.smallest_gib.value, tier.largest_gib.value
+    inside = min(max(wanted, smallest), largest)
+    width = step if inside <= until else large
+    # The last small size lies below the first large one, which may be more than a step away.
+    below = max(inside // width * width, until // step * step if inside > until else smallest)
+    above = -(-inside // width) * width
+    return sorted({below, min(above, largest)}) if inside == wanted else [inside]
+
+
+def amlfs_largest_tib(tier: AmlfsTier) -> int:
+    """The largest size of a tier of Azure Managed Lustre for which Azure also says what subnet it needs."""
+    step = tier.step_tib.value
+    return min(tier.largest_tib.value, load_amlfs_subnets()[-1].up_to_tib) // step * step
+
+
+def amlfs_sizes_around(tier: AmlfsTier, wanted: int) -> list[int]:
+    """As `sizes_around`, of Azure Managed Lustre."""
+    step, largest = tier.step_tib.value * GIB_PER_TIB, amlfs_largest_tib(tier) * GIB_PER_TIB
+    inside = min(max(wanted, step), largest)
+    return sorted({inside // step * step, -(-inside // step) * step})
+
+
+def nearest_size(provider: str, storage: Mapping[str, Any], wanted: int) -> int:
+    """The size nearest to `wanted` of the file system that `storage` asks for, as somebody wrote it; `wanted` itself
+    where its tier is none, or its sizes are not listed: another mistake then says so.
+    """
+    sizes = _sizes(provider, storage, wanted)
+    return nearest_number(wanted, sizes) if sizes else wanted
+
+
+def _sizes(provider: str, storage: Mapping[str, Any], wanted: int) -> list[int]:
+    tier = storage.get("throughput_mbps_per_tib")
+    match provider, storage.get("kind"):
+        case "aws", "lustre":
+            offer = load().lustre["aws"]
+            if storage.get("deployment") == "scratch":
+                return fsx_sizes_around(offer, None, False, wanted)
+            known = tier in offer.throughput_mbps_per_tib.value
+            return fsx_sizes_around(offer, tier, storage.get("efa") is True, wanted) if known else []
+        case "gcp", "lustre":
+            lustre = load_lustre_tiers()
+            return sizes_around(lustre[tier], wanted) if tier in lustre else []
+        case "gcp", "filestore":
+            filestore, name = load_filestore_tiers(), storage.get("tier", "basic-ssd")
+            return sizes_around(filestore[name], wanted) if name in filestore else []
+        case "azure", "lustre":
+            amlfs = load_amlfs_tiers()
+            return amlfs_sizes_around(amlfs[tier], wanted) if tier in amlfs else []
+    return []
