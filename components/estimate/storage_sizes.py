@@ -79,7 +79,7 @@ def nearest_size(provider: str, storage: Mapping[str, Any], wanted: int) -> int:
 
 
 def _sizes(provider: str, storage: Mapping[str, Any], wanted: int) -> list[int]:
-    tier = storage.get("throughput_mbps_per_tib")
+    tier = storage.get("throughput_mbps_per_tib", 0)
     match provider, storage.get("kind"):
         case "aws", "lustre":
             offer = load().lustre["aws"]

@@ -131,8 +131,8 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
         case "value_error":
             # Our own validators write "what is allowed; the fix".
             allowed, _, fix = detail["msg"].removeprefix("Value error, ").partition("; ")
-            shown = value if loc else None  # at the top it would be the file
-            return InputError(where.removesuffix(": "), "not an accepted value", value=shown, allowed=allowed, fix=fix)
+            given = value if loc else None  # at the top it would be the file
+            return InputError(where.removesuffix(": "), "not an accepted value", value=given, allowed=allowed, fix=fix)
         case _:
             problem = "has no value" if value is None else "not an accepted value"
             fix = _fix(loc, value, setting, schema, settle)

@@ -48,7 +48,7 @@ def test_the_demo_has_its_bill_by_hand(demo_plan: Plan) -> None:
 def test_the_json_has_the_keys_of_the_design(demo_plan: Plan) -> None:
     data = demo_plan.to_json()
     assert list(data) == [
-        "stack", "provider", "region", "resources", "findings", "cost", "rungs", "expected_run", "ladder",
+        "stack", "provider", "region", "resources", "findings", "cost", "rungs", "ladder", "expected_run",
         "checkpoints", "energy", "carbon", "job", "versions",
     ]  # fmt: skip
     assert {frozenset(r) for r in data["resources"]} == {frozenset(["urn", "type", "name", "parent", "inputs"])}
