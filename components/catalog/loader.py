@@ -133,7 +133,9 @@ class Catalog(Frozen):
                 f"no such accelerator on {provider}",
                 value=accelerator,
                 allowed=", ".join(sorted(offers)),
-                fix=accelerator_hint(accelerator, offers),
+                fix=f"write machine_type: {accelerator} in place of accelerator"
+                if accelerator in self.machines
+                else accelerator_hint(accelerator, offers),
             )
         carriers = offers[accelerator]
         if len(carriers) > 1:
@@ -189,6 +191,12 @@ def misspelt_region(name: str, known: Collection[str]) -> str | None:
     japaneast, and data may be bound to a country.
     """
 
+    def letters_of(region: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", region.lower())
+
+    if same := next((word for word in known if letters_of(word) == letters_of(name)), None):
+        return same
+
     def place_of(region: str) -> tuple[str, list[str]]:
         letters = region.lower().replace("_", "-")
         return letters.partition("-")[0] if "-" in letters else "", [each for each in letters if each.isdigit()]
@@ -206,6 +214,10 @@ def misspelt_region(name: str, known: Collection[str]) -> str | None:
 
 def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
     """A fix for a mistyped accelerator, of the same model the next larger number: H100x4 is no mistyped V100x4."""
+    bare = [name for name in offered if name.rpartition("x")[0].lower() == wanted.lower()]
+    if bare:
+        in_order = sorted(bare, key=lambda name: int(name.rpartition("x")[2]))
+        return f"say how many of them one machine has: {' or '.join(in_order)}"
     model, _, number = wanted.rpartition("x")
     numbers: dict[int, str] = {}
     for name in offered:

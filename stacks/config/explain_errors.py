@@ -63,11 +63,24 @@ def explain(
     broken = {detail["loc"] for detail in details}
     # A list whose items are all wrong is also reported as too short, which would only confuse.
     outside = f"{place}: {namespace}" if place else namespace
-    return [
-        _explain(detail, schema, outside, namespace, settle)
-        for detail in details
-        if detail["type"] != "too_short" or not any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
-    ]
+    mistyped = _mistyped(details, schema)
+
+    def confuses(detail: ErrorDetails) -> bool:
+        inside = any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
+        return detail["loc"] in mistyped if detail["type"] == "missing" else detail["type"] == "too_short" and inside
+
+    return [_explain(detail, schema, outside, namespace, settle) for detail in details if not confuses(detail)]
+
+
+def _mistyped(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int | str, ...]]:
+    """Places of the required keys that somebody wrote and misspelt: the misspelling alone is told."""
+    found = set()
+    for detail in details:
+        *at, key = detail["loc"]
+        if detail["type"] == "extra_forbidden":
+            keys = _setting_at(schema, _without_tags(at, schema)).of_kind(at[-1:]).keys()
+            found.add((*at, nearest(str(key), keys) or key))
+    return found
 
 
 def wanted_at(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
@@ -106,6 +119,8 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             ]
             if owners:
                 fix = f"leave it out: only kind: {' or '.join(owners)} has it"
+            elif inner := _mappings_with(str(loc[-1]), around):
+                fix = f"write {inner}: {_flow({loc[-1]: value})}"
             elif sections := _sections_with(str(loc[-1]), schema, namespace):
                 fix = f"write it in {' or '.join(sections)}"
             else:
@@ -137,6 +152,12 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             problem = "has no value" if value is None else "not an accepted value"
             fix = _fix(loc, value, setting, schema, settle)
             return InputError(where, problem, value=value, allowed=setting.words(), fix=fix)
+
+
+def _mappings_with(key: str, around: "_Setting") -> str:
+    """The key beside it whose mapping takes `key`, as `settings` takes the trainer's; empty where none does."""
+    beside = ((name, child) for schema in around.schemas for name, child in schema.get("properties", {}).items())
+    return next((name for name, child in beside if key in child.get("takes", ())), "")
 
 
 def _sections_with(key: str, schema: _Schema, namespace: str) -> list[str]:

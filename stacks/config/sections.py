@@ -218,7 +218,11 @@ class JobConfig(Section):
     kimg: Number = Field(gt=0, le=MOST_KIMG, json_schema_extra={"usual": "StyleGAN2 trains for 25,000 kimg"})
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
     seed: Seed | None = Field(default=None, examples=[0])
-    settings: Settings = Field(default={}, examples=[{"batch_size": 256, "precision": "bf16"}])
+    settings: Settings = Field(
+        default={},
+        examples=[{"batch_size": 256, "precision": "bf16"}],
+        json_schema_extra={"takes": [*TrainConfig.model_fields]},
+    )
     run_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$", examples=["digits-s0-20260101"])
     keep_runs: StrictBool = True
     max_hours: Number = Field(gt=0, le=MOST_HOURS)
