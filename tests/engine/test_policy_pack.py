@@ -69,9 +69,9 @@ def preview(
 @pytest.mark.parametrize(
     ("stack", "advice"),
     [
-        ("aws-g5-dev", set()),
-        ("gcp-a3-spot", {"budget.fallback", "budget.unknown-price"}),
-        ("azure-ndv4", {"budget.unknown-price", "machine.not-shielded"}),
+        ("aws-g5-dev", {"prices.stale"}),
+        ("gcp-a3-spot", {"budget.fallback", "prices.stale", "region.carbon-intensity"}),
+        ("azure-ndv4", {"budget.unknown-price", "machine.not-shielded", "prices.stale"}),
     ],
 )
 def test_a_clean_stack_passes(
@@ -87,7 +87,7 @@ def test_what_the_stack_file_says_is_held_against_the_plan(
     engine = make_engine("aws-g5-dev")
     engine.change(set_value("budget.monthly_usd", 700))
     status, said, text = preview(engine)
-    assert (status, list(said)) == (0, ["advisory budget.below-estimate"]), text
+    assert (status, list(said)) == (0, ["advisory budget.below-estimate", "advisory prices.stale"]), text
     limits = {
         "budget.below-estimate": "mandatory",
         "region.carbon-intensity": {"enforcementLevel": "mandatory", "max_g_per_kwh": 100},
@@ -95,8 +95,8 @@ def test_what_the_stack_file_says_is_held_against_the_plan(
     }
     status, said, text = preview(engine, limits)
     assert status != 0, text
-    assert said.keys() == {f"mandatory {code}" for code in limits}
-    assert "801.48 USD" in said["mandatory budget.below-estimate"][0]
+    assert said.keys() == {"advisory prices.stale", *(f"mandatory {code}" for code in limits)}
+    assert "808.28 USD" in said["mandatory budget.below-estimate"][0]
     assert "us-east-1: 396 gCO2e per kWh" in said["mandatory region.carbon-intensity"][0]
     assert all("no owner among the tags" in message for message in said["mandatory tags.missing"])
 
@@ -109,7 +109,7 @@ def test_a_budget_that_plan_refuses_stops_an_update_before_anything_is_made(
     status, said, text = preview(engine, command=("up", "--yes", "--skip-preview"))
     assert status != 0, text
     assert list(said) == ["mandatory plan.refused"]
-    assert "allowed: at least 1.10 USD" in said["mandatory plan.refused"][0]
+    assert "allowed: at least 1.11 USD" in said["mandatory plan.refused"][0]
     assert engine.resources() == []
 
 
