@@ -9,13 +9,13 @@ TOOLS_EXTRAS := aws gcp azure openstack hosts report
 XLA := .venv-xla/bin
 XLA_READY := .venv-xla/.ready
 XLA_LOCKS := images/locks/xla.lock tests/trainer/xla/tools.lock
-# Extras stay in the locks: pip takes `coverage[toml]` for another requirement than `coverage`, and its newest release.
-COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-strip-extras \
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
     --custom-compile-command "make lock" --quiet
 # With the progress of uv, or of pip, shown; without the bytecode of modules that nobody imports: Python writes what is
-# used, and all of it would be two minutes and some hundred MB more. $(1) is the environment's bin, $(2) the lock.
-INSTALL_LOCK = if command -v uv > /dev/null; then uv pip install --python $(1)/python --require-hashes --requirement $(2); \
-    else $(1)/python -m pip install --disable-pip-version-check --no-compile --require-hashes -r $(2); fi
+# used, and all of it would be two minutes and some hundred MB more. Nothing is resolved: a lock is whole, and pip would
+# look for a newer release of what a package asks with an extra. $(1) is the environment's bin, $(2) the lock.
+INSTALL_LOCK = if command -v uv > /dev/null; then uv pip install --python $(1)/python --no-deps --require-hashes --requirement $(2); \
+    else $(1)/python -m pip install --disable-pip-version-check --no-compile --no-deps --require-hashes -r $(2); fi
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 PACKAGES := components images stacks trainer tests examples
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
