@@ -39,7 +39,8 @@ class ReportFormat(StrEnum):
 
 
 _FOCUS_FORMATS = (ReportFormat.FOCUS, ReportFormat.FOCUS_1_2)
-_TABLES = (ReportFormat.HTML, ReportFormat.MD, ReportFormat.JSON)
+_PAGES = (ReportFormat.HTML, ReportFormat.MD)
+_TABLES = (*_PAGES, ReportFormat.JSON)
 
 
 def report(
@@ -74,24 +75,23 @@ def report(
 ) -> None:
     """Write a page of runs, or their table and figures for other programs.
 
-    Exit code 0: written. 1: no run has what the format needs. 2: a mistake in options or files.
+    Exit code 0: written. 1: no run has what the format needs.
+    2: a mistake in options or files.
     """
     from stacks.report.runs import find_readable_runs, half_runs
 
     found, broken = find_readable_runs(runs, "RUNS")
     half = [*broken, *half_runs(runs)]
-    if output not in _FOCUS_FORMATS:
-        _refuse(output, {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour})
-    if output not in _TABLES:
-        _refuse(output, {"--group-by": group_by})
-    if output not in (ReportFormat.HTML, ReportFormat.MD):
-        _refuse(output, {"--figures": figures})
+    of_focus = {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour}
+    _refuse(output, {} if output in _FOCUS_FORMATS else of_focus)
+    _refuse(output, {} if output in _TABLES else {"--group-by": group_by})
+    _refuse(output, {} if output in _PAGES else {"--figures": figures})
     _check_out(output, out, runs, overwrite)
     # What is wrong is said last, where people look, and before a mistake that ends the command.
     with _warnings_last(found, half):
         if output is ReportFormat.HTML and found[0].plan is not None and not (found[1:] or half or group_by or figures):
             _page(found[0], out)
-        elif output in (ReportFormat.HTML, ReportFormat.MD):
+        elif output in _PAGES:
             folder = out or (_beside(runs) if output is ReportFormat.HTML else None)
             _tables(found, half, output, folder, group_by, figures)
         elif output is ReportFormat.JSON:

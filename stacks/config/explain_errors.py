@@ -76,8 +76,8 @@ def _mistyped(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int
     """Places of the required keys that somebody wrote and misspelt: the misspelling alone is told."""
     found = set()
     for detail in details:
-        *at, key = detail["loc"]
         if detail["type"] == "extra_forbidden":
+            *at, key = detail["loc"]
             keys = _setting_at(schema, _without_tags(at, schema)).of_kind(at[-1:]).keys()
             found.add((*at, nearest(str(key), keys) or key))
     return found

@@ -14,7 +14,8 @@ from trainer.core.errors import TrainerError
 from trainer.records.run_record import RunRecord
 from trainer.records.stats_log import read_stats_log
 
-_CHECKPOINT = re.compile(r"[0-9]{12}\.pt")
+_CHECKPOINT = re.compile(r"(\.partial-)?[0-9]{12}\.pt")
+"""Whole, or begun."""
 _BEFORE_A_RUN = re.compile(
     r"data|(again|asked|context|job|plan)\.json|.+\.log|started-at-.+|(started|ended)-on-.+|report"
 )

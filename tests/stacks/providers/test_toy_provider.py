@@ -57,11 +57,11 @@ def test_its_resources_are_planned_and_priced() -> None:
     assert plan.idle_hourly == pytest.approx(0.01)
     (rung,) = plan.rungs
     assert rung.nodes_hourly == 10.0
-    # Two hours, and the failures that even a toy has.
+    # Two hours at most, and far less at the projected speed.
     assert rung.run_hours is not None
-    assert 2 < rung.run_hours < 2.1
+    assert 0 < rung.run_hours < 2
     assert rung.run == pytest.approx(10.01 * rung.run_hours)
-    assert plan.energy.kwh == pytest.approx((8 * 700 * UTILISATION + 1000) * rung.run_hours / 1000 * 1.5)
+    assert plan.energy.kwh == pytest.approx((8 * 700 * UTILISATION + 1000) * 2 / 1000 * 1.5)
     assert plan.carbon.gco2e == pytest.approx((plan.energy.kwh or 0) * 100)
     assert codes(plan)["toy.owner"] is Severity.WARNING
     assert not plan.has_errors

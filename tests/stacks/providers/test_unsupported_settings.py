@@ -66,7 +66,7 @@ ON_AZURE: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "no subscription": (DEV, {"azure": None}, "gangway:azure", "add gangway:azure: {subscription_id: "),
     "a subscription by its name": (
         DEV, {"azure": {"subscription_id": "Production"}}, "gangway:azure.subscription_id",
-        "write subscription_id: 11111111-0000-0000-0000-111111111111",
+        "put there what `az account show --query id --output tsv` prints",
     ),
     "a subscription in capitals": (
         DEV, {"azure": {"subscription_id": "AAAAAAAA-0000-0000-0000-111111111111"}}, "gangway:azure.subscription_id",
