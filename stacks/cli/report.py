@@ -82,7 +82,7 @@ def report(
 
     found, broken = find_readable_runs(runs, "RUNS")
     half = [*broken, *half_runs(runs)]
-    of_focus = {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour}
+    of_focus: dict[str, object] = {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour}
     _refuse(output, {} if output in _FOCUS_FORMATS else of_focus)
     _refuse(output, {} if output in _TABLES else {"--group-by": group_by})
     _refuse(output, {} if output in _PAGES else {"--figures": figures})
