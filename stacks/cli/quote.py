@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
-from stacks.config.corrections import Span, number_for
+from stacks.config.corrections import TPU_SLICE, Span, number_for
 
 if TYPE_CHECKING:
     from components.catalog.loader import Catalog, Provider
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from components.estimate.quotes import Job, Sort
 
 EXIT_NOTHING = 1
-_TPU = re.compile(r"(v[0-9]+[a-z]*|tpu[0-9]+x)-[0-9]+", re.IGNORECASE)
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
 MOST_NODES = 1_000_000
 MOST_HOURS = 876_000.0
@@ -117,7 +116,7 @@ def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--
     from components.catalog.loader import Catalog, load_provider
     from components.estimate.offers import carriers_of, unknown_accelerator
 
-    if _TPU.fullmatch(accelerator) and "gcp" in providers:
+    if TPU_SLICE.fullmatch(accelerator) and "gcp" in providers:
         return [_slice(accelerator, load_provider("gcp"), place)]
     catalogs: dict[str, Catalog] = {provider: load_provider(provider) for provider in providers}
     found = carriers_of(accelerator, catalogs)

@@ -81,7 +81,8 @@ _RANGE = re.compile(r"\s*(\d+)\s*(?:-|\.\.+|to|,)\s*(\d+)\s*")
 _AMERICAN_DAY = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
 # Not $ alone, which is the dollar's.
 _CURRENCY = re.compile(r"[€£¥₹₩]|\b(?:eur|euros?|gbp|pounds?|jpy|yen|cny|inr|chf|cad|aud)\b", re.IGNORECASE)
-_SLICE = re.compile(r"(?:v[0-9]+[a-z]*|tpu[0-9]+x)-[0-9]+", re.IGNORECASE)
+TPU_SLICE = re.compile(r"(v[0-9]+[a-z]*|tpu[0-9]+x)-[0-9]+", re.IGNORECASE)
+"""How a TPU slice is called, in any case."""
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
 
 
@@ -156,7 +157,7 @@ def sentence_for(name: str, value: str, pattern: str, span: Span) -> str:
     amount = _CURRENCY.sub("", text)
     if unit_of(name) == _WHAT["usd"] and amount != text and (dollars := number_for(name, amount, span)) is not None:
         return f"convert {text} to US dollars, which this is counted in; where dollars are meant: {name}: {dollars}"
-    is_slice = _SLICE.fullmatch(text) is not None
+    is_slice = TPU_SLICE.fullmatch(text) is not None
     if name == "accelerator" and pattern and not is_slice and re.search(pattern, f"{text}x1"):
         return f"add how many of them one machine has: {name}: {text}x1 for one, {text}x8 for eight"
     return ""

@@ -174,7 +174,8 @@ def _shown(value: object) -> object:
 @dataclass(frozen=True)
 class _Setting:
     """What may stand at one config path: the schemas a value is checked by (several for a union), and examples.
-    `told_by`: what prints somebody's own value, which no example is; a field says so in its schema.
+    `told_by`: what prints somebody's own value, which no example is; a field says so in its schema. `pattern`: the
+    field's own, beside those of its branches.
     """
 
     schemas: tuple[_Schema, ...]
@@ -182,6 +183,7 @@ class _Setting:
     about: str
     unit: str = ""
     told_by: str = ""
+    pattern: str = ""
 
     @property
     def schema(self) -> _Schema:
@@ -250,6 +252,7 @@ def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
             examples=(*given, *(inner for example in here.examples for inner in _inside(example, part))),
             about=next((child["description"] for child in found if "description" in child), ""),
             told_by=next((child["told_by"] for child in found if "told_by" in child), ""),
+            pattern=next((child["pattern"] for child in found if "pattern" in child), ""),
             unit=unit_of(part) if isinstance(part, str) else here.unit,
         )
     return here
@@ -310,7 +313,7 @@ def _fix(
     schema = setting.schema
     if schema.get("type") == "string" and isinstance(value, int | float):
         text = json.dumps(value)
-        if re.search(schema.get("pattern", ""), text) and "format" not in schema:
+        if re.search(schema.get("pattern", setting.pattern), text) and "format" not in schema:
             return f"put it in quotes: {_written(loc, text)}"
     if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
         return f"keep at most {schema['maxItems']}"
