@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import importlib.util
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -35,7 +36,8 @@ class World:
     Attributes:
         rank: 0..world_size-1 over all nodes; `local_rank` on this node.
         backend: gloo, nccl, xla, or none for a single process on any device.
-        control: CPU group for flags and messages, so that agreeing never waits for the GPU.
+        control_ref: of `control`, which lives as long as the block of `start_world`: a script keeps its world to its
+            end, and a thread of the group that outlives the interpreter aborts the process.
     """
 
     rank: int
@@ -46,7 +48,16 @@ class World:
     device: torch.device
     backend: str
     backend_reason: str
-    control: dist.ProcessGroup | None = None
+    control_ref: "weakref.ref[dist.ProcessGroup] | None" = None
+
+    @property
+    def control(self) -> dist.ProcessGroup | None:
+        """CPU group for flags and messages, so that agreeing never waits for the GPU; None for a single process."""
+        if self.control_ref is None:
+            return None
+        group = self.control_ref()
+        assert group is not None, "a world is not used after its block"
+        return group
 
     def slice(self, batch_size: int) -> slice:
         """This worker's part of a global batch. Shares differ by at most one image; the first ranks have the larger.
@@ -254,13 +265,15 @@ def start_world(backend: str) -> Iterator[World]:
     control = dist.new_group(backend="gloo", timeout=_TIMEOUT)
     assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
     try:
-        yield World(*ranks, device, chosen, reason, control)
+        yield World(*ranks, device, chosen, reason, weakref.ref(control))
     except Exception as error:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
         # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
         is_ours = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
         shared = is_ours or is_shared_failure(error)
         if shared or chosen != "nccl":
+            del control
             dist.destroy_process_group()
         raise
+    del control
     dist.destroy_process_group()

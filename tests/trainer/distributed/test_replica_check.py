@@ -1,5 +1,6 @@
 """Workers that have drifted apart are found by what they keep; one alone agrees with itself."""
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,13 @@ from trainer.distributed.world import World
 from trainer.run.state import TrainState
 
 CPU = torch.device("cpu")
-GROUP: Any = object()
+
+
+class _Group:
+    """May be weakly referred to."""
+
+
+GROUP: Any = _Group()
 """Stands for the control group, whose all_gather is replaced."""
 
 
@@ -32,7 +39,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[torch.Tensor],
             everyone[1].copy_(changed(mine.clone()))
 
         monkeypatch.setattr(dist, "all_gather", all_gather)
-        return World(0, 0, 2, 0, 1, CPU, "gloo", "a test's", GROUP)
+        return World(0, 0, 2, 0, 1, CPU, "gloo", "a test's", weakref.ref(GROUP))
 
     return beside
 
@@ -70,7 +77,9 @@ def test_everything_a_worker_keeps_is_compared_and_named(
 def test_a_lone_worker_agrees_with_itself(tiny_config: TrainConfig) -> None:
     alone = World(0, 0, 1, 0, 1, CPU, "none", "a test's")
     check_same(alone, TrainState.create(tiny_config, CPU))
-    assert first_difference(replace(alone, world_size=2, control=GROUP), []) is None, "nothing to compare"
+    assert first_difference(replace(alone, world_size=2, control_ref=weakref.ref(GROUP)), []) is None, (
+        "nothing to compare"
+    )
 
 
 TWO_WORKERS = """

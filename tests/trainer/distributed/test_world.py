@@ -14,7 +14,7 @@ from trainer.core.errors import TrainerError
 from trainer.distributed.world import World, start_world
 
 TWO_WORKERS = """
-import sys, time
+import atexit, sys, time
 from pathlib import Path
 import torch
 from trainer.distributed.world import start_world
@@ -67,6 +67,7 @@ with start_world("auto") as world:
     world.settle(wrapped)
     torch.testing.assert_close(network.weight.grad, torch.full((2, 3), 2.0))  # the mean of 0 and 4
     print("worker is content")
+    atexit.register(lambda: print(f"its group is left: {world.control_ref() is None}"))
     raise TrainerError(place="the end", problem="every worker leaves the group")
 """
 
@@ -104,6 +105,7 @@ def test_two_workers_agree_share_errors_and_average_gradients(torchrun: Callable
     script.write_text(TWO_WORKERS)
     _, output = torchrun(str(script), str(tmp_path / "begun")).finish()
     assert output.count("worker is content") == 2, output
+    assert output.count("its group is left: True") == 2, output
 
 
 def test_a_lone_process_agrees_with_itself() -> None:

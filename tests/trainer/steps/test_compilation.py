@@ -1,5 +1,6 @@
 """Compiled losses: tried first, with their penalties in the graph; what fails or differs is left out, and said."""
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ from trainer.steps.compilation import check_graphs, compile_losses
 from trainer.steps.losses import DLoss, GLoss
 
 Tried = tuple[str, DLoss, GLoss, TrainState]
+
+
+class _Group:
+    """A process group that nothing is sent over."""
 
 
 @pytest.fixture
@@ -138,8 +143,8 @@ def test_a_later_shape_that_does_not_compile_is_computed_without_and_said(
     ],
 )
 def test_who_compiles(tiny_config: TrainConfig, changes: dict[str, str], device: str, reason: str) -> None:
-    group: Any = object()
-    world = World(0, 0, 2, 0, 1, torch.device(device), "gloo", "a test's", group)
+    group: Any = _Group()
+    world = World(0, 0, 2, 0, 1, torch.device(device), "gloo", "a test's", weakref.ref(group))
     assert compilation._why_not(tiny_config.replace(changes), world) == reason
 
 
