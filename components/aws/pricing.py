@@ -16,6 +16,8 @@ from components.estimate.cost import (
     from_fact,
     from_service,
     of_resources,
+    offers_of,
+    spot_line,
     unknown_price,
 )
 
@@ -184,13 +186,16 @@ def _group(
     group: Declared, templates: Mapping[str, Declared], opened: Mapping[str, int], catalog: Catalog, region: str
 ) -> Iterable[CostComponent]:
     market, offers = _launches(group, templates)
+    cap_usd = _spot_cap(group, offers[0]) if market == "spot" else None
     machine_types = [template.inputs["instanceType"] for template in offers]
     desired = group.inputs.get("desiredCapacity")
     standby = desired is None
     # A group that is still closed costs its price as soon as it opens.
     num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if standby else desired or 0)
     disk = _root_gib(offers[0])
-    prices = [_node_price(group.name, market, name, num_nodes, catalog, region, standby) for name in machine_types]
+    prices = [
+        _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd) for name in machine_types
+    ]
     # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
     yield max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
     label = f"{group.name}: root volumes, {disk:g} GiB a node"
@@ -226,8 +231,25 @@ def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, 
     return "on-demand" if on_demand else "spot", offers
 
 
+def _spot_cap(group: Declared, template: Declared) -> float | None:
+    """What a node's hour on spot may cost at most; None where the price on demand is the limit."""
+    mixed = group.inputs.get("mixedInstancesPolicy")
+    if mixed is None:
+        cap = (template.inputs["instanceMarketOptions"].get("spotOptions") or {}).get("maxPrice")
+    else:
+        cap = mixed["instancesDistribution"].get("spotMaxPrice")
+    return None if cap is None else float(cap)
+
+
 def _node_price(
-    name: str, market: str, machine_type: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
+    name: str,
+    market: str,
+    machine_type: str,
+    num_nodes: int,
+    catalog: Catalog,
+    region: str,
+    standby: bool,
+    cap_usd: float | None,
 ) -> CostComponent:
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
     price = catalog.price(machine_type, region)
@@ -235,11 +257,13 @@ def _node_price(
         # No rate of an hour: whoever multiplies prices would count again what the purchase has paid.
         why = f"a capacity block's hours are paid when it is bought{_paid(price, region)}"
         return CostComponent(f"{label}, paid before", "hours", num_nodes, 0.0, 0.0, why, "", "documented", standby)
-    fact = None if price is None else price.spot_high if market == "spot" else price.on_demand
-    if price is None or fact is None or fact.value is None:
+    if market == "spot":
+        seen = ", upper end seen"
+        offers = offers_of(price)
+        return spot_line(label, num_nodes, region, *offers, cap_usd=cap_usd, standby=standby, note=seen)
+    if price is None or price.on_demand.value is None:
         return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
-    seen = ", upper end seen" if market == "spot" else ""
-    return from_fact(label, fact, num_nodes, standby=standby, note=f"{seen}{elsewhere(price.region, region)}")
+    return from_fact(label, price.on_demand, num_nodes, standby=standby, note=elsewhere(price.region, region))
 
 
 def _paid(price: MachinePrice | None, region: str) -> str:

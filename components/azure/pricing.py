@@ -5,6 +5,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from components.azure.capacity import UP_TO_ON_DEMAND
 from components.azure.names import NODES_TAG, RUNG_TAG
 from components.catalog.loader import Catalog
 from components.estimate.cost import (
@@ -14,6 +15,8 @@ from components.estimate.cost import (
     from_fact,
     from_service,
     of_resources,
+    offers_of,
+    spot_line,
     unknown_price,
 )
 
@@ -75,26 +78,15 @@ def _node_price(
     machine_type = group.inputs["sku"]["name"]
     label = f"{group.name}: {num_nodes} x {machine_type}, {market}"
     price = catalog.price(machine_type, region)
-    spot, on_demand = market == "spot", None if price is None else price.on_demand
-    fact = None if price is None else price.spot_high if spot else price.on_demand
-    note = ", paid whether used or not" if market == "reservation" else ""
-    if spot and (fact is None or fact.value is None):
-        # Azure never takes more for spot than the cap, nor than the on-demand price: a limit, and said to be one.
+    if market == "spot":
         cap = group.inputs["virtualMachineProfile"]["billingProfile"]["maxPrice"]
-        if cap > 0 and (on_demand is None or on_demand.value is None or cap < on_demand.value):
-            return _at_the_cap(label, cap, num_nodes, standby)
-        fact = on_demand
-        if fact is not None and fact.value is not None:
-            label, note = f"{label}, at most", ", as a limit: no spot price in the catalogue"
-    if price is None or fact is None or fact.value is None:
+        cap_usd = None if cap == UP_TO_ON_DEMAND else cap
+        return spot_line(label, num_nodes, region, *offers_of(price), cap_usd=cap_usd, standby=standby)
+    note = ", paid whether used or not" if market == "reservation" else ""
+    if price is None or price.on_demand.value is None:
         return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
-    return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(price.region, region)}")
-
-
-def _at_the_cap(label: str, cap_usd: float, num_nodes: int, standby: bool) -> CostComponent:
-    source = "max_usd_per_hour, as a limit: no spot price in the catalogue"
-    hourly = cap_usd * num_nodes
-    return CostComponent(f"{label}, at most", "hours", num_nodes, cap_usd, hourly, source, "", "stack file", standby)
+    note += elsewhere(price.region, region)
+    return from_fact(label, price.on_demand, num_nodes, standby=standby, note=note)
 
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:

@@ -9,24 +9,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from components.catalog.schema import Fact, ServicePrice, dated
+from components.catalog.schema import Fact, MachinePrice, ServicePrice, dated
 
 __all__ = [
     "HOURS_PER_MONTH",
     "CostComponent",
     "CostEstimate",
     "Declared",
+    "Offer",
     "elsewhere",
     "estimate",
     "from_fact",
     "from_service",
     "key_of",
     "of_resources",
+    "offers_of",
     "paid_once",
+    "spot_line",
     "unknown_price",
     "used_once",
 ]
 
+Offer = tuple[str, Fact[float | None]]
+"""A price, and the region whose it is."""
 HOURS_PER_MONTH = 730
 # What `elsewhere` has written.
 _ELSEWHERE = re.compile(r"\(price of ([\w-]+)\)")
@@ -172,6 +177,43 @@ def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> C
 def unknown_price(name: str, quantity: float, why: str, *, unit: str = "hour", standby: bool = False) -> CostComponent:
     """A component that nobody knows the price of."""
     return CostComponent(name, f"{unit}s", quantity, None, None, why, "", "unknown", standby)
+
+
+def offers_of(price: MachinePrice | None) -> tuple[Offer | None, Offer | None]:
+    """On spot and on demand, of a row of the catalogue."""
+    return (None, None) if price is None else ((price.region, price.spot_high), (price.region, price.on_demand))
+
+
+def spot_line(
+    name: str,
+    quantity: float,
+    region: str,
+    spot: Offer | None,
+    on_demand: Offer | None,
+    *,
+    cap_usd: float | None = None,
+    unit: str = "hour",
+    standby: bool = False,
+    note: str = "",
+) -> CostComponent:
+    """A component on spot. Where nobody knows its price, or a cap is below that, it is counted at its limit: no
+    provider takes more than the cap, or than the price on demand. `note`: on the spot price.
+    """
+    why = "no spot price in the catalogue"
+    counted, said, limit = spot, note, False
+    if spot is None or spot[1].value is None:
+        counted, said, limit = on_demand, f", as a limit: {why}", True
+    value = None if counted is None else counted[1].value
+    if cap_usd is not None and (value is None or cap_usd < value):
+        below = why if limit else f"below the spot price in the catalogue, {value:g} USD"
+        source, hourly = f"max_usd_per_hour, as a limit: {below}", cap_usd * quantity
+        named = f"{name}, at most"
+        return CostComponent(named, f"{unit}s", quantity, cap_usd, hourly, source, "", "stack file", standby)
+    if counted is None or value is None:
+        return unknown_price(name, quantity, why, unit=unit, standby=standby)
+    named = f"{name}, at most" if limit else name
+    said += elsewhere(counted[0], region)
+    return from_fact(named, counted[1], quantity, unit=unit, standby=standby, note=said)
 
 
 def elsewhere(priced: str, region: str) -> str:

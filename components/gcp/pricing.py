@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
-from components.catalog.schema import Fact
 from components.estimate.cost import (
     CostComponent,
     Declared,
+    Offer,
     elsewhere,
     from_fact,
     from_service,
     of_resources,
+    spot_line,
     unknown_price,
 )
 from components.gcp.tpu.slices import SlicePlan, plan_slice
@@ -94,12 +95,11 @@ def _node_price(
 ) -> CostComponent:
     market, machine_type = _market(template), template["machineType"]
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
-    offers = [
-        (p.region, p.spot_high if market == "spot" else p.on_demand)
-        for p in catalog.prices
-        if p.machine_type == machine_type
-    ]
-    found = _nearest(offers, region)
+    rows = [p for p in catalog.prices if p.machine_type == machine_type]
+    found = _nearest([(p.region, p.on_demand) for p in rows], region)
+    if market == "spot":
+        spot = _nearest([(p.region, p.spot_high) for p in rows], region)
+        return spot_line(label, num_nodes, region, spot, found, standby=standby)
     if found is None:
         return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
     priced, fact = found
@@ -111,10 +111,7 @@ def _node_price(
     return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(priced, region)}")
 
 
-_Offer = tuple[str, Fact[float | None]]
-
-
-def _nearest(offers: Iterable[_Offer], region: str) -> _Offer | None:
+def _nearest(offers: Iterable[Offer], region: str) -> Offer | None:
     """The region's own price; where it has none that is known, that of the first region with one."""
     known = [offer for offer in offers if offer[1].value is not None]
     return next((offer for offer in known if offer[0] == region), known[0] if known else None)
@@ -126,7 +123,10 @@ def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
     market = "spot" if spot else "reservation" if inputs.get("reservation_name") else "on-demand"
     label = f"{name}: {slices} x {plan.accelerator_type}, {chips} chips, {market}"
     prices = [p for p in load_tpus().prices if p.generation == plan.generation]
-    found = _nearest([(p.region, p.spot if spot else p.on_demand) for p in prices], region)
+    found = _nearest([(p.region, p.on_demand) for p in prices], region)
+    if spot:
+        known = _nearest([(p.region, p.spot) for p in prices], region)
+        return spot_line(label, chips, region, known, found, unit="chip-hour")
     if found is None:
         return unknown_price(label, chips, f"no {market} price in the catalogue", unit="chip-hour")
     priced, fact = found

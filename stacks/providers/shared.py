@@ -297,14 +297,8 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
     for position, rung in enumerate(config.cluster.capacity):
         cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
         path = f"{CLUSTER}.capacity[{position}].max_usd_per_hour"
-        if cap is not None and low is not None and cap < low:
-            yield Finding.warning(
-                "capacity.spot-cap-low",
-                path,
-                f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD, so that no machine "
-                f"will come ({price.spot_low.source}{where}, {price.spot_low.dated})",
-                f"set max_usd_per_hour: {high:g}",
-            )
+        if cap is not None and high is not None and cap < high:
+            yield _low_cap(cap, low, high, path, f"{price.spot_high.source}{where}, {price.spot_high.dated}", machine)
         if cap is not None and on_demand is not None and cap > on_demand:
             yield Finding.warning(
                 "capacity.spot-cap-high",
@@ -313,6 +307,27 @@ def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> 
                 f"({price.on_demand.source}{where}, {price.on_demand.dated})",
                 "leave max_usd_per_hour out: the price on demand is the limit then",
             )
+
+
+def _low_cap(cap: float, low: float | None, high: float, path: str, source: str, machine: MachineType) -> Finding:
+    """A cap below the price that spot was seen to cost: the bill counts the cap, and machines come seldom or never."""
+    fix = f"set max_usd_per_hour: {high:g}"
+    if low is not None and cap < low:
+        return Finding.warning(
+            "capacity.spot-cap-low",
+            path,
+            f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD, so that no machine will "
+            f"come ({source})",
+            fix,
+        )
+    seen = "seen" if low is None else f"seen, {low:g} to {high:g} USD"
+    return Finding.info(
+        "capacity.spot-cap-within",
+        path,
+        f"{cap:g} USD is below the upper end of the spot prices of {machine.name} {seen}: while the price is above, no "
+        f"machine comes, and one that is there is taken back; the bill counts {cap:g} USD ({source})",
+        f"{fix} for what was seen",
+    )
 
 
 def nodes_stay(config: StackConfig, *, can_leave: bool = True) -> Iterable[Finding]:

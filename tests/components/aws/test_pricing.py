@@ -20,10 +20,12 @@ class Resource:
     id: str = ""
 
 
-def template(machine: str, market: str | None = None, disk: float = 200.0) -> Resource:
+def template(machine: str, market: str | None = None, disk: float = 200.0, cap: str | None = None) -> Resource:
     inputs: dict[str, Any] = {"instanceType": machine, "blockDeviceMappings": [{"ebs": {"volumeSize": disk}}]}
     if market:
         inputs["instanceMarketOptions"] = {"marketType": market}
+    if cap:
+        inputs["instanceMarketOptions"]["spotOptions"] = {"maxPrice": cap}
     return Resource("aws:ec2/launchTemplate:LaunchTemplate", f"{machine}-{market}", inputs, "lt")
 
 
@@ -93,7 +95,7 @@ def test_a_closed_group_is_priced_as_it_will_be_opened() -> None:
     [
         ("x9.huge", None, "no on-demand price in the catalogue"),
         ("p5e.48xlarge", None, "no on-demand price in the catalogue"),
-        ("g5.xlarge", "spot", "no spot price in the catalogue"),
+        ("p5e.48xlarge", "spot", "no spot price in the catalogue"),
     ],
 )
 def test_a_price_nobody_knows_stays_unknown(machine: str, market: str | None, why: str) -> None:
@@ -102,6 +104,45 @@ def test_a_price_nobody_knows_stays_unknown(machine: str, market: str | None, wh
     assert nodes.hourly is None
     assert nodes.source.startswith(why)
     assert disks.hourly is not None
+
+
+def test_spot_without_a_known_price_is_bounded_by_the_price_on_demand_and_says_so() -> None:
+    nodes, _ = bill(template("p5en.48xlarge", "spot"), group(2.0), region="us-east-2")
+    assert nodes.name == "pool: 2 x p5en.48xlarge, spot, at most"
+    assert nodes.hourly == pytest.approx(2 * 63.296)
+    assert nodes.source.endswith(", as a limit: no spot price in the catalogue")
+
+
+@pytest.mark.parametrize(
+    ("machine", "cap", "counted", "source"),
+    [
+        ("p5.48xlarge", "25", 22.98, "SkyPilot catalogue v9, upper end seen"),
+        ("p5.48xlarge", "20", 20, "as a limit: below the spot price in the catalogue, 22.98 USD"),
+        ("g5.xlarge", "0.5", 0.5, "as a limit: no spot price in the catalogue"),
+        ("g5.xlarge", "2", 1.006, "as a limit: no spot price in the catalogue"),
+        ("p5e.48xlarge", "40", 40, "as a limit: no spot price in the catalogue"),
+    ],
+)
+def test_a_cap_below_the_counted_price_is_the_limit(machine: str, cap: str, counted: float, source: str) -> None:
+    nodes, _ = bill(template(machine, "spot", cap=cap), group(2.0))
+    assert nodes.hourly == pytest.approx(2 * counted)
+    assert source in nodes.source
+    assert nodes.name.endswith("at most") == ("as a limit" in source)
+    mixed = Resource(
+        "aws:autoscaling/group:Group",
+        "pool",
+        {
+            "maxSize": 2.0,
+            "desiredCapacity": 2.0,
+            "mixedInstancesPolicy": {
+                "instancesDistribution": {"onDemandPercentageAboveBaseCapacity": 0, "spotMaxPrice": cap},
+                "launchTemplate": {"overrides": [{"launchTemplateSpecification": {"launchTemplateId": "lt"}}]},
+            },
+        },
+        "group",
+    )
+    several, _ = bill(template(machine, "spot"), mixed)
+    assert (several.hourly, several.source) == (nodes.hourly, nodes.source)
 
 
 def test_the_hours_of_a_block_are_paid_when_it_is_bought() -> None:

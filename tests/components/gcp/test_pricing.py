@@ -90,7 +90,7 @@ def test_a_reservation_is_paid_whether_used_or_not() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "model", "market"),
-    [("a4-highgpu-8g", "STANDARD", "on-demand"), ("x9-huge", "SPOT", "spot"), ("g2-standard-4", "SPOT", "spot")],
+    [("a4-highgpu-8g", "STANDARD", "on-demand"), ("x9-huge", "SPOT", "spot")],
 )
 def test_a_price_nobody_knows_stays_unknown(machine: str, model: str, market: str) -> None:
     offer = template(machine, model, "pd-extreme")
@@ -98,6 +98,13 @@ def test_a_price_nobody_knows_stays_unknown(machine: str, model: str, market: st
     assert (nodes.price, nodes.hourly, nodes.source) == (None, None, f"no {market} price in the catalogue")
     assert (disks.hourly, disks.source) == (None, "no price of pd-extreme in the catalogue")
     assert disks.unit == "GiB-months"
+
+
+def test_spot_without_a_known_price_is_bounded_by_the_price_on_demand_and_says_so() -> None:
+    offer = template("g2-standard-4", "SPOT")
+    nodes, _ = bill(offer, group(offer, 2))
+    assert (nodes.name, nodes.price) == ("pool: 2 x g2-standard-4, spot, at most", 0.706832)
+    assert nodes.source.endswith(", as a limit: no spot price in the catalogue")
 
 
 def test_slices_cost_by_the_chip() -> None:
@@ -123,7 +130,7 @@ def test_slices_cost_by_the_chip() -> None:
             "v5p-256, 128 chips, spot",
             0.78049,
         ),
-        ({"tier": "spot", "accelerator_type": "tpu7x-8"}, "tpu7x-8, 4 chips, spot", None),
+        ({"tier": "spot", "accelerator_type": "tpu7x-8"}, "tpu7x-8, 4 chips, spot, at most", 12.0),
     ],
 )
 def test_every_way_to_ask_for_a_slice(inputs: dict[str, Any], name: str, price: float | None) -> None:

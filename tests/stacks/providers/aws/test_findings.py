@@ -232,3 +232,16 @@ def test_a_spot_cap_below_every_price_seen_is_a_warning(edited: Edited) -> None:
         values["gangway:cluster"]["capacity"] = low
 
     assert "capacity.spot-cap-low" not in found_in(edited(unpriced))
+
+
+def test_a_spot_cap_among_the_prices_seen_is_said(edited: Edited) -> None:
+    def found(cap: float) -> dict[str, Finding]:
+        return found_in(edited(section("cluster", capacity=[{"kind": "spot", "max_usd_per_hour": cap}])))
+
+    finding = found(20)["capacity.spot-cap-within"]
+    assert (finding.severity, finding.path) == (Severity.INFO, "gangway:cluster.capacity[0].max_usd_per_hour")
+    assert "20 USD is below the upper end of the spot prices of p5.48xlarge seen, 17.25 to 22.98 USD" in finding.message
+    assert "the bill counts 20 USD" in finding.message
+    assert finding.fix == "set max_usd_per_hour: 22.98 for what was seen"
+    assert "capacity.spot-cap-within" not in found(22.98)
+    assert "capacity.spot-cap-within" not in found(17), "that one is a warning"
