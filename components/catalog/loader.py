@@ -15,9 +15,11 @@ prices refresh` is, and what it has read is laid over the prices here (`componen
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
+from math import inf
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -121,8 +123,17 @@ class Catalog(Frozen):
         """The machine type called `name`."""
         return _look_up(self.machines, name, place, "machine type")
 
-    def machine_for(self, accelerator: str, provider: str, place: str = "accelerator") -> MachineType:
-        """The machine type of `provider` that carries `accelerator`, such as `H100x8`."""
+    def machine_for(
+        self,
+        accelerator: str,
+        provider: str,
+        place: str = "accelerator",
+        region: str = "",
+        unfit: Mapping[str, str] = MappingProxyType({}),
+    ) -> MachineType:
+        """The machine type of `provider` that carries `accelerator`, such as `H100x8`. InputError: none does, or
+        several do; of those it names the cheapest in `region` that is not `unfit`: why not, by a machine's name.
+        """
         offers: dict[str, list[MachineType]] = {}
         for machine in self.machines.values():
             if machine.provider == provider:
@@ -139,15 +150,49 @@ class Catalog(Frozen):
             )
         carriers = offers[accelerator]
         if len(carriers) > 1:
-            names = ", ".join(machine.name for machine in carriers)
-            raise InputError(
-                place,
-                "several machine types carry this accelerator",
-                value=accelerator,
-                allowed=names,
-                fix=f"write machine_type: {carriers[0].name} in place of accelerator",
-            )
+            raise self._several(accelerator, carriers, place, region, unfit)
         return carriers[0]
+
+    def _several(
+        self,
+        accelerator: str,
+        carriers: Sequence[MachineType],
+        place: str,
+        region: str,
+        unfit: Mapping[str, str],
+    ) -> InputError:
+        prices = {machine.name: self.price(machine.name, region) for machine in carriers}
+        drawbacks = {name: unfit[name] for name in prices if name in unfit}
+
+        def usd(name: str) -> float | None:
+            price = prices[name]
+            return None if price is None else price.on_demand.value
+
+        def said(name: str) -> str:
+            price, why = prices[name], drawbacks.get(name)
+            known = "price unknown"
+            if price is not None and price.on_demand.value is not None:
+                known = f"{price.on_demand.value:,.2f} USD an hour on demand in {price.region}"
+            return f"{name} ({known}{f'; {why}' if why else ''})"
+
+        def rank(machine: MachineType) -> tuple[bool, bool, float]:
+            price, sold = usd(machine.name), machine.offered
+            return (
+                machine.name in drawbacks,
+                sold is not None and sold.excludes(region),
+                inf if price is None else price,
+            )
+
+        best = min(carriers, key=rank)
+        why = "the cheapest with a known price" if rank(best)[2] < inf else "one of those without a known price"
+        why += ", and without that drawback" if drawbacks and best.name not in drawbacks else ""
+        return InputError(
+            place,
+            "several machine types carry this accelerator",
+            value=accelerator,
+            allowed=", ".join(said(machine.name) for machine in carriers),
+            fix=f"write machine_type: {best.name} in place of accelerator, {why}",
+        )
 
     def region(self, name: str, provider: str, place: str = "region") -> Region:
         """The region called `name` of `provider`."""

@@ -39,6 +39,7 @@ __all__ = [
     "keeps_rule",
     "load_onprem",
     "onprem_usd",
+    "onprem_usd_per_hour",
     "reserved_break_even",
 ]
 
@@ -47,6 +48,9 @@ HOURS_PER_YEAR = 12 * HOURS_PER_MONTH
 RULE_UTILISATION = (0.7, 0.8)
 RULE_MONTHS = (12.0, 24.0)
 """The rule of thumb: nodes that are used 70 to 80 % of the time pay for themselves within 12 to 24 months."""
+
+_NO_RATE = 1e-12
+"""A cost of capital below changes no digit that anybody reads, and its logarithm has few."""
 
 
 class OnPremNode(Frozen):
@@ -155,7 +159,7 @@ def discounted_hours(hours: float, rate: float) -> float:
     >>> round(discounted_hours(3 * HOURS_PER_YEAR, 0.08) / HOURS_PER_YEAR, 3)
     2.679
     """
-    if rate == 0:
+    if rate < _NO_RATE:
         return hours
     return HOURS_PER_YEAR * -math.expm1(-hours / HOURS_PER_YEAR * math.log1p(rate)) / math.log1p(rate)
 
@@ -185,12 +189,16 @@ def onprem_usd(side: OnPremSide, hours: float, rate: float = 0.0) -> float:
     return (side.net_capex_usd + running) / side.availability
 
 
+def onprem_usd_per_hour(side: OnPremSide, hours: float, rate: float = 0.0) -> float:
+    """What an hour of such a node costs, used or not, were it rented for all of `hours` at the same present value."""
+    return onprem_usd(side, hours, rate) / discounted_hours(hours, rate)
+
+
 def break_even_utilisation(cloud: CloudSide, onprem: OnPremSide, hours: float, rate: float = 0.0) -> float:
     """The use from which on owning is cheaper over `hours`. Above 1 renting is cheaper even for a node that never
     rests; below 0 owning is, even for one that always does.
     """
-    paid = onprem_usd(onprem, hours, rate) / discounted_hours(hours, rate)
-    return (paid - cloud.fixed_usd_per_hour) / cloud.usd_per_hour
+    return (onprem_usd_per_hour(onprem, hours, rate) - cloud.fixed_usd_per_hour) / cloud.usd_per_hour
 
 
 def break_even_months(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -> float:
@@ -202,7 +210,7 @@ def break_even_months(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -
     if saved_an_hour <= 0:
         return math.inf
     years = net / saved_an_hour / HOURS_PER_YEAR  # as many, were a later dollar worth as much
-    if rate > 0:
+    if rate >= _NO_RATE:
         spent = years * math.log1p(rate)
         years = -math.log1p(-spent) / math.log1p(rate) if spent < 1 else math.inf
     return years * 12

@@ -326,6 +326,14 @@ def nccl_env(machine: GcpMachineType, *, own_image: bool = False) -> Mapping[str
     return {} if plugin is None else plugin.env
 
 
+def lacking_kernel(machine: GcpMachineType) -> str:
+    """Why NCCL takes TCP on several such machines unless the user brings an image; empty where it does not."""
+    plugin = _plugin_of(machine)
+    if plugin is None or not plugin.host.kernel:
+        return ""
+    return f"{plugin.name} needs the kernel {plugin.host.kernel}, which no public Ubuntu image has"
+
+
 def nccl_findings(
     machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
 ) -> list[Finding]:
@@ -342,18 +350,17 @@ def nccl_findings(
     if num_nodes_max < 2 or plugin is None:
         return []
     if nccl_plugin(machine, own_image=own_image) is None:
-        return [_needs_kernel(machine, plugin, path)]
+        return [_needs_kernel(machine, path)]
     if plugin.qualified_nccl and plugin.qualified_nccl != image_nccl:
         return [_other_nccl(machine, plugin, image_nccl)]
     return []
 
 
-def _needs_kernel(machine: GcpMachineType, plugin: NcclPlugin, path: str) -> Finding:
+def _needs_kernel(machine: GcpMachineType, path: str) -> Finding:
     return Finding.warning(
         "fabric.kernel",
         path,
-        f"{machine.name}: {plugin.name} needs the kernel {plugin.host.kernel}, which no public Ubuntu image has; "
-        "with the default image NCCL uses plain TCP, several times slower",
+        f"{machine.name}: {lacking_kernel(machine)}; with the default image NCCL uses plain TCP, several times slower",
         "name an image of yours with that kernel, or take a3-megagpu-8g",
     )
 

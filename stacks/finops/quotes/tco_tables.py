@@ -23,6 +23,7 @@ from components.estimate.tco import (
     discounted_hours,
     keeps_rule,
     onprem_usd,
+    onprem_usd_per_hour,
     reserved_break_even,
 )
 from stacks.finops.quotes.tco_inputs import UNITS, Inputs
@@ -82,6 +83,8 @@ class Tco:
     Attributes:
         cloud_usd: all nodes rented by the hour, over the years, in today's dollars.
         onprem_usd: all nodes owned, over the years, likewise.
+        onprem_usd_per_node_hour: what an hour of an owned node costs, used or not.
+        onprem_usd_per_used_hour: what an hour of its work costs at the given use.
         utilisation: from which on owning is cheaper over these years; above 1 never.
         months: until owning is cheaper at the given use; infinite where never.
         by_share: the same at other uses.
@@ -91,6 +94,8 @@ class Tco:
     inputs: Inputs
     cloud_usd: float
     onprem_usd: float
+    onprem_usd_per_node_hour: float
+    onprem_usd_per_used_hour: float
     utilisation: float
     months: float
     by_share: tuple[tuple[float, float], ...]
@@ -101,10 +106,13 @@ class Tco:
 def compare(inputs: Inputs) -> Tco:
     """Works out a comparison."""
     cloud, onprem, hours, rate = inputs.cloud, inputs.onprem, inputs.hours, inputs.rate
+    per_hour = onprem_usd_per_hour(onprem, hours, rate)
     return Tco(
         inputs=inputs,
         cloud_usd=inputs.num_nodes * cloud_usd(cloud, hours, rate),
         onprem_usd=inputs.num_nodes * onprem_usd(onprem, hours, rate),
+        onprem_usd_per_node_hour=per_hour,
+        onprem_usd_per_used_hour=per_hour / inputs.value("utilisation"),
         utilisation=break_even_utilisation(cloud, onprem, hours, rate),
         months=break_even_months(cloud, onprem, rate),
         by_share=tuple((share, break_even_months(cloud.at(share), onprem, rate)) for share in SHARES),
@@ -157,6 +165,8 @@ def to_json(answer: Tco) -> dict[str, Any]:
         },
         "cloud": {"value": answer.cloud_usd, "unit": "USD", **estimated},
         "onprem": {"value": answer.onprem_usd, "unit": "USD", **estimated},
+        "onprem_node_hour": {"value": answer.onprem_usd_per_node_hour, "unit": "USD/node-hour", **estimated},
+        "onprem_used_hour": {"value": answer.onprem_usd_per_used_hour, "unit": "USD/used node-hour", **estimated},
         "break_even": {
             "utilisation": answer.utilisation,
             "months": _finite(answer.months),
@@ -199,6 +209,12 @@ def show(answer: Tco, console: "Console") -> None:
         f"\n[bold]{escape(inputs.accelerator)}[/], {inputs.num_nodes} node{'s' * (inputs.num_nodes > 1)}, {years}, "
         f"{use:.0%} used: rented [bold]${answer.cloud_usd:,.0f}[/], owned [bold]${answer.onprem_usd:,.0f}[/], "
         f"in today's dollars: {cheaper} is cheaper",
+        highlight=False,
+    )
+    console.print(
+        f"an hour of an owned node costs [bold]${answer.onprem_usd_per_node_hour:,.2f}[/], used or not, and an hour of "
+        f"its work at {use:.0%} use [bold]${answer.onprem_usd_per_used_hour:,.2f}[/]: "
+        f"gangway:site: {{usd_per_node_hour: {answer.onprem_usd_per_used_hour:.2f}}}",
         highlight=False,
     )
     console.print(f"over {years}, owning is cheaper {_above(answer.utilisation)}", highlight=False)

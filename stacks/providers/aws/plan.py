@@ -110,7 +110,7 @@ def _machine(config: StackConfig) -> MachineType:
     if cluster.machine_type is not None:
         return load().machine(cluster.machine_type, "gangway:cluster.machine_type")
     assert cluster.accelerator is not None, "StackConfig holds one of the two"
-    return load().machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator")
+    return load().machine_for(cluster.accelerator, "aws", "gangway:cluster.accelerator", config.region)
 
 
 def head_type(config: StackConfig) -> str:

@@ -139,7 +139,7 @@ def _machine(config: StackConfig) -> AzureMachineType:
     if cluster.machine_type is not None:
         return cast("AzureMachineType", catalog.machine(cluster.machine_type, "gangway:cluster.machine_type"))
     assert cluster.accelerator is not None, "StackConfig holds one of the two"
-    found = catalog.machine_for(cluster.accelerator, "azure", "gangway:cluster.accelerator")
+    found = catalog.machine_for(cluster.accelerator, "azure", "gangway:cluster.accelerator", config.region)
     return cast("AzureMachineType", found)
 
 

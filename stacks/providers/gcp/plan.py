@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from components.catalog.loader import load_provider, load_tpus
+from components.catalog.loader import Catalog, load_provider, load_tpus
 from components.catalog.offered import first_zone, zone_names
 from components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
 from components.core.capacity import AnyRung, OnDemand, Reservation, Spot
@@ -15,7 +15,7 @@ from components.core.findings import InputError
 from components.core.job import JobSpec
 from components.gcp.budget import plan_amount, plan_budget_alarms
 from components.gcp.capacity import LADDER, check_ladder, check_reservation_project, preferred_zone, rung_zone
-from components.gcp.fabric import nccl_env, nccl_plugin, plan_interfaces
+from components.gcp.fabric import lacking_kernel, nccl_env, nccl_plugin, plan_interfaces
 from components.gcp.monitoring import check_budget_emails, check_retention
 from components.gcp.network import plan_network
 from components.gcp.storage import plan_filestore, plan_lustre
@@ -222,13 +222,20 @@ def _machine(config: StackConfig) -> MachineType:
         return catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
     assert cluster.accelerator is not None, "StackConfig holds one of the two"
     try:
-        return catalog.machine_for(cluster.accelerator, "gcp", "gangway:cluster.accelerator")
+        unfit = {} if cluster.image_id is not None or cluster.nodes.max < 2 else _without_kernel(catalog)
+        return catalog.machine_for(cluster.accelerator, "gcp", "gangway:cluster.accelerator", config.region, unfit)
     except InputError as error:
         if cluster.accelerator in {machine.accelerator for machine in catalog.machines.values()}:
             raise
         # The catalogue of machines knows no slices.
         allowed = f"{error.allowed}; of TPUs {tpu_types()}"
         raise InputError(error.place, error.problem, value=error.value, allowed=allowed, fix=error.fix) from None
+
+
+def _without_kernel(catalog: Catalog) -> dict[str, str]:
+    """Machines whose NCCL plug-in needs a kernel that only an image of one's own has, and which."""
+    machines = [cast("GcpMachineType", machine) for machine in catalog.machines.values()]
+    return {machine.name: why for machine in machines if (why := lacking_kernel(machine))}
 
 
 def _check_zones(config: StackConfig, zones: list[str]) -> None:

@@ -301,8 +301,43 @@ def test_an_accelerator_that_several_machines_carry_does_not_pick_one(catalog: C
     with pytest.raises(InputError, match="several machine types carry this accelerator") as caught:
         larger.machine_for("H100x8", "aws", "gangway:cluster.accelerator")
     assert (caught.value.place, caught.value.value) == ("gangway:cluster.accelerator", "H100x8")
-    assert caught.value.allowed == "p5.48xlarge, p5.twin"
+    known = "p5.48xlarge (55.04 USD an hour on demand in us-east-1)"
+    assert caught.value.allowed == f"{known}, p5.twin (price unknown)"
+    fix = "write machine_type: {} in place of accelerator, {}"
+    assert caught.value.fix == fix.format("p5.48xlarge", "the cheapest with a known price")
+    slow = {"p5.48xlarge": "it is slow", "g5.xlarge": "it is small"}
+    with pytest.raises(InputError) as caught:
+        larger.machine_for("H100x8", "aws", unfit=slow)
+    assert caught.value.allowed.startswith(f"{known.removesuffix(')')}; it is slow), p5.twin")
+    why = "one of those without a known price, and without that drawback"
+    assert caught.value.fix == fix.format("p5.twin", why)
+
+
+def test_of_several_machines_the_cheapest_is_named(catalog: Catalog) -> None:
+    with pytest.raises(InputError) as caught:
+        catalog.machine_for("A10Gx4", "aws", region="us-east-1")
+    assert caught.value.fix.startswith("write machine_type: g5.12xlarge in place of accelerator, the cheapest")
+    cheap = [
+        price.model_copy(update={"on_demand": price.on_demand.model_copy(update={"value": 1.0})})
+        if price.machine_type == "g5.24xlarge"
+        else price
+        for price in catalog.prices
+    ]
+    with pytest.raises(InputError) as caught:
+        catalog.model_copy(update={"prices": tuple(cheap)}).machine_for("A10Gx4", "aws", region="us-east-1")
+    assert caught.value.fix.startswith("write machine_type: g5.24xlarge in place")
+    with pytest.raises(InputError) as caught:
+        catalog.machine_for("H200x8", "aws", region="us-east-1")
+    assert "machine_type: p5en.48xlarge" in caught.value.fix, "the other's price is not known"
+
+
+def test_a_machine_type_in_place_of_an_accelerator_is_told_where_it_belongs(catalog: Catalog) -> None:
+    with pytest.raises(InputError, match="no such accelerator on aws") as caught:
+        catalog.machine_for("p5.48xlarge", "aws", "gangway:cluster.accelerator")
     assert caught.value.fix == "write machine_type: p5.48xlarge in place of accelerator"
+    with pytest.raises(InputError) as caught:
+        catalog.machine_for("p5.48xlrge", "aws")
+    assert "machine_type" not in caught.value.fix
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ def test_both_bills_by_hand() -> None:
     )
     assert answer["cloud"]["value"] == pytest.approx(4 * 26_280 * 25)
     assert answer["onprem"]["value"] == pytest.approx(4 * (300_000 + 26_280 * 10))
+    assert answer["onprem_node_hour"]["value"] == pytest.approx(300_000 / 26_280 + 10)
+    assert answer["onprem_used_hour"]["value"] == pytest.approx(2 * (300_000 / 26_280 + 10))
     assert answer["break_even"]["months"] == pytest.approx(300_000 / 15 / 730)
     assert answer["break_even"]["utilisation"] == pytest.approx((300_000 / 26_280 + 10) / 50)
     assert answer["rented"] is None
@@ -70,6 +72,16 @@ def test_the_stated_assumptions_keep_the_rule_of_thumb() -> None:
     assert answer["inputs"]["usd_per_hour"]["confidence"] == "list-price"
     assert answer["rented"] == "aws us-east-1 p5.48xlarge on-demand"
     assert "holds" in run()
+
+
+def test_an_hour_of_an_owned_node_is_told_as_a_stack_file_takes_it() -> None:
+    """Discounted alike on both sides: renting at that rate, all the time, comes to what owning does."""
+    answer = compare(inputs(utilisation=0.5))
+    rented = answer.onprem_usd_per_node_hour * discounted_hours(answer.inputs.hours, answer.inputs.rate)
+    assert 4 * rented == pytest.approx(answer.onprem_usd)
+    printed = run("--utilisation", "0.5")
+    assert f"an hour of an owned node costs ${answer.onprem_usd_per_node_hour:.2f}, used or not" in printed
+    assert f"gangway:site: {{usd_per_node_hour: {2 * answer.onprem_usd_per_node_hour:.2f}}}" in printed
 
 
 def test_what_never_pays_is_said() -> None:

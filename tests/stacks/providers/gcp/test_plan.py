@@ -121,7 +121,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     ),
     "two types carry it": (
         GPU, {"cluster": {"machine_type": None, "accelerator": "H100x8"}}, "gangway:cluster.accelerator",
-        "write machine_type: a3-highgpu-8g",
+        "write machine_type: a3-megagpu-8g",
     ),
     "a topology beside GPUs": (
         GPU, {"cluster": {"machine_type": None, "accelerator": "A100x8", "topology": "4x4"}},
@@ -200,6 +200,10 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, str]] = {
         GPU, {"cluster": {"capacity": [{"kind": "reservation", "id": "projects/other/reservations/r"}]}},
         "gangway:cluster.capacity[0].id", "write the id of the project that shares it",
     ),
+    "a machine type as an accelerator": (
+        GPU, {"cluster": {"machine_type": None, "accelerator": "a3-megagpu-8g"}}, "gangway:cluster.accelerator",
+        "write machine_type: a3-megagpu-8g in place of accelerator",
+    ),
     "no API for it": (
         POD, {"cluster": {"accelerator": "tpu7x-16"}}, "gangway:cluster.accelerator", "write v6e-64",
     ),
@@ -224,6 +228,22 @@ def test_a_mistake_names_its_place_and_its_fix(gcp_edited: Edited, what: str) ->
         plan(config)
     assert caught.value.place == place
     assert fix in f"{caught.value.allowed} {caught.value.fix}"
+
+
+def test_an_accelerator_of_two_machines_is_advised_the_one_that_the_plan_does_not_warn_about(
+    gcp_edited: Edited,
+) -> None:
+    def refused(**cluster: Any) -> InputError:
+        with pytest.raises(InputError) as caught:
+            plan(gcp_edited(GPU, cluster={"machine_type": None, "accelerator": "H100x8", **cluster}))
+        return caught.value
+
+    two = refused()
+    assert two.fix.startswith("write machine_type: a3-megagpu-8g in place of accelerator")
+    assert "a3-highgpu-8g (price unknown; tcpx needs the kernel linux-gcp-tcpx" in two.allowed
+    assert "a3-megagpu-8g (92.21 USD an hour on demand in us-central1)" in two.allowed
+    for fits in ({"image_id": "projects/p/global/images/family/ours"}, {"nodes": {"min": 1, "max": 1}}):
+        assert "kernel" not in refused(**fits).allowed
 
 
 def test_an_image_may_lie_in_a_multi_region(gcp_edited: Edited) -> None:
