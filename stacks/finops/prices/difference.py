@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from components.catalog.loader import PROVIDERS, load_bundled, load_bundled_tpus
-from components.catalog.overlay import is_overlaid, lay_over, newest_overlay, overlay_folder, read_overlay
+from components.catalog.overlay import (
+    OVERLAYS_VARIABLE,
+    is_overlaid,
+    lay_over,
+    newest_overlay,
+    overlay_folder,
+    read_overlay,
+)
 from components.catalog.schema import Fact, MachinePrice, TpuPrice
 from components.catalog.validators import PRICE_FIELDS, PriceField
 from components.core.findings import InputError
@@ -138,12 +145,20 @@ def _files(state: str, place: str) -> list[Path]:
     else:
         found = [Path(state)] if Path(state).is_file() else []
     if not found:
-        days = sorted({path.stem[-10:] for path in folder.glob("*.yaml")}) if folder and folder.is_dir() else []
-        raise InputError(
-            place,
-            "no such prices",
-            value=state,
-            allowed=", ".join([CATALOGUE, NEWEST, *days, "the path of an overlay"]),
-            fix="name one of these" if days else "run `gangway prices refresh`, which writes the first overlay",
-        )
+        raise _nothing_of(state, place, folder)
     return found
+
+
+def _nothing_of(state: str, place: str, folder: Path | None) -> InputError:
+    """Nothing written yet is no mistake of the words: a fresh machine has the catalogue alone."""
+    days = sorted({path.stem[-10:] for path in folder.glob("*.yaml")}) if folder and folder.is_dir() else []
+    allowed = ", ".join([CATALOGUE, *([NEWEST] if days else []), *days, "the path of an overlay"])
+    if folder is None and (state == NEWEST or _DAY.fullmatch(state)):
+        problem, fix = "overlays are turned off", f"unset {OVERLAYS_VARIABLE}"
+    elif state == NEWEST:
+        problem = "no prices have been refreshed here yet, so there is nothing but the catalogue"
+        fix = f"run `gangway prices refresh`, which writes the first overlay in {folder}"
+    else:
+        problem = "no such prices"
+        fix = "name one of these" if days else "run `gangway prices refresh`, which writes the first overlay"
+    return InputError(place, problem, value=state, allowed=allowed, fix=fix)

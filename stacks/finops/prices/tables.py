@@ -18,11 +18,8 @@ MOST_ROWS = 40
 
 def show_prices(prices: Sequence[Price], title: str, console: Console) -> None:
     """Value and date of each price; the sources, which are long and few, below with how sure they are."""
-    table = Table(title=title, title_justify="left", padding=(0, 1, 0, 0))
-    for heading in ("what", "region", "price", "USD", "of", "from"):
-        # What people copy stays whole.
-        whole = heading in ("what", "USD", "of")
-        table.add_column(heading, justify="right" if heading == "USD" else "left", no_wrap=whole)
+    names = [name for price in prices for name in (price.item, price.region)]
+    table = _table(title, names, "price", "USD", "of", "from")
     sources: dict[str, int] = {}
     for price in prices:
         fact = price.fact
@@ -30,22 +27,31 @@ def show_prices(prices: Sequence[Price], title: str, console: Console) -> None:
         number = sources.setdefault(about, len(sources) + 1)
         kind = FIELD_NAMES[price.field] if price.unit == "hour" else f"{FIELD_NAMES[price.field]}, a {price.unit}"
         origin = f"{price.origin} {number}"
-        table.add_row(price.item, price.region, kind, _usd(fact.value), fact.as_of_text or "undated", origin)
+        table.add_row(f"{price.item} {price.region}", kind, _usd(fact.value), fact.as_of_text or "undated", origin)
     console.print(table)
     for about, number in sources.items():
         console.print(f"{number} {escape(about)}", highlight=False, soft_wrap=True)
 
 
+def _table(title: str, names: Sequence[str], *headings: str) -> Table:
+    """Of what and where, in one column: at 80 columns a long name stands above its region, and both whole, to be
+    copied.
+    """
+    table = Table(title=title, title_justify="left", padding=(0, 1, 0, 0))
+    table.add_column("what, where", min_width=max(map(len, names), default=None))
+    for heading in headings:
+        number = heading in ("USD", "before", "now", "change")
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number or heading == "of")
+    return table
+
+
 def difference_table(differences: Sequence[Difference], title: str) -> Table:
     """Before, now, change, with the day of each."""
-    table = Table(title=title, title_justify="left", padding=(0, 1, 0, 0))
-    for heading in ("what", "region", "price", "before", "now", "change"):
-        number = heading in ("before", "now", "change")
-        table.add_column(heading, justify="right" if number else "left", no_wrap=number or heading == "what")
+    names = [name for each in differences for name in (each.item, each.region)]
+    table = _table(title, names, "price", "before", "now", "change")
     for each in differences:
         table.add_row(
-            each.item,
-            each.region,
+            f"{each.item} {each.region}",
             FIELD_NAMES[each.field],
             _usd(each.before),
             _usd(each.now),

@@ -56,9 +56,10 @@ def test_two_days_or_a_file_can_be_compared(overlays: Path, tmp_path: Path) -> N
 
 
 def test_a_state_that_is_not_there_names_those_that_are(overlays: Path) -> None:
-    with pytest.raises(InputError, match="no such prices") as caught:
+    with pytest.raises(InputError, match="no prices have been refreshed here yet") as caught:
         compare("catalogue", "overlay")
-    assert caught.value.fix == "run `gangway prices refresh`, which writes the first overlay"
+    assert caught.value.fix == f"run `gangway prices refresh`, which writes the first overlay in {overlays}"
+    assert caught.value.allowed == "catalogue, the path of an overlay"
     write(overlays, "aws", date(2026, 11, 21), 60.0)
     with pytest.raises(InputError, match="no such prices") as caught:
         compare("2026-11-20", "overlay")
@@ -68,8 +69,9 @@ def test_a_state_that_is_not_there_names_those_that_are(overlays: Path) -> None:
 
 def test_where_overlays_are_turned_off_the_catalogue_is_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GANGWAY_PRICES", "none")
-    with pytest.raises(InputError, match="no such prices"):
+    with pytest.raises(InputError, match="overlays are turned off") as caught:
         compare("catalogue", "overlay")
-    with pytest.raises(InputError, match="no such prices"):
+    assert caught.value.fix == "unset GANGWAY_PRICES"
+    with pytest.raises(InputError, match="overlays are turned off"):
         compare("2026-11-21", "catalogue")
     assert compare("catalogue", "catalogue") == []

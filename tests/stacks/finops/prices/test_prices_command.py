@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from components.catalog.loader import load_provider
 from components.catalog.validators import Observed
 from components.core.findings import InputError
 from stacks.cli import main
@@ -72,6 +73,17 @@ def test_a_machines_prices_are_shown_with_their_sources() -> None:
     assert "2 SkyPilot catalogue v9, list-price, https://github.com/skypilot-org/" in text
     assert "not known in us-east-1: reserved, 1 year; reserved, 3 years; capacity block" in text
     assert "3 known, 3 not known" in text
+
+
+def test_at_80_columns_names_of_machines_and_regions_stay_whole() -> None:
+    result = CliRunner().invoke(main.app, ["prices", "show", "--provider", "azure"], env={"COLUMNS": "80"})
+    table = result.stdout.partition("\n1 ")[0]
+    assert "…" not in table
+    cells = {line.split("│")[1].strip() for line in table.splitlines() if line.startswith("│")}
+    words = {word for cell in cells for word in cell.split()}
+    known = [price for price in load_provider("azure").prices if price.on_demand.value is not None]
+    assert {price.machine_type for price in known} | {price.region for price in known} == words
+    assert max(map(len, table.splitlines())) <= 80
 
 
 def test_json_has_every_price_with_its_source() -> None:
