@@ -81,6 +81,7 @@ RUN: dict[str, Case] = {
 }
 NOT_RUN: dict[str, str] = {
     "{program()} record --run-dir {shlex.quote(str(path.parent))}": "of a record that was changed: run above",
+    "{program()} train --preset {name}": "a training of hours: tests/trainer/config has the trainer read each",
     "{program()} train --preset few-images --data {shlex.quote(str(out))}": "a training of hours: tests/trainer/data",
     "gangway bench resume {shlex.quote(str(run_dir))}": "needs a suite that was stopped: tests/stacks/bench",
     "gangway bench resume {shlex.quote(str(run_dir))} --clean-only": "needs a stack that stands: tests/stacks/bench",

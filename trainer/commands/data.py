@@ -84,7 +84,8 @@ def _add_clip(parser: Parser, step: str) -> None:
 
 
 def _prepare(options: Options) -> int:
-    from trainer.core.console import Progress
+    from trainer.config.prepare_command import train_command, untrainable
+    from trainer.core.console import Progress, announce
     from trainer.core.files import check_folder
     from trainer.data.prepare import prepare
     from trainer.data.sources import drop_copies
@@ -94,6 +95,9 @@ def _prepare(options: Options) -> int:
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         recipe: Recipe = options.recipe(options)
+        # Told before hours of decoding; shards serve other programs too.
+        if why := untrainable(recipe.shape):
+            announce(why)
         workers = options.workers or len(os.sched_getaffinity(0))
         progress = Progress(recipe.dataset, len(recipe.items))
         index = prepare(
@@ -118,6 +122,8 @@ def _prepare(options: Options) -> int:
         print(f"official: {index.source.official}; licence: {index.source.licence}")
         if index.source.skipped:
             print(f"left out: {len(index.source.skipped)} broken files, named in index.json")
+    if command := train_command(index.dataset, index.shape, options.out):
+        print(f"to train on it: {command}")
     return 0
 
 

@@ -1,9 +1,17 @@
-"""The command that prepares the shards a configuration trains on, for messages and plans. Imports no torch."""
+"""The command that prepares the shards a configuration trains on, and the one that trains on prepared shards, for
+messages and plans. Imports no torch.
+"""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
-from trainer.config.train_config import SELF_PREPARED, TrainConfig
+from trainer.config.metric_names import NONE, parse
+from trainer.config.presets import PRESETS
+from trainer.config.refusals import misfit
+from trainer.config.train_config import RESOLUTIONS, SELF_PREPARED, TrainConfig
+from trainer.core.errors import TrainerError
 from trainer.core.program import program
 
 
@@ -23,3 +31,61 @@ def prepare_command(config: TrainConfig, folder: Path | str, source: str = "PATH
     if config.num_classes and config.dataset == "folder":
         command.append("--labels")
     return " ".join([*command, f"--out {shlex.quote(str(folder))}"])
+
+
+def untrainable(shape: Sequence[int]) -> str:
+    """Why no network here trains on images of that shape, [C, H, W] or clips [C, T, H, W], and what to prepare in their
+    place; empty where one does.
+    """
+    *_, height, width = shape
+    if height != width or height not in RESOLUTIONS:
+        nearest = min(RESOLUTIONS, key=lambda each: (abs(each - height), -each))
+        sizes = ", ".join(map(str, RESOLUTIONS))
+        return f"no network here trains on {height}x{width}, but on {sizes}: to train, prepare --resolution {nearest}"
+    frames, lengths = shape[1] if len(shape) > 3 else 1, _lengths(height)
+    if len(shape) > 3 and frames not in lengths:
+        nearest = min(lengths, key=lambda each: (abs(each - frames), -each))
+        counts = ", ".join(map(str, lengths))
+        return (
+            f"no network here trains on clips of {frames} frames at {height}x{width}, but of {counts}: to train, "
+            + (f"prepare --frames {nearest}")
+        )
+    return ""
+
+
+def _lengths(resolution: int) -> tuple[int, ...]:
+    """Of clips at that resolution, in frames: a clip grows in time as it does in height and width."""
+    annotation = TrainConfig.model_fields["frames"].annotation
+    return tuple(frames for frames in get_args(annotation) if 1 < frames <= resolution)
+
+
+def train_command(dataset: str, shape: Sequence[int], folder: Path | str) -> str:
+    """`gangway train ...` of the preset that is nearest to these shards, with what they have otherwise than it; empty
+    for `untrainable` ones.
+    """
+    if untrainable(shape):
+        return ""
+    channels, *_, size = shape
+    wanted = {
+        "dataset": dataset,
+        "resolution": size,
+        "channels": channels,
+        "frames": shape[1] if len(shape) > 3 else 1,
+    }
+    flags = [(name, found) for name, preset in PRESETS.items() if (found := _flags(preset, wanted)) is not None]
+    name, changes = min(flags, key=lambda each: ("dataset" in each[1], len(each[1])))
+    said = [f"--{field} {value}" for field, value in changes.items()]
+    return " ".join([f"{program()} train --preset {name}", *said, f"--data {shlex.quote(str(folder))}"])
+
+
+def _flags(preset: TrainConfig, wanted: Mapping[str, object]) -> dict[str, object] | None:
+    """What to say beside the preset; None where its networks do not make such images."""
+    changes = {field: value for field, value in wanted.items() if value != getattr(preset, field)}
+    if preset.dataset == wanted["dataset"] == "folder":
+        return {} if preset.frames == wanted["frames"] else None  # size and channels are those of the pictures
+    try:
+        trained = preset.replace(changes)
+    except TrainerError:
+        return None
+    misfits = any(misfit(name, trained) for name in parse(trained.metrics))
+    return {**changes, "metrics": NONE} if misfits else changes

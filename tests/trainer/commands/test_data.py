@@ -46,6 +46,24 @@ def test_a_folder_is_prepared_and_told(pictures: Path, tmp_path: Path, capsys: p
         ShardedImages.open(out)
 
 
+def test_what_nothing_trains_on_is_said_and_what_does_is_proposed(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def prepared(size: str) -> tuple[str, str]:
+        out = str(tmp_path / size)
+        flags = ["--source", str(pictures), "--out", out, "--resolution", size, "--workers", "1"]
+        assert main([*PREPARE, "folder", *flags]) == 0, "shards serve other programs too"
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    out, err = prepared("50")
+    assert "no network here trains on 50x50, but on 16, 32, 64, 128, 256: to train, prepare --resolution 64" in err
+    assert "to train on it" not in out
+    out, err = prepared("32")
+    assert "no network" not in err
+    assert f"to train on it: python -m trainer train --preset few-images --data {tmp_path / '32'}" in out
+
+
 def test_what_is_there_already_is_not_said_to_be_written(
     pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
