@@ -22,6 +22,7 @@ MAX_LOOP_LINES = 200
 FOR_STACKS = (
     *("trainer.config.", "trainer.records.", "trainer.core.errors.EXIT_", "trainer.core.program."),
     "trainer.__main__.run",  # `gangway train` and its like, which load torch themselves
+    "trainer.__main__.data_mistake",  # likewise
 )
 """What stacks may import of the trainer; it must not load torch."""
 

@@ -193,6 +193,22 @@ def train_config(argv: Sequence[str]) -> TrainConfig:
         return _config(arguments)
 
 
+def data_mistake(argv: Sequence[str]) -> TrainerError | None:
+    """What `python -m trainer` with these arguments, `train` and `--data` among them, would refuse of its data, but for
+    damage; None where it would begin. Loads torch. TrainerError: the arguments themselves are wrong.
+    """
+    from trainer.data.dataset import check_data
+
+    arguments = _parser().parse_args(argv)
+    with _naming_flags(arguments):
+        config = _sized(_config(arguments), arguments, arguments.data)
+    try:
+        check_data(config, arguments.data)
+    except TrainerError as error:
+        return error
+    return None
+
+
 def _config(arguments: argparse.Namespace) -> TrainConfig:
     base = preset(arguments.preset) if arguments.preset is not None else TrainConfig.from_file(arguments.config)
     return base.replace(_given(arguments))

@@ -24,7 +24,9 @@ from stacks.bench.processes import AbandonedError, Stop
 from stacks.bench.results import Caps, Rate, Screen, rate_of, results_of, show_results, write_results
 from stacks.bench.runner import Environment, Runner
 from stacks.bench.suite import LOCAL, Item, SuiteConfig, items_of, load_suite, preset_of
+from stacks.config.job_settings import effective_config, trainer_flags
 from stacks.extras import need
+from trainer.config.train_config import SELF_PREPARED
 
 if TYPE_CHECKING:  # Pulumi, which a suite on this machine does not need
     from pulumi.automation import PulumiCommand
@@ -68,6 +70,7 @@ def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
     stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     screen = Screen(options.console)
     _check_options(options, items)
+    _check_data(preset, items, options.data)
     if unused := [entry.name for entry in suite.stacks if options.local and entry.stack != LOCAL]:
         screen.console.print(f"--local: on this machine alone, without {', '.join(unused)}", markup=False)
     fresh = _fresh_folder(out)
@@ -131,6 +134,23 @@ def _check_options(options: Options, items: Sequence[Item]) -> None:
         if given:
             where = "on this machine" if name == "--data" else "on a stack"
             raise InputError(name, f"of no effect: no run of this suite is {where}", fix="leave it out")
+
+
+def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
+    """Refuses data that a run on this machine would refuse, before the first of them is begun. `data`: None for a new
+    folder of the suite's own.
+    """
+    here = {tuple(trainer_flags(preset, item.settings)): item for item in items if item.is_local}
+    for flags, item in here.items():
+        if data is None and effective_config(preset, item.settings).dataset in SELF_PREPARED:
+            continue
+        from trainer.__main__ import data_mistake  # with torch, which takes seconds
+
+        mistake = data_mistake(["train", *flags, "--data", str(data or "data")])
+        if mistake is not None:
+            problem = f"arm {item.arm}: {mistake.problem}" if item.arm else mistake.problem
+            fix, allowed = mistake.fix, mistake.allowed
+            raise InputError(mistake.place, problem, value=mistake.value, allowed=allowed, fix=fix)
 
 
 def _fresh_folder(out: Path) -> Path:

@@ -21,7 +21,7 @@ from trainer.data.shards import ShardedImages, labels_missing
 if TYPE_CHECKING:
     from trainer.distributed.world import World
 
-__all__ = ["SHIPPED", "Sampler", "ShardedImages", "open_matching", "open_on_all", "prepare_if_missing"]
+__all__ = ["SHIPPED", "Sampler", "ShardedImages", "check_data", "open_matching", "open_on_all", "prepare_if_missing"]
 
 SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
     {
@@ -35,12 +35,35 @@ SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
 """The data sets that ship in Python packages and so prepare themselves."""
 
 
+def check_data(config: TrainConfig, folder: Path) -> None:
+    """Refuses what a run would refuse of its data before its first step, but for damage: hashes are not compared, and
+    nothing is written. TrainerError: as `prepare_if_missing` and `open_matching`.
+    """
+    if (folder / INDEX_FILE).exists():
+        open_matching(config, folder, verify=False)
+    else:
+        _check_preparable(config, folder)
+
+
 def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
     """Writes the configured data set's shards unless the folder has an index already. TrainerError: not writable, the
     folder holds other files, or the data set needs a source: with the command to run.
     """
     if (folder / INDEX_FILE).exists():
         return
+    _check_preparable(config, folder)
+    recipe = SHIPPED[config.dataset](config)
+    progress = Progress(recipe.dataset, len(recipe.items), out=sys.stderr)  # stdout may be for JSON alone
+    try:
+        prepare(recipe, folder, progress=progress)
+    except TrainerError as error:
+        raise error.at("--data") if error.place == "--out" else error from None
+    finally:
+        progress.close()
+
+
+def _check_preparable(config: TrainConfig, folder: Path) -> None:
+    """Of a folder without an index: whether the configured data set can be prepared there without a source."""
     if foreign := foreign_file(folder):
         out = _beside(folder, config.model_copy(update={"dataset": "folder", "frames": 1}))
         raise TrainerError(
@@ -60,14 +83,6 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
             allowed="a folder of shards",
             fix=prepare_command(config, folder),
         )
-    recipe = SHIPPED[config.dataset](config)
-    progress = Progress(recipe.dataset, len(recipe.items), out=sys.stderr)  # stdout may be for JSON alone
-    try:
-        prepare(recipe, folder, progress=progress)
-    except TrainerError as error:
-        raise error.at("--data") if error.place == "--out" else error from None
-    finally:
-        progress.close()
 
 
 def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from rich.console import Console
@@ -25,6 +26,7 @@ from stacks.bench.session import Options, resume_suite, run_suite
 from stacks.bench.suite import Item, items_of, load_suite, preset_of, run_id_of
 from stacks.cli import main
 from stacks.planning.plan import make_plan
+from trainer.data.shards import write_shards
 from trainer.records.run_record import RunRecord
 
 LOCAL_SUITE: dict[str, Any] = {
@@ -285,6 +287,35 @@ def test_an_option_that_nothing_heeds_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=said):
         run_suite(written(suite), tmp_path / "runs", repo / "stacks", options)
+
+
+@pytest.mark.usefixtures("instant")
+def test_data_that_no_run_could_read_is_refused_before_the_first(
+    written: Callable[..., Path], tmp_path: Path, repo: Path
+) -> None:
+    def refused(suite: Mapping[str, Any], data: Path | None) -> InputError:
+        with pytest.raises(InputError) as caught:
+            run_suite(written(suite), tmp_path / "runs", repo / "stacks", Options(local=True, data=data))
+        assert not (tmp_path / "runs").exists()
+        return caught.value
+
+    wrong, tiny = tmp_path / "wrong", tmp_path / "tiny"
+    wrong.mkdir()
+    (wrong / "holiday.jpg").write_bytes(b"x")
+    found = refused(LOCAL_SUITE, wrong)
+    assert (found.place, found.value) == ("--data", str(wrong))
+    assert "holds no data set but other files, such as holiday.jpg" in found.problem
+    write_shards(tiny, "digits", np.zeros((4, 1, 16, 16), np.uint8))
+    found = refused(LOCAL_SUITE, tiny)
+    assert (found.value, found.allowed) == ("digits (1, 16, 16)", "digits (1, 32, 32)")
+    faces = refused({**LOCAL_SUITE, "preset": "dcgan-celeba64"}, None)
+    assert "celeba does not prepare itself" in faces.problem
+    assert faces.fix.startswith("python -m trainer data prepare celeba")
+    # Of two arms the one that cannot is named; where all can, the suite begins.
+    arms = [{"name": "small", "settings": {"resolution": 16}}, {"name": "usual", "settings": {}}]
+    assert refused({**LOCAL_SUITE, "arms": arms}, tiny).problem.startswith("arm usual: ")
+    begun = written(LOCAL_SUITE, settings={"resolution": 16})
+    assert run_suite(begun, tmp_path / "runs", repo / "stacks", Options(local=True, data=tiny)) == 0
 
 
 @pytest.mark.usefixtures("instant")
