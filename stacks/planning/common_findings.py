@@ -1,5 +1,6 @@
 """What a plan says on every provider: batch, prices, spot caps, the budget, and its own figures. Pure."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import date
 from math import ceil
@@ -16,8 +17,11 @@ from stacks.planning.run_costs import Pace, RungCost, idle_settings, rung_lines,
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
 from stacks.providers.registry import provider_of
 from trainer.config.prepare_command import prepare_command
+from trainer.config.presets import PRESETS
 from trainer.config.train_config import SELF_PREPARED
 
+_TELLING = ("cifar10", "celeba", "ucf101", "digits")
+"""Data sets whose names people give to nothing else."""
 _NAMED_SIZES = 4
 """Numbers of nodes that one finding speaks of one by one."""
 FAR_FROM_BEST = 1.05
@@ -165,10 +169,13 @@ def _state(config: StackConfig) -> Iterable[Finding]:
 def _data(config: StackConfig) -> Iterable[Finding]:
     """Data that no node can fetch by itself: it would be found missing when the cluster is up and paid for."""
     trained = config.job.effective_config()
-    if trained.dataset in SELF_PREPARED:
-        return
     provider = provider_of(config.provider)
     named = (config.storage and config.storage.source) or provider.own_data(config)
+    if named and (other := _other_data(config, trained.dataset, named)):
+        yield other
+        return
+    if trained.dataset in SELF_PREPARED:
+        return
     prepare = prepare_command(trained, "DIR")
     if named:
         size = f"{trained.resolution}x{trained.resolution}"
@@ -187,6 +194,24 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         "where it is",
         f"write it with `{prepare}` and name its folder in {setting}, or take a preset on one of "
         f"{', '.join(SELF_PREPARED)}",
+    )
+
+
+def _other_data(config: StackConfig, dataset: str, named: str) -> Finding | None:
+    """A folder that is called like another data set: the trainer refuses shards of one. A name proves nothing, and a
+    folder of one's own pictures is called as one likes.
+    """
+    words = re.split(r"[^a-z0-9]+", named.lower())
+    called = [name for name in _TELLING if any(word.startswith(name) for word in words)]
+    if not called or dataset in (*called, "folder"):
+        return None
+    on_it = [name for name, preset in PRESETS.items() if preset.dataset == called[0]]
+    return Finding.warning(
+        "data.other-name",
+        "gangway:job.settings" if "dataset" in config.job.settings else "gangway:job.preset",
+        f"the job trains on {dataset}, and {named} is called like {called[0]}: where its shards are of that, the "
+        "trainer refuses them on the nodes",
+        f"take a preset on {called[0]} ({', '.join(on_it)}), or name the folder of {dataset}'s shards",
     )
 
 

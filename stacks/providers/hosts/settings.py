@@ -2,12 +2,14 @@
 nothing reads there.
 """
 
+from ipaddress import IPv6Address
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, StrictBool, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
 from components.core.fields import Whole
+from components.core.findings import InputError
 from stacks.config.provider_settings import OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
@@ -28,6 +30,30 @@ def _decryptable(value: Any) -> Any:
     return ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value
 
 
+def _an_address(value: str) -> str:
+    """A name, or numbers that are an IP address: of other numbers nobody would know before `up`."""
+    if value.replace(".", "").isdecimal():
+        parts = value.split(".")
+        allowed = "four numbers from 0 to 255, such as 10.20.0.11"
+        if len(parts) != 4 or "" in parts:
+            raise ValueError(f"{allowed}; write all four numbers, or the machine's name")
+        if too_large := [part for part in parts if int(part) > 255]:
+            raise ValueError(f"{allowed}; {too_large[0]} is above 255: write the address that its SSH server has")
+        plain = ".".join(str(int(part)) for part in parts)
+        if plain != value:
+            raise ValueError(f"{allowed}, without zeros before them; write {plain}")
+    elif ":" in value:
+        try:
+            IPv6Address(value)
+        except ValueError as error:
+            fix = "write it without a port, which has a key of its own" if value.count(":") == 1 else "mend it"
+            raise ValueError(f"an IPv6 address, or a name ({error}); {fix}") from None
+    return value
+
+
+_Address = Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_an_address)]
+
+
 class HostConfig(Section):
     """One machine that is there.
 
@@ -42,12 +68,12 @@ class HostConfig(Section):
     """
 
     name: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9-]{0,29}$", examples=["node-1"])
-    address: str = Field(pattern=_ADDRESS, examples=["10.20.0.11"])
+    address: _Address = Field(examples=["10.20.0.11"])
     port: Whole = Field(default=22, ge=1, le=65535)
     user: str | None = Field(default=None, pattern=r"^[a-z_][a-z0-9_.-]{0,31}$", examples=["gangway"])
     host_key: str | None = Field(default=None, pattern=_HOST_KEY, examples=[HOST_KEY_EXAMPLE])
     accept_unknown_host_key: StrictBool = False
-    cluster_address: str | None = Field(default=None, pattern=_ADDRESS, examples=["10.30.0.11"])
+    cluster_address: _Address | None = Field(default=None, examples=["10.30.0.11"])
 
     @model_validator(mode="after")
     def _known_or_accepted(self) -> Self:
@@ -104,10 +130,26 @@ class HostsConfig(Section):
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         for what in ("label", "address", "reached_at"):
-            values = [getattr(machine, what) for machine in self.machines]
-            if twice := next((value for value in values if values.count(value) > 1), None):
-                raise ValueError(f"each machine once; remove the second {twice}")
+            first: dict[str, int] = {}
+            for number, machine in enumerate(self.machines):
+                value = getattr(machine, what)
+                if value in first:
+                    raise _twice(machine, number, first[value], what, value)
+                first[value] = number
         return self
+
+
+def _twice(machine: HostConfig, number: int, first: int, what: str, value: str) -> InputError:
+    """At the second of two machines, and at the key that both have alike."""
+    written = {"label": "name" if machine.name else "address", "address": "address"}
+    key = written.get(what, "cluster_address" if machine.cluster_address else "address")
+    return InputError(
+        f"machines[{number}].{key}",
+        f"is machines[{first}]'s already",
+        value=value,
+        allowed="each machine once",
+        fix=f"remove the second {value}, or write what is its own",
+    )
 
 
 SETTINGS = ProviderSettings(

@@ -115,6 +115,39 @@ def test_several_nodes_without_a_shared_file_system_are_an_error(edited: Edited)
     assert finding.severity is Severity.WARNING
 
 
+@pytest.mark.parametrize(
+    ("preset", "source", "other", "takes"),
+    [
+        ("dcgan-cifar10", "s3://my-bucket/celeba-64", "celeba", "dcgan-celeba64, progan-celeba128"),
+        ("dcgan-digits", "s3://my-bucket/prepared/CIFAR10", "cifar10", "dcgan-cifar10"),
+        ("dcgan-cifar10", "s3://my-bucket/cifar10", None, ""),
+        ("dcgan-cifar10", "s3://celeba/cifar10-shards", None, ""),
+        ("few-images", "s3://my-bucket/celeba", None, ""),
+        ("dcgan-cifar10", "s3://my-bucket/shards", None, ""),
+    ],
+)
+def test_a_source_called_like_another_data_set_is_a_warning(
+    edited: Edited, preset: str, source: str, other: str | None, takes: str
+) -> None:
+    def change(values: dict[str, Any]) -> None:
+        values["gangway:job"]["preset"] = preset
+        values["gangway:storage"]["source"] = source
+
+    config = edited(change)
+    found = [f for f in common_findings(config, load().machine("p5.48xlarge"), None) if f.code.startswith("data.")]
+    if other is None:
+        assert [f.code for f in found] == ["data.prepared"]
+        return
+    (warning,) = found
+    assert (warning.severity, warning.code, warning.path) == (
+        Severity.WARNING,
+        "data.other-name",
+        "gangway:job.preset",
+    )
+    assert f"{source} is called like {other}: where its shards are of that, the trainer refuses them" in warning.message
+    assert takes in warning.fix
+
+
 def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(edited: Edited) -> None:
     machine = load().machine("p5.48xlarge")
 

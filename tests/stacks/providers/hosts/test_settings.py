@@ -70,17 +70,32 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
     "nothing to know it by": (
         [{"address": "10.0.0.9"}], "gangway:hosts.machines[0]", "ssh-keyscan -t ed25519 10.0.0.9"),
     "an address with a user": ([{"address": "me@a"}], "gangway:hosts.machines[0].address", "10.20.0.11"),
+    "a number above 255": (
+        [{"address": "192.168.1.300", "accept_unknown_host_key": True}], "gangway:hosts.machines[0].address",
+        "300 is above 255"),
+    "three numbers": (
+        [{"address": "10.20.11", "accept_unknown_host_key": True}], "gangway:hosts.machines[0].address",
+        "write all four numbers, or the machine's name"),
+    "zeros before a number": (
+        [{"address": "a", "cluster_address": "10.020.0.011", "accept_unknown_host_key": True}],
+        "gangway:hosts.machines[0].cluster_address", "write 10.20.0.11"),
+    "an address with its port": (
+        [{"address": "node:22", "accept_unknown_host_key": True}], "gangway:hosts.machines[0].address",
+        "write it without a port"),
+    "a name of two machines with IPv6": (
+        [{"address": a, "name": "x", "accept_unknown_host_key": True} for a in ("fd00::1", "fd00::2")],
+        "gangway:hosts.machines[1].name", "remove the second x"),
     "a port that is none": (
         [{"address": "a", "accept_unknown_host_key": True, "port": 0}], "gangway:hosts.machines[0].port", "port"),
     "a machine twice": (
         [{"address": "10.0.0.1", "accept_unknown_host_key": True, "name": name} for name in ("one", "two")],
-        "gangway:hosts", "remove the second 10.0.0.1"),
+        "gangway:hosts.machines[1].address", "remove the second 10.0.0.1"),
     "a name twice": (
         [{"address": address, "accept_unknown_host_key": True, "name": "one"} for address in ("a", "b")],
-        "gangway:hosts", "remove the second one"),
+        "gangway:hosts.machines[1].name", "remove the second one"),
     "one address among the machines": (
         [{"address": a, "accept_unknown_host_key": True, "cluster_address": "c"} for a in ("a", "b")],
-        "gangway:hosts", "remove the second c"),
+        "gangway:hosts.machines[1].cluster_address", "remove the second c"),
 }  # fmt: skip
 
 
