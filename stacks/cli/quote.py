@@ -40,7 +40,7 @@ def quote(
         typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
     ] = None,
     sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
-    top: Annotated[int, typer.Option(help="Give reasons for so many of the ranked offers; 0 for all.")] = 4,
+    top: Annotated[int, typer.Option(help="Rows with figures and reasons for so many; 0: for all.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each figure with its source.")] = False,
 ) -> None:
     """Rank every way to get an accelerator by expected cost, time at risk and gCO2e, with the reasons.

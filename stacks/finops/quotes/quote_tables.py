@@ -3,7 +3,7 @@
 Computes nothing: what stands here was worked out by `components.estimate.offers` and `components.estimate.quotes`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -173,8 +173,8 @@ def _grid_or_watts(quoted: Quoted) -> str:
 
 
 def show_answer(answer: Answer, console: "Console") -> None:
-    """Prints every offer: the ranked with their figures, the first of them with reasons; then those that cannot do it,
-    and those that lack a figure, with the dollars that are known.
+    """Prints every offer: the first of the ranked with figures and reasons, the others by machine; then those that
+    cannot do it, and those that lack a figure, with the dollars that are known.
     """
     job, ranking = answer.job, answer.ranking
     due = "" if job.deadline_hours is None else f", done within {job.deadline_hours:g} h"
@@ -200,8 +200,9 @@ def show_answer(answer: Answer, console: "Console") -> None:
         for quoted in ranking.infeasible:
             _say(console, f"{_label_and_usd(quoted)}: {quoted.problem}", indent=2)
     if ranking.unknown:
-        _say(console, "a figure is missing, so not ranked", style="bold yellow")
-        for line in _gaps(ranking):
+        more = "" if answer.top == 0 else "; --top 0 names the regions"
+        _say(console, f"a figure is missing, so not ranked{more}", style="bold yellow")
+        for line in _gaps(ranking) if answer.top == 0 else _gaps_in_short(ranking):
             _say(console, line, indent=2)
     if answer.left_out:
         _say(console, f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh")
@@ -228,17 +229,17 @@ def _label_and_usd(quoted: Quoted) -> str:
     return quoted.offer.label if quoted.usd is None else f"{quoted.offer.label}, ${quoted.usd:,.0f}"
 
 
+_BY = {"cost": "expected dollars", "carbon": "kg CO2e", "risk": "hours at risk"}
 _HEADINGS = ("", "USD", "hours", "risk", "kWh", "kgCO2e", "offer")
 
 
 def _show_ranked(answer: Answer, console: "Console") -> None:
-    """A line for each, and below the first ones price and reason."""
+    """A line for each of the first, with price and reason below; a paragraph for each machine of the others."""
     ranked = answer.ranking.ranked
     if not ranked:
         return
     top = answer.top or len(ranked)
-    lines = [(_cells(place, [quoted]), _why(quoted, reason)) for place, (quoted, reason) in enumerate(ranked[:top], 1)]
-    lines += [(_cells(place, group), "") for place, group in _alike(ranked[top:], top + 1)]
+    lines = [(_cells(place, quoted), _why(quoted, reason)) for place, (quoted, reason) in enumerate(ranked[:top], 1)]
     rows = [_HEADINGS, *(cells for cells, _ in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
     for row, why in [(_HEADINGS, ""), *lines]:
@@ -248,28 +249,41 @@ def _show_ranked(answer: Answer, console: "Console") -> None:
         _say(console, f"{figures.lstrip()} {row[-1]}", indent=before, hang=offer_at, style="bold" if why else "")
         if why:
             _say(console, why, indent=widths[0] + 1, hang=0)
-    if (rest := len(ranked) - top) > 0:
-        _say(console, f"reasons of the other {rest}: --top 0")
+    rest = [quoted for quoted, _ in ranked[top:]]
+    if rest:
+        _say(console, f"the other {len(rest)}, by {answer.sort} ({_BY[answer.sort]}); --top 0: a line and reasons each")
+        for line in _of_machines(rest, answer.sort):
+            _say(console, line, indent=2)
 
 
-def _alike(ranked: Iterable[tuple[Quoted, str]], first: int) -> Iterator[tuple[int, list[Quoted]]]:
-    """The offers with their places; those that only the kind of capacity tells apart share a line."""
-    groups: list[tuple[int, list[Quoted]]] = []
-    for place, (quoted, _) in enumerate(ranked, first):
-        if groups and _place_and_figures(groups[-1][1][0]) == _place_and_figures(quoted):
-            groups[-1][1].append(quoted)
-        else:
-            groups.append((place, [quoted]))
-    return iter(groups)
+def _of_machines(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
+    """A paragraph for each machine and kind of capacity with what they are sorted by in each region, best first; kinds
+    that no figure tells apart share one.
+    """
+    regions: dict[tuple[str, str], dict[str, str]] = {}
+    for quoted in ranked:
+        offer = quoted.offer
+        star = "*" if _is_assumed(quoted) else ""
+        name = (f"{offer.provider} {offer.machine.name}", f"{offer.kind}{star}")
+        regions.setdefault(name, {})[offer.region] = _figure(quoted, sort)
+    kinds: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
+    for (machine, kind), figures in regions.items():
+        kinds.setdefault((machine, tuple(figures.items())), []).append(kind)
+    for (machine, figures), alike in kinds.items():
+        yield f"{machine} {', '.join(alike)}: {', '.join(f'{region} {figure}' for region, figure in figures)}"
 
 
-def _place_and_figures(quoted: Quoted) -> tuple[object, ...]:
-    offer = quoted.offer
-    return offer.provider, offer.region, offer.machine.name, quoted.usd, quoted.hours, quoted.risk_hours
+def _figure(quoted: Quoted, sort: Sort) -> str:
+    match sort:
+        case "cost":
+            return f"${_number(quoted.usd, ',.0f')}"
+        case "carbon":
+            return _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f")
+        case "risk":
+            return _number(quoted.risk_hours, ".2f")
 
 
-def _cells(place: int, group: Sequence[Quoted]) -> tuple[str, ...]:
-    quoted, others = group[0], "".join(f", {each.offer.kind}" for each in group[1:])
+def _cells(place: int, quoted: Quoted) -> tuple[str, ...]:
     return (
         str(place),
         _number(quoted.usd, ",.0f"),
@@ -277,7 +291,7 @@ def _cells(place: int, group: Sequence[Quoted]) -> tuple[str, ...]:
         _number(quoted.risk_hours, ".2f"),
         _number(quoted.kwh, ",.0f"),
         _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f"),
-        quoted.offer.label + others + ("*" if _is_assumed(quoted) else ""),
+        quoted.offer.label + ("*" if _is_assumed(quoted) else ""),
     )
 
 
@@ -330,6 +344,27 @@ def _cheapest_elsewhere(quoted: Quoted, ranking: Ranking) -> Quoted | None:
 def _elsewhere_json(quoted: Quoted, ranking: Ranking) -> dict[str, Any] | None:
     found = _cheapest_elsewhere(quoted, ranking)
     return None if found is None else {"region": found.offer.region, "value": found.usd, "unit": "USD"}
+
+
+def _gaps_in_short(ranking: Ranking) -> Iterator[str]:
+    """A paragraph for each machine and reason: of each kind the number of regions, and what it costs elsewhere."""
+    found: dict[tuple[str, str], dict[str, list[Quoted]]] = {}
+    for quoted in ranking.unknown:
+        machine = f"{quoted.offer.provider} {quoted.offer.machine.name}"
+        found.setdefault((machine, _unknown(quoted)), {}).setdefault(quoted.offer.kind, []).append(quoted)
+    for (machine, why), of_kinds in found.items():
+        alike: dict[tuple[int, str], list[str]] = {}
+        for kind, those in of_kinds.items():
+            best = _cheapest_elsewhere(those[0], ranking)
+            known = "" if best is None else f", in {best.offer.region} ${_number(best.usd, ',.0f')}"
+            if best is None and those[0].usd is not None:
+                known = f", from ${min(each.usd for each in those if each.usd is not None):,.0f}"
+            alike.setdefault((len(those), known), []).append(kind)
+        said = [
+            f"{', '.join(kinds)} in {number} region{'s' * (number > 1)}{known}"
+            for (number, known), kinds in alike.items()
+        ]
+        yield f"{machine}: {why}: {'; '.join(said)}"
 
 
 def _gaps(ranking: Ranking) -> list[str]:

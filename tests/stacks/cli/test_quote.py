@@ -90,6 +90,7 @@ def test_a_rate_that_nobody_publishes_is_assumed_and_said() -> None:
     assert "(10% of nodes a day, assumed; failures)" in spot[0]["details"]
     text = run("--providers", "gcp")
     assert "a3-megagpu-8g spot*" in text
+    assert "gcp a3-highgpu-8g spot*: " in text, "below the first rows, too"
     assert "* gcp publishes no rate of interruptions for these: 10% of nodes a day, assumed: " in text
     assert "--interruptions states another" in text
     stated = run("--providers", "gcp", "--interruptions", "0.2")
@@ -106,12 +107,25 @@ def test_no_offer_is_without_its_dollars_or_the_reason() -> None:
     assert f"ranked: {len(answer['ranked'])} offers" in text
     assert all(f"{row['usd']['value']:,.0f}" in text for row in answer["ranked"])
     assert all(row["reason"] for row in answer["unknown"])
+    in_full = run("--top", "0")
     for row in answer["unknown"]:
-        assert (row["region"] in text, row["machine_type"] in text) == (True, True)
+        assert (row["region"] in in_full, row["machine_type"] in text) == (True, True)
     elsewhere = next(row for row in answer["unknown"] if row["region"] == "us-east-2" and row["kind"] == "on-demand")
     assert elsewhere["price"]["value"] is None
     assert elsewhere["elsewhere"] == {"region": "us-east-1", "value": pytest.approx(22060, abs=1), "unit": "USD"}
-    assert "no price in the catalogue; in us-east-1 $22,060" in text
+    assert "no price in the catalogue; in us-east-1 $22,060" in in_full
+    assert "aws p5.48xlarge: no price in the catalogue: reserved-1y, reserved-3y, capacity-block in 6 regions; " in text
+    assert "on-demand in 5 regions, in us-east-1 $22,060" in text
+
+
+def test_at_80_columns_an_answer_is_a_screen_or_two() -> None:
+    answer = CliRunner().invoke(main.app, ASK, env={"COLUMNS": "80"}).stdout
+    assert len(answer.splitlines()) < 70
+    by_carbon = run("--sort", "carbon")
+    assert "the other 46, by carbon (kg CO2e); --top 0: a line and reasons each" in by_carbon
+    listed = by_carbon.partition("the other 46")[2].partition("a figure is missing")[0]
+    rows = ask("--sort", "carbon")["ranked"][4:]
+    assert all(f"{row['region']} {row['carbon']['value'] / 1000:,.0f}" in listed for row in rows)
 
 
 def test_a_region_in_which_the_machine_is_known_to_be_is_listed_without_a_price() -> None:
@@ -189,12 +203,13 @@ def test_nothing_that_will_do_exits_1() -> None:
 def test_a_person_reads_the_best_ones_and_the_gaps() -> None:
     text = run("--top", "2", "--deadline", "130h")
     assert "H100x8, 4 nodes, 100 h of training, done within 130 h; by cost" in text
-    assert "aws us-east-1 p5.48xlarge spot" in text
+    assert "aws p5.48xlarge spot: us-east-1 $" in text
     assert text.count(" a node-hour, ") == 2
-    assert "reasons of the other" in text
+    assert "the other 48, by cost (expected dollars); --top 0: a line and reasons each" in text
     assert "Standard_ND96isr_H100_v5" in text
-    assert "reserved-3y in eastus, eastus2, westus" in text
-    assert "--top 0" not in run("--top", "0")
+    in_full = run("--top", "0")
+    assert "reserved-3y in eastus, eastus2, westus" in in_full
+    assert "--top 0" not in in_full
 
 
 def test_a_tpu_slice_is_priced_by_its_chips_and_its_energy_is_unknown() -> None:
