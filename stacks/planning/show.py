@@ -1,9 +1,11 @@
 """The plan, the sandbox and the difference of two plans as a person reads them, or as JSON. Computes nothing."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -36,6 +38,11 @@ _RESULT_COLOURS = {
     "refused": "bold red",
 }
 _COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_CLAUSE_END = re.compile(
+    r"; |: | \(|, (?=(?:and|so|which|where|since|each|until|what|with|for|a|or|in|also|as|not|[0-9])\b)"
+)
+_FEWEST_SPACES = 3
+"""In what says something by itself."""
 _SMALL = 0.005
 """Of an hour of the stack: a line below counts as small."""
 _FEW = 3
@@ -69,8 +76,12 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
             console.print(_ladder(plan, sources=full), highlight=False)
         console.print(_envelope(plan, sources=full))
     shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
+    if detail is Detail.SUMMARY:
+        for note in notes_in_short(shown, console.width):
+            console.print(note, highlight=False, soft_wrap=True)
+        shown = [finding for finding in shown if finding.severity is not Severity.INFO]
     if shown:
-        console.print(findings_table(shown, shorten=detail is not Detail.FULL))
+        console.print(findings_table(shown))
     if detail is Detail.BRIEF:
         console.print(_expected(plan, sources=False), highlight=False)
     console.print(_tally(plan, detail), highlight=False)
@@ -98,8 +109,8 @@ def _heading(plan: Plan) -> str:
     machine = config.cluster.machine_type or config.cluster.accelerator or ""
     number = sum(resource.custom for resource in plan.resources)
     return (
-        f"[bold]{escape(config.stack)}[/]: {num} x {escape(machine)} on {config.provider}, {escape(config.region)}; "
-        f"{number} resources\n[dim]{escape(made)}[/]"
+        f"[bold]{escape(config.stack)}[/]: {num} x {escape(machine)} on {config.provider}, {escape(config.region)}\n"
+        f"[dim]{number} resources: {escape(made)}[/]"
     )
 
 
@@ -224,28 +235,48 @@ def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
     return tree
 
 
-def findings_table(findings: Iterable[Finding], *, shorten: bool = False) -> Table:
-    """What the plan has to say, gravest last. `shorten`: of what nobody has to mend, the code and the first words."""
+def notes_in_short(findings: Iterable[Finding], width: int) -> Iterator[Text]:
+    """Of what nobody has to mend the code, and what it says up to the end of a clause."""
+    notes = [finding for finding in findings if finding.severity is Severity.INFO]
+    for code, count in Counter(note.code for note in notes).items():
+        first = next(note.message for note in notes if note.code == code)
+        head = f"{code} ({count})" if count > 1 else code
+        words = f"{head}: {first_clause(first)}"
+        lines = wrap(words, width, initial_indent="note ", subsequent_indent=" " * 5, break_on_hyphens=False)
+        text = Text("\n".join(lines))
+        text.highlight_regex("^note", _COLOURS[Severity.INFO])
+        text.highlight_regex(re.escape(head), "dim")
+        yield text
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """What the plan has to say, gravest last."""
     gravest_last = list(_COLOURS)[::-1]
-    table = Table(title="findings", title_justify="left", expand=True)
-    for column in ("severity", "what"):
-        table.add_column(column, overflow="fold")
+    table = Table(box=None, show_header=False, pad_edge=False, expand=True)
+    table.add_column("severity", no_wrap=True)
+    table.add_column("what", overflow="fold", ratio=1)
     ordered = sorted(findings, key=lambda f: gravest_last.index(f.severity))
-    if shorten:
-        notes = [finding for finding in ordered if finding.severity is Severity.INFO]
-        for code, count in Counter(note.code for note in notes).items():
-            first = next(note.message for note in notes if note.code == code)
-            times = f" ({count})" if count > 1 else ""
-            words = Text.from_markup(f"[dim]{escape(code)}{times}[/]  {escape(first)}", overflow="ellipsis")
-            words.no_wrap = True
-            table.add_row(f"[{_COLOURS[Severity.INFO]}]{Severity.INFO}[/]", words)
-        ordered = ordered[len(notes) :]
     for finding in ordered:
         colour = _COLOURS[finding.severity]
         fix = f"\n[green]{escape(finding.fix)}[/]" if finding.fix else ""
         where = f"[dim]{escape(finding.path)}  {escape(finding.code)}[/]"
         table.add_row(f"[{colour}]{finding.severity}[/]", f"{escape(finding.message)}\n{where}{fix}")
     return table
+
+
+def first_clause(message: str) -> str:
+    """A sentence up to where it could end: a note in short that is whole.
+
+    >>> first_clause("us-east-2a chosen: the first that has it; nodes and file system share one zone")
+    'us-east-2a chosen: the first that has it'
+    >>> first_clause("a3-megagpu-8g: 8 gVNICs for the GPUs (GPUDirect-TCPXO), each in a network of its own")
+    'a3-megagpu-8g: 8 gVNICs for the GPUs'
+    """
+    for end in _CLAUSE_END.finditer(message):
+        before = message[: end.start()]
+        if before.count(" ") >= _FEWEST_SPACES and before.count("(") == before.count(")"):
+            return before
+    return message
 
 
 def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
@@ -318,7 +349,7 @@ def _stops(rung: RungCost, *, source: bool) -> str:
     event = "failure" if taken is None else "interruption"
     lost = f"one {event} in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}"
     if taken is not None and taken.value is None:
-        lost = f"spot's rate is not known: failures alone{f', one in {spot.mtbf_hours:,.0f} h' if source else ''}"
+        lost = f"rate not known: failures alone{f', one in {spot.mtbf_hours:,.0f} h' if source else ''}"
     every = f", a checkpoint every {span(spot.interval_sec)} (best {span(spot.best_interval_sec)})"
     return f"{lost}{every if source and taken is not None else ''}{by_whom}"
 

@@ -13,6 +13,7 @@ from stacks.planning.show import (
     cost_table,
     explain,
     findings_table,
+    first_clause,
     ladder_table,
     resource_tree,
     sandbox_notes,
@@ -74,17 +75,44 @@ def all_of(plan: Plan, detail: Detail, width: int = 80) -> str:
     return capture.get()
 
 
-def test_short_notes_are_a_line_each_and_nothing_that_must_be_mended_is_shortened() -> None:
-    said = [
-        Finding.info("a.info", "p", "nice " * 40, "perhaps"),
+def test_short_notes_are_whole_clauses_and_nothing_that_must_be_mended_is_shortened(demo_plan: Plan) -> None:
+    said = (
+        Finding.info("a.info", "p", "nice things are said here, and more of them: all [that] there is", "perhaps"),
         Finding.info("a.info", "p", "another"),
-        Finding.warning("c.warning", "p", "hm " * 40 + "end", "do something"),
-    ]
-    lines = shown(findings_table(said, shorten=True), 80).splitlines()
-    assert sum("a.info (2)" in line for line in lines) == 1
-    assert not any("another" in line or "perhaps" in line for line in lines)
-    assert any("do something" in line for line in lines)
-    assert any("hm end" in line or line.strip("│ ").endswith("end") for line in lines)
+        Finding.info("b.info", "p", "long " * 30 + "end; and more"),
+        Finding.warning("c.warning", "p", "hm " * 40 + "end; and more", "do something"),
+    )
+    text = all_of(replace(demo_plan, findings=said), Detail.SUMMARY)
+    assert "note a.info (2): nice things are said here\n" in text
+    assert "another" not in text
+    assert "perhaps" not in text
+    words = " ".join(text.split())
+    assert f"b.info: {'long ' * 30}end" in words, "what is no clause's end is no place to cut"
+    assert f"warning {'hm ' * 40}end; and more p c.warning do something" in words
+    assert "…" not in text
+
+
+@pytest.mark.parametrize(
+    ("message", "clause"),
+    [
+        ("us-east-2a chosen: the first that has it; nodes share one zone", "us-east-2a chosen: the first that has it"),
+        ("no hard limit: Google is late, so the stop is too", "no hard limit: Google is late"),
+        ("nodes of one rung (all that there are; two) stand together: near", "nodes of one rung"),
+        ("a sentence of its own", "a sentence of its own"),
+        ("160,000.00 USD are what the budget has, 3 months long", "160,000.00 USD are what the budget has"),
+    ],
+)
+def test_a_note_ends_where_a_clause_does(message: str, clause: str) -> None:
+    assert first_clause(message) == clause
+
+
+def test_no_note_of_a_shipped_stack_is_cut_in_a_word(gcp_plans: dict[str, Plan], azure_plans: dict[str, Plan]) -> None:
+    for plan in (*gcp_plans.values(), *azure_plans.values()):
+        for finding in plan.findings:
+            clause = first_clause(finding.message)
+            assert finding.message.startswith(clause)
+            assert clause.count("(") == clause.count(")")
+            assert clause[-1] not in ",;:("
 
 
 def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
@@ -226,7 +254,7 @@ def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Pl
 
 def test_a_rate_nobody_knows_and_a_run_without_an_end_are_said(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
     (rung,) = gcp_plans["gcp-v5e-pod"].rungs
-    assert "spot's rate is not known: failures alone, one in" in shown(ladder_table([rung]), 300)
+    assert "rate not known: failures alone, one in" in shown(ladder_table([rung]), 300)
     assert "Google publishes no rate" in shown(ladder_table([rung]), 300)
     endless = replace(demo_plan.rungs[0], run_hours=None, run=None)
     text = shown(ladder_table([endless]), 300)
