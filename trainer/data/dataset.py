@@ -114,10 +114,9 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
 
 
 def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedImages:
-    """`open_matching` on every worker, with its errors; only the first of each node compares the hashes. Each of a
-    node's workers would read all of the data set for the same answer.
+    """`open_matching` on every worker, with its errors. No hash of a shard is compared: `Verification` does, beside
+    what the workers do.
     """
-    world.run_on_all(lambda: open_matching(config, folder) if world.local_rank == 0 else None)
     return world.run_on_all(lambda: open_matching(config, folder, verify=False))
 
 

@@ -5,10 +5,10 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +112,12 @@ class ShardIndex(_Model):
             raise broken_rule(allowed, value=self.num_images, field="num_images", fix=_MEND)
         return self
 
+    def hashed_files(self) -> Iterator["HashedFile"]:
+        """Every file of the data set, the small one of labels first."""
+        if self.labels is not None:
+            yield HashedFile("file of labels", self.labels.file, self.labels.sha256)
+        yield from (HashedFile("shard", shard.file, shard.sha256) for shard in self.shards)
+
     @property
     def num_classes(self) -> int:
         """Number of classes; 0 where the images have no labels."""
@@ -155,6 +161,14 @@ class ShardIndex(_Model):
 def _dataset_sha256(shards: Sequence[Shard], labels: LabelsFile | None) -> str:
     hashes = [shard.sha256 for shard in shards] + ([labels.sha256] if labels else [])
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+class HashedFile(NamedTuple):
+    """A file of a data set as its index promises it; `kind` is what people call it."""
+
+    kind: str
+    name: str
+    sha256: str
 
 
 class BrokenItemError(Exception):

@@ -1,4 +1,4 @@
-"""Images on disk as training reads them: raw uint8 shards, memory-mapped, every file compared with its hash.
+"""Images on disk as training reads them: raw uint8 shards, memory-mapped, each file with its hash in the index.
 
 `index.json`, `00000.npy`, `00001.npy`, ... ([n, C, H, W] or [n, C, T, H, W] uint8) and, with labels, `labels.npy`.
 """
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
-from trainer.data.index import INDEX_FILE, Decoded, Recipe, ShardIndex, SourceNote, shard_size
+from trainer.data.index import INDEX_FILE, Decoded, HashedFile, Recipe, Shard, ShardIndex, SourceNote, shard_size
 from trainer.data.prepare import prepare
 
-__all__ = ["INDEX_FILE", "ShardIndex", "ShardedImages", "write_shards"]
+__all__ = ["INDEX_FILE", "HashedFile", "ShardIndex", "ShardedImages", "verify_file", "write_shards"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def write_shards(
 
 
 class ShardedImages:
-    """A folder of shards, read through memory maps. Use `open`. `index` is verified."""
+    """A folder of shards, read through memory maps. Use `open`."""
 
     def __init__(
         self, index: ShardIndex, maps: list[NDArray[np.uint8]], labels: NDArray[np.int64] | None, place: str
@@ -79,20 +79,20 @@ class ShardedImages:
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = True) -> Self:
-        """Opens the shards and compares every hash, on all cores: a page read later may no longer be questioned.
-
-        That takes about 1 s per GiB and core from memory, else the disk's speed. `verify` False: another process of
-        this machine has just done so. TrainerError: no index, or a file missing or not as promised.
+        """Opens the shards. With `verify` every hash is compared, on all cores: about 1 s per GiB and core from memory,
+        else the disk's speed. Without, the labels' alone, and each shard has to have the promised shape: for who has
+        the rest compared beside the training (`trainer.data.verification`). TrainerError: no index, or a file missing
+        or not as promised.
         """
         index = ShardIndex.read(folder)
-        files = [("shard", shard.file, shard.sha256) for shard in index.shards]
-        if index.labels is not None:
-            files.append(("file of labels", index.labels.file, index.labels.sha256))
+        files = list(index.hashed_files())
         if verify:
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-                list(pool.map(lambda each: _verify(folder, *each), files))
+                list(pool.map(lambda each: verify_file(folder, each), files))
+        elif index.labels is not None:
+            verify_file(folder, files[0])
         labels = None if index.labels is None else np.load(folder / index.labels.file)
-        maps = [np.load(folder / shard.file, mmap_mode="r") for shard in index.shards]
+        maps = [_mapped(folder, index, shard) for shard in index.shards]
         return cls(index, maps, labels, str(folder / INDEX_FILE))
 
     @property
@@ -150,14 +150,36 @@ def labels_missing(place: str, dataset: str) -> TrainerError:
     )
 
 
-def _verify(folder: Path, kind: str, file: str, expected: str) -> None:
-    path = folder / file
+def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> NDArray[np.uint8]:
+    """A shard's images. TrainerError: it is missing, or cannot be what the index promises."""
+    try:
+        images: NDArray[np.uint8] = np.load(folder / shard.file, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
+        raise
+    if images.shape != (shard.num_images, *index.shape) or images.dtype != np.uint8:
+        verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
+        raise TrainerError(
+            place=str(folder / INDEX_FILE),
+            problem=f"{shard.file} has another shape than it says",
+            value=f"{images.dtype} {images.shape}",
+            allowed=f"uint8 {(shard.num_images, *index.shape)}",
+            fix="prepare the data set again, in another folder",
+        )
+    return images
+
+
+def verify_file(folder: Path, file: HashedFile) -> None:
+    """Compares a file with its hash. TrainerError: it is missing or corrupt."""
+    path = folder / file.name
     found = sha256_of(path) if path.is_file() else ""
-    if found != expected:
+    if found != file.sha256:
         raise TrainerError(
             place=str(path),
-            problem=f"{kind} is corrupt: its hash is not the one in the index" if found else f"{kind} is missing",
+            problem=f"{file.kind} is corrupt: its hash is not the one in the index"
+            if found
+            else f"{file.kind} is missing",
             value=f"sha256 {found}" if found else "no such file",
-            allowed=f"sha256 {expected}",
+            allowed=f"sha256 {file.sha256}",
             fix=f"the command that prepared {folder} makes it anew and keeps the others; or delete the folder first",
         )

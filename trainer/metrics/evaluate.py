@@ -9,6 +9,7 @@ from trainer.config.metric_names import parse
 from trainer.config.train_config import TrainConfig
 from trainer.data.dataset import open_on_all
 from trainer.data.shards import ShardedImages
+from trainer.data.verification import Verification
 from trainer.distributed.world import World, start_world
 from trainer.metrics.collect import AbandonedError, Ask, go_on
 from trainer.metrics.evaluator import Evaluator
@@ -112,6 +113,8 @@ def evaluate_newest(
     with start_world("auto") as world:
         found, config = world.run_on_all(lambda: _newest(run_dir, samples, world))
         data = open_on_all(config, data_dir, world)
+        with Verification(data, world) as verification:
+            verification.finish()
         world.run_on_all(lambda: check_dataset(found.manifest.identity, data.index.sha256, data_dir))
         names = metrics or parse(config.metrics) or [_DEFAULT if config.frames == 1 else _DEFAULT_FOR_VIDEO]
         evaluator = Evaluator(names, config, data, world, paths or WeightsPaths())

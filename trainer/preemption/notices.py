@@ -72,7 +72,7 @@ class Request(IntEnum):
     SAVE = 1
     STOP = 2
     FAIL = 3
-    """A worker's checkpoint has failed: all stop at once, with its error."""
+    """A worker's checkpoint has failed, or its data is damaged: all stop at once, with its error."""
 
 
 class Interruption:

@@ -142,6 +142,24 @@ class FabricRecord(Frozen):
 SCHEMA_FILE = Path(__file__).with_name("run-record.schema.json")
 
 
+class DataVerification(Frozen):
+    """A node's data set, every file compared with its hash.
+
+    Attributes:
+        node: its rank.
+        at: when, ISO 8601 UTC.
+        host: by which machine.
+        sec: that it took, beside the training.
+        remembered: by an earlier session, since when no file was written; this one read nothing for it.
+    """
+
+    node: int
+    at: str
+    host: str
+    sec: float
+    remembered: bool
+
+
 class SessionRecord(Frozen):
     """One stretch of the run in one set of processes.
 
@@ -159,6 +177,7 @@ class SessionRecord(Frozen):
         device: what it computed on.
         capacity: kind of capacity of each node, by its rank, as its scripts told; empty in older records.
         it_joules: energy of its devices.
+        data_verified: its data set on each node; empty where the session ended before all had, and in older records.
     """
 
     start: str
@@ -173,6 +192,7 @@ class SessionRecord(Frozen):
     device: str
     capacity: tuple[str, ...] = ()
     it_joules: Quantity = Quantity.absent("J", "not recorded by that version")
+    data_verified: tuple[DataVerification, ...] = ()
 
 
 class InterruptionRecord(Frozen):

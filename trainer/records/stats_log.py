@@ -45,6 +45,7 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "failed": frozenset({"why"}),
         "quality": frozenset({"quality"}),
         "choices": frozenset({"choices"}),
+        "data-verified": frozenset({"nodes"}),
     }
 )
 """Keys that the record reads, by event; a line without them is as damaged as one that is no JSON."""

@@ -15,6 +15,7 @@ from trainer.records.quality import latest_quality, quality_in_training
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import (
     DatasetRecord,
+    DataVerification,
     FabricRecord,
     InterruptionRecord,
     RunContext,
@@ -225,6 +226,12 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
         device=began["device"],
         capacity=began.get("capacity", ()),
         it_joules=_joules({device: _reading(reading) for device, reading in readings.items()}),
+        data_verified=tuple(
+            DataVerification.model_validate({**node, "at": _iso(node["at"])})
+            for line in own
+            if line.get("event") == "data-verified"
+            for node in line["nodes"]
+        ),
     )
 
 

@@ -70,8 +70,10 @@ def train(
             raise unhealthy(fabric)
         if limiter is not None:
             limiter.begin(partial(reporter.note, state))
-        with enough_memory(config, world):
+        with ready.verification, enough_memory(config, world):
             interrupted = _run(ready, config, world, metrics, reporter, interruption, limiter)
+            # What is called done was trained on data that is known to be intact.
+            interrupted = interrupted or ready.verification.finish(lambda: interruption.requested)
 
         # The end, for now or for good: the state is on disk before anything else is said.
         reporter.checkpoint(state)

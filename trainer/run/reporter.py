@@ -22,6 +22,7 @@ from trainer.core.errors import TrainerError, WorkerFailedError
 from trainer.core.host import code_sha256, versions
 from trainer.core.program import program
 from trainer.data.loader import Sampler
+from trainer.data.verification import Verification
 from trainer.distributed.devices import device_name
 from trainer.distributed.world import World, is_shared_failure
 from trainer.metrics.evaluate import Moment
@@ -42,6 +43,7 @@ from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, st
 from trainer.telemetry.prometheus import MetricsEndpoint
 from trainer.telemetry.tracking import check_targets
 
+_WORTH_SAYING_SEC = 10.0
 _PLAIN = ("fp32:", "ddp: whole", "off: not asked for")
 
 
@@ -61,6 +63,8 @@ class Reporter:
         self._endpoint, self._options = endpoint, options
         self._opened: RunWriter | None = None
         self._begun: TrainState | None = None
+        self._verification: Verification | None = None
+        self._told_verified = False
         self._data_flag: tuple[str, ...] = ()  # for commands that look for the data in the run's directory
         self._status, self._starved = "failed", False
         self._saved_images = -1
@@ -93,6 +97,7 @@ class Reporter:
         acceptance test. TrainerError on every rank: not writable, or parts of two runs are there.
         """
         world, state = self._world, ready.state
+        self._verification = ready.verification
         self._saved_images = state.images if state.images else -1
         flops = step_flops(self._config, device_name(world), self._context)
         facts: dict[str, Any] = {
@@ -172,7 +177,27 @@ class Reporter:
                 self._settle()  # a state that went bad earlier was noticed earlier
             check_finite(line)
             self._world.run_on_rank0(lambda: self._show(line))
+            self._tell_verified(state)
         return line
+
+    def _tell_verified(self, state: TrainState) -> None:
+        """Writes, once, when each node's data was compared with its hashes, and by whom."""
+        if self._verification is None or self._told_verified:
+            return
+        found = self._world.gather((self._world.local_rank == 0, self._world.node_rank, self._verification.outcome))
+        nodes = {node: outcome for reads, node, outcome in found if reads}
+        if any(outcome is None for outcome in nodes.values()):
+            return
+        self._told_verified = True
+        told = [{"node": node, **each.model_dump(exclude={"key"})} for node, each in sorted(nodes.items()) if each]
+
+        def write() -> None:
+            self._writer.event("data-verified", state.images, nodes=told)
+            slowest = max(0.0 if each["remembered"] else each["sec"] for each in told)
+            if slowest >= _WORTH_SAYING_SEC:
+                self._writer.say(f"data: every file compared with its hash beside the training, in {slowest:.0f} s")
+
+        self._world.run_on_rank0(write)
 
     def _show(self, line: Line) -> None:
         self._writer.line(line)
@@ -210,12 +235,16 @@ class Reporter:
 
     @property
     def request(self) -> Request:
-        """FAIL as soon as a save has failed: the loop then stops all workers with `fail`."""
-        return Request.FAIL if self._opened is not None and self._opened.saver.failed else Request.NOTHING
+        """FAIL as soon as a save has failed, or data is found damaged: the loop then stops all workers with `fail`."""
+        unsaved = self._opened is not None and self._opened.saver.failed
+        damaged = self._verification is not None and self._verification.failed
+        return Request.FAIL if unsaved or damaged else Request.NOTHING
 
     def fail(self) -> NoReturn:
-        """Raises, on every rank, what has failed in the thread that saves (TrainerError)."""
+        """Raises, on every rank, what has failed in the thread that saves, or in the one that reads (TrainerError)."""
         self._settle()
+        if self._verification is not None:
+            self._world.run_on_all(self._verification.check)
         raise AssertionError("a worker asked for FAIL, and none has failed")
 
     def _settle(self) -> None:
@@ -243,6 +272,7 @@ class Reporter:
         """
         began = time.monotonic()
         self._settle()
+        self._tell_verified(state)
         stop_sec = waited_sec + time.monotonic() - began if waited_sec else None
         final = {} if cause else state.state_dict()  # on every worker: each may hold a part
         self._status = "interrupted" if cause else "done"

@@ -12,6 +12,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.console import info, warn
 from trainer.data.dataset import open_on_all, prepare_if_missing
 from trainer.data.shards import ShardedImages
+from trainer.data.verification import Verification
 from trainer.distributed.sharding import shard
 from trainer.distributed.world import World
 from trainer.metrics.metric_registry import check_applies
@@ -53,6 +54,7 @@ class Ready(NamedTuple):
     """A worker that could make its first step.
 
     Attributes:
+        verification: of its files, to be begun as a context.
         complete: whether the run has come to its end already.
         allocator: what was done to the C library's.
         choices: what it trains with, each with its reason.
@@ -60,6 +62,7 @@ class Ready(NamedTuple):
 
     state: TrainState
     data: ShardedImages
+    verification: Verification
     restored: Restored
     complete: bool
     allocator: str
@@ -100,4 +103,4 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     complete = state.images >= config.total_images and is_done(run_dir / "run.json")
     if not complete:
         choices["shard"] = shard(state, config, world)
-    return Ready(state, data, restored, complete, allocator, choices)
+    return Ready(state, data, Verification(data, world), restored, complete, allocator, choices)

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
-from trainer.data import shards
-from trainer.data.dataset import open_on_all
 from trainer.data.index import INDEX_FILE
 from trainer.data.shards import ShardedImages, write_shards
-from trainer.distributed.world import World
 
 
 def _images(num: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
@@ -78,19 +74,21 @@ def test_a_flipped_bit_is_found_and_both_hashes_are_named(tmp_path: Path) -> Non
     assert expected not in str(caught.value.value)
 
 
-def test_of_a_nodes_workers_the_first_alone_compares_the_hashes(
-    tiny_config: TrainConfig, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compared: list[tuple[int, str]] = []
-    for local_rank in (0, 1):
-        world = World(local_rank, local_rank, 2, 0, 1, torch.device("cpu"), "none", "a test's")
-        monkeypatch.setattr(
-            shards, "_verify", lambda *given, local_rank=local_rank: compared.append((local_rank, given[2]))
-        )
-        assert len(open_on_all(tiny_config, digits_dir, world)) == 1797
-    index = ShardedImages.open(digits_dir, verify=False).index
-    files = {shard.file for shard in index.shards} | ({index.labels.file} if index.labels else set())
-    assert sorted(compared) == sorted((0, file) for file in files)
+def test_opening_without_comparing_refuses_what_is_no_shard_of_the_index(tmp_path: Path) -> None:
+    write_shards(tmp_path, "noise", _images(10), images_per_shard=5)
+    whole = (tmp_path / "00001.npy").read_bytes()
+    for content in (whole[:-100], b"", (tmp_path / "index.json").read_bytes()):
+        (tmp_path / "00001.npy").write_bytes(content)
+        with pytest.raises(TrainerError, match=r"00001\.npy: shard is corrupt"):
+            ShardedImages.open(tmp_path, verify=False)
+    np.save(tmp_path / "00001.npy", _images(4))
+    with pytest.raises(TrainerError, match=r"00001\.npy: shard is corrupt"):
+        ShardedImages.open(tmp_path, verify=False)
+    (tmp_path / "00001.npy").unlink()
+    with pytest.raises(TrainerError, match=r"00001\.npy: shard is missing"):
+        ShardedImages.open(tmp_path, verify=False)
+    (tmp_path / "00001.npy").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert len(ShardedImages.open(tmp_path, verify=False)) == 10, "the rest is compared beside the training"
 
 
 def test_a_corrupt_shard_ends_all_of_a_nodes_workers_alike(
