@@ -43,17 +43,38 @@ def check_new_file(
 
 def check_page_folder(folder: Path) -> None:
     """InputError for a folder in which a page would be among somebody's files: it holds neither a page nor a run."""
-    from trainer.records.folders import free_name, is_run, listed, visible
+    from trainer.records.folders import is_run, visible
 
     names = list(visible(folder))
     if not names or _is_page(folder / _PAGE) or is_run(folder) or any(is_run(folder / name) for name in names):
         return
-    raise InputError(
-        "--out",
-        f"holds no report but other files: {listed(names)}; nothing is written among them",
+    allowed = "an empty or new folder, one of an earlier report, or one of runs"
+    raise _foreign(folder, names, "--out", "holds no report but other files", allowed)
+
+
+def check_figures_folder(folder: Path) -> None:
+    """InputError for a folder in which figures would be among somebody's files: it holds others than figures, of which
+    each is there as PDF and as SVG, and a page.
+    """
+    from trainer.records.folders import visible
+
+    names = [Path(name) for name in visible(folder) if not (name == _PAGE and _is_page(folder / name))]
+    kinds = {name.stem: {each.suffix for each in names if each.stem == name.stem} for name in names}
+    foreign = [str(name) for name in names if kinds[name.stem] != {".pdf", ".svg"} or (folder / name).is_dir()]
+    if foreign:
+        allowed = "an empty or new folder, or one of earlier figures"
+        raise _foreign(folder, foreign, "--figures", "holds other files than figures", allowed)
+
+
+def _foreign(folder: Path, names: Sequence[str], flag: str, problem: str, allowed: str) -> InputError:
+    from trainer.records.folders import free_name, listed
+
+    return InputError(
+        flag,
+        f"{problem}: {listed(names)}; nothing is written among them",
         value=str(folder),
-        allowed="an empty or new folder, one of an earlier report, or one of runs",
-        fix=f"--out {shlex.quote(str(free_name(folder)))}",
+        allowed=allowed,
+        fix=f"{flag} {shlex.quote(str(free_name(folder)))}",
     )
 
 

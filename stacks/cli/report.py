@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
-from stacks.cli.common import OVERWRITE, check_new_file, check_page_folder
+from stacks.cli.common import OVERWRITE, check_figures_folder, check_new_file, check_page_folder
 
 if TYPE_CHECKING:
     from stacks.report.runs import Run
@@ -87,6 +87,8 @@ def report(
     _refuse(output, {} if output in _TABLES else {"--group-by": group_by})
     _refuse(output, {} if output in _PAGES else {"--figures": figures})
     _check_out(output, out, runs, overwrite)
+    if figures is not None:
+        check_figures_folder(figures)
     # What is wrong is said last, where people look, and before a mistake that ends the command.
     with _warnings_last(found, half):
         if output is ReportFormat.HTML and found[0].plan is not None and not (found[1:] or half or group_by or figures):

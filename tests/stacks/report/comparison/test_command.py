@@ -107,6 +107,20 @@ def test_a_page_goes_beside_the_runs_or_where_it_is_told(
     assert len(list((tmp_path / "pdf").iterdir())) == 14
 
 
+def test_figures_go_among_nobodys_files(gangway: Gangway, arms_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "paper"
+    for _ in range(2):  # over earlier ones, with a page beside them
+        assert gangway(arms_folder, "--format", "html", "--figures", out, "--out", out).exit_code == 0
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    for name in ("draft.tex", "photo.pdf"):
+        (out / name).write_text("mine")
+        with pytest.raises(InputError, match=f"holds other files than figures: {name}") as caught:
+            gangway(arms_folder, "--format", "md", "--figures", out)
+        assert (caught.value.place, caught.value.fix) == ("--figures", f"--figures {out}-1")
+        (out / name).unlink()
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
