@@ -7,10 +7,12 @@ again) or an interruption (75: start the same command again). Before torchrun's 
 (trainer.power.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is the job's deadline. When its workers are gone, it
 restores what a killed one has left set on a GPU (trainer.power.saved_limits). A job that waits for peers, or whose
 rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a line on stderr.
+Workers that hang are ended and started anew (trainer.launch.watchdog): `--hang-after` auto, off or seconds of silence.
 """
 
 import argparse
 import json
+import math
 import os
 import signal
 import tempfile
@@ -32,17 +34,24 @@ from trainer.launch.elastic_rendezvous import (
     wait_for_store,
 )
 from trainer.launch.lifecycle import Event, Life
+from trainer.launch.watchdog import Watchdog
 from trainer.power import carbon_start
+from trainer.power.carbon_start import run_dir_of
 from trainer.power.saved_limits import undo_left_over
 from trainer.preemption.notices import NOTICES_VARIABLE
 from trainer.preemption.watcher import CLOUDS, Watcher, poll_sec_of
+from trainer.run.heartbeat import WATCH_VARIABLE
 
 STOP_AT_VARIABLE = "GANGWAY_STOP_AT"
 _POLL_VARIABLE = "GANGWAY_POLL_SEC"
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
-_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast")
+_HANG_AFTER = "--hang-after"
+_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_COLLECTIVES_KEPT = 2000
+_HANGS_ALLOWED = 3
+"""In a row, without a step between: what hangs once more has another reason than bad luck, and is a failure."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -52,6 +61,7 @@ def main(argv: Sequence[str]) -> int:
         cloud = _cloud(own.get(_WATCH))
         stop_at = _stop_at(os.environ.get(STOP_AT_VARIABLE))
         poll_sec = _poll_sec(os.environ.get(_POLL_VARIABLE), cloud)
+        hang_after = _hang_after(own.get(_HANG_AFTER, "auto"))
         parsed = _parsed(torchrun_argv)
         if not _waited(own, torchrun_argv, stop_at):
             return EXIT_INTERRUPTED
@@ -63,9 +73,11 @@ def main(argv: Sequence[str]) -> int:
         os.environ[NOTICES_VARIABLE] = str(notices)
         poll = CLOUDS[cloud]() if cloud else None
         watcher = Watcher(notices, poll, stop_at, poll_sec) if cloud or stop_at else None
+        watchdog = _watchdog(Path(folder), torchrun_argv, hang_after)
         try:
-            return _torchrun(parsed, watcher)
+            return _torchrun(parsed, watcher, watchdog)
         finally:
+            watchdog.close()
             if watcher is not None and watcher.is_alive():
                 watcher.close()
             for sentence in undo_left_over():
@@ -103,7 +115,7 @@ class _Job:
         announce(f"{event}: {self.life.state}")
 
 
-def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
+def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None, watchdog: Watchdog) -> int:
     """Runs torchrun until the job has ended here, as often as it takes: it knows only one patience for waiting, and
     gives up where its store is gone.
     """
@@ -115,6 +127,7 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
         # Once: a second signal (a notice and the end of the service) must not cut short the wait for the checkpoint.
         received.append(number)
         if len(received) == 1:
+            watchdog.rest()
             job.on(Event.SIGNAL)
             raise SignalException(f"signal {number}", signal.Signals(number))
 
@@ -130,7 +143,7 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
         if watcher is not None:
             watcher.start()
         while job.life.exit_code is None:
-            _one_torchrun(parsed, job)
+            _one_torchrun(parsed, job, watchdog)
     except SignalException as stopped:
         rendezvous.leave()
         job.on(Event.ENDED, _code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval))
@@ -138,7 +151,7 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
     return job.life.exit_code
 
 
-def _one_torchrun(parsed: argparse.Namespace, job: _Job) -> None:
+def _one_torchrun(parsed: argparse.Namespace, job: _Job, watchdog: Watchdog) -> None:
     """One agent of torchrun's, which meets the others, starts workers and watches them."""
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -154,6 +167,9 @@ def _one_torchrun(parsed: argparse.Namespace, job: _Job) -> None:
         run.run(parsed)  # type: ignore[no-untyped-call]  # torch publishes no types for it
         job.on(Event.ENDED, 0)
     except ChildFailedError as failed:
+        if watchdog.took_hang() and watchdog.hangs <= _HANGS_ALLOWED:
+            job.on(Event.HUNG)
+            return
         code = failed.get_first_failure()[1].exitcode
         # A negative code is the signal that killed the worker; the shell's convention is 128 + signal.
         job.on(Event.ENDED, 128 - code if code < 0 else code)
@@ -228,6 +244,32 @@ def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float
     if decision is not None:
         os.environ[carbon_start.START_VARIABLE] = json.dumps(decision)
     return decision is not None
+
+
+def _hang_after(text: str) -> float | None:
+    """Seconds of silence that end a step; None to learn them, infinite for never."""
+    if text in ("auto", "off"):
+        return None if text == "auto" else math.inf
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError:
+        raise TrainerError(
+            place=_HANG_AFTER,
+            problem="no time after which a step counts as hanging",
+            value=text,
+            allowed="auto, off, or seconds above 0",
+            fix="leave it out: the bound is learned from the run's own steps",
+        ) from None
+
+
+def _watchdog(folder: Path, torchrun_argv: Sequence[str], hang_after_sec: float | None) -> Watchdog:
+    """Has the workers that are started from here tell how far they are, and record their collectives."""
+    watchdog = Watchdog(folder, run_dir_of(torchrun_argv), hang_after_sec)
+    if hang_after_sec != math.inf:
+        os.environ[WATCH_VARIABLE] = str(folder)
+        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", str(_COLLECTIVES_KEPT))
+    watchdog.start()
+    return watchdog
 
 
 def _poll_sec(text: str | None, cloud: str) -> float:

@@ -27,6 +27,7 @@ class Event(StrEnum):
     NO_STORE = "no rendezvous store to meet at"
     STORE_LOST = "the rendezvous store is gone"
     STORE_BACK = "a rendezvous store answers again"
+    HUNG = "the workers hung and were ended"
     SIGNAL = "told to leave"
     ENDED = "the workers have ended"
 
