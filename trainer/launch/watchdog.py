@@ -138,7 +138,7 @@ class Watchdog(threading.Thread):
         heard, self._heard = self._heard, {}
         for path in sorted(self._folder.glob("beat-*")):
             beat, last = Beat.read(path), heard.get(path)
-            if beat is None or not _is_child(beat.pid):
+            if beat is None or not _lives(beat):
                 continue
             if last is None or last.beat.pid != beat.pid:
                 self._heard[path] = _Heard(beat)
@@ -158,10 +158,11 @@ class Watchdog(threading.Thread):
             f"no sign of life of worker {silent.beat.rank} for {silent.silent_sec:.0f} s; the bound is {bound_sec:.0f} "
             f"s ({why})" + (f"; stopped by a signal: worker {', '.join(map(str, stopped))}" if stopped else "")
         )
+        # Whatever ends a worker from here on, be it that its peers' launchers were faster, is the hang's.
+        self._hung, self._bound = True, self._bound.after_hang()
         self._keep_evidence(stopped, {"silent_rank": silent.beat.rank, "bound_sec": bound_sec, "bound": why})
         announce("this node's workers are ended, and the job meets anew")
-        self._hung, self._bound = True, self._bound.after_hang()
-        for beat in beats:
+        for beat in filter(_lives, beats):
             with suppress(ProcessLookupError):
                 os.kill(beat.pid, signal.SIGKILL)
         for path in (*self._folder.glob("beat-*"), *self._folder.glob("evidence-*")):
@@ -183,12 +184,13 @@ class Watchdog(threading.Thread):
             for heard in self._heard.values()
         ]
         ask_for_evidence(self._folder)
-        for worker in workers:
+        answering = [heard.beat for heard in self._heard.values() if heard.beat.rank not in stopped]
+        for beat in filter(_lives, answering):
             with suppress(ProcessLookupError):
-                os.kill(worker["pid"], STACKS_SIGNAL)
-        ranks = [worker["rank"] for worker in workers if worker["rank"] not in stopped]
-        answering = [self._folder / f"collectives-{rank}.json" for rank in ranks]
-        while not all(path.exists() for path in answering) and time.monotonic() < now + _EVIDENCE_SEC:
+                os.kill(beat.pid, STACKS_SIGNAL)
+        while time.monotonic() < now + _EVIDENCE_SEC and any(
+            _lives(beat) and not (self._folder / f"collectives-{beat.rank}.json").exists() for beat in answering
+        ):
             time.sleep(_POLL_SEC / 5)
         if self._run_dir is None:
             return
@@ -217,7 +219,7 @@ def _state(pid: int) -> str:
     return (_stat(pid) or [""])[0]
 
 
-def _is_child(pid: int) -> bool:
-    """Whether the process lives and was started from here: a number may be another process's by now."""
-    fields = _stat(pid)
+def _lives(beat: Beat) -> bool:
+    """Whether its process lives and was started from here: the number may be another's by now."""
+    fields = _stat(beat.pid)
     return len(fields) > 1 and fields[0] not in ("Z", "X") and fields[1] == str(os.getpid())

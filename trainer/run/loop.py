@@ -153,7 +153,6 @@ def _run(
         request = requested()
         if not (request or _is_due(config, state, metrics)):
             continue
-        heartbeat.busy()
         if request == Request.FAIL:
             reporter.fail()
 
@@ -168,7 +167,8 @@ def _run(
             accumulator = Accumulator(config, world.device)
             decisions.after(line, state)
 
-        # Samples and checkpoint.
+        # Samples and checkpoint; nobody knows how long these take.
+        heartbeat.busy()
         if state.passed(config.sample_kimg):
             reporter.samples(state)
         if state.passed(config.checkpoint_kimg):
