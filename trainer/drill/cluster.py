@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trainer.records.stats_log import Line, read_stats_log
 
-NOT_AGAIN = (0, 2, 3)
+NOT_AGAIN = (0, 2, 3, 4, 5, 6)
 """Exit codes after which gangway-trainer.service starts no trainer."""
 _BRIDGE = "gangway-drill"
 HEAD, NODES = "head", ("one", "two")
@@ -237,7 +237,8 @@ class Cluster:
             node.start()
 
     def _launcher(self, host: Host) -> Callable[[], Process]:
-        argv = ["-m", "trainer.launch", "--hang-after", "6", f"--nnodes={self.nodes_min}:2", "--nproc-per-node=1"]
+        argv = ["-m", "trainer.launch", "--hang-after", "6", "--job-dir", str(self.folder / "job")]
+        argv += ["--node", host.name, f"--nnodes={self.nodes_min}:2", "--nproc-per-node=1"]
         argv += ["--rdzv-backend=gangway", f"--rdzv-endpoint={self.hosts[HEAD].address}:{PORT}", "--rdzv-id=drill"]
         argv += [f"--rdzv-conf={_RENDEZVOUS}", f"--local-addr={host.address}", "--shutdown-timeout=20"]
         argv += ["-m", "trainer", "train", "--config", str(self.folder / "config.json")]

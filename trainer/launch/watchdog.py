@@ -3,6 +3,7 @@ anew: a collective whose peer has stopped would wait for ten minutes, and a work
 """
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.core.console import announce
-from trainer.run.heartbeat import STACKS_SIGNAL, Beat, ask_for_evidence
+from trainer.run.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, ask_for_evidence
 
 HANGS_FOLDER = "hangs"
 
@@ -31,6 +32,7 @@ _UNKNOWN_SEC = 1800.0
 _STOPPED_SEC = 60.0
 """For a process that a signal has stopped, whatever it was at: nothing goes on until somebody continues it."""
 
+_COLLECTIVES_KEPT = 2000
 _STOPPED = ("T", "t")
 _POLL_SEC = 0.5
 _LONGEST_POLL_SEC = 2.0
@@ -204,6 +206,18 @@ class Watchdog(threading.Thread):
             announce(f"the evidence could not be kept: {error}")
         else:
             announce(f"its evidence is in {target}: hang.json, stacks and last collectives of each worker")
+
+
+def watch_workers(folder: Path, run_dir: Path | None, fixed_sec: float | None) -> Watchdog:
+    """A watchdog of the workers that are started from here on, which tell it how far they are and record what they last
+    said to each other.
+    """
+    watchdog = Watchdog(folder, run_dir, fixed_sec)
+    if fixed_sec != math.inf:
+        os.environ[WATCH_VARIABLE] = str(folder)
+        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", str(_COLLECTIVES_KEPT))
+    watchdog.start()
+    return watchdog
 
 
 def _stat(pid: int) -> list[str]:
