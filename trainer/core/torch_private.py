@@ -106,8 +106,9 @@ def last_collectives() -> bytes:
     import torch
     from torch._C import _distributed_c10d
 
-    dump = _distributed_c10d._dump_nccl_trace_json if torch.cuda.is_available() else None
-    of_nccl: bytes = dump() if dump else b""
+    of_nccl = b""
+    if torch.cuda.is_available():
+        of_nccl = _distributed_c10d._dump_nccl_trace_json()  # type: ignore[attr-defined]  # of builds with CUDA alone
     # Without a collective of its own NCCL's has no entries, and a run over gloo on a GPU machine is one of gloo's.
     return of_nccl if b'"entries"' in of_nccl else _distributed_c10d._dump_fr_trace_json()
 

@@ -11,9 +11,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainer.config.presets import PRESETS
 from trainer.data.packaged_data import prepare_digits
@@ -27,12 +26,12 @@ BEGIN, END = "<!-- drill: make drill -->", "<!-- end of drill -->"
 HEADER = ("fault", "images lost", "seconds lost", "exit codes", "exact resume")
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a run has come to.
 
     Attributes:
         wall_sec: from its beginning to its end.
+        images: of its last state.
         images_lost: made, and made again.
         saved_lost: of these, those that a checkpoint held.
         codes: each node's exit codes, in order.
@@ -76,14 +75,14 @@ def main(argv: Sequence[str]) -> int:
                 rows.append((name, "", "", "", f"not survived: {error}"))
                 say(f" FAILED: {error}")
                 continue
-            rows.append(_row(name, outcome, undisturbed))
-            if problem := _problem(name, outcome):
+            rows.append(row_of(name, outcome, undisturbed))
+            if problem := problem_of(name, outcome):
                 failed.append(name)
             say(f" {' | '.join(rows[-1][1:])}{f' FAILED: {problem}' if problem else ''}")
     table = _table(rows)
     print(f"\n{table}")
     if asked.markdown:
-        _put(table, asked.markdown)
+        put(table, asked.markdown)
     return 1 if failed else 0
 
 
@@ -145,7 +144,7 @@ def _outcome(cluster: Cluster, wall_sec: float) -> Outcome:
     )
 
 
-def _problem(name: str, outcome: Outcome) -> str:
+def problem_of(name: str, outcome: Outcome) -> str:
     """What should not have been; empty where nothing."""
     if outcome.images != CONFIG.total_images:
         return f"ended at {outcome.images:,} of {CONFIG.total_images:,} images"
@@ -154,7 +153,8 @@ def _problem(name: str, outcome: Outcome) -> str:
     return f"{outcome.saved_lost:,} saved images lost" if outcome.saved_lost > allowed else ""
 
 
-def _row(name: str, outcome: Outcome, undisturbed: Outcome) -> tuple[str, ...]:
+def row_of(name: str, outcome: Outcome, undisturbed: Outcome) -> tuple[str, ...]:
+    """Of the table: see HEADER."""
     if outcome.state == undisturbed.state:
         exact = "yes"
     elif 1 in outcome.workers:
@@ -170,7 +170,8 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cell.splitlines()[0] if cell else '' for cell in line)} |" for line in lines)
 
 
-def _put(table: str, path: Path) -> None:
+def put(table: str, path: Path) -> None:
+    """Puts the table in the place of the one before (SystemExit: the file has no place for it)."""
     text = path.read_text("utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

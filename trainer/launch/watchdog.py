@@ -149,7 +149,7 @@ class Watchdog(threading.Thread):
             else:
                 self._heard[path] = _Heard(beat)
                 steps = beat.steps - last.beat.steps
-                if steps and last.beat.training:
+                if steps > 0 and last.beat.training:
                     took_sec = min(beat.at_sec - last.beat.at_sec, last.silent_sec + awake_sec)
                     self._bound = self._bound.after_steps(took_sec / steps, beat.steps)
 

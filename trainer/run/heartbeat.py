@@ -10,7 +10,7 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -31,7 +31,7 @@ class Beat(NamedTuple):
 
     Attributes:
         rank: over all nodes.
-        steps: made in this process.
+        steps: made in this process with networks of the same shape.
         at_sec: time.monotonic(), which all processes of a machine share and no clock jump moves.
         training: between two steps; else it prepares, writes or judges, which has no common length.
     """
@@ -56,9 +56,14 @@ class Heartbeat:
 
     def __init__(self, handle: int | None, rank: int) -> None:
         self._handle, self._rank, self._steps = handle, rank, 0
+        self._shape: Hashable = None
 
-    def step(self) -> None:
-        """A step is about to begin; the one before it, if any, was made."""
+    def step(self, shape: Hashable = None) -> None:
+        """A step is about to begin; the one before it, if any, was made. `shape` is another one where the networks have
+        grown: the next steps compile, as the first ones do.
+        """
+        if shape != self._shape:
+            self._shape, self._steps = shape, 0
         self._write(training=True)
         self._steps += 1
 

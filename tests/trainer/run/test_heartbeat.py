@@ -23,6 +23,18 @@ def test_a_beat_tells_of_steps_made_and_of_pauses(tmp_path: Path, monkeypatch: p
     assert Beat.read(path) is None, "who has ended does not hang"
 
 
+def test_networks_that_have_grown_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WATCH_VARIABLE, str(tmp_path))
+    told = []
+    with beating(0, 0) as heartbeat:
+        for resolution in (4, 4, 8, 8, 8):
+            heartbeat.step(resolution)
+            beat = Beat.read(beat_file(tmp_path, 0))
+            assert beat is not None
+            told.append(beat.steps)
+    assert told == [0, 1, 0, 1, 2]
+
+
 def test_half_a_beat_is_none(tmp_path: Path) -> None:
     path = beat_file(tmp_path, 0)
     path.write_bytes(b"\0" * 7)
