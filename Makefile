@@ -53,6 +53,9 @@ test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its 
 bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (half an hour, idle machine)
 	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
 
+drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut cables (root; a quarter of an hour)
+	@$(BIN)/python -m trainer.drill --markdown docs/interruptions.md
+
 bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
 	@$(BIN)/python -m stacks.bench.plan_speed
 
@@ -111,5 +114,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
-.PHONY: help demo tools test test-all coverage test-xla bench bench-plan lint format lock clean
+.PHONY: help demo tools test test-all coverage test-xla bench bench-plan drill lint format lock clean
 .DEFAULT_GOAL := help

@@ -30,6 +30,7 @@ from trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    EXIT_PEERS_LOST,
     LoneError,
     TrainerError,
     WorkerFailedError,
@@ -298,11 +299,29 @@ def run(argv: Sequence[str]) -> NoReturn:
         code = main(argv)
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
-        code = EXIT_FAILED
+        code = EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED
     with contextlib.suppress(OSError):  # whoever read them may be gone
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
+
+
+def _lost_peers(error: BaseException) -> bool:
+    """Whether a worker failed only because others had gone, which is no failure of its own: what torch makes of that
+    has a type for NCCL and for stores, and a place in gloo's source for the rest.
+    """
+    if "torch.distributed" not in sys.modules or not Ranks.under_torchrun():
+        return False
+    from torch.distributed import DistError
+
+    causes, cause = [error], error.__cause__ or error.__context__
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return any(
+        isinstance(each, DistError) or (isinstance(each, RuntimeError) and "gloo/transport/" in str(each))
+        for each in causes
+    )
 
 
 if __name__ == "__main__":

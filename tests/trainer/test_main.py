@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.__main__ import main
+from trainer.__main__ import main, run
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import LoneError, WorkerFailedError
@@ -199,10 +199,42 @@ def test_what_one_worker_alone_knows_it_says_itself(
     assert "worker 1's memory does not hold a step" in capsys.readouterr().err
 
 
-def test_a_worker_that_is_well_ends_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_that_is_well_says_that_it_lost_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fails(*_: object, **__: object) -> int:
         raise WorkerFailedError(3, "ValueError: x")
 
     monkeypatch.setattr("trainer.run.loop.train", fails)
-    assert main(["train", *PRESET]) == 1
+    assert main(["train", *PRESET]) == 76
     assert "worker 3 failed, so all stop: ValueError: x" in capsys.readouterr().err
+
+
+def _ends_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
+    def fails(*_: object, **__: object) -> int:
+        raise error
+
+    def left(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr("trainer.run.loop.train", fails)
+    monkeypatch.setattr("os._exit", left)
+    monkeypatch.setattr("trainer.preemption.notices._hear_of_the_launchers_end", lambda: None)
+    monkeypatch.setattr("sys.excepthook", lambda *_: None)
+    with pytest.raises(SystemExit) as exited:
+        run(["train", *PRESET])
+    return int(exited.value.code or 0)
+
+
+GLOO = "[/gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:32140"
+
+
+def test_a_workers_exit_code_tells_its_own_failure_from_that_of_its_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = [RuntimeError(GLOO), torch.distributed.DistBackendError("NCCL error: remote process exited")]
+    wrapped = ValueError("while telling it")
+    wrapped.__cause__ = RuntimeError(GLOO)
+    own = [RuntimeError("CUDA error: an illegal memory access"), OSError("gone"), ValueError(GLOO)]
+    assert [_ends_with(error, monkeypatch) for error in (*peers, wrapped)] == [1, 1, 1], "alone there are no peers"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert [_ends_with(error, monkeypatch) for error in (*peers, wrapped)] == [76, 76, 76]
+    assert [_ends_with(error, monkeypatch) for error in own] == [1, 1, 1]

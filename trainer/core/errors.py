@@ -17,8 +17,30 @@ EXIT_BAD_INPUT = 2
 """A user's mistake: trying again without a change is in vain."""
 EXIT_UNHEALTHY = 3
 """The machines did not pass their acceptance test: the job did not start, and other machines may do."""
+EXIT_UNFIT = 4
+"""This node fails again and again, or cannot do what the others can, and they go on: another is wanted in its place."""
+EXIT_ENDED_FOR_ALL = 5
+"""Too many failures, and too few nodes are left that have not failed for good."""
+EXIT_HOURS_OVER = 6
+"""The job's hours are used up; what it had done is saved where that was possible."""
 EXIT_INTERRUPTED = 75
 """EX_TEMPFAIL of sysexits.h: the run was interrupted, its state is saved, start the same command again."""
+EXIT_PEERS_LOST = 76
+"""A worker's alone: it failed because others had gone. Its launcher meets the others again."""
+EXIT_CODES: Mapping[int, str] = MappingProxyType(
+    {
+        0: "done: the job has ended",
+        EXIT_FAILED: "failed here, and counted: start again once the node's health was looked at",
+        EXIT_BAD_INPUT: "bad input on every node that came: the job has ended",
+        EXIT_UNHEALTHY: "the fabric is below what was demanded: the job has ended",
+        EXIT_UNFIT: "this node is not fit for the job, which goes on: another in its place",
+        EXIT_ENDED_FOR_ALL: "ended for all after too many failures",
+        EXIT_HOURS_OVER: "the job's hours are over: it has ended",
+        EXIT_INTERRUPTED: "interrupted, saved: start again",
+    }
+)
+"""What a launcher ends with, and all that whoever started it has to know. Any other code is a signal's (128 and its
+number) and means what 1 means."""
 
 
 _RULE = "rule"
@@ -114,7 +136,7 @@ class WorkerFailedError(Exception):
     but a TrainerError; `what` is type and message.
     """
 
-    exit_code = EXIT_FAILED
+    exit_code = EXIT_PEERS_LOST
 
     def __init__(self, rank: int, what: str) -> None:
         super().__init__(f"worker {rank} failed, so all stop: {what} (the traceback is in that worker's output)")

@@ -99,6 +99,20 @@ def note_ends(ends: dict[int, int | None]) -> None:
     SubprocessContext._close = noted  # type: ignore[method-assign]  # there is no hook
 
 
+def last_collectives() -> bytes:
+    """PyTorch's flight recorder as JSON: the last collectives of every process group, of NCCL where it is used, else of
+    gloo. It records where $TORCH_FR_BUFFER_SIZE is set before the first group.
+    """
+    import torch
+    from torch._C import _distributed_c10d
+
+    of_nccl = b""
+    if torch.cuda.is_available():
+        of_nccl = _distributed_c10d._dump_nccl_trace_json()  # type: ignore[attr-defined]  # of builds with CUDA alone
+    # Without a collective of its own NCCL's has no entries, and a run over gloo on a GPU machine is one of gloo's.
+    return of_nccl if b'"entries"' in of_nccl else _distributed_c10d._dump_fr_trace_json()
+
+
 def xla_internals() -> tuple[Any, Any]:
     """torch_xla's modules that start PJRT in a process of torchrun's, and that ask a TPU host for its metadata."""
     from torch_xla._internal import pjrt, tpu  # type: ignore[import-not-found]  # has an environment of its own

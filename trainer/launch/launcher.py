@@ -2,27 +2,40 @@
 train --preset dcgan-digits`.
 
 torchrun itself ends with 1 whatever its workers said; here a worker's own code comes through: bad input (2: do not try
-again) or an interruption (75: start the same command again). Before torchrun's own arguments, `--watch aws`, `azure` or
-`gcp` looks out for the cloud's notices, and `--start-when` with `--hours` and `--forecast` waits for clean power
-(trainer.power.carbon_start); $GANGWAY_STOP_AT (seconds since 1970) is the job's deadline. When its workers are gone, it
-restores what a killed one has left set on a GPU (trainer.power.saved_limits). A job that waits for peers, or whose
-rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a line on stderr.
+again) or an interruption (75: start the same command again); all codes are in trainer.core.errors, EXIT_CODES. Before
+torchrun's own arguments, `--watch aws`, `azure` or `gcp` looks out for the cloud's notices, and `--start-when` with
+`--hours` and `--forecast` waits for clean power (trainer.power.carbon_start). `--max-hours` are the job's, and
+`--job-dir` is the folder in which its nodes tell each other how they are (trainer.launch.node_state), each under its
+`--node` name, this host's unless it says another: with it hours count over all nodes and starts, and failures too. When
+its workers are gone, it restores what a killed one has left set on a GPU (trainer.power.saved_limits). A job that waits
+for peers, or whose rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a
+line on stderr. Workers that hang are ended, and the job meets anew (trainer.launch.watchdog):
+`--hang-after` auto, off or seconds of silence.
 """
 
 import argparse
 import json
+import math
 import os
 import signal
+import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
 from trainer.commands.arguments import positive
 from trainer.core.console import announce, warn
-from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, TrainerError, nearest
+from trainer.core.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_PEERS_LOST,
+    TrainerError,
+    nearest,
+)
 from trainer.core.torch_private import note_ends
 from trainer.launch.elastic_rendezvous import (
     BACKEND,
@@ -31,45 +44,70 @@ from trainer.launch.elastic_rendezvous import (
     StoreAnswersAgainError,
     wait_for_store,
 )
-from trainer.launch.lifecycle import Event, Life
+from trainer.launch.failures import Nodes, code_of_worker
+from trainer.launch.job import Job, job_folder
+from trainer.launch.lifecycle import Event
+from trainer.launch.watchdog import Watchdog, watch_workers
 from trainer.power import carbon_start
 from trainer.power.saved_limits import undo_left_over
 from trainer.preemption.notices import NOTICES_VARIABLE
 from trainer.preemption.watcher import CLOUDS, Watcher, poll_sec_of
 
-STOP_AT_VARIABLE = "GANGWAY_STOP_AT"
 _POLL_VARIABLE = "GANGWAY_POLL_SEC"
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
-_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast")
+_MAX_HOURS = "--max-hours"
+_HANG_AFTER = "--hang-after"
+_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, "--job-dir", "--node")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_HANGS_ALLOWED = 3
+"""In a row, without a step between: what hangs once more has another reason than bad luck, and is a failure."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs torchrun with `argv` and returns 0, the first failed worker's exit code, or 75 after a signal."""
+    """Runs torchrun with `argv` and returns 0, the first failed worker's exit code, or 75 after a signal; with a folder
+    of the job what that means for this node and for all (EXIT_CODES).
+    """
     try:
         own, torchrun_argv = _own_arguments(argv)
         cloud = _cloud(own.get(_WATCH))
-        stop_at = _stop_at(os.environ.get(STOP_AT_VARIABLE))
         poll_sec = _poll_sec(os.environ.get(_POLL_VARIABLE), cloud)
+        max_sec = _max_sec(own.get(_MAX_HOURS))
+        hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
         parsed = _parsed(torchrun_argv)
-        if not _waited(own, torchrun_argv, stop_at):
-            return EXIT_INTERRUPTED
+        folder = job_folder(own.get("--job-dir"), own.get("--node") or socket.gethostname())
+        with Job(_nodes(parsed), folder, max_sec) as job:
+            if job.life.exit_code is None and not _waited(own, torchrun_argv, job.left_sec()):
+                job.on(Event.SIGNAL)
+            if job.life.exit_code is None:
+                poll = CLOUDS[cloud]() if cloud else None
+                with tempfile.TemporaryDirectory(prefix="gangway-") as place:
+                    watcher = Watcher(_notices(place), poll, job.left_sec, poll_sec)
+                    watchdog = watch_workers(Path(place), carbon_start.run_dir_of(torchrun_argv), hang_after_sec)
+                    _watched(parsed, job, watcher, watchdog)
     except TrainerError as error:
         warn(str(error))
         return EXIT_BAD_INPUT
-    with tempfile.TemporaryDirectory(prefix="gangway-") as folder:
-        notices = Path(folder, "notices.jsonl")
-        os.environ[NOTICES_VARIABLE] = str(notices)
-        poll = CLOUDS[cloud]() if cloud else None
-        watcher = Watcher(notices, poll, stop_at, poll_sec) if cloud or stop_at else None
-        try:
-            return _torchrun(parsed, watcher)
-        finally:
-            if watcher is not None and watcher.is_alive():
-                watcher.close()
-            for sentence in undo_left_over():
-                announce(sentence)
+    assert job.life.exit_code is not None
+    return job.life.exit_code
+
+
+def _notices(folder: str) -> Path:
+    """Where this node's notices are written, and its workers read them."""
+    os.environ[NOTICES_VARIABLE] = str(Path(folder, "notices.jsonl"))
+    return Path(folder, "notices.jsonl")
+
+
+def _watched(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: Watchdog) -> None:
+    """Runs torchrun, looking out for notices, for the end of the job's hours and for workers that hang."""
+    try:
+        _torchrun(parsed, job, watcher, watchdog)
+    finally:
+        watchdog.close()
+        if watcher.is_alive():
+            watcher.close()
+        for sentence in undo_left_over():
+            announce(sentence)
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:
@@ -91,31 +129,26 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
-class _Job:
-    """The job's life on this node, told line by line."""
+def _nodes(parsed: argparse.Namespace) -> Nodes:
+    from torch.distributed.run import parse_min_max_nnodes
 
-    def __init__(self) -> None:
-        self.life = Life()
-
-    def on(self, event: Event, code: int = EXIT_INTERRUPTED) -> None:
-        """Notes an event, and says what it has led to."""
-        self.life = self.life.after(event, code)
-        announce(f"{event}: {self.life.state}")
+    return Nodes(*parse_min_max_nnodes("1" if parsed.standalone else parsed.nnodes))
 
 
-def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
+def _torchrun(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: Watchdog) -> None:
     """Runs torchrun until the job has ended here, as often as it takes: it knows only one patience for waiting, and
     gives up where its store is gone.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
-    job, received = _Job(), list[int]()
+    received: list[int] = []
 
     def leave(number: int, frame: FrameType | None) -> None:
         # Once: a second signal (a notice and the end of the service) must not cut short the wait for the checkpoint.
         received.append(number)
         if len(received) == 1:
-            job.on(Event.SIGNAL)
+            watchdog.rest()
+            job.told()
             raise SignalException(f"signal {number}", signal.Signals(number))
 
     ends: dict[int, int | None] = {}
@@ -126,19 +159,17 @@ def _torchrun(parsed: argparse.Namespace, watcher: Watcher | None) -> int:
     parsed.signals_to_handle = "SIGHUP,SIGQUIT"
     for number in _SIGNALS:
         signal.signal(number, leave)
+    job.listen()
     try:
-        if watcher is not None:
-            watcher.start()
+        watcher.start()
         while job.life.exit_code is None:
-            _one_torchrun(parsed, job)
+            _one_torchrun(parsed, job, watchdog, ends)
     except SignalException as stopped:
         rendezvous.leave()
-        job.on(Event.ENDED, _code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval))
-    assert job.life.exit_code is not None
-    return job.life.exit_code
+        job.stopped(_code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval))
 
 
-def _one_torchrun(parsed: argparse.Namespace, job: _Job) -> None:
+def _one_torchrun(parsed: argparse.Namespace, job: Job, watchdog: Watchdog, ends: Mapping[int, int | None]) -> None:
     """One agent of torchrun's, which meets the others, starts workers and watches them."""
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -152,11 +183,13 @@ def _one_torchrun(parsed: argparse.Namespace, job: _Job) -> None:
         if parsed.rdzv_backend == BACKEND:
             wait_for_store(parsed.rdzv_endpoint)
         run.run(parsed)  # type: ignore[no-untyped-call]  # torch publishes no types for it
-        job.on(Event.ENDED, 0)
+        job.workers_ended(0)
     except ChildFailedError as failed:
-        code = failed.get_first_failure()[1].exitcode
-        # A negative code is the signal that killed the worker; the shell's convention is 128 + signal.
-        job.on(Event.ENDED, 128 - code if code < 0 else code)
+        if watchdog.took_hang() and watchdog.hangs <= _HANGS_ALLOWED:
+            job.on(Event.HUNG)
+            return
+        first = sorted(failed.failures.values(), key=lambda failure: failure.timestamp)
+        job.workers_ended(_code_of_failures([failure.exitcode for failure in first], ends.values(), job.nodes))
     except RendezvousTimeoutError:
         job.on(Event.TOO_FEW)
     except (RendezvousConnectionError, RendezvousStateError):
@@ -164,6 +197,14 @@ def _one_torchrun(parsed: argparse.Namespace, job: _Job) -> None:
         time.sleep(POLL_SEC)
     except StoreAnswersAgainError:
         job.on(Event.STORE_BACK)
+
+
+def _code_of_failures(first: Iterable[int], ends: Iterable[int | None], nodes: Nodes) -> int:
+    """What this node's workers ended with: the first one's code that says more than that its peers had gone."""
+    codes = [code_of_worker(code) for code in first]
+    own = [code_of_worker(code) for code in ends if code not in (None, 0, -signal.SIGTERM, -signal.SIGKILL)]
+    code = next((code for code in (*codes, *own) if code != EXIT_PEERS_LOST), EXIT_PEERS_LOST)
+    return EXIT_FAILED if code == EXIT_PEERS_LOST and nodes.max == 1 else code
 
 
 def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
@@ -183,7 +224,8 @@ def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
     # One that our signal ended had not begun to train: the others then fail for want of it, and nothing is lost.
     if any(code is not None and code < 0 for code in ends.values()):
         return EXIT_INTERRUPTED
-    return next((code for code in ends.values() if code not in (None, 0, EXIT_INTERRUPTED)), EXIT_INTERRUPTED)
+    codes = [code_of_worker(code) for code in ends.values() if code]
+    return next((code for code in codes if code != EXIT_INTERRUPTED), EXIT_INTERRUPTED)
 
 
 def _own_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
@@ -210,7 +252,7 @@ def _cloud(name: str | None) -> str:
     return name or ""
 
 
-def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float | None) -> bool:
+def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:
     """Waits for clean power where that is asked for; False where a signal has ended the wait."""
     when = own.get(_START_WHEN)
     if when is None:
@@ -219,8 +261,8 @@ def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], stop_at: float
                 announce(f"warning: {flag} is ignored without {_START_WHEN}")
         return True
     asked = carbon_start.parse_start_when(when, own.get("--hours"), own.get("--forecast"))
-    if stop_at is not None:
-        asked = asked._replace(by=min(asked.by, datetime.fromtimestamp(stop_at, UTC)))
+    if left_sec < float("inf"):
+        asked = asked._replace(by=min(asked.by, datetime.now(UTC) + timedelta(seconds=left_sec)))
     if carbon_start.has_begun(torchrun_argv):
         announce(f"the run has begun: it goes on at once, whatever {_START_WHEN} says")
         return True
@@ -246,18 +288,28 @@ def _poll_sec(text: str | None, cloud: str) -> float:
         ) from None
 
 
-def _stop_at(text: str | None) -> float | None:
-    if not text:
+def _hang_after_sec(text: str) -> float | None:
+    """Seconds of silence that end a step; None to learn them, infinite for never."""
+    if text in ("auto", "off"):
+        return None if text == "auto" else math.inf
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError:
+        raise TrainerError(
+            place=_HANG_AFTER,
+            problem="no time after which a step counts as hanging",
+            value=text,
+            allowed="auto, off, or seconds above 0",
+            fix="leave it out: the bound is learned from the run's own steps",
+        ) from None
+
+
+def _max_sec(text: str | None) -> float | None:
+    if text is None:
         return None
     try:
-        seconds = float(text)
-        datetime.fromtimestamp(seconds, UTC)  # what has no date is no deadline
-    except (ValueError, OverflowError, OSError):
+        return positive(text) * 3600
+    except argparse.ArgumentTypeError:
         raise TrainerError(
-            place=f"${STOP_AT_VARIABLE}",
-            problem="no point in time",
-            value=text,
-            allowed="seconds since 1970",
-            fix=f"{STOP_AT_VARIABLE}=$(date -d '+8 hours' +%s), for example",
+            place=_MAX_HOURS, problem="no time for a job", value=text, allowed="hours, above 0", fix=f"{_MAX_HOURS} 8"
         ) from None
-    return seconds

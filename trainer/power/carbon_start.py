@@ -210,14 +210,16 @@ def _listening() -> Iterator[threading.Event]:
 
 def has_begun(argv: Sequence[str]) -> bool:
     """Whether the run that torchrun's arguments name has begun already: then it goes on at once."""
-    given = {flag: _value(argv, flag) for flag in ("--run-dir", "--preset")}
-    if given["--run-dir"] is not None:
-        folder = Path(given["--run-dir"])
-    elif given["--preset"] is not None:
-        folder = Path("runs") / given["--preset"]
-    else:
-        return False
-    return (folder / STATS_FILE).exists()
+    folder = run_dir_of(argv)
+    return folder is not None and (folder / STATS_FILE).exists()
+
+
+def run_dir_of(argv: Sequence[str]) -> Path | None:
+    """The folder of the run that torchrun's arguments name; None where they name none."""
+    run_dir, preset = (_value(argv, flag) for flag in ("--run-dir", "--preset"))
+    if run_dir is not None:
+        return Path(run_dir)
+    return None if preset is None else Path("runs") / preset
 
 
 def _value(argv: Sequence[str], flag: str) -> str | None:

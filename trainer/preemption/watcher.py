@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -210,14 +209,19 @@ def poll_sec_of(cloud: str) -> float:
 
 class Watcher(threading.Thread):
     """Polls until the first notice that stops the run, then sends SIGTERM to this process and ends. `poll` None keeps
-    the deadline alone; `stop_at` is seconds since 1970, None for no deadline.
+    the job's hours alone, of which `left_sec` says how many seconds are left; None for no end.
     """
 
     def __init__(
-        self, notices: Path, poll: Poll | None, stop_at: float | None = None, poll_sec: float = POLL_SEC
+        self,
+        notices: Path,
+        poll: Poll | None,
+        left_sec: Callable[[], float] | None = None,
+        poll_sec: float = POLL_SEC,
     ) -> None:
         super().__init__(name="gangway-watch", daemon=True)
-        self._file, self._poll, self._stop_at, self._poll_sec = notices, poll, stop_at, poll_sec
+        self._file, self._poll, self._poll_sec = notices, poll, poll_sec
+        self._left_sec = left_sec or (lambda: float("inf"))
         self._seen: set[Kind] = set()
         self._ended = threading.Event()
         self._trouble = ""
@@ -242,7 +246,7 @@ class Watcher(threading.Thread):
 
     def _ask(self) -> list[tuple[Kind, str]]:
         """What holds now. A cloud that does not answer is told once, not every few seconds, and asked again."""
-        if self._stop_at is not None and time.time() >= self._stop_at:
+        if self._left_sec() <= 0:
             return [("max-hours", "")]
         try:
             found = list(self._poll()) if self._poll is not None else []
@@ -255,8 +259,7 @@ class Watcher(threading.Thread):
         return found
 
     def _wait_sec(self) -> float:
-        left = float("inf") if self._stop_at is None else max(0.0, self._stop_at - time.time())
-        return min(left, self._poll_sec)
+        return max(0.0, min(self._left_sec(), self._poll_sec))
 
 
 def _sentence(notice: Notice) -> str:

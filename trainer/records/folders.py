@@ -16,9 +16,7 @@ from trainer.records.stats_log import read_stats_log
 
 _CHECKPOINT = re.compile(r"(\.partial-)?[0-9]{12}\.pt")
 """Whole, or begun."""
-_BEFORE_A_RUN = re.compile(
-    r"data|(again|asked|context|job|plan)\.json|.+\.log|started-at-.+|(started|ended)-on-.+|report"
-)
+_BEFORE_A_RUN = re.compile(r"data|(again|asked|context|job|plan)\.json|.+\.log|report")
 """What launchers, nodes and `data prepare` put into a run directory before there is a run; the trainer only adds."""
 _SHOWN = 3
 

@@ -15,6 +15,7 @@ from trainer.metrics.evaluate import MetricsInTraining
 from trainer.power.limits import Limiter, limiting
 from trainer.preemption.notices import Interruption, Request
 from trainer.records.run_record import RunContext
+from trainer.run.heartbeat import Heartbeat, beating
 from trainer.run.memory import enough_memory
 from trainer.run.reporter import Reporter
 from trainer.run.run_lock import run_lock
@@ -43,6 +44,7 @@ def train(
     """
     with (
         start_world(config.backend) as world,
+        beating(world.rank, world.local_rank) as heartbeat,
         run_lock(run_dir, world, lambda: interruption.requested) as here,
         serving(world, options.metrics_port) as endpoint,
         Reporter(run_dir, config, world, context, endpoint, options) as reporter,
@@ -71,7 +73,7 @@ def train(
         if limiter is not None:
             limiter.begin(partial(reporter.note, state))
         with ready.verification, enough_memory(config, world):
-            interrupted = _run(ready, config, world, metrics, reporter, interruption, limiter)
+            interrupted = _run(ready, config, world, metrics, reporter, interruption, limiter, heartbeat)
             # What is called done was trained on data that is known to be intact.
             interrupted = interrupted or ready.verification.finish(lambda: interruption.requested)
 
@@ -90,6 +92,7 @@ def _run(
     reporter: Reporter,
     interruption: Interruption,
     limiter: Limiter | None,
+    heartbeat: Heartbeat,
 ) -> bool:
     """Steps until the last image or an agreed interruption; returns whether it was the latter."""
     state = ready.state
@@ -102,6 +105,8 @@ def _run(
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
     accumulator = Accumulator(config, world.device)
     while state.images < config.total_images:
+        heartbeat.step((state.phase.resolution, state.phase.fade is None))
+
         # Where the workers' averages come late, the discriminator's last update is made when the generator has made the
         # fakes that it judges next.
         late = world.is_late(d_loss) and not compiled.on
@@ -164,7 +169,8 @@ def _run(
             accumulator = Accumulator(config, world.device)
             decisions.after(line, state)
 
-        # Samples and checkpoint.
+        # Samples and checkpoint; nobody knows how long these take.
+        heartbeat.busy()
         if state.passed(config.sample_kimg):
             reporter.samples(state)
         if state.passed(config.checkpoint_kimg):

@@ -1,6 +1,7 @@
 """The private names of torch: each still does what the trainer takes it for, and no other file touches one."""
 
 import ast
+import json
 import signal
 from importlib.metadata import version
 from pathlib import Path
@@ -131,3 +132,7 @@ def test_ends_are_noted_where_torchrun_closes_its_workers(monkeypatch: pytest.Mo
     (process,) = workers.pids().values()
     workers.close()
     assert ends == {process: -signal.SIGTERM}
+
+
+def test_the_flight_recorder_is_read_where_nothing_was_recorded() -> None:
+    assert json.loads(torch_private.last_collectives())["version"]

@@ -17,13 +17,10 @@ def test_an_unknown_cloud_is_refused_with_the_nearest(capsys: pytest.CaptureFixt
     assert main(["--watch"]) == 2
 
 
-@pytest.mark.parametrize("text", ["tomorrow", "inf", "nan", "1e20"])
-def test_a_deadline_that_is_no_time_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("GANGWAY_STOP_AT", text)
-    assert main([]) == 2
-    assert "$GANGWAY_STOP_AT: no point in time" in capsys.readouterr().err
+@pytest.mark.parametrize("text", ["long", "0", "-1", "inf", "nan", ""])
+def test_hours_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"--max-hours={text}"]) == 2
+    assert "--max-hours: no time for a job" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["often", "0", "-1", "inf", "nan"])
@@ -59,11 +56,12 @@ def test_what_torchrun_cannot_start_with_is_refused(
     assert flag in text
 
 
-def test_past_its_deadline_a_job_does_not_start(start: Callable[..., Any], tmp_path: Path) -> None:
-    argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=1", "-m", "trainer", "presets")
-    code, text = start("-m", "trainer.launch", *argv, GANGWAY_STOP_AT="1").finish()
-    assert code == 75, text
+def test_a_job_that_waits_for_peers_ends_with_its_hours(start: Callable[..., Any]) -> None:
+    argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=2", "-m", "trainer", "presets")
+    code, text = start("-m", "trainer.launch", "--max-hours=0.0005", *argv).finish()
+    assert code == 6, text
     assert "gangway: max-hours: saving and leaving" in text
+    assert "the job's hours are over: ended, exit code 6" in text
 
 
 @pytest.mark.parametrize(("argv", "expected"), [(("presets",), 0), (("train", "--preset", "nothing"), 2)])

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from trainer.launch.lifecycle import Event, Life, State
 
 HAPPENS = st.tuples(st.sampled_from(Event), st.integers(0, 255))
-PASSING = tuple(event for event in Event if event not in (Event.SIGNAL, Event.ENDED))
+ENDS = (Event.SIGNAL, Event.HOURS_OVER, Event.OVER, Event.ENDED)
+PASSING = tuple(event for event in Event if event not in ENDS)
 
 
 def lived(events: list[tuple[Event, int]]) -> Life:
@@ -23,7 +24,7 @@ def lived(events: list[tuple[Event, int]]) -> Life:
 
 
 @given(st.lists(st.sampled_from(PASSING)))
-def test_nothing_but_a_signal_or_the_workers_end_ends_a_job(events: list[Event]) -> None:
+def test_nothing_but_a_signal_its_hours_or_an_end_ends_a_job(events: list[Event]) -> None:
     life = lived([(event, 1) for event in events])
     assert life.exit_code is None
     assert life.state in (State.WAITING, State.TRAINING)
@@ -34,8 +35,9 @@ def test_nothing_but_a_signal_or_the_workers_end_ends_a_job(events: list[Event])
 def test_a_job_that_was_told_to_leave_or_has_ended_never_trains_again(events: list[tuple[Event, int]]) -> None:
     life, left = Life(), False
     for event, code in events:
+        trains = life.state is State.TRAINING
         life = life.after(event, code)
-        left = left or event in (Event.SIGNAL, Event.ENDED)
+        left = left or (event in ENDS and not (event is Event.OVER and trains))
         assert (life.state in (State.STOPPING, State.ENDED)) == left
         assert (life.exit_code is not None) == (life.state is State.ENDED)
 
@@ -45,9 +47,27 @@ def test_every_life_ends_with_the_first_end_it_is_told(events: list[tuple[Event,
     life = lived(events)
     ended = life.after(Event.SIGNAL).after(Event.ENDED, code)
     assert ended.state is State.ENDED
-    expected = life.exit_code if life.exit_code is not None else code if life.state is not State.WAITING else 75
-    assert ended.exit_code == expected
+    expected = code if life.state is not State.WAITING else 75
+    if life.out_of_hours and expected:
+        expected = 6
+    assert ended.exit_code == (expected if life.exit_code is None else life.exit_code)
     assert ended.after(Event.JOINED) == ended
+
+
+@given(st.lists(HAPPENS), st.integers(1, 255))
+def test_a_job_whose_hours_are_over_says_so_whatever_its_workers_made_of_it(
+    events: list[tuple[Event, int]], code: int
+) -> None:
+    life = lived(events)
+    over = life.after(Event.HOURS_OVER).after(Event.ENDED, code)
+    assert over.exit_code == (6 if life.exit_code is None else life.exit_code)
+
+
+@given(st.lists(HAPPENS), st.integers(0, 255))
+def test_that_others_have_ended_it_ends_nobody_who_trains(events: list[tuple[Event, int]], code: int) -> None:
+    life = lived(events)
+    after = life.after(Event.OVER, code)
+    assert after == life if life.state is not State.WAITING else after.exit_code is not None
 
 
 @given(st.lists(st.sampled_from(PASSING)))

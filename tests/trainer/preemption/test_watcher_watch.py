@@ -104,7 +104,8 @@ def test_an_interruption_stops_the_launcher_once(
 
 
 def test_the_jobs_deadline_is_a_notice_too(signals: list[tuple[int, int]], tmp_path: Path) -> None:
-    watcher = Watcher(tmp_path / "notices.jsonl", None, stop_at=time.time() + 0.05)
+    over_at = time.monotonic() + 0.05
+    watcher = Watcher(tmp_path / "notices.jsonl", None, lambda: over_at - time.monotonic())
     watcher.start()
     watcher.join(10)
     assert signals == [(os.getpid(), signal.SIGTERM)]

@@ -1,0 +1,293 @@
+"""What a failure means for its node and for the others: a job of several nodes in small, in any order of events."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+
+from trainer.core.errors import EXIT_CODES
+from trainer.launch import membership
+from trainer.launch.failures import (
+    ALLOWED,
+    WINDOW_SEC,
+    Nodes,
+    code_of_lost,
+    code_of_worker,
+    ended_for_all,
+    is_failure,
+    is_lost,
+    own_failures,
+)
+from trainer.launch.job_clock import used_sec
+from trainer.launch.lifecycle import Event, Life, State
+from trainer.launch.node_state import Failure, NodeState, Standing
+
+NOW = 1e6
+
+
+def state(*codes: int, standing: Standing = Standing.GOING_ON, at: float = NOW, lost: int = 0) -> NodeState:
+    failures = tuple(Failure(at=at, code=code) for code in codes)
+    return NodeState(seen_at=NOW, standing=standing, failures=failures, lost_at=(NOW,) * lost)
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "own"),
+    [
+        (state(1, 137, 1), state(), 3),
+        (state(1, 1), state(at=NOW - WINDOW_SEC), 2),
+        (state(1, 1, at=NOW - WINDOW_SEC), state(), 0),
+        # Who lost its peers is not to blame, where one of them is.
+        (state(76, 134), state(1), 0),
+        (state(76, 134), state(137, at=NOW - 119), 0),
+        (state(76, 134), state(1, at=NOW - 121), 2),
+        (state(76, 134), state(76, 134), 2),
+        (state(1), state(1), 1),
+    ],
+)
+def test_which_failures_are_a_nodes_own(mine: NodeState, others: NodeState, own: int) -> None:
+    assert own_failures("a", {"a": mine, "b": others}, NOW) == own
+
+
+LOST, LEFT, UP = Standing.LOST, Standing.LEFT, Standing.GOING_ON
+
+
+@pytest.mark.parametrize(
+    ("standings", "job", "over"),
+    [
+        ((LOST,), (1, 1), True),
+        ((LOST,), (2, 4), True),
+        ((LOST, UP), (1, 2), False),
+        ((LOST, UP), (2, 2), False),  # the other waits: a third may come in the place of the first
+        ((LOST, LEFT), (1, 4), False),
+        ((LOST, LOST), (1, 4), True),
+        ((LOST, LOST, UP), (2, 2), True),  # as many as it takes have failed for good: it is not the machines
+        ((LOST, LOST, UP), (1, 2), False),
+        ((LOST, LOST, UP, UP), (2, 2), False),
+    ],
+)
+def test_when_a_job_has_ended_for_all(standings: tuple[Standing, ...], job: tuple[int, int], *, over: bool) -> None:
+    nodes = {str(i): state(standing=each, lost=each is LOST) for i, each in enumerate(standings)}
+    assert ended_for_all("0", nodes, Nodes(*job), NOW) == over
+    assert code_of_lost("0", nodes, Nodes(*job), 1, NOW) == (5 if over else 4)
+    assert code_of_lost("0", nodes, Nodes(*job), 2, NOW) == (2 if over else 4)
+
+
+@given(st.integers(-64, 255))
+def test_a_worker_cannot_say_what_only_a_launcher_may(code: int) -> None:
+    assert code_of_worker(code) not in (4, 5, 6)
+    assert 0 <= code_of_worker(code) <= 255
+
+
+def test_a_killed_launcher_is_a_failure_and_a_machine_that_lost_its_power_has_none() -> None:
+    before = membership.started(None, NOW, "boot").state
+    assert membership.started(before, NOW + 60, "boot").state.failures == (Failure(at=NOW, code=137),)
+    for other in (
+        membership.started(before, NOW + 60, "another boot"),
+        membership.started(membership.told(before), NOW + 60, "boot"),
+        membership.started(membership.ended(before, 75), NOW + 60, "boot"),
+    ):
+        assert (other.killed, other.state.failures) == (False, ())
+
+
+def test_a_machine_in_the_place_of_a_lost_one_has_a_clean_sheet_and_the_job_keeps_count() -> None:
+    old = membership.started(None, NOW, "boot").state
+    for _ in range(ALLOWED):
+        old = membership.failed(old, NOW, 1)
+    new = membership.started(membership.ended(membership.lost(old, NOW), 4), NOW + 60, "new").state
+    assert (new.failures, new.lost_at, new.standing) == ((), (NOW,), UP)
+
+
+@dataclass
+class Node:
+    """Ground truth: whether this machine is sick; it comes back as another when it is replaced."""
+
+    sick: bool
+    life: Life = field(default_factory=Life)
+    codes: list[int] = field(default_factory=list)
+
+
+class Cluster:
+    """A job's nodes, their states as in the job's folder, and a clock."""
+
+    def __init__(self, job: Nodes, max_sec: float, *, bug: bool) -> None:
+        self.job, self.max_sec, self.bug, self.now = job, max_sec, bug, NOW
+        self.nodes: dict[str, Node] = {}
+        self.states: dict[str, NodeState] = {}
+        self.up_since: dict[str, float] = {}
+        self.incidents = 0
+
+    def up(self) -> dict[str, Node]:
+        return {name: node for name, node in self.nodes.items() if node.life.exit_code is None}
+
+    def on(self, name: str, happened: Event, code: int = 75) -> None:
+        node = self.nodes[name]
+        before = node.life
+        node.life = before.after(happened, code)
+        assert (node.life.exit_code is None) == (node.life.state is not State.ENDED)
+        if before.exit_code is None and node.life.exit_code is not None:
+            node.codes.append(node.life.exit_code)
+            self.states[name] = membership.ended(self.states[name], node.life.exit_code)
+
+    def come(self, name: str, *, sick: bool) -> None:
+        if name in self.up() or len(self.up()) == self.job.max or self.over():
+            return
+        node = self.nodes.setdefault(name, Node(sick))
+        if not node.codes or node.codes[-1] == 4:
+            node.sick = sick  # another machine
+        node.life = Life()
+        self.states[name] = membership.started(self.states.get(name), self.now, f"{name}-{len(node.codes)}").state
+        self.up_since[name] = self.now
+        if self.left() <= 0:
+            self.on(name, Event.HOURS_OVER)
+
+    def left(self) -> float:
+        return self.max_sec - used_sec(self.states)
+
+    def over(self) -> bool:
+        return any(code in (0, 2, 5) for node in self.nodes.values() for code in node.codes)
+
+    def meet(self) -> None:
+        if len(self.up()) >= self.job.min:
+            for name, node in self.up().items():
+                if node.life.state is State.WAITING:
+                    self.on(name, Event.JOINED)
+
+    def wait(self, sec: float) -> None:
+        """Time passes, for the nodes that are up; not beyond the job's hours."""
+        sec = min(sec, max(self.left(), 0.0)) if self.up() else sec
+        self.now += sec
+        for name in self.up():
+            self.states[name] = membership.seen(self.states[name], self.now, self.now - self.up_since[name])
+        if self.left() <= 1e-6:
+            for name in self.up():
+                self.on(name, Event.HOURS_OVER)
+                self.on(name, Event.ENDED, 75)
+        for name, node in self.up().items():
+            if node.life.state is State.WAITING and ended_for_all(name, self.states, self.job, self.now):
+                self.on(name, Event.OVER, 5)
+
+    def fail(self, code: int, of_others: int) -> None:
+        """Those that are sick (all, where it is the code's fault) fail by themselves, the others for want of them."""
+        training = [name for name, node in self.up().items() if node.life.state is State.TRAINING]
+        sick = [name for name in training if self.bug or self.nodes[name].sick]
+        if not sick:
+            return
+        self.incidents += 1
+        codes = {name: code if name in sick else of_others for name in training}
+        for name, ended in codes.items():
+            if is_failure(ended):
+                self.states[name] = membership.failed(self.states[name], self.now, ended)
+        lost = [name for name, ended in codes.items() if is_lost(name, self.states, ended, self.now)]
+        for name in lost:
+            self.states[name] = membership.lost(self.states[name], self.now)
+        final = {
+            name: code_of_lost(name, self.states, self.job, ended, self.now) if name in lost else ended
+            for name, ended in codes.items()
+        }
+        for name, ended in final.items():
+            self.on(name, Event.PEERS_LOST) if ended == 76 else self.on(name, Event.ENDED, ended)
+
+    def restart(self) -> None:
+        """What root does with a code: the same command again, or another machine in its place."""
+        for name, node in self.nodes.items():
+            if node.codes and node.life.exit_code not in (None, 75) and not self.over():
+                self.come(name, sick=False)
+
+
+NAMES = st.sampled_from("abcdef")
+DOES = st.one_of(
+    st.tuples(st.just("come"), NAMES, st.booleans()),
+    st.tuples(st.just("notice"), NAMES, st.just(0)),
+    st.tuples(st.just("wait"), st.floats(1, 5000), st.just(0)),
+    st.tuples(st.just("fail"), st.sampled_from([1, 2, 137]), st.sampled_from([76, 134])),
+    st.tuples(st.sampled_from(["meet", "restart"]), st.just(0), st.just(0)),
+    st.tuples(st.sampled_from([Event.STORE_LOST, Event.STORE_BACK, Event.NO_STORE, Event.TOO_FEW]), NAMES, st.just(0)),
+)
+JOBS = st.tuples(st.integers(1, 3), st.integers(0, 2)).map(lambda pair: Nodes(pair[0], sum(pair)))
+
+
+def happens(cluster: Cluster, what: str, first: object, second: object) -> None:
+    if what == "come":
+        cluster.come(str(first), sick=bool(second))
+    elif what == "notice" and first in cluster.up():
+        cluster.on(str(first), Event.SIGNAL)
+        cluster.on(str(first), Event.ENDED, 75)
+    elif what == "wait" and isinstance(first, float):
+        cluster.wait(first)
+    elif what == "fail" and isinstance(first, int) and isinstance(second, int):
+        cluster.fail(first, second)
+    elif what == "meet":
+        cluster.meet()
+    elif what == "restart":
+        cluster.restart()
+    elif isinstance(what, Event) and first in cluster.up():
+        cluster.on(str(first), what)
+
+
+@given(JOBS, st.lists(DOES, max_size=60), st.floats(1000, 1e6))
+def test_no_failure_of_one_node_ends_the_others(job: Nodes, does: list[tuple[str, object, object]], sec: float) -> None:
+    cluster = Cluster(job, sec, bug=False)
+    for each in does:
+        happens(cluster, *each)
+        lost = sum(len(state.lost_at) for state in cluster.states.values())
+        healthy = [node for node in cluster.nodes.values() if not node.sick]
+        for node in healthy:
+            if node.life.exit_code is not None:
+                event(f"a healthy node ended with {node.life.exit_code}")
+            allowed = {None, 75, 134} | ({6} if cluster.left() <= 1e-6 else set())
+            # As many as the job takes have failed for good, and too few are left: then who waits is told.
+            allowed |= {5} if lost >= job.max else set()
+            assert node.life.exit_code in allowed
+        assert used_sec(cluster.states) <= cluster.max_sec + 1e-3
+        if any(code == 5 for node in cluster.nodes.values() for code in node.codes):
+            others = [state for state in cluster.states.values() if state.standing in (UP, LEFT)]
+            assert not others or lost >= job.max, "it ended for all, though others could still go on"
+
+
+@given(JOBS, st.sampled_from([1, 137, 2, 134]))
+def test_a_mistake_that_all_nodes_have_ends_the_job_at_once_or_after_five(job: Nodes, code: int) -> None:
+    cluster = Cluster(job, 1e9, bug=True)
+    for name in "abcdef"[: job.max]:
+        cluster.come(name, sick=False)
+    while not cluster.over():
+        cluster.meet()
+        cluster.fail(code, 76)
+        cluster.wait(60.0)
+        cluster.restart()
+        assert cluster.incidents <= ALLOWED
+    assert cluster.incidents == (1 if code == 2 else ALLOWED)
+    assert {node.codes[-1] for node in cluster.nodes.values()} == {2 if code == 2 else 5}
+
+
+@given(JOBS, st.integers(0, 5))
+def test_a_sick_machine_is_replaced_and_the_others_train(job: Nodes, which: int) -> None:
+    assume(job.max > 1)
+    cluster = Cluster(job, 1e9, bug=False)
+    names = "abcdef"[: job.max]
+    for index, name in enumerate(names):
+        cluster.come(name, sick=index == which % job.max)
+    for _ in range(ALLOWED):
+        cluster.meet()
+        cluster.fail(1, 76)
+        cluster.wait(60.0)
+        cluster.restart()
+    cluster.meet()
+    sick = cluster.nodes[names[which % job.max]]
+    assert sick.codes == [1] * (ALLOWED - 1) + [4]
+    assert {node.life.state for node in cluster.nodes.values()} == {State.TRAINING}
+
+
+@given(JOBS, st.lists(DOES, max_size=30))
+def test_every_job_with_hours_ends(job: Nodes, does: list[tuple[str, object, object]]) -> None:
+    cluster = Cluster(job, 20_000.0, bug=False)
+    for each in does:
+        happens(cluster, *each)
+    for _ in range(30):
+        for name in "abcdef":
+            cluster.come(name, sick=False)
+        cluster.wait(1000.0)
+    assert not cluster.up()
+    ends = {node.life.exit_code for node in cluster.nodes.values()}
+    assert ends <= {*EXIT_CODES, 134, 137}
+    assert cluster.over() or cluster.left() <= 1e-6

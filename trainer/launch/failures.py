@@ -1,0 +1,98 @@
+"""What a failure means, pure: whether it is this node's own, whether the node has failed for good, and whether the job
+has ended for all. A failure of one node ends nothing for the others.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from trainer.core.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_ENDED_FOR_ALL,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_PEERS_LOST,
+    EXIT_UNFIT,
+    EXIT_UNHEALTHY,
+)
+from trainer.launch.node_state import Failure, NodeState, Standing
+
+ALLOWED = 5
+WINDOW_SEC = 6 * 3600.0
+_SAME_SEC = 120.0
+"""How far apart, clocks included, nodes write down one failure."""
+_ABORTED = 128 + 6
+"""NCCL aborts a worker whose peers have gone."""
+_OF_OTHERS = (EXIT_PEERS_LOST, _ABORTED)
+_PASSED_ON = (0, EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_INTERRUPTED, EXIT_PEERS_LOST)
+
+
+class Nodes(NamedTuple):
+    """The fewest nodes with which a job goes on, and the most it takes."""
+
+    min: int
+    max: int
+
+
+def code_of_worker(code: int) -> int:
+    """A worker's exit code as a launcher passes it on: negative, the signal that ended it, as a shell has it (128 and
+    its number); one that only a launcher may say, or nobody knows, as a failure.
+
+    >>> code_of_worker(-9), code_of_worker(2), code_of_worker(5)
+    (137, 2, 1)
+    """
+    if code < 0:
+        return 128 - code
+    return code if code in _PASSED_ON or code > 128 else EXIT_FAILED
+
+
+def own_failures(node: str, nodes: Mapping[str, NodeState], now: float) -> int:
+    """How many failures within the window are this node's own. One that comes of losing peers is not where another node
+    had one of its own at the same time.
+    """
+    return sum(
+        failure.at > now - WINDOW_SEC and (failure.code not in _OF_OTHERS or not _anothers(failure, node, nodes))
+        for failure in nodes[node].failures
+    )
+
+
+def _anothers(failure: Failure, node: str, nodes: Mapping[str, NodeState]) -> bool:
+    return any(
+        each.code not in _OF_OTHERS and abs(each.at - failure.at) <= _SAME_SEC
+        for name, state in nodes.items()
+        if name != node
+        for each in state.failures
+    )
+
+
+def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: float) -> bool:
+    """Whether nothing is left to hope for where `node` has failed for good or waits for peers.
+
+    Every node that has come has failed for good; or as many have as the job takes at most, so that it is not the
+    machines, and fewer are left than it needs. As long as neither holds, others may come in the place of those lost.
+    """
+    recent = {name: state for name, state in nodes.items() if state.seen_at > now - WINDOW_SEC}
+    going_on = sum(state.standing is Standing.GOING_ON for state in recent.values())
+    hopeful = going_on + sum(state.standing is Standing.LEFT for state in recent.values())
+    lost = sum(at > now - WINDOW_SEC for state in nodes.values() for at in state.lost_at)
+    if nodes[node].standing is Standing.LOST and not hopeful:
+        return True
+    return lost >= job.max and going_on < job.min
+
+
+def is_lost(node: str, nodes: Mapping[str, NodeState], code: int, now: float) -> bool:
+    """Whether a node whose workers have ended so has failed for good; their failure is in `nodes` already."""
+    if code == EXIT_BAD_INPUT:
+        return True
+    return is_failure(code) and own_failures(node, nodes, now) >= ALLOWED
+
+
+def is_failure(code: int) -> bool:
+    """Whether it counts."""
+    return code not in (0, EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_INTERRUPTED)
+
+
+def code_of_lost(node: str, nodes: Mapping[str, NodeState], job: Nodes, code: int, now: float) -> int:
+    """What the launcher of a node ends with that has failed for good."""
+    if not ended_for_all(node, nodes, job, now):
+        return EXIT_UNFIT
+    return EXIT_BAD_INPUT if code == EXIT_BAD_INPUT else EXIT_ENDED_FOR_ALL
