@@ -9,12 +9,13 @@ from images.observability import render_prometheus
 from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, base64gzip, cloud_config, scripts, unit
 from images.shell import (
     CONTAINER_NAME,
-    RESULTS_SEC,
     bash_array,
     bash_assignments,
     container_argv,
-    end_settings,
     job_json_text,
+    life_argv,
+    results_sec,
+    worker_settings,
 )
 from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
@@ -119,7 +120,7 @@ def aws_docker_argv(spec: AwsNodeSpec) -> list[str]:
     return [
         *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels),
         *log_argv(spec.log_group, spec.region),
-        *(spec.job.image, *WATCH, *spec.job.torchrun_argv()),
+        *(spec.job.image, *WATCH, *life_argv(spec.job, spec.run_dir, spec.max_hours), *spec.job.torchrun_argv()),
     ]
 
 
@@ -162,7 +163,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         "LUSTRE_MOUNT_POINT": files.mount_point if files else _MOUNT_POINT,
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "REGION": spec.region,
-        "RESULTS_SEC": str(RESULTS_SEC) if node and not files else "",
+        "RESULTS_SEC": "",
         "ROLE": "worker" if node else "head",
         "RUN_DIR": spec.run_dir,
         "STACK": spec.stack,
@@ -170,7 +171,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
     }
     if node:
         settings |= {
-            **end_settings(spec.job),
+            **worker_settings(spec.job, _node_steps(node), files),
             "CONTAINER_NAME": CONTAINER_NAME,
             "DATA_DIR": node.data_dir or "",
             "EFA_INTERFACES_PLANNED": str(node.efa_interfaces_planned),
@@ -191,7 +192,8 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         "role": "worker",
         "steps": steps,
         "tries_again": False,
-        "results_sec": 0 if spec.file_system else RESULTS_SEC,
+        "results_sec": results_sec(spec.file_system),
+        "results_at_end": spec.file_system is not None,
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
     }
     units = ["gangway-prepare.service", "gangway-trainer.service", "gangway-watch.service", "gangway-watch.timer"]
@@ -213,18 +215,13 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
 def render_aws_head(spec: AwsHeadSpec) -> str:
     """The head node's `#cloud-config` document, plain ASCII, for Amazon Linux 2023."""
     with_files, with_prometheus = spec.file_system is not None, spec.prometheus_image is not None
-    # When the job began stands on the file system.
-    with_watch = with_files and spec.max_hours is not None
     # The store waits for its image alone: the file system is mounted by whoever puts the record.
     steps = ["pull-image.sh"]
-    timers = [*(["gangway-record"] if with_files else []), *(["gangway-watch"] if with_watch else [])]
+    timers = ["gangway-record"] if with_files else []
     services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if with_prometheus else [])]
     started = [*services, *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    helpers = [
-        *(["mount-lustre.sh", "upload-record.sh"] if with_files else []),
-        *(["watch-node.sh"] if with_watch else []),
-    ]
+    helpers = ["mount-lustre.sh", "upload-record.sh"] if with_files else []
     values = {
         "image_has_docker": True,
         "log_options": lambda stream: _log_options(spec, stream),

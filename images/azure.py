@@ -22,12 +22,13 @@ from images.render import (
 )
 from images.shell import (
     CONTAINER_NAME,
-    RESULTS_SEC,
     bash_array,
     bash_assignments,
     container_argv,
-    end_settings,
     job_json_text,
+    life_argv,
+    results_sec,
+    worker_settings,
 )
 from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
@@ -139,7 +140,8 @@ def azure_docker_argv(spec: AzureNodeSpec) -> list[str]:
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels)
-    return [*argv, *NO_LOG, spec.job.image, *WATCH, *spec.job.torchrun_argv()]
+    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    return [*argv, *NO_LOG, spec.job.image, *WATCH, *life, *spec.job.torchrun_argv()]
 
 
 def azure_job_env_text(spec: AzureNodeSpec, bin_dir: str) -> str:
@@ -159,7 +161,6 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
     node = spec if isinstance(spec, AzureNodeSpec) else None
     files = spec.file_system
     settings = {
-        **(end_settings(spec.job) if node else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CLIENT_ID": spec.client_id,
         "CONTAINER_NAME": CONTAINER_NAME,
@@ -176,7 +177,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
-        "RESULTS_SEC": str(RESULTS_SEC) if node and not files else "",
+        "RESULTS_SEC": "",
         "ROLE": "worker" if node else "head",
         "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
@@ -185,6 +186,8 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
         "TRAINER_UID": str(TRAINER_UID),
     }
+    if node:
+        settings |= worker_settings(spec.job, _node_steps(node), files)
     return bash_assignments(settings)
 
 
@@ -195,7 +198,8 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
     units = ["gangway-prepare.service", "gangway-watch.service", *started]
     values = {
         **_values(spec, steps, "worker"),
-        "results_sec": 0 if spec.file_system else RESULTS_SEC,
+        "results_sec": results_sec(spec.file_system),
+        "results_at_end": spec.file_system is not None,
         "shipped": ["gangway-prepare.service", "gangway-trainer.service"],
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + short_stop_margin_sec(spec.job),
         "tries_again": False,
@@ -217,14 +221,12 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
     """The head node's `#cloud-config` document, plain ASCII, for Canonical's Ubuntu."""
     files_there = spec.file_system is not None
     services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if spec.prometheus_image else [])]
-    # When the job began stands on the file system.
     timers = ["gangway-record"] if files_there else []
-    timers += ["gangway-watch"] if files_there and spec.max_hours is not None else []
     timers += ["gangway-fill"] if spec.fallback is not None else []
     started = [*services, *_own_units(spec), *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
     steps = ["install-docker.sh", "pull-image.sh"]
-    helpers = [spec.file_system.script, "upload-record.sh", "watch-node.sh"] if spec.file_system else []
+    helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
         "log_options": lambda stream: " --log-driver none",

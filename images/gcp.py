@@ -24,13 +24,14 @@ from images.render import (
 )
 from images.shell import (
     CONTAINER_NAME,
-    RESULTS_SEC,
     bash_array,
     bash_assignments,
     bash_quote,
     container_argv,
-    end_settings,
     job_json_text,
+    life_argv,
+    results_sec,
+    worker_settings,
 )
 from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
 
@@ -42,7 +43,7 @@ NO_LOG = ("--log-driver", "none")
 CLOUD = "gcp"
 _RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _STARTED = ("gangway-trainer.service", "gangway-watch.timer")
-_NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service", "gangway-watch.service")
+_NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service")
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
     for device in spec.nccl.devices if spec.nccl else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels), *NO_LOG]
-    command = [*WATCH, *spec.job.torchrun_argv()]
+    command = [*WATCH, *life_argv(spec.job, spec.run_dir, spec.max_hours), *spec.job.torchrun_argv()]
     if spec.nccl is None or not spec.nccl.env_script:
         return [*argv, spec.job.image, *command]
     script = _with_profile(spec.job, spec.nccl)
@@ -220,7 +221,7 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
     return [
         *container_argv(job, accelerators, None, spec.labels),
         *NO_LOG,
-        *(job.image, *WATCH, "--"),
+        *(job.image, *WATCH, *life_argv(job, spec.run_dir, spec.max_hours), "--"),
         f"--nproc-per-node={job.processes_per_node}",
         f"--max-restarts={job.max_restarts}",
         *("-m", job.module, *job.argv),
@@ -255,7 +256,6 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
     worker = None if isinstance(spec, GcpHeadSpec) else spec
     files, data = spec.file_system, spec.data
     settings = {
-        **(end_settings(spec.job) if worker else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_NAME": CONTAINER_NAME,
         "DATA_BY": data.by if data else "",
@@ -277,7 +277,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "PROJECT": spec.project,
         "RDMA_NICS_PLANNED": str(node.rdma_nics_planned if node else 0),
         "REGION": spec.region,
-        "RESULTS_SEC": str(RESULTS_SEC) if worker and not files else "",
+        "RESULTS_SEC": "",
         "ROLE": "worker" if worker else "head",
         "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
@@ -285,6 +285,9 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
         "TRAINER_UID": str(TRAINER_UID),
     }
+    if worker:
+        steps = _tpu_steps(worker) if isinstance(worker, TpuHostSpec) else _node_steps(worker)
+        settings |= worker_settings(spec.job, steps, files, tries_again=isinstance(worker, TpuHostSpec))
     return bash_assignments(settings)
 
 
@@ -340,7 +343,8 @@ def _worker_files(
     values = {
         **_values(spec, steps),
         "role": "worker",
-        "results_sec": 0 if spec.file_system else RESULTS_SEC,
+        "results_sec": results_sec(spec.file_system),
+        "results_at_end": spec.file_system is not None,
         "shipped": ["gangway-prepare.service", "gangway-trainer.service"],
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + short_stop_margin_sec(spec.job),
         # Nothing replaces a TPU host that is given up.
@@ -365,14 +369,12 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     services = ["gangway-rendezvous.service"]
     services += ["gangway-prometheus.service"] if spec.prometheus_image else []
     services += ["gangway-data.service"] if spec.data else []
-    # When the job began stands on the file system.
     timers = ["gangway-record"] if files_there else []
-    timers += ["gangway-watch"] if files_there and spec.max_hours is not None else []
     timers += ["gangway-fill"] if spec.fallback_uri else []
     started = [*services, *_log_units(spec), *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
     steps = ["install-docker.sh", "pull-image.sh"]
-    helpers = [spec.file_system.script, "upload-record.sh", "watch-node.sh"] if spec.file_system else []
+    helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps),
         "log_options": lambda stream: " --log-driver none",

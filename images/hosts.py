@@ -10,7 +10,15 @@ from typing import Literal
 
 from images.observability import render_prometheus_static
 from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, script_text, scripts, unit
-from images.shell import CONTAINER_NAME, bash_array, bash_assignments, container_argv, end_settings, job_json_text
+from images.shell import (
+    CONTAINER_NAME,
+    bash_array,
+    bash_assignments,
+    container_argv,
+    job_json_text,
+    life_argv,
+    worker_settings,
+)
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
 CLOUD = "hosts"
@@ -104,6 +112,7 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
         "log_options": lambda stream: " --log-driver none",
         "mount": "check-shared.sh",
         "prometheus_arguments": " ".join(_PROMETHEUS),
+        "results_at_end": False,
         "results_sec": 0,
         "role": "worker",
         "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
@@ -132,7 +141,8 @@ def host_docker_argv(spec: HostSpec) -> list[str]:
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = container_argv(spec.job, accelerators, None, spec.labels)
-    return [*argv, "--log-driver", "none", spec.job.image, *spec.job.torchrun_argv()]
+    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    return [*argv, "--log-driver", "none", spec.job.image, *life, *spec.job.torchrun_argv()]
 
 
 def host_env_text(spec: HostSpec) -> str:
@@ -140,7 +150,7 @@ def host_env_text(spec: HostSpec) -> str:
     fabric = spec.fabric.settings if spec.fabric else {}
     settings = {
         **fabric,
-        **end_settings(spec.job),
+        **worker_settings(spec.job, _steps(spec), None, puts_results=False, tries_again=True),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_ENGINE": spec.container_engine,
         "CONTAINER_NAME": CONTAINER_NAME,
@@ -153,7 +163,6 @@ def host_env_text(spec: HostSpec) -> str:
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": "journal",
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
-        "RESULTS_SEC": "",
         "ROLE": "worker",
         "RUN_DIR": spec.run_dir,
         "SHARED_DIR": spec.shared_dir or "",

@@ -11,12 +11,13 @@ from images.observability import render_prometheus_static
 from images.render import ETC_DIR, LIB_DIR, NodeFile, cloud_config, python_file, scripts, short_stop_margin_sec, unit
 from images.shell import (
     CONTAINER_NAME,
-    RESULTS_SEC,
     bash_array,
     bash_assignments,
     container_argv,
-    end_settings,
     job_json_text,
+    life_argv,
+    results_sec,
+    worker_settings,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
@@ -115,7 +116,8 @@ def openstack_docker_argv(spec: OpenstackNodeSpec) -> list[str]:
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = container_argv(spec.job, accelerators, None, spec.labels)
-    return [*argv, *NO_LOG, spec.job.image, *spec.job.torchrun_argv()]
+    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    return [*argv, *NO_LOG, spec.job.image, *life, *spec.job.torchrun_argv()]
 
 
 def openstack_job_env_text(spec: OpenstackNodeSpec) -> str:
@@ -141,7 +143,6 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
     files = spec.file_system
     settings = {
         **(node.fabric.settings if node and node.fabric else {}),
-        **(end_settings(spec.job) if node else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_NAME": CONTAINER_NAME,
         "DATA_DIR": (node.data_dir if node else None) or "",
@@ -155,13 +156,15 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
         "MOUNT_USER": spec.mount_user,
-        "RESULTS_SEC": str(RESULTS_SEC) if node and not files else "",
+        "RESULTS_SEC": "",
         "ROLE": "worker" if node else "head",
         "RUN_DIR": spec.run_dir,
         "STACK": spec.stack,
-        "TERMINATE_WHEN_DONE": "yes" if spec.terminate_when_done else "",
+        "TERMINATE_WHEN_DONE": "yes" if node and spec.terminate_when_done else "",
         "TRAINER_UID": str(TRAINER_UID),
     }
+    if node:
+        settings |= worker_settings(spec.job, _node_steps(node), files)
     return bash_assignments(settings)
 
 
@@ -172,7 +175,8 @@ def render_openstack_node(spec: OpenstackNodeSpec) -> str:
     units = ["gangway-prepare.service", "gangway-watch.service", *started]
     values = {
         **_values(spec, steps, "worker"),
-        "results_sec": 0 if spec.file_system else RESULTS_SEC,
+        "results_sec": results_sec(spec.file_system),
+        "results_at_end": spec.file_system is not None,
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + short_stop_margin_sec(spec.job),
         "tries_again": False,
     }
@@ -192,13 +196,11 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
     """The head node's `#cloud-config` document, plain ASCII, for Ubuntu or Debian."""
     files_there = spec.file_system is not None
     services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if spec.prometheus_image else [])]
-    # When the job began stands on the file system.
     timers = ["gangway-record"] if files_there else []
-    timers += ["gangway-watch"] if files_there and spec.max_hours is not None else []
     started = [*services, *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
     steps = ["install-docker.sh", "pull-image.sh"]
-    helpers = [spec.file_system.script, "upload-record.sh", "watch-node.sh"] if spec.file_system else []
+    helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
         "log_options": lambda stream: " --log-driver none",

@@ -8,9 +8,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from components.core.job import JobSpec
+from images.specs import FileSystem, job_key
 
 CONTAINER_NAME = "gangway-trainer"
-# For putting a run's results where its folder goes with the node's disk: gigabytes at 100 MB a second.
+# For putting a run's results where they outlive the stack: gigabytes at 100 MB a second.
 RESULTS_SEC = 300
 
 
@@ -73,9 +74,36 @@ def job_json_text(job: JobSpec) -> str:
     return json.dumps(job.model_dump(mode="json"), indent=1) + "\n"
 
 
-def end_settings(job: JobSpec) -> dict[str, str]:
-    """What a worker's scripts want to know to tell of a job's end: whose it is, and the fewest and the most nodes."""
-    return {"NODES_MAX": str(job.num_nodes_max), "NODES_MIN": str(job.num_nodes_min), "RUN_ID": job.run_id}
+def worker_settings(
+    job: JobSpec,
+    steps: Sequence[str],
+    files: FileSystem | None,
+    *,
+    puts_results: bool = True,
+    tries_again: bool = False,
+) -> dict[str, str]:
+    """What a worker's scripts want to know of failures and of the job's end: the checks that are made again, whether
+    somebody mends this node and nobody replaces it, when results are put, and whose record is waited for.
+    """
+    seconds = results_sec(files) if puts_results else 0
+    return {
+        "HEALTH_CHECKS": " ".join(step for step in steps if step.startswith("check-")),
+        "RESULTS_AT_END": "yes" if files and seconds else "",
+        "RESULTS_SEC": str(seconds or ""),
+        "RUN_ID": job.run_id,
+        "TRIES_AGAIN": "yes" if tries_again else "",
+    }
+
+
+def results_sec(files: FileSystem | None) -> int:
+    """How long results may be put; 0 where the run's folder is in the bucket already."""
+    return 0 if files is not None and files.kind == "bucket" else RESULTS_SEC
+
+
+def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
+    """The launcher's arguments by which a job's nodes know of each other, and of its hours."""
+    hours = [] if max_hours is None else ["--max-hours", f"{max_hours:.10g}"]
+    return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
 
 
 def bash_assignments(settings: Mapping[str, str]) -> str:

@@ -210,7 +210,7 @@ class MachineSpec:
         bucket_uri: `s3://...`, `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`.
         run_dir: the run directory as the machine sees it.
         file_system: to be mounted; None for none.
-        max_hours: of the job, counted from its first start on any node, also over restarts; None for no limit.
+        max_hours: of the job, counted while at least one of its nodes is up, over all starts; None for no limit.
     """
 
     stack: str

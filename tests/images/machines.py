@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,6 +63,7 @@ class Machine:
     spec: AwsNodeSpec
     env: dict[str, str] = field(default_factory=dict)
     bin: Path = Path()
+    more_settings: dict[str, str] = field(default_factory=dict)
 
     UNHEALTHY: ClassVar = [
         *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
@@ -123,10 +123,15 @@ class Machine:
         """Whether the node has left its group."""
         return self.LEFT in self.said_to_group()
 
-    def start_job(self, seconds_ago: float) -> None:
-        """As the first node does it, in the past."""
-        (self.root / "run").mkdir()
-        (self.root / "run" / f"started-at-{self.key()}").write_text(f"{int(time.time() - seconds_ago)}\n")
+    def started_trainer(self, seconds_ago: float) -> None:
+        """For the first time on this machine, which has been up for days."""
+        self.up_for(1e6)
+        self.state("first-start").write_text(f"{int(1e6 - seconds_ago)}\n")
+
+    def up_for(self, seconds: float) -> None:
+        """Since its boot."""
+        (self.root / "uptime").write_text(f"{seconds:.2f} 28000.00\n")
+        self.env["GANGWAY_UPTIME"] = f"{self.root}/uptime"
 
     def events(self) -> list[dict[str, Any]]:
         """The lines that were sent to the log group."""
@@ -156,6 +161,8 @@ class Machine:
         self, command: list[str], head: AwsHeadSpec | None, settings: dict[str, str]
     ) -> subprocess.CompletedProcess[str]:
         self.write_settings(head)
+        with (self.root / "node.env").open("a") as file:
+            file.writelines(f"{name}={value}\n" for name, value in self.more_settings.items())
         env = {
             "PATH": f"{self.root}/fake:{os.environ['PATH']}",
             "GANGWAY_NODE_ENV": f"{self.root}/node.env",

@@ -166,6 +166,8 @@ def test_a_job_that_is_done_stands_in_the_container_before_its_node_leaves(worke
     done = worker.run("leave-node.sh")
     assert done.returncode == 0, done.stderr
     assert azure_vm.blobs == {f"{RUNS}/{worker.azure.ended_object}": b"0 done\n"}
+    worker.fake("systemctl", '[ "$1" = is-active ] && echo inactive || echo running')
+    assert worker.run("watch-node.sh").returncode == 0
     assert worker.verbs() == ["DELETE 3"]
     (event,) = worker.events()
     assert event == {"event": "job-ended", "instance_id": "demo-0-spot_3", "exit_status": 0, "reason": "done"}

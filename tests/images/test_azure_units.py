@@ -105,7 +105,7 @@ def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHea
     assert json.loads(files["/etc/gangway/fallback.json"][1]) == azure_head.fallback
     started = yaml.safe_load(machines.rendered(azure_head))["runcmd"][1][2:]
     services = ["rendezvous", "prometheus", "alive", "logs"]
-    timers = ["gangway-record.timer", "gangway-watch.timer", "gangway-fill.timer"]
+    timers = ["gangway-record.timer", "gangway-fill.timer"]
     assert started == [*(f"gangway-{name}.service" for name in services), *timers]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from images.gcp import GcpNodeSpec, gcp_docker_argv
+from images.shell import life_argv
 
 APERTURE = ("0x1ae0", "0x0084")
 READS = "[ $1 != login ] || cat >/dev/null; "
@@ -177,12 +178,16 @@ def in_container(spec: GcpNodeSpec, tmp_path: Path, profile: str | None) -> subp
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
+def life_of(spec: GcpNodeSpec) -> list[str]:
+    return life_argv(spec.job, spec.run_dir, spec.max_hours)
+
+
 def test_the_profile_comes_first_and_the_jobs_variables_win(gcp_node: GcpNodeSpec, tmp_path: Path) -> None:
     profile = 'NCCL_TUNER_PLUGIN=tuner.so\nfalse\nNCCL_SOCKET_IFNAME=eth0\n[ -n "$UNSET" ] && NCCL_X=1\n'
     done = in_container(gcp_node, tmp_path, profile)
     assert done.returncode == 0, done.stderr
     first, *lines = done.stdout.splitlines()
-    assert first == " ".join(["-m trainer.launch --watch gcp", *gcp_node.job.torchrun_argv()])
+    assert first == " ".join(["-m trainer.launch --watch gcp", *life_of(gcp_node), *gcp_node.job.torchrun_argv()])
     assert {"NCCL_TUNER_PLUGIN=tuner.so", "NCCL_SOCKET_IFNAME=enp0s12"} <= set(lines)
     assert "LD_LIBRARY_PATH=/var/lib/tcpxo/lib64" in lines
 
@@ -212,5 +217,6 @@ def test_without_a_profile_the_images_own_entrypoint_is_left(gcp_node: GcpNodeSp
     assert gcp_node.nccl is not None
     argv = gcp_docker_argv(replace(gcp_node, nccl=replace(gcp_node.nccl, env_script="")))
     assert "--entrypoint" not in argv
-    assert argv[argv.index(gcp_node.job.image) + 1 :] == ["--watch", "gcp", *gcp_node.job.torchrun_argv()]
+    own = ["--watch", "gcp", *life_of(gcp_node)]
+    assert argv[argv.index(gcp_node.job.image) + 1 :] == [*own, *gcp_node.job.torchrun_argv()]
     assert argv[argv.index("--device") + 1] == "/dev/infiniband"

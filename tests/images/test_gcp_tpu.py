@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from images.gcp import TpuHostSpec, render_tpu_startup, tpu_docker_argv
+from images.shell import life_argv
 
 TPU_ENV = """ACCELERATOR_TYPE: 'v5p-16'
 NODE_ID: 'demo-0'
@@ -58,6 +59,11 @@ def launcher_of(host: Any) -> tuple[list[str], list[str]]:
     return call[:at], call[at + 1 :]
 
 
+def life_of(host: Any) -> list[str]:
+    """How the slice's hosts know of each other, and of the job's hours."""
+    return life_argv(host.gcp.job, host.gcp.run_dir, host.gcp.max_hours)
+
+
 # tests/trainer/xla has the torchrun of the image take these and the ones of the meeting.
 LAST = ["--nproc-per-node=4", "--max-restarts=3", "-m", "trainer"]
 TRAIN = ["train", "--backend", "xla", "--run-dir", "/var/lib/gangway/runs/demo"]
@@ -70,7 +76,7 @@ def test_a_host_alone_meets_nobody(host: Any) -> None:
     assert done.returncode == 0, done.stderr
     docker, launcher = launcher_of(host)
     assert docker == tpu_docker_argv(host.gcp)[: len(docker)]
-    assert launcher == ["--watch", "gcp", "--standalone", "--nnodes=1", *LAST, *TRAIN]
+    assert launcher == ["--watch", "gcp", *life_of(host), "--standalone", "--nnodes=1", *LAST, *TRAIN]
     assert {"--privileged", "PJRT_DEVICE=TPU"} <= set(docker)
     assert not [word for word in docker if word.startswith("MEGASCALE_")]
 
@@ -81,14 +87,15 @@ def test_the_hosts_of_a_slice_meet_at_its_first(host: Any, store: int, worker: i
     tell(host, worker, 3)
     assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
     _, launcher = launcher_of(host)
-    assert launcher[2:7] == [
+    assert launcher[2:6] == life_of(host)
+    assert launcher[6:11] == [
         "--nnodes=3",
         "--rdzv-backend=c10d",
         f"--rdzv-endpoint=127.0.0.1:{store}",
         "--rdzv-id=dcgan-celeba64",
         f"--rdzv-conf=is_host={1 - worker},join_timeout=3600",
     ]
-    assert launcher[7:] == [*LAST, *TRAIN]
+    assert launcher[11:] == [*LAST, *TRAIN]
 
 
 @pytest.mark.parametrize(("worker", "slice_id", "port"), [(0, 0, ":8080"), (1, 0, ""), (0, 1, ":8080"), (1, 1, "")])
@@ -100,15 +107,14 @@ def test_the_hosts_of_all_slices_meet_at_the_coordinator(
     assert done.returncode == 0, done.stderr
     docker, launcher = launcher_of(host)
     first = (worker, slice_id) == (0, 0)
-    assert launcher[2:5] == ["--nnodes=4", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{store}"]
-    assert launcher[6] == f"--rdzv-conf=is_host={int(first)},join_timeout=3600"
+    assert launcher[6:9] == ["--nnodes=4", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{store}"]
+    assert launcher[10] == f"--rdzv-conf=is_host={int(first)},join_timeout=3600"
     assert {
         f"MEGASCALE_COORDINATOR_ADDRESS=127.0.0.1{port}",
         "MEGASCALE_NUM_SLICES=2",
         f"MEGASCALE_SLICE_ID={slice_id}",
     } <= set(docker)
     assert docker[0] == "run"
-    assert [word for word in docker if word.startswith("GANGWAY_STOP_AT=")]
 
 
 def test_libtpus_own_port_is_handed_on(host: Any, store: int) -> None:

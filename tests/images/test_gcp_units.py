@@ -92,7 +92,7 @@ def test_the_head_fills_imports_and_puts_what_it_is_told(unit: Any, gcp_head: Gc
         "/opt/gangway/bin/fill-data.sh",
     ]
     started = yaml.safe_load(machines.rendered(gcp_head))["runcmd"][1][2:]
-    timers = ["gangway-record.timer", "gangway-watch.timer", "gangway-fill.timer"]
+    timers = ["gangway-record.timer", "gangway-fill.timer"]
     services = ["rendezvous", "prometheus", "data", "logs"]
     assert started == [*(f"gangway-{name}.service" for name in services), *timers]
 

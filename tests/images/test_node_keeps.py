@@ -40,8 +40,9 @@ def done_node(job_node: Any, tmp_path: Path) -> Any:
 def test_a_node_stays_until_the_record_is_put(done_node: Any) -> None:
     done_node.fake("aws", f"{REFUSED}; {TWO_GROUPS}")
     assert done_node.run("upload-record.sh").returncode == 1
-    for script in ("leave-node.sh", "watch-node.sh"):
-        done = done_node.run(script)
+    assert done_node.run("leave-node.sh").returncode == 0
+    for _ in range(2):
+        done = done_node.run("watch-node.sh")
         assert "the record cannot be put: this node stays" in done.stderr
         assert not done_node.left()
     done_node.fake("aws", TWO_GROUPS)
@@ -54,7 +55,8 @@ def test_a_bucket_that_hesitates_gets_the_record_at_once(done_node: Any) -> None
     done_node.plan(log_group=None)
     tried = f"{done_node.root}/tried"
     done_node.fake("aws", f"[ $1 != s3 ] || [ -e {tried} ] || {{ touch {tried}; exit 1; }}")
-    done = done_node.run("leave-node.sh", END_SEC="20")
+    assert done_node.run("leave-node.sh", END_SEC="20").returncode == 0
+    done = done_node.run("watch-node.sh", END_SEC="20")
     assert "this node stays" not in done.stderr
     assert done_node.state("uploaded").exists()
     assert done_node.left()
@@ -66,22 +68,34 @@ def test_a_bucket_that_is_gone_keeps_a_node_for_an_hour(done_node: Any, minutes:
     done_node.state("ended").write_text("0 done\n")
     ended_at = time.time() - minutes * 60
     os.utime(done_node.state("ended"), (ended_at, ended_at))
-    assert ("leaves without" in done_node.run("watch-node.sh").stderr) == (not stays)
+    assert ("goes without" in done_node.run("watch-node.sh").stderr) == (not stays)
     assert done_node.left() == (not stays)
 
 
 def test_a_file_system_that_hangs_keeps_a_node_no_longer(done_node: Any) -> None:
-    done_node.fake("timeout", '[ "$1" != 60 ] || exit 124; exec /usr/bin/timeout "$@"')
+    done_node.fake("timeout", '[ "$1" != 360 ] || exit 124; exec /usr/bin/timeout "$@"')
     done_node.state("ended").write_text("0 done\n")
     assert done_node.run("watch-node.sh", KEEP_SEC="0").returncode == 0
     assert done_node.left()
+
+
+def test_a_node_that_stays_is_done_once_the_record_is_put_or_given_up(done_node: Any) -> None:
+    done_node.plan(terminate_when_done=False)
+    assert done_node.run("leave-node.sh").returncode == 0
+    for _ in range(2):
+        assert done_node.run("watch-node.sh").returncode == 0
+    assert done_node.state("kept").exists()
+    puts = len(done_node.asked("s3"))
+    assert done_node.run("watch-node.sh").returncode == 0
+    assert len(done_node.asked("s3")) == puts
 
 
 def test_a_job_without_a_record_keeps_no_node(done_node: Any, tmp_path: Path) -> None:
     (tmp_path / "run/run.json").unlink()
     done_node.fake("aws", f"{REFUSED}; {TWO_GROUPS}")
     done_node.env |= exited("2")
-    assert done_node.run("leave-node.sh").returncode == 0
+    for script in ("leave-node.sh", "watch-node.sh"):
+        assert done_node.run(script).returncode == 0
     assert done_node.left()
 
 

@@ -95,16 +95,42 @@ def test_results_are_put_again_when_there_are_new_ones(
     assert in_bucket(worker)["stats.jsonl"] == "1\n2\n"
 
 
-@pytest.mark.parametrize("name", ["on_aws", "on_google"])
-def test_a_run_on_a_file_system_is_not_copied(name: str, request: pytest.FixtureRequest) -> None:
+@every_cloud
+def test_a_run_on_a_file_system_is_copied_when_its_job_has_ended(
+    name: str, in_bucket: Callable[[Any], dict[str, str]], request: pytest.FixtureRequest
+) -> None:
+    """The file system goes with the stack; until then it keeps what it has."""
     worker = request.getfixturevalue(name)
     if name == "on_aws":
         worker.plan(file_system=FileSystem("lustre", "fs.example@tcp:/x", "/fsx"))
     else:
         worker.plan(file_system=request.getfixturevalue("gcp_node").file_system)
     assert worker.run("upload-record.sh").returncode == 0
-    found = in_bucket_of_aws(worker) if name == "on_aws" else in_bucket_of_google(worker)
-    assert found == {"run.json": "{}"}
+    assert in_bucket(worker) == {"run.json": "{}"}
+    worker.state("ended").write_text("6 max-hours\n")
+    assert worker.run("upload-record.sh").returncode == 0
+    assert in_bucket(worker) == KEPT
+
+
+def test_a_run_whose_folder_is_the_bucket_is_not_copied(on_google: Any) -> None:
+    on_google.plan(file_system=FileSystem("bucket", "gangway-records/demo/shared", f"{on_google.root}"))
+    on_google.state("ended").write_text("0 done\n")
+    assert on_google.run("upload-record.sh").returncode == 0
+    assert in_bucket_of_google(on_google) == {"run.json": "{}"}
+
+
+@every_cloud
+def test_what_only_points_elsewhere_is_not_put(
+    name: str, in_bucket: Callable[[Any], dict[str, str]], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Root puts it, and the job's user may have written it."""
+    worker = request.getfixturevalue(name)
+    (tmp_path / "secret").write_text("of root")
+    (worker.root / "run/reals.png").unlink()
+    (worker.root / "run/reals.png").symlink_to(tmp_path / "secret")
+    (worker.root / "run/samples/000042kimg.png").symlink_to(tmp_path / "secret")
+    assert worker.run("upload-record.sh").returncode == 0
+    assert in_bucket(worker) == {key: text for key, text in KEPT.items() if key != "reals.png"}
 
 
 def test_a_run_that_has_only_begun_has_little(on_google: Any) -> None:
@@ -123,7 +149,7 @@ def test_results_that_are_refused_are_told_and_the_record_is_there(on_aws: Any, 
         ("record-put", "s3://gangway-records/runs/dcgan-celeba64/run.json"),
         ("record-not-put", "AccessDenied: s3"),
     ]
-    assert not (tmp_path / "run/.results").exists()
+    assert not list((tmp_path / "run").glob(".results*"))
     on_aws.fake("aws")
     assert on_aws.run("upload-record.sh").returncode == 0
     assert len([call for call in on_aws.asked("s3") if "--recursive" in call]) == 2

@@ -41,13 +41,11 @@ def test_what_a_worker_prepares_is_what_was_planned(
 
 
 def test_what_the_head_starts(machines: Any, openstack_head: OpenstackHeadSpec) -> None:
-    timers = ["gangway-record.timer", "gangway-watch.timer"]
+    timers = ["gangway-record.timer"]
     services = ["gangway-rendezvous.service", "gangway-prometheus.service"]
     assert started(machines, openstack_head) == [*services, *timers]
     plain = replace(openstack_head, file_system=None, prometheus_image=None)
     assert started(machines, plain) == ["gangway-rendezvous.service"]
-    endless = replace(openstack_head, max_hours=None)
-    assert started(machines, endless) == [*services, "gangway-record.timer"]
 
 
 def test_prometheus_knows_where_the_workers_are(machines: Any, openstack_head: OpenstackHeadSpec) -> None:
@@ -174,7 +172,9 @@ def test_a_node_that_gives_up_stops_and_says_who_can_help(openstack_machine: Any
 
 def test_a_job_that_has_ended_lets_the_machine_stop(openstack_machine: Any, swift: Any) -> None:
     openstack_machine.state("ran").touch()
-    done = openstack_machine.run_ended(0)
+    assert openstack_machine.run_ended(0).returncode == 0
+    openstack_machine.fake("systemctl", '[ "$1" = is-active ] && echo inactive || echo running')
+    done = openstack_machine.run("watch-node.sh")
     assert done.returncode == 0, done.stderr
     assert ["poweroff"] in openstack_machine.calls("systemctl")
     assert "stays allocated until the stack is destroyed" in done.stderr
@@ -186,19 +186,6 @@ def test_a_machine_that_shuts_down_starts_no_trainer(openstack_machine: Any, tmp
     openstack_machine.fake("docker")
     assert openstack_machine.run("run-trainer.sh").returncode == 0
     assert openstack_machine.calls("docker") == []
-
-
-def test_the_head_stops_when_the_hours_are_over(
-    openstack_machine: Any, openstack_head: OpenstackHeadSpec, tmp_path: Path
-) -> None:
-    openstack_machine.spec_ = replace(openstack_head, run_dir=f"{tmp_path}/run", terminate_when_done=True)
-    openstack_machine.fake("systemctl", "[ $1 != is-active ] || echo inactive")
-    openstack_machine.start_job(7 * 3600)
-    assert openstack_machine.run("watch-node.sh").returncode == 0
-    assert ["poweroff"] not in openstack_machine.calls("systemctl")
-    (tmp_path / "run" / f"started-at-{openstack_machine.key()}").write_text("1\n")
-    assert openstack_machine.run("watch-node.sh").returncode == 0
-    assert openstack_machine.calls("systemctl")[-1] == ["poweroff"]
 
 
 @pytest.fixture

@@ -186,10 +186,10 @@ def files(document: str, machines: Any, tmp_path: Path) -> list[Path]:
 
 
 SCRIPTS = {
-    **{"node": 13, "plain_node": 9, "head": 7, "plain_head": 4},
-    **{"azure_node": 16, "azure_plain_node": 12, "azure_head": 8},
-    **{"gcp_node": 17, "gcp_plain_node": 11, "gcp_head": 9, "tpu_host": 12},
-    **{"openstack_node": 13, "openstack_plain_node": 11, "openstack_head": 8},
+    **{"node": 13, "plain_node": 9, "head": 6, "plain_head": 4},
+    **{"azure_node": 16, "azure_plain_node": 12, "azure_head": 7},
+    **{"gcp_node": 17, "gcp_plain_node": 11, "gcp_head": 8, "tpu_host": 12},
+    **{"openstack_node": 13, "openstack_plain_node": 11, "openstack_head": 7},
 }
 """How many files of bash there are."""
 

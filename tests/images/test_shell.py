@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from components.core.job import JobSpec
 from images.aws import AwsNodeSpec, aws_docker_argv, aws_env_text, log_argv, render_aws_node
 from images.shell import bash_quote
+from images.specs import job_key
 
 # Everything but NUL, which no argument can hold, and surrogates, which are no text.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
@@ -75,7 +76,8 @@ def test_container_sees_host_network_fabric_and_accelerators(node: AwsNodeSpec) 
     # Without it NCCL goes on over TCP when the plugin does not load.
     assert argv[argv.index("NCCL_NET=AWS Libfabric") - 1] == "--env"
     image = argv.index(node.job.image)
-    assert argv[image + 1 :] == ["--watch", "aws", *node.job.torchrun_argv()]
+    life = ["--job-dir", f"/fsx/runs/dcgan-celeba64/.launch/{job_key(node.job)}", "--max-hours", "8"]
+    assert argv[image + 1 :] == ["--watch", "aws", *life, *node.job.torchrun_argv()]
 
 
 def test_lines_go_to_the_log_group_without_ever_blocking(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:

@@ -3,11 +3,11 @@
 # clouds is in the cloud.sh beside it, whose functions are:
 #   leaving            succeeds where the node is about to go
 #   own_capacity       prints spot, or on-demand for what is not taken back; nothing where the cloud does not say
-#   made_for_job       succeeds where the machine was made for this job, so that its boot bounds how old the job's start is
+#   made_for_job       succeeds where the machine was made for this job, so that it is never up longer than the job's hours
 #   group_waits        succeeds where its group wants it to go and waits for its word; let_go gives that word
 #   send_event         EVENT [NAME VALUE]...: sends one JSON line to the stack's log, with the instance's name
 #   replace_node       has its group replace this node; may wait until that has begun
-#   tell_ended         has nobody bring nodes for this job any more: it has ended for good, whoever stays
+#   tell_ended         has nobody bring nodes for this job any more: it has ended for all
 #   leave_group        takes this node out of its group, which becomes smaller
 #   put_object FILE KEY    copies a file into the run bucket, below $BUCKET_URI
 #   put_folder FOLDER KEY  the same with all that is in a folder, for $RESULTS_SEC at most
@@ -21,10 +21,6 @@ END_SEC=${GANGWAY_END_SEC:-15}
 KEEP_SEC=${GANGWAY_KEEP_SEC:-3600}
 # On tmpfs, so a reboot is a fresh start; of this very job, so another one is as well.
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
-# When this job began, seconds since 1970.
-STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
-# A mark of each node whose trainer has started, and of each on which the job has ended for good.
-STARTED_ON=$RUN_DIR/started-on-$JOB_KEY ENDED_ON=$RUN_DIR/ended-on-$JOB_KEY
 # shellcheck source=cloud.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
 
@@ -56,35 +52,9 @@ give_up() {
         exit 1
     fi
     log "giving this node up: $1"
-    no_member
     event node-given-up reason "$1"
     replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
     exit 1
-}
-
-# no_member: this node leaves the job to the others, who need not count on it.
-no_member() { timeout 20 rm -f "$STARTED_ON/$HOSTNAME" || true; }
-
-# too_few_left: of the nodes that have started, fewer than the job needs have not ended for good, this one being the latest.
-# One that died without a word counts as going on: nobody can tell it from one that computes.
-too_few_left() {
-    local started ended
-    # A file system that hangs must not hang this as well.
-    timeout 20 mkdir -p "$STARTED_ON" "$ENDED_ON" || return
-    timeout 20 touch "$ENDED_ON/$HOSTNAME" || return
-    started=$(timeout 20 ls "$STARTED_ON") && ended=$(timeout 20 ls "$ENDED_ON") || return
-    [ "$(comm -23 <(echo "$started") <(echo "$ended") | grep -c .)" -lt "$NODES_MIN" ]
-}
-
-# over_for_all REASON: no other node goes on. A slow fabric and the end of its hours are every node's. Failures may be this
-# one's own, and so may what counts as bad input, as a GPU whose memory holds no step: the others go on while they are
-# enough. What really is bad input comes to all of them. A head node cannot tell.
-over_for_all() {
-    [ "$ROLE" = worker ] || return 1
-    [ "$NODES_MAX" -gt 1 ] || return 0
-    case $1 in
-    bad-input | too-many-failures) too_few_left ;;
-    esac
 }
 
 # put_end: ended.json beside where run.json is, for whoever waits for a record that will not come. Where it cannot be put,
@@ -92,7 +62,7 @@ over_for_all() {
 put_end() {
     local code reason file=$STATE_DIR/ended.json
     read -r code reason <"$STATE_DIR/ended"
-    if [ "$code" = 0 ] || [ -e "$STATE_DIR/end-put" ] || ! over_for_all "$reason"; then
+    if [ "$code" = 0 ] || [ -e "$STATE_DIR/end-put" ]; then
         return 0
     fi
     printf '{"version": 1, "run_id": "%s", "stack": "%s", "node": "%s", "code": %s, "reason": "%s", "time": "%s"}\n' \
@@ -104,7 +74,7 @@ put_end() {
     fi
 }
 
-# record_kept: what the run has is where it outlives this node, or was tried for long enough. A run without a record has
+# record_kept: what the run has is where it outlives the stack, or was tried for long enough. A run without a record has
 # nothing to keep.
 record_kept() {
     local ended_at
@@ -117,35 +87,31 @@ record_kept() {
         log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
         return 1
     fi
-    log "the record could not be put for $KEEP_SEC s: this node leaves without"
+    log "the record could not be put for $KEEP_SEC s: this node goes without"
 }
 
-# finish: what is left to do for a job that has ended: who waits for its record is told, no node is bought for it any more,
-# and this one leaves, if wanted.
-finish() {
+# tell: who waits for the record of a job that has ended for all is told, and no node is bought for it any more.
+tell() {
     put_end
-    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
-    [ -z "$TERMINATE_WHEN_DONE" ] || { record_kept && leave_group; }
+    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; }
 }
 
-# end_job STATUS REASON: a final result. The trainer is not started again, and the node leaves when that is wanted.
+# depart: what the job has made is put where it stays, and this node leaves, if wanted.
+depart() {
+    [ -e "$STATE_DIR/kept" ] || { record_kept && touch "$STATE_DIR/kept"; } || return
+    [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
+}
+
+# end_job STATUS REASON: the job has ended, for all. The trainer is not started again, and the node leaves when that is
+# wanted. Results that are put at the end alone are left to watch-node.sh, which has the time for it.
 end_job() {
     mkdir -p "$STATE_DIR"
     echo "$1 $2" >"$STATE_DIR/ended"
-    log "the job has ended here: $2, exit status $1"
+    log "the job has ended: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
-    finish || log "could not tell of it, or leave: watch-node.sh tries again"
+    { tell && { [ -n "$RESULTS_AT_END" ] || depart; }; } ||
+        log "could not tell of it, keep what it made, or leave: watch-node.sh tries again"
 }
 
-# hours_over SECONDS: the job's hours passed at least SECONDS ago. They count from the job's first start on any node. Where
-# none is known, a worker that was made for the job counts from its own boot; who may be older than the job says no.
-hours_over() {
-    local began
-    [ -n "$MAX_SEC" ] || return 1
-    # A file system that hangs must not hang this as well.
-    if ! began=$(timeout 20 cat "$STARTED_AT" 2>/dev/null); then
-        made_for_job || return 1
-        began=$(($(date +%s) - $(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")))
-    fi
-    [ "$(date +%s)" -ge $((began + MAX_SEC + $1)) ]
-}
+# up_sec: since this machine's boot, by a clock that nobody sets.
+up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }

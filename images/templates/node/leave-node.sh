@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# What the trainer's end means for this node: its group need not wait, the job has ended, or systemd starts it again.
-# systemd gives SERVICE_RESULT, EXIT_CODE and EXIT_STATUS.
+# What the trainer's end means for this node. The launcher in the container has counted and decided; its exit code
+# (trainer.core.errors, EXIT_CODES) is all that is taken from it. systemd gives SERVICE_RESULT, EXIT_CODE, EXIT_STATUS.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-FAILURES_ALLOWED=${GANGWAY_FAILURES_ALLOWED:-5}
-FAILURES_SEC=${GANGWAY_FAILURES_SEC:-21600}
+STARTS_ALLOWED=${GANGWAY_STARTS_ALLOWED:-5}
 
 # exit_status: of the trainer as a number; a signal is 128 and its number, as in a shell.
 exit_status() {
@@ -16,41 +15,47 @@ exit_status() {
     fi
 }
 
-# too_many_failures: with this one. systemd's own limit cannot do it: it counts starts, those after an interruption
-# among them, and one cycle (rendezvous, checkpoint, torchrun's own restarts) is longer than any short window.
-too_many_failures() {
-    local now
-    now=$(date +%s)
-    mkdir -p "$STATE_DIR"
-    echo "$now" >>"$STATE_DIR/failures"
-    [ "$(awk -v since=$((now - FAILURES_SEC)) '$1 > since' "$STATE_DIR/failures" | wc -l)" -ge "$FAILURES_ALLOWED" ]
+# not_run: no container ran, which no launcher can count. After a few times in a row the node is given up.
+not_run() {
+    touch "$STATE_DIR/failed"
+    echo >>"$STATE_DIR/not-run"
+    if [ "$(wc -l <"$STATE_DIR/not-run")" -ge "$STARTS_ALLOWED" ]; then
+        rm "$STATE_DIR/not-run"
+        touch "$STATE_DIR/unfit"
+        give_up "the trainer's container could not be started $STARTS_ALLOWED times in a row"
+    fi
 }
 
 if leaving; then
-    no_member
     if group_waits; then
         let_go
     fi
     exit 0
 fi
-if [ -e "$STATE_DIR/ended" ] || [ -z "${EXIT_STATUS:-}" ]; then
+if [ -e "$STATE_DIR/ended" ] || [ -e "$STATE_DIR/unfit" ] || [ -z "${EXIT_STATUS:-}" ]; then
     exit 0
 fi
+mkdir -p "$STATE_DIR"
 status=$(exit_status)
-
-# container_said STATUS: the job's own exit code. Where no container was started, a 0 says that nothing was to be
-# started, and any other code is a failure of the node.
-container_said() { [ -e "$STATE_DIR/ran" ] && [ "$status" = "$1" ]; }
-
-if container_said 0; then
-    end_job 0 "done"
-elif container_said 2; then
-    end_job 2 bad-input
-elif container_said 3; then
-    end_job 3 fabric-too-slow
-elif container_said 75; then
-    log "interrupted with a checkpoint on disk: the trainer is started again"
-elif [ "${SERVICE_RESULT:-}" != success ] && too_many_failures; then
-    # SERVICE_RESULT: a stop that somebody asked for is no failure, whatever it ended with.
-    end_job "$status" too-many-failures
+# Nothing was to be started, or nothing could be; 125 to 127 are docker's own.
+if [ ! -e "$STATE_DIR/ran" ] || { [ "$status" -ge 125 ] && [ "$status" -le 127 ]; }; then
+    [ "$status" = 0 ] || not_run
+    exit 0
 fi
+rm -f "$STATE_DIR/not-run"
+case $status in
+0) end_job 0 "done" ;;
+2) end_job 2 bad-input ;;
+3) end_job 3 fabric-too-slow ;;
+4) give_up "the trainer failed too often on this node, and others go on" ;;
+5) end_job 5 too-many-failures ;;
+6) end_job 6 max-hours ;;
+75) log "interrupted with a checkpoint on disk: the trainer is started again" ;;
+*)
+    # A stop that somebody asked for is no failure, whatever it ended with.
+    if [ "${SERVICE_RESULT:-}" != success ]; then
+        log "the trainer has failed here, exit status $status: started again once this node's health was looked at"
+        touch "$STATE_DIR/failed"
+    fi
+    ;;
+esac

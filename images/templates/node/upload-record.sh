@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts the run record where it outlives the cluster, when it has changed; every node of a job sees the same file and may
-# put it. Where the run's folder goes with this node's disk, what the record speaks of is put as well.
+# put it. What the record speaks of is put as well: whenever the trainer stops where the run's folder goes with this node's
+# disk, and once the job has ended where it is on a file system, which goes with the stack.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -23,9 +24,9 @@ put() {
 }
 
 # What a run is worth beside its record: the newest checkpoint, with which a run can go on, the pictures, the statistics.
-# Links, in a folder of their own.
+# Hard links, in a folder of this node's own; none that leads elsewhere.
 put_results() {
-    local folder=$RUN_DIR/.results names=(config.json stats.jsonl reals.png samples.png samples) newest sum name status=0
+    local folder=$RUN_DIR/.results-$HOSTNAME names=(config.json stats.jsonl reals.png samples.png samples) newest sum name status=0
     newest=$(cd "$RUN_DIR" && find checkpoints -name '*.pt' 2>/dev/null | sort | tail -n 1)
     names+=(${newest:+"$newest" "${newest%.pt}.json"})
     sum="$newest $(sha256sum "$RUN_DIR/stats.jsonl" 2>/dev/null)"
@@ -33,9 +34,11 @@ put_results() {
     rm -rf "$folder"
     mkdir -p "$folder/checkpoints"
     for name in "${names[@]}"; do
-        [ ! -e "$RUN_DIR/$name" ] || cp -rl "$RUN_DIR/$name" "$folder/$name"
+        [ ! -e "$RUN_DIR/$name" ] || cp -rlP "$RUN_DIR/$name" "$folder/$name"
     done
-    put results "$sum" put_folder "$folder" "$JOB_NAME" || status=1
+    find "$folder" -type l -delete
+    # Of a job that never began there is nothing.
+    [ -z "$(find "$folder" -type f)" ] || put results "$sum" put_folder "$folder" "$JOB_NAME" || status=1
     rm -rf "$folder"
     return "$status"
 }
@@ -54,7 +57,7 @@ else
         fi
     fi
 fi
-if [ -n "$RESULTS_SEC" ] && [ -d "$RUN_DIR" ]; then
+if [ -n "$RESULTS_SEC" ] && { [ -z "$RESULTS_AT_END" ] || [ -e "$STATE_DIR/ended" ]; } && [ -d "$RUN_DIR" ]; then
     put_results || status=1
 fi
 exit "$status"

@@ -78,6 +78,10 @@ DOCKER_ARGV=(
     us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
     --watch
     gcp
+    --job-dir
+    /var/lib/gangway/runs/demo/.launch/2e621a0a855b
+    --max-hours
+    8
     --
     --nproc-per-node=4
     --max-restarts=3
@@ -102,6 +106,7 @@ DATA_SOURCE=''
 ENDED_OBJECT=dcgan-celeba64/ended-1c7fd9e8bf85
 GPUS_PLANNED=0
 GVNICS_PLANNED=0
+HEALTH_CHECKS=''
 IMAGE=us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
 IMAGE_REGISTRY=us-central1-docker.pkg.dev
 IN_GROUP=''
@@ -111,12 +116,11 @@ LOG_GROUP=gangway-demo
 MAX_SEC=28800
 MOUNT_POINT=/var/lib/gangway/runs
 MOUNT_SOURCE=gangway-records/demo/shared
-NODES_MAX=4
-NODES_MIN=2
 NUM_SLICES=2
 PROJECT=acme-ml
 RDMA_NICS_PLANNED=0
 REGION=us-central1
+RESULTS_AT_END=''
 RESULTS_SEC=''
 ROLE=worker
 RUN_DIR=/var/lib/gangway/runs/demo
@@ -125,6 +129,7 @@ SCRATCH_MOUNT_POINT=''
 STACK=demo
 TERMINATE_WHEN_DONE=''
 TRAINER_UID=10001
+TRIES_AGAIN=yes
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/__init__.py <<'GANGWAY_END_OF_FILE'
 # The part of the package that this machine runs.
@@ -628,8 +633,6 @@ POLL_SEC=${GANGWAY_POLL_SEC:-5}
 END_SEC=${GANGWAY_END_SEC:-15}
 KEEP_SEC=${GANGWAY_KEEP_SEC:-3600}
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
-STARTED_AT=$RUN_DIR/started-at-$JOB_KEY
-STARTED_ON=$RUN_DIR/started-on-$JOB_KEY ENDED_ON=$RUN_DIR/ended-on-$JOB_KEY
 . "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
 
 log() { printf 'gangway: %s\n' "$*" >&2; }
@@ -655,34 +658,15 @@ give_up() {
         exit 1
     fi
     log "giving this node up: $1"
-    no_member
     event node-given-up reason "$1"
     replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
     exit 1
 }
 
-no_member() { timeout 20 rm -f "$STARTED_ON/$HOSTNAME" || true; }
-
-too_few_left() {
-    local started ended
-    timeout 20 mkdir -p "$STARTED_ON" "$ENDED_ON" || return
-    timeout 20 touch "$ENDED_ON/$HOSTNAME" || return
-    started=$(timeout 20 ls "$STARTED_ON") && ended=$(timeout 20 ls "$ENDED_ON") || return
-    [ "$(comm -23 <(echo "$started") <(echo "$ended") | grep -c .)" -lt "$NODES_MIN" ]
-}
-
-over_for_all() {
-    [ "$ROLE" = worker ] || return 1
-    [ "$NODES_MAX" -gt 1 ] || return 0
-    case $1 in
-    bad-input | too-many-failures) too_few_left ;;
-    esac
-}
-
 put_end() {
     local code reason file=$STATE_DIR/ended.json
     read -r code reason <"$STATE_DIR/ended"
-    if [ "$code" = 0 ] || [ -e "$STATE_DIR/end-put" ] || ! over_for_all "$reason"; then
+    if [ "$code" = 0 ] || [ -e "$STATE_DIR/end-put" ]; then
         return 0
     fi
     printf '{"version": 1, "run_id": "%s", "stack": "%s", "node": "%s", "code": %s, "reason": "%s", "time": "%s"}\n' \
@@ -704,32 +688,29 @@ record_kept() {
         log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
         return 1
     fi
-    log "the record could not be put for $KEEP_SEC s: this node leaves without"
+    log "the record could not be put for $KEEP_SEC s: this node goes without"
 }
 
-finish() {
+tell() {
     put_end
-    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; } || return
-    [ -z "$TERMINATE_WHEN_DONE" ] || { record_kept && leave_group; }
+    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; }
+}
+
+depart() {
+    [ -e "$STATE_DIR/kept" ] || { record_kept && touch "$STATE_DIR/kept"; } || return
+    [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
 }
 
 end_job() {
     mkdir -p "$STATE_DIR"
     echo "$1 $2" >"$STATE_DIR/ended"
-    log "the job has ended here: $2, exit status $1"
+    log "the job has ended: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
-    finish || log "could not tell of it, or leave: watch-node.sh tries again"
+    { tell && { [ -n "$RESULTS_AT_END" ] || depart; }; } ||
+        log "could not tell of it, keep what it made, or leave: watch-node.sh tries again"
 }
 
-hours_over() {
-    local began
-    [ -n "$MAX_SEC" ] || return 1
-    if ! began=$(timeout 20 cat "$STARTED_AT" 2>/dev/null); then
-        made_for_job || return 1
-        began=$(($(date +%s) - $(cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}")))
-    fi
-    [ "$(date +%s)" -ge $((began + MAX_SEC + $1)) ]
-}
+up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
 GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
 METADATA_URL=${GANGWAY_METADATA_URL:-http://169.254.169.254}
@@ -885,14 +866,6 @@ set -euo pipefail
 DOCKER_ARGV=() RUN=(docker)
 . "${GANGWAY_JOB_ENV:-/etc/gangway/job.env}"
 
-job_began() {
-    local mine=$RUN_DIR/.started-at.$HOSTNAME.$$
-    date +%s >"$mine"
-    ln "$mine" "$STARTED_AT" 2>/dev/null || mv -n "$mine" "$STARTED_AT" || true
-    rm -f "$mine"
-    cat "$STARTED_AT"
-}
-
 prepare_folder() {
     [ "$(stat -c %u "$1" 2>/dev/null)" = "$TRAINER_UID" ] || install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$1"
 }
@@ -904,30 +877,31 @@ if leaving; then
     exit 0
 fi
 if [ -e "$STATE_DIR/ended" ]; then
-    log "the job has ended here ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
+    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
     exit 0
 fi
-for folder in "$RUN_DIR" ${DATA_DIR:+"$DATA_DIR"}; do
-    prepare_folder "$folder"
-done
-if [ -n "$MAX_SEC" ]; then
-    stop=$(($(job_began) + MAX_SEC))
-    if hours_over 0; then
-        log "the job's $MAX_SEC s are over, counted from its first start: raise max_hours to go on, or remove $STARTED_AT"
-        end_job 75 max-hours
-        exit 0
-    fi
-    DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_STOP_AT=$stop" "${DOCKER_ARGV[@]:1}")
+if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
+    log "this node was given up: nothing is started on it"
+    exit 4
 fi
+if [ -e "$STATE_DIR/failed" ]; then
+    for check in $HEALTH_CHECKS; do
+        if ! "$(dirname "$0")/$check"; then
+            touch "$STATE_DIR/unfit"
+            exit 4
+        fi
+    done
+fi
+rm -f "$STATE_DIR/failed" "$STATE_DIR/unfit"
+for folder in "$RUN_DIR" ${DATA_DIR:+"$DATA_DIR"}; do
+    prepare_folder "$folder" || exit 1
+done
 capacity=$(own_capacity) || capacity=
 if [ -n "$capacity" ]; then
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
 fi
-rm -f "$STATE_DIR/end-put" "$ENDED_ON/$HOSTNAME"
-if [ "$NODES_MAX" -gt 1 ]; then
-    mkdir -p "$STARTED_ON"
-    touch "$STARTED_ON/$HOSTNAME"
-fi
+[ -e "$STATE_DIR/first-start" ] || up_sec >"$STATE_DIR/first-start"
+rm -f "$STATE_DIR"/{end-put,told,kept}
 touch "$STATE_DIR/ran"
 exec "${RUN[@]}" "${DOCKER_ARGV[@]}"
 GANGWAY_END_OF_FILE
@@ -951,7 +925,7 @@ put() {
 }
 
 put_results() {
-    local folder=$RUN_DIR/.results names=(config.json stats.jsonl reals.png samples.png samples) newest sum name status=0
+    local folder=$RUN_DIR/.results-$HOSTNAME names=(config.json stats.jsonl reals.png samples.png samples) newest sum name status=0
     newest=$(cd "$RUN_DIR" && find checkpoints -name '*.pt' 2>/dev/null | sort | tail -n 1)
     names+=(${newest:+"$newest" "${newest%.pt}.json"})
     sum="$newest $(sha256sum "$RUN_DIR/stats.jsonl" 2>/dev/null)"
@@ -959,9 +933,10 @@ put_results() {
     rm -rf "$folder"
     mkdir -p "$folder/checkpoints"
     for name in "${names[@]}"; do
-        [ ! -e "$RUN_DIR/$name" ] || cp -rl "$RUN_DIR/$name" "$folder/$name"
+        [ ! -e "$RUN_DIR/$name" ] || cp -rlP "$RUN_DIR/$name" "$folder/$name"
     done
-    put results "$sum" put_folder "$folder" "$JOB_NAME" || status=1
+    find "$folder" -type l -delete
+    [ -z "$(find "$folder" -type f)" ] || put results "$sum" put_folder "$folder" "$JOB_NAME" || status=1
     rm -rf "$folder"
     return "$status"
 }
@@ -980,7 +955,7 @@ else
         fi
     fi
 fi
-if [ -n "$RESULTS_SEC" ] && [ -d "$RUN_DIR" ]; then
+if [ -n "$RESULTS_SEC" ] && { [ -z "$RESULTS_AT_END" ] || [ -e "$STATE_DIR/ended" ]; } && [ -d "$RUN_DIR" ]; then
     put_results || status=1
 fi
 exit "$status"
@@ -989,8 +964,7 @@ install -D -m 0755 /dev/stdin /opt/gangway/bin/leave-node.sh <<'GANGWAY_END_OF_F
 #!/usr/bin/env bash
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-FAILURES_ALLOWED=${GANGWAY_FAILURES_ALLOWED:-5}
-FAILURES_SEC=${GANGWAY_FAILURES_SEC:-21600}
+STARTS_ALLOWED=${GANGWAY_STARTS_ALLOWED:-5}
 
 exit_status() {
     if [ "${EXIT_CODE:-exited}" = exited ]; then
@@ -1000,39 +974,47 @@ exit_status() {
     fi
 }
 
-too_many_failures() {
-    local now
-    now=$(date +%s)
-    mkdir -p "$STATE_DIR"
-    echo "$now" >>"$STATE_DIR/failures"
-    [ "$(awk -v since=$((now - FAILURES_SEC)) '$1 > since' "$STATE_DIR/failures" | wc -l)" -ge "$FAILURES_ALLOWED" ]
+not_run() {
+    touch "$STATE_DIR/failed"
+    echo >>"$STATE_DIR/not-run"
+    if [ "$(wc -l <"$STATE_DIR/not-run")" -ge "$STARTS_ALLOWED" ]; then
+        rm "$STATE_DIR/not-run"
+        touch "$STATE_DIR/unfit"
+        give_up "the trainer's container could not be started $STARTS_ALLOWED times in a row"
+    fi
 }
 
 if leaving; then
-    no_member
     if group_waits; then
         let_go
     fi
     exit 0
 fi
-if [ -e "$STATE_DIR/ended" ] || [ -z "${EXIT_STATUS:-}" ]; then
+if [ -e "$STATE_DIR/ended" ] || [ -e "$STATE_DIR/unfit" ] || [ -z "${EXIT_STATUS:-}" ]; then
     exit 0
 fi
+mkdir -p "$STATE_DIR"
 status=$(exit_status)
-
-container_said() { [ -e "$STATE_DIR/ran" ] && [ "$status" = "$1" ]; }
-
-if container_said 0; then
-    end_job 0 "done"
-elif container_said 2; then
-    end_job 2 bad-input
-elif container_said 3; then
-    end_job 3 fabric-too-slow
-elif container_said 75; then
-    log "interrupted with a checkpoint on disk: the trainer is started again"
-elif [ "${SERVICE_RESULT:-}" != success ] && too_many_failures; then
-    end_job "$status" too-many-failures
+if [ ! -e "$STATE_DIR/ran" ] || { [ "$status" -ge 125 ] && [ "$status" -le 127 ]; }; then
+    [ "$status" = 0 ] || not_run
+    exit 0
 fi
+rm -f "$STATE_DIR/not-run"
+case $status in
+0) end_job 0 "done" ;;
+2) end_job 2 bad-input ;;
+3) end_job 3 fabric-too-slow ;;
+4) give_up "the trainer failed too often on this node, and others go on" ;;
+5) end_job 5 too-many-failures ;;
+6) end_job 6 max-hours ;;
+75) log "interrupted with a checkpoint on disk: the trainer is started again" ;;
+*)
+    if [ "${SERVICE_RESULT:-}" != success ]; then
+        log "the trainer has failed here, exit status $status: started again once this node's health was looked at"
+        touch "$STATE_DIR/failed"
+    fi
+    ;;
+esac
 GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/watch-node.sh <<'GANGWAY_END_OF_FILE'
 #!/usr/bin/env bash
@@ -1040,6 +1022,13 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 GRACE_SEC=${GANGWAY_GRACE_SEC:-600}
 TRAINER=gangway-trainer.service
+
+too_long() {
+    local first
+    [ -n "$MAX_SEC" ] || return 1
+    first=$(cat "$STATE_DIR/first-start" 2>/dev/null) || { made_for_job && first=0; } || return
+    [ "$(up_sec)" -ge $((first + MAX_SEC + GRACE_SEC)) ]
+}
 
 trainer_rests() {
     case $(systemctl is-active "$TRAINER") in
@@ -1049,17 +1038,18 @@ trainer_rests() {
 }
 
 if ! trainer_rests; then
-    hours_over "$GRACE_SEC" || exit 0
+    too_long || exit 0
     log "the trainer still runs $GRACE_SEC s after the job's hours: stopped"
     systemctl stop "$TRAINER"
 fi
 if group_waits; then
-    no_member
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
-    finish
-elif hours_over 0; then
-    end_job 75 max-hours
+    tell && depart
+elif too_long; then
+    end_job 6 max-hours
+elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ]; then
+    systemctl start --no-block "$TRAINER"
 fi
 GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-tpu.sh <<'GANGWAY_END_OF_FILE'
@@ -1151,8 +1141,7 @@ install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GAN
 Description=Gangway: the trainer's container
 Requires=gangway-prepare.service
 After=gangway-prepare.service docker.service
-# systemd's own limit counts every start, those after an interruption too. leave-node.sh counts failures alone, over
-# hours, and ends the job after too many.
+# systemd's own limit counts every start, those after an interruption too. The launcher counts failures alone, over hours.
 StartLimitIntervalSec=0
 
 [Service]
@@ -1166,11 +1155,11 @@ TimeoutStopSec=30
 ExecStopPost=-/usr/bin/docker rm --force gangway-trainer
 ExecStopPost=-/opt/gangway/bin/upload-record.sh
 ExecStopPost=-/opt/gangway/bin/leave-node.sh
-# 75: interrupted with a checkpoint on disk, so go on. 2: bad input and 3: a fabric too slow, which a restart cannot
-# mend.
+# 75: interrupted with a checkpoint on disk, so go on. The others are the launcher's last words: it has ended for all (2,
+# 3, 5, 6), or on this node (4).
 Restart=on-failure
 RestartForceExitStatus=75
-RestartPreventExitStatus=2 3
+RestartPreventExitStatus=2 3 4 5 6
 RestartSec=5
 
 [Install]

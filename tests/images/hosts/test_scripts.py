@@ -202,7 +202,7 @@ def test_the_job_is_run_and_its_end_kept_until_the_stack_changes(host: Any, tmp_
     (call,) = host.calls("docker")
     assert call[0] == "run"
     assert call[-1] == host.spec.job.image
-    assert any(word.startswith("GANGWAY_STOP_AT=") for word in call)
+    assert host.state("first-start").exists()
     host.env |= {"SERVICE_RESULT": "success", "EXIT_CODE": "exited", "EXIT_STATUS": "0"}
     assert host.run("leave-node.sh").returncode == 0
     assert host.state("ended").read_text() == "0 done\n"
@@ -226,9 +226,9 @@ def test_a_machine_that_has_been_up_for_days_has_all_of_the_jobs_hours(host: Any
     assert done.returncode == 0, done.stderr
     assert not host.state("ended").exists()
     assert not (tmp_path / "results").exists()
-    host.start_job(9 * 3600)
+    host.started_trainer(9 * 3600)
     assert host.run("watch-node.sh").returncode == 0
-    assert host.state("ended").read_text() == "75 max-hours\n"
+    assert host.state("ended").read_text() == "6 max-hours\n"
 
 
 @pytest.mark.parametrize(("status", "told"), [("2", True), ("0", False), ("75", False)])
