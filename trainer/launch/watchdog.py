@@ -26,8 +26,8 @@ _LEAST_SEC = 180.0
 """Shorter pauses are a storage's, a network's or a host's, which cost less than a restart."""
 
 _FIRST_STEPS = 20
-_UNKNOWN_SEC = 1800.0
-"""First steps compile, and what is no step (set-up, a checkpoint, quality) has no common length."""
+_FIRST_STEP_SEC = 1800.0
+"""They compile."""
 
 _STOPPED_SEC = 60.0
 """For a process that a signal has stopped, whatever it was at: nothing goes on until somebody continues it."""
@@ -70,12 +70,12 @@ class StepBound:
         return min(bound, (_STOPPED_SEC, "of a process that a signal has stopped")) if state in _STOPPED else bound
 
     def _of_work(self, beat: Beat) -> tuple[float, str]:
-        if not beat.training:
-            return _UNKNOWN_SEC, "of what is no step"
+        if not beat.training:  # data may be prepared for hours; a wait for other workers has a bound of its own
+            return math.inf, "none"
         if self.fixed_sec is not None:
             return self.fixed_sec, "asked for"
         if not self.longest_sec or beat.steps <= _FIRST_STEPS:
-            return _UNKNOWN_SEC, "of first steps, which may compile"
+            return _FIRST_STEP_SEC, "of first steps, which may compile"
         seconds = max(_LEAST_SEC, _TIMES_LONGEST * self.longest_sec) * 2.0**self.hangs
         return seconds, f"learned: the longest step so far took {self.longest_sec:.3g} s"
 
