@@ -69,11 +69,13 @@ def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: fl
 
     Every node that has come has failed for good; or as many have as the job takes at most, so that it is not the
     machines, and fewer are left than it needs. As long as neither holds, others may come in the place of those lost.
+    What was before somebody had the job begin again does not count.
     """
     recent = {name: state for name, state in nodes.items() if state.seen_at > now - WINDOW_SEC}
     going_on = sum(state.standing is Standing.GOING_ON for state in recent.values())
     hopeful = going_on + sum(state.standing is Standing.LEFT for state in recent.values())
-    lost = sum(at > now - WINDOW_SEC for state in nodes.values() for at in state.lost_at)
+    since = max(now - WINDOW_SEC, *(state.again_at for state in nodes.values()))
+    lost = sum(at > since for state in nodes.values() for at in state.lost_at)
     if nodes[node].standing is Standing.LOST and not hopeful:
         return True
     return lost >= job.max and going_on < job.min

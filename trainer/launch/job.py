@@ -147,7 +147,8 @@ class Job:
     def _begin(self) -> bool:
         """Takes up what this node has said before; whether the launcher that said it was killed."""
         before = self._folder.nodes().get(self._me) if self._folder else None
-        start = membership.started(before, time.time(), boot_id())
+        over = self._folder is not None and self._folder.over() is not None
+        start = membership.started(before, time.time(), boot_id(), over=over)
         self._mine = start.state
         if self._folder is not None and start.anew:
             self._folder.forget_over()

@@ -19,8 +19,10 @@ class Start(NamedTuple):
     killed: bool
 
 
-def started(before: NodeState | None, now: float, boot_id: str) -> Start:
-    """A node takes up what it has said before, on this or another machine of its name."""
+def started(before: NodeState | None, now: float, boot_id: str, *, over: bool = False) -> Start:
+    """A node takes up what it has said before, on this or another machine of its name; `over`: the job had ended for
+    all.
+    """
     before = before or NodeState(seen_at=now)
     anew = before.standing in (Standing.LOST, Standing.OVER)
     killed = before.standing is Standing.GOING_ON and bool(boot_id) and before.boot_id == boot_id
@@ -33,6 +35,7 @@ def started(before: NodeState | None, now: float, boot_id: str) -> Start:
         intervals=(*before.intervals, Interval(began=now, length_sec=0)),
         failures=failures,
         lost_at=tuple(at for at in before.lost_at if at > now - WINDOW_SEC),
+        again_at=now if anew and over else before.again_at,
     )
     return Start(state, anew, killed)
 

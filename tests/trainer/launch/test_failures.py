@@ -98,6 +98,22 @@ def test_a_machine_in_the_place_of_a_lost_one_has_a_clean_sheet_and_the_job_keep
     assert (new.failures, new.lost_at, new.standing) == ((), (NOW,), UP)
 
 
+def test_a_job_that_somebody_begins_again_is_not_ended_by_what_was_before() -> None:
+    """All have failed for good, of a full disk, say; then one after the other is started again."""
+    job, nodes = Nodes(2, 2), {name: membership.started(None, NOW, name).state for name in ("a", "b")}
+    for name, before in nodes.items():
+        nodes[name] = membership.ended(membership.lost(before, NOW), 2)
+    assert ended_for_all("a", nodes, job, NOW + 60)
+    nodes["a"] = membership.started(nodes["a"], NOW + 60, "a", over=True).state
+    assert not ended_for_all("a", nodes, job, NOW + 61)
+    nodes["b"] = membership.started(nodes["b"], NOW + 62, "b").state
+    assert not ended_for_all("a", nodes, job, NOW + 63)
+    assert not ended_for_all("b", nodes, job, NOW + 63)
+    for name in nodes:
+        nodes[name] = membership.lost(nodes[name], NOW + 90)
+    assert ended_for_all("a", nodes, job, NOW + 91), "the next failures count"
+
+
 @dataclass
 class Node:
     """Ground truth: whether this machine is sick; it comes back as another when it is replaced."""

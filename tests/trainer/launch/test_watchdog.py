@@ -62,6 +62,7 @@ def test_a_bound_that_is_asked_for_holds_for_steps_alone() -> None:
 
 WORKER = """
 import sys, time
+import torch.distributed  # as a trainer has it by then: loading it takes longer than evidence is waited for
 from trainer.run.heartbeat import beating
 with beating(int(sys.argv[1]), int(sys.argv[1])) as heartbeat:
     for step in range(int(sys.argv[2])):
