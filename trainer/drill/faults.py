@@ -11,12 +11,32 @@ from types import MappingProxyType
 
 from trainer.drill.cluster import Cluster, DrillError, Node, cable
 
-FAKETIME = "faketime/libfaketimeMT.so.1"
-"""Of Debian's package faketime: moves the wall clock of a process and lets the monotonic one run on."""
 CUT_SEC = 5.0
 LATE_SEC = 20.0
 CLOCK_JUMP_SEC = 7200
 _DISK_MIB = 64
+
+_SHIFTED_CLOCK = """
+import datetime, os, time
+
+real = time.time
+
+def now():
+    with open(os.environ["GANGWAY_DRILL_CLOCK"], encoding="ascii") as file:
+        return real() + float(file.read() or 0)
+
+class Shifted(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(now(), tz)
+
+    @classmethod
+    def utcnow(cls):
+        return cls.fromtimestamp(now(), datetime.UTC).replace(tzinfo=None)
+
+time.time, datetime.datetime = now, Shifted
+"""
+"""For sitecustomize, which Python loads before anything else."""
 
 Fault = Callable[[Cluster], None]
 
@@ -133,22 +153,17 @@ def disk_full_at_save(cluster: Cluster) -> None:
 
 
 def clock_jump(cluster: Cluster) -> None:
-    """The second node's wall clock goes two hours ahead, and back again."""
-    library = next((path for path in Path("/usr/lib").glob(f"*/{FAKETIME}")), None)
-    if library is None:
-        raise DrillError("needs libfaketime (apt-get install faketime)")
-    offset = cluster.folder / "clock"
-    offset.write_text("+0")
-    cluster.environments[cluster.two.host.name] = {
-        "LD_PRELOAD": str(library),
-        "FAKETIME_TIMESTAMP_FILE": str(offset),
-        "FAKETIME_CACHE_DURATION": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+    """The second node's wall clock goes two hours ahead, and back again: of all its Python, torchrun's and ours."""
+    offset, site = cluster.folder / "clock", cluster.folder / "site"
+    offset.write_text("0", "ascii")
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(_SHIFTED_CLOCK, "utf-8")
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    cluster.environments[cluster.two.host.name] = {"PYTHONPATH": path, "GANGWAY_DRILL_CLOCK": str(offset)}
     cluster.start()
-    for shift in (f"+{CLOCK_JUMP_SEC}", "+0"):
+    for shift_sec in (CLOCK_JUMP_SEC, 0):
         _mid_training(cluster)
-        offset.write_text(shift)
+        offset.write_text(str(shift_sec), "ascii")
         time.sleep(3)
     cluster.until_ended()
 
