@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 
-from trainer.drill.cluster import Cluster, DrillError, Node, cable
+from trainer.drill.cluster import Cluster, Node, cable
 
 CUT_SEC = 5.0
 LATE_SEC = 20.0
