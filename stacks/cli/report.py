@@ -86,9 +86,7 @@ def report(
     _refuse(output, {} if output in _FOCUS_FORMATS else of_focus)
     _refuse(output, {} if output in _TABLES else {"--group-by": group_by})
     _refuse(output, {} if output in _PAGES else {"--figures": figures})
-    _check_out(output, out, runs, overwrite)
-    if figures is not None:
-        check_figures_folder(figures)
+    _check_out(output, out, runs, overwrite, figures)
     # What is wrong is said last, where people look, and before a mistake that ends the command.
     with _warnings_last(found, half):
         if output is ReportFormat.HTML and found[0].plan is not None and not (found[1:] or half or group_by or figures):
@@ -137,8 +135,12 @@ def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
             raise InputError(name, f"has no meaning with --format {output}", value=shown, fix=f"leave {name} out")
 
 
-def _check_out(output: ReportFormat, out: Path | None, runs: Sequence[Path], overwrite: bool) -> None:
+def _check_out(
+    output: ReportFormat, out: Path | None, runs: Sequence[Path], overwrite: bool, figures: Path | None
+) -> None:
     """Whether what is to be written comes among nobody's files, and over none."""
+    if figures is not None:
+        check_figures_folder(figures)
     if output is ReportFormat.HTML:
         check_page_folder(out or _beside(runs))
     elif out is not None:

@@ -269,8 +269,8 @@ def _of_machines(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
     kinds: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
     for (machine, kind), figures in regions.items():
         kinds.setdefault((machine, tuple(figures.items())), []).append(kind)
-    for (machine, figures), alike in kinds.items():
-        yield f"{machine} {', '.join(alike)}: {', '.join(f'{region} {figure}' for region, figure in figures)}"
+    for (machine, of_regions), alike in kinds.items():
+        yield f"{machine} {', '.join(alike)}: {', '.join(f'{region} {figure}' for region, figure in of_regions)}"
 
 
 def _figure(quoted: Quoted, sort: Sort) -> str:

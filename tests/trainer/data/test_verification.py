@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import torch
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.data import verification
-from trainer.data.shards import ShardedImages, write_shards
+from trainer.data.shards import ShardedImages, verify_file, write_shards
 from trainer.data.verification import Verification
 from trainer.distributed.world import World
 from trainer.preemption.notices import Interruption
@@ -34,9 +35,9 @@ def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The files that are read whole, in an empty place for notes."""
     notes = tmp_path / "tmp"
     notes.mkdir()
-    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(notes))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(notes))
     names: list[str] = []
-    compare = verification.verify_file
+    compare = verify_file
 
     def counted(folder: Path, file: Any) -> None:
         names.append(file.name)
@@ -118,7 +119,7 @@ def test_a_note_that_others_could_have_written_is_not_trusted(
         case "nonsense":
             note.write_text("{}")
         case "another's":
-            monkeypatch.setattr(verification.os, "getuid", lambda: os.geteuid() + 1)
+            monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
             folder.rename(folder.with_name(f"gangway-{os.geteuid() + 1}"))
         case "writable by others":
             folder.chmod(0o777)
