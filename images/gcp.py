@@ -285,9 +285,10 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
         "TRAINER_UID": str(TRAINER_UID),
     }
-    if worker:
-        steps = _tpu_steps(worker) if isinstance(worker, TpuHostSpec) else _node_steps(worker)
-        settings |= worker_settings(spec.job, steps, files, tries_again=isinstance(worker, TpuHostSpec))
+    if isinstance(spec, TpuHostSpec):
+        settings |= worker_settings(spec.job, _tpu_steps(spec), files, tries_again=True)
+    elif node:
+        settings |= worker_settings(spec.job, _node_steps(node), files)
     return bash_assignments(settings)
 
 

@@ -23,8 +23,8 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "bad-input": "what it was given cannot be trained on, or not on such GPUs",
         "fabric-too-slow": "the all-reduce before the job was below gangway:cluster.fabric_check",
-        "max-hours": "the job's hours, which count from its first start, were over before it was done",
-        "too-many-failures": "it failed again and again, on too many nodes to go on",
+        "max-hours": "the job's hours, those with a node up, were over before it was done",
+        "too-many-failures": "it failed again and again, on every node that came or on as many as it takes at most",
     }
 )
 

@@ -204,7 +204,7 @@ class JobConfig(Section):
     """What the nodes run.
 
     Attributes:
-        max_hours: what the run is priced for, and after which the nodes stop it.
+        max_hours: what the run is priced for, and after which the nodes stop it; time without any node does not count.
         checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
         seed: of initial weights, order of images, latents and augmentation; the preset's own when left out.
         settings: other fields of the trainer's configuration that differ from the preset's.

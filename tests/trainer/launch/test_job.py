@@ -65,8 +65,8 @@ class Nodes:
     def job_dir(self) -> Path:
         return self.folder / "run/.launch/job"
 
-    def begin(self, name: str, *argv: str, own: tuple[str, ...] = (), **env: str) -> Any:
-        where = ["--job-dir", str(self.job_dir), "--node", name, *own, *self._nodes, "--rdzv-backend=gangway"]
+    def begin(self, name: str, *argv: str, **env: str) -> Any:
+        where = ["--job-dir", str(self.job_dir), "--node", name, *self._nodes, "--rdzv-backend=gangway"]
         where += [f"--rdzv-endpoint=127.0.0.1:{self._port}", "--rdzv-id=job", "--nproc-per-node=1", "--max-restarts=0"]
         where += ["--rdzv-conf=is_host=0,last_call_timeout=2,keep_alive_interval=1"]
         env |= {"PYTHONPATH": str(Path.cwd())}
@@ -118,11 +118,10 @@ def test_one_node_fails_for_good_and_the_other_trains_on_or_waits(
 
 
 def test_hours_count_over_starts_and_nodes_and_end_a_wait(start: Callable[..., Any], tmp_path: Path) -> None:
-    nodes = Nodes(start, tmp_path, "--nnodes=2:2")
-    hours = ("--max-hours", str(4 / 3600))
+    nodes = Nodes(start, tmp_path, f"--max-hours={4 / 3600}", "--nnodes=2:2")
 
     def begin(name: str) -> Any:
-        return nodes.begin(name, "-m", "trainer", "presets", own=hours)
+        return nodes.begin(name, "-m", "trainer", "presets")
 
     first = begin("first")
     first.wait_for(lambda: (nodes.job_dir / "node-first.json").exists() and used(nodes.state("first")) > 1)
