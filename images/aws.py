@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from images.observability import render_prometheus
-from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, base64gzip, cloud_config, scripts, unit
+from images.render import (
+    ETC_DIR,
+    STOP_MARGIN_SEC,
+    NodeFile,
+    bare_python_file,
+    base64gzip,
+    cloud_config,
+    scripts,
+    unit,
+)
 from images.shell import (
     CONTAINER_NAME,
     RESULTS_SEC,
@@ -16,7 +25,7 @@ from images.shell import (
     end_settings,
     job_json_text,
 )
-from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
+from images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
 # EC2 counts the bytes before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
 USER_DATA_LIMIT_BYTES = 16_384
@@ -65,6 +74,7 @@ class AwsNodeSpec(AwsMachineSpec):
             the hook's own timeout.
         terminate_when_done: when the job has ended for good (done, bad input, a fabric too slow, too many failures, its
             hours over), the node takes itself out of its group; else it stays, with the trainer stopped.
+        breaker: None has every node that gives itself up replaced.
     """
 
     efa_interfaces_planned: int = 0
@@ -75,6 +85,7 @@ class AwsNodeSpec(AwsMachineSpec):
     labels: Mapping[str, str] = field(default_factory=dict)
     lifecycle_hook: str | None = None
     terminate_when_done: bool = False
+    breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -171,6 +182,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
     if node:
         settings |= {
             **end_settings(spec.job),
+            **(node.breaker.settings if node.breaker else {}),
             "CONTAINER_NAME": CONTAINER_NAME,
             "DATA_DIR": node.data_dir or "",
             "EFA_INTERFACES_PLANNED": str(node.efa_interfaces_planned),
@@ -201,6 +213,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),
+        *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
     ]
     return cloud_config(

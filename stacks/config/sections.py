@@ -78,6 +78,21 @@ class FabricCheckConfig(Section):
     min_fraction: Number = Field(default=0.25, gt=0, le=1)
 
 
+class BreakerConfig(Section):
+    """The circuit breaker: once so many nodes gave themselves up within so many minutes, nothing is launched any more
+    until `gangway breaker reset`. In three hours the fourth successor of one node comes to it.
+
+    Attributes:
+        given_up: half of nodes.max when left out, and 4 at least: a large cluster has more machines that are unsound.
+    """
+
+    given_up: Whole | None = Field(default=None, ge=2, le=1024, examples=[4])
+    minutes: Whole = Field(default=180, ge=30, le=1440)
+
+
+FEWEST_GIVEN_UP = 4
+
+
 class ClusterConfig(Section):
     """The accelerators: what, how many, where from.
 
@@ -122,6 +137,12 @@ class ClusterConfig(Section):
         default="/dev/sda1", pattern=r"^/dev/(sd|xvd)[a-z][0-9]{0,2}$", examples=["/dev/xvda"]
     )
     fabric_check: FabricCheckConfig = FabricCheckConfig()
+    breaker: BreakerConfig = BreakerConfig()
+
+    @property
+    def given_up_limit(self) -> int:
+        """How many nodes that gave themselves up are too many."""
+        return self.breaker.given_up or max(FEWEST_GIVEN_UP, self.nodes.max // 2)
 
     @model_validator(mode="after")
     def _one_name(self) -> Self:
