@@ -21,6 +21,7 @@ from stacks.providers.shared import CLUSTER, fabric_check, ignored_check, nodes_
 # Settings of a cluster that mean nothing to a slice.
 _HAS_ITS_OWN = {
     "fabric_check": "the chips' own network is not tested before the job",
+    "breaker": "nobody replaces a single host of a slice",
     "root_volume_gib": "hosts come with a disk of a fixed size",
     "image_id": "hosts start from the image of their TPU's runtime",
 }

@@ -129,6 +129,7 @@ SETTINGS = ProviderSettings(
             "cluster.image_id": "the machines run the system that they have",
             "cluster.root_volume_gib": "the machines have the disks that they have",
             "cluster.root_device_name": "the machines have the disks that they have",
+            "cluster.breaker": "nobody replaces a machine that gives itself up, so nothing goes round in a circle",
             "head.machine_type": "the store in which nodes meet is on the first machine",
             "observe.log_days": _NO_LOGS,
             "observe.no_steps_minutes": f"{_NO_LOGS}, and nobody sends alarms",
