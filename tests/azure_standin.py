@@ -64,6 +64,7 @@ class Azure:
         why_failed: by machine's instance id, code and text of why it could not be made.
         bad_rows: a whole call with one of these lines is 400.
         new_passwords: whether a registry gives another one each time, as Azure's do.
+        versions: of every image in the Marketplace.
         calls: of APIs, in their order.
     """
 
@@ -91,6 +92,7 @@ class Azure:
         self.bad_rows: set[str] = set()
         self.cut: set[str] = set()
         self.new_passwords = False
+        self.versions = ["22.04.9", "22.04.10", "22.04.2"]
         self.calls: list[Call] = []
         self.tokens: dict[str, str] = {}
         self.asleep = threading.Event()
@@ -161,6 +163,8 @@ class Azure:
         if host.endswith("azurecr.io"):
             number = f"-{len(self.calls)}" if self.new_passwords else ""
             return 200, json.dumps({"refresh_token": f"refresh-{host}{number}"}).encode()
+        if "/artifacttypes/vmimage/" in call.path:
+            return 200, json.dumps([{"name": version} for version in self.versions]).encode()
         token = call.headers.get("authorization", "").removeprefix("Bearer ")
         if self.tokens.get(token) != RESOURCES[known]:
             raise Refusal(401, "InvalidAuthenticationToken")

@@ -50,7 +50,7 @@ class HeadNodeArgs(TypedDict):
     host_name: str
     zone_id: pulumi.Input[str]
     machine_type: NotRequired[str]
-    image_id: NotRequired[str]
+    image_id: NotRequired[pulumi.Input[str]]
     root_device_name: NotRequired[str]
     root_volume_gib: NotRequired[int]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
@@ -176,7 +176,7 @@ class NodeLaunch:
     image's own: under another name the node would get a second disk beside a small first.
     """
 
-    image_id: str
+    image_id: pulumi.Input[str]
     root_device_name: str
     instance_profile_arn: pulumi.Input[str]
     user_data: pulumi.Input[str]

@@ -242,14 +242,14 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """The nodes' image and the disk it is on."""
     image = planned.image
-    if image.version == "latest":
+    if image.floats:
         urn = f"{image.publisher}:{image.offer}:{image.sku}"
         yield Finding.info(
-            "image.floating",
+            "image.newest",
             f"{CLUSTER}.image_id",
-            f"each node starts from the newest version of {urn}, also in the middle of a run, and another version "
+            f"nodes start from the version of {urn} that is the newest at the first `up`, and keep it: another one "
             "brings another driver, kernel and NCCL topology",
-            f"once a run has worked, set image_id: {urn}:VERSION, as `az vm image list --all --publisher "
+            f"count image_refresh: up for a newer one, or set image_id: {urn}:VERSION, as `az vm image list --all --publisher "
             f"{image.publisher} --offer {image.offer} --sku {image.sku}` shows it",
         )
     if planned.fabric.num_hcas and planned.root_volume_gib < ROOT_GIB:

@@ -41,14 +41,16 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
     user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, group.resource_group_name)
-    pool = stack.pool(network, stack.node_identity(image, runs, logs), key, user_data_inputs)
+    images = stack.image_versions()
+    pool = stack.pool(network, stack.node_identity(image, runs, logs), key, images, user_data_inputs)
     # The head fills the scale sets, and so has to know their names.
-    head = stack.head(network, image, runs, logs, key, user_data_inputs, pool.fallback_config)
+    head = stack.head(network, image, runs, logs, key, images, user_data_inputs, pool.fallback_config)
     budget = stack.budget(pool, head)
     observed = stack.observe(logs)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": image.reference,
+        "machine_images": images,
         "run_bucket": runs.bucket_name,
         "run_bucket_url": runs.bucket_url,
         "group_names": pool.group_names,

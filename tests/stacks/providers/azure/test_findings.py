@@ -78,14 +78,14 @@ def test_the_addresses_of_azures_rdma_network(azure_edited: Edited) -> None:
 
 def test_an_image_that_moves_can_be_pinned(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
-    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in found["image.floating"].fix
+    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in found["image.newest"].fix
     assert "fabric.own-image" not in found
     pinned = found_in(azure_edited(V5, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101"}))
-    assert not {"image.floating", "fabric.own-image"} & set(pinned), "it is Azure's HPC image all the same"
+    assert not {"image.newest", "fabric.own-image"} & set(pinned), "it is Azure's HPC image all the same"
     written = found_in(azure_edited(V5, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:latest"}))
-    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in written["image.floating"].fix
+    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in written["image.newest"].fix
     own = found_in(azure_edited(V5, cluster={"image_id": OWN_IMAGE}))
-    assert "image.floating" not in own
+    assert "image.newest" not in own
     assert "your image must hold /etc/nccl.conf" in own["fabric.own-image"].message
 
 
