@@ -28,6 +28,8 @@ from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, ty
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 _BY_SSM = "resolve:ssm:"
 TAG_KEY = "gangway:stack"
+EXPORT_WAIT_MINUTES = 120.0
+"""How long `destroy` waits until what nodes wrote last is in S3; the file system costs meanwhile, nodes do not."""
 Key = pulumi.Output[str] | None
 
 
@@ -155,6 +157,8 @@ class ComponentFactory:
                 "runs": runs.bucket_name.apply(lambda bucket: f"s3://{bucket}/{name}/fsx")
                 if storage.export_runs
                 else None,
+                "export_wait_minutes": EXPORT_WAIT_MINUTES,
+                "region": self.config.region,
                 "kms_key_arn": key if storage.deployment == "persistent" else None,
                 "log": True,
                 "tags": self.planned.tags,
