@@ -1,7 +1,7 @@
 """HeadNode: one small standard machine that outlives the workers, without a public address, with a name of its own. It
-holds the rendezvous store, asks for the ladder's nodes and puts the run record, all from its user data: changing that
-replaces the machine, since Azure and cloud-init take none later; a newer image alone does not. When its host fails
-Azure starts it on another, with the same address: the workers train on, and only joining waits.
+holds the rendezvous store, asks for the ladder's nodes and puts the run record, all from its user data: changing that,
+or its image, replaces the machine, since Azure and cloud-init take neither later. When its host fails Azure starts it
+on another, with the same address: the workers train on, and only joining waits.
 """
 
 from ipaddress import IPv4Network

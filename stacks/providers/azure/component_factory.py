@@ -13,7 +13,6 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 import pulumi
-import pulumi_azure_native as azure
 
 from components.azure.budget import Budget, BudgetArgs
 from components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
@@ -122,11 +121,13 @@ class Image:
 
 @dataclass(frozen=True)
 class ComponentFactory:
-    """One method for each part; what parts need of each other stands in `build`."""
+    """One method for each part; what parts need of each other stands in `build`. `token`: for Azure's Resource Manager,
+    of whoever runs `up`.
+    """
 
     config: StackConfig
     planned: AzurePlan
-    provider: azure.Provider
+    token: pulumi.Output[str]
     group: ResourceGroup
     opts: pulumi.ResourceOptions
 
@@ -218,7 +219,7 @@ class ComponentFactory:
         login = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
-            "password": push_password(registry.registry_host, self._token()),
+            "password": push_password(registry.registry_host, self.token),
         }
         built = build_image(name, "cuda", registry.repository_url, typed_args(RegistryLogin, login), self.opts)
         return Image(built.image, registry.repository_id)
@@ -262,7 +263,7 @@ class ComponentFactory:
         """The versions of the Marketplace images that nodes and head start from, as the first `up` found them; none
         where the version is written, or the image is somebody's own.
         """
-        cluster, token = self.config.cluster, self._token()
+        cluster, token = self.config.cluster, self.token
         images = {"nodes": self.planned.image, "head": plan_image(HEAD_IMAGE)}
         newest = {
             what: newest_version(self.planned.subscription_id, self.config.region, image, token)
@@ -271,11 +272,6 @@ class ComponentFactory:
         }
         kept = pinned(f"{self.config.stack}-images", newest, cluster.image_refresh)
         return {what: kept[what] for what in newest}
-
-    def _token(self) -> pulumi.Output[str]:
-        """For Resource Manager, of whoever runs `up`."""
-        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
-        return azure.authorization.get_client_token_output(opts=invoke).token
 
     def pool(
         self,
@@ -288,7 +284,8 @@ class ComponentFactory:
         """The workers: a scale set for each rung, empty until the head fills it."""
         cluster = self.config.cluster
         args = {
-            **self._place("subscription_id", "zone"),
+            **self._place("subscription_id"),
+            "zone": self.planned.nodes_zone,
             "machine_type": self.planned.machine.name,
             "num_nodes_min": cluster.nodes.min,
             "num_nodes_max": cluster.nodes.max,

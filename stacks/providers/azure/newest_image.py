@@ -1,4 +1,4 @@
-"""The version of an image of Azure's Marketplace that is the newest now, asked of Resource Manager by whoever runs `up`."""
+"""The version of an image of Azure's Marketplace that is the newest now: Resource Manager's, for whoever runs `up`."""
 
 import asyncio
 import json

@@ -179,7 +179,12 @@ def test_a_cap_that_caps_nothing(azure_edited: Edited) -> None:
 def test_a_zone_that_nobody_chose(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V4))
     assert "zone 1 chosen: the first of southcentralus" in found["placement.zone"].message
-    assert "az vm list-skus --location southcentralus" in found["capacity.zone-unpublished"].message
+    assert "file system and head are in zone 1" in found["placement.nodes-zone"].message
+    assert "capacity.zone-unpublished" not in found, "scale sets with InfiniBand name none"
+    written = found_in(azure_edited(V4, cluster={"zone": "1"}))
+    assert "az vm list-skus --location southcentralus" in written["capacity.zone-unpublished"].message
+    assert "placement.nodes-zone" not in written
+    assert "where Azure refuses it" in written["placement.zone-with-fabric"].fix
     assert "Azure takes whichever zone of eastus" in found_in(azure_edited(DEV))["placement.zone"].message
     assert "placement.zone" not in found_in(azure_edited(V5))
     assert "placement.zone" not in found_in(azure_edited(V4, region="westus"))
