@@ -203,10 +203,10 @@ def _node_given_up(stack: str) -> AlarmPlan:
 def _launches_held(stack: str) -> AlarmPlan:
     return AlarmPlan(
         "launches-held",
-        "So many nodes gave themselves up that nothing of this stack is launched any more: the head fills no group, and "
-        "who gives up leaves its group, which becomes smaller. The field `reason` of launches-held in the stack's log "
-        "says why the last one gave up, breaker/held.json beside the run's record the same. Mend what it names, run "
-        "`gangway breaker reset STACK`, and then `pulumi up --refresh`, which makes the first group as large as it was.",
+        "So many nodes gave themselves up that nothing of this stack is launched any more: the head fills no group, "
+        "and who gives up leaves its group, which becomes smaller. The field `reason` of launches-held in the stack's "
+        "log says why the last one gave up, breaker/held.json beside the run's record the same. Mend what it names, "
+        "run `gangway breaker reset STACK`, and then `pulumi up --refresh`, which gives the first group its size back.",
         f"{_lines(stack, 'LaunchesHeld', '10m')} > 0",
         "CRITICAL",
     )

@@ -24,6 +24,7 @@ _HAS_ITS_OWN = {
     "breaker": "nobody replaces a single host of a slice",
     "root_volume_gib": "hosts come with a disk of a fixed size",
     "image_id": "hosts start from the image of their TPU's runtime",
+    "image_refresh": "hosts start from the image of their TPU's runtime",
 }
 # How long a machine has between Google's notice and its end (Compute Engine documentation, "Spot VMs").
 NOTICE_SEC = 30

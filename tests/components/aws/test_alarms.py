@@ -230,7 +230,15 @@ def test_a_head_that_fails_silently_is_told(first: Any) -> None:
 def test_metrics_are_asked_where_they_are_published() -> None:
     metrics: list[Any] = [query.metric for plan in plans().values() for query in plan.queries("demo", GROUPS)]
     asked = {(m.namespace, m.metric_name, tuple((m.dimensions or {}).values())) for m in metrics if m is not None}
-    trainer = ("Steps", "GpuUtilisation", "Interruptions", "NodesGivenUp", "LaunchesHeld", "JobsEndedBadly", "RecordsAtRisk")
+    trainer = (
+        "Steps",
+        "GpuUtilisation",
+        "Interruptions",
+        "NodesGivenUp",
+        "LaunchesHeld",
+        "JobsEndedBadly",
+        "RecordsAtRisk",
+    )
     assert asked == {
         *(("Gangway/demo", name, ()) for name in trainer),
         ("AWS/AutoScaling", "GroupDesiredCapacity", (GROUPS[0],)),
