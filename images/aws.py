@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from images.observability import render_prometheus
-from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, base64gzip, cloud_config, scripts, unit
+from images.render import (
+    ETC_DIR,
+    STOP_MARGIN_SEC,
+    NodeFile,
+    bare_python_file,
+    base64gzip,
+    cloud_config,
+    scripts,
+    unit,
+)
 from images.shell import (
     CONTAINER_NAME,
     bash_array,
@@ -17,7 +26,7 @@ from images.shell import (
     results_sec,
     worker_settings,
 )
-from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
+from images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
 # EC2 counts the bytes before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
 USER_DATA_LIMIT_BYTES = 16_384
@@ -66,6 +75,7 @@ class AwsNodeSpec(AwsMachineSpec):
             the hook's own timeout.
         terminate_when_done: when the job has ended for good (done, bad input, a fabric too slow, too many failures, its
             hours over), the node takes itself out of its group; else it stays, with the trainer stopped.
+        breaker: None has every node that gives itself up replaced.
     """
 
     efa_interfaces_planned: int = 0
@@ -76,6 +86,7 @@ class AwsNodeSpec(AwsMachineSpec):
     labels: Mapping[str, str] = field(default_factory=dict)
     lifecycle_hook: str | None = None
     terminate_when_done: bool = False
+    breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,6 +183,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
     if node:
         settings |= {
             **worker_settings(spec.job, _node_steps(node), files),
+            **(node.breaker.settings if node.breaker else {}),
             "CONTAINER_NAME": CONTAINER_NAME,
             "DATA_DIR": node.data_dir or "",
             "EFA_INTERFACES_PLANNED": str(node.efa_interfaces_planned),
@@ -203,6 +215,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),
+        *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
     ]
     return cloud_config(

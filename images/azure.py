@@ -14,6 +14,7 @@ from images.render import (
     ETC_DIR,
     LIB_DIR,
     NodeFile,
+    bare_python_file,
     cloud_config,
     python_file,
     scripts,
@@ -30,7 +31,7 @@ from images.shell import (
     results_sec,
     worker_settings,
 )
-from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
+from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
 WATCH = ("--watch", "azure")
 # The journal has the lines, and images.node.azure_logs sends them on: docker need not keep them again.
@@ -90,6 +91,7 @@ class AzureNodeSpec(AzureMachineSpec):
         scratch_is_temporary_disk: they are Azure's one temporary disk, not NVMe.
         labels: of the container.
         terminate_when_done: when the job has ended for good the node deletes itself from its scale set.
+        breaker: None has every node that gives itself up replaced.
     """
 
     fabric: FabricSetup | None = None
@@ -98,6 +100,7 @@ class AzureNodeSpec(AzureMachineSpec):
     scratch_is_temporary_disk: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     terminate_when_done: bool = False
+    breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
         """Refuse a job that would go on over TCP, in silence, where InfiniBand does not work."""
@@ -161,6 +164,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
     node = spec if isinstance(spec, AzureNodeSpec) else None
     files = spec.file_system
     settings = {
+        **(node.breaker.settings if node and node.breaker else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CLIENT_ID": spec.client_id,
         "CONTAINER_NAME": CONTAINER_NAME,
@@ -212,6 +216,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN]),
+        *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
     ]
     return cloud_config(files, "worker on Azure's HPC image", units=started)
@@ -292,6 +297,7 @@ def _values(spec: AzureMachineSpec, steps: Sequence[str], role: str) -> dict[str
     return {
         "client_id": spec.client_id,
         "ended_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.ended_object}",
+        "held_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.job.name}/{HELD_OBJECT}",
         "image_has_docker": False,
         "ingestion_url": spec.ingestion_url,
         "lib_dir": LIB_DIR,

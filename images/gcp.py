@@ -15,6 +15,7 @@ from images.render import (
     ETC_DIR,
     LIB_DIR,
     NodeFile,
+    bare_python_file,
     cloud_config,
     python_file,
     scripts,
@@ -33,7 +34,7 @@ from images.shell import (
     results_sec,
     worker_settings,
 )
-from images.specs import TRAINER_UID, MachineSpec, check_pinned, job_key
+from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
 # The image's own entrypoint, where a shell has to come before it.
 LAUNCHER = ("python", "-m", "trainer.launch")
@@ -125,6 +126,7 @@ class GcpNodeSpec(GcpMachineSpec):
         scratch_mount_point: of the machine's own disks; None leaves them alone.
         labels: of the container.
         terminate_when_done: when the job has ended for good the node deletes itself from its group.
+        breaker: None has every node that gives itself up replaced.
     """
 
     nccl: NcclSetup | None = None
@@ -134,6 +136,7 @@ class GcpNodeSpec(GcpMachineSpec):
     scratch_mount_point: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     terminate_when_done: bool = False
+    breaker: Breaker | None = None
 
     def __post_init__(self) -> None:
         """Refuse a plug-in that NCCL would do without, in silence, where it does not load."""
@@ -256,6 +259,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
     worker = None if isinstance(spec, GcpHeadSpec) else spec
     files, data = spec.file_system, spec.data
     settings = {
+        **(node.breaker.settings if node and node.breaker else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_NAME": CONTAINER_NAME,
         "DATA_BY": data.by if data else "",
@@ -360,6 +364,8 @@ def _worker_files(
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN, *more]),
         *(unit(CLOUD, name, values) for name in units),
     ]
+    if isinstance(spec, GcpNodeSpec) and spec.breaker is not None:
+        files.append(bare_python_file("breaker.py"))
     if isinstance(spec, GcpNodeSpec) and spec.nccl is not None:
         files.append(NodeFile(f"{ETC_DIR}/nccl.env", "0600", nccl_env_text(spec.nccl)))
     return files, started
@@ -414,6 +420,7 @@ def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
 def _values(spec: GcpMachineSpec, steps: Sequence[str]) -> dict[str, object]:
     return {
         "ended_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.ended_object}",
+        "held_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.job.name}/{HELD_OBJECT}",
         "fallback_uri": getattr(spec, "fallback_uri", None),
         "image_has_docker": False,
         "lib_dir": LIB_DIR,

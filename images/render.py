@@ -3,6 +3,7 @@
 Pure functions: no clock, network or file. Those of a cloud run inside `Output.all(...).apply(...)`.
 """
 
+import ast
 import base64
 import gzip
 import re
@@ -56,6 +57,16 @@ def short_stop_margin_sec(job: JobSpec) -> int:
 def python_file(name: str) -> NodeFile:
     """A module of `images.node`, as a machine imports it."""
     return NodeFile(f"{LIB_DIR}/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
+
+
+def bare_python_file(name: str) -> NodeFile:
+    """The same without prose, which packs worst, and EC2's limit leaves no room."""
+    path, mode, text = python_file(name)
+    tree = ast.parse(text)
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(part):
+            del part.body[0]
+    return NodeFile(path, mode, ast.unparse(tree) + "\n")
 
 
 def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:

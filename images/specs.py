@@ -32,6 +32,23 @@ def ended_object(job: JobSpec, max_hours: float | None) -> str:
     return f"{job.name}/ended-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
+HELD_OBJECT = "breaker/held.json"
+"""Beside a run's record: there while nothing of its stack is launched, and why (`images.node.breaker`)."""
+
+
+@dataclass(frozen=True)
+class Breaker:
+    """When nothing of a stack is launched any more: once `given_up` nodes gave themselves up within `minutes`."""
+
+    given_up: int
+    minutes: int
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What common.sh wants to know."""
+        return {"BREAKER_LIMIT": str(self.given_up), "BREAKER_SEC": str(self.minutes * 60)}
+
+
 def check_digest(place: str, image: str) -> None:
     """Refuses an image that is not named by its digest. Raises ValueError."""
     # A plan has a reference in place of the digest that only a build knows.

@@ -23,6 +23,12 @@ def program_folder() -> Path:
     return Path.cwd() if in_project() else ROOT / "stacks"
 
 
+def project_folder() -> Path:
+    """Whose stacks the CLI of Pulumi is asked about: the working directory's project, else the one that is here."""
+    here = Path.cwd()
+    return here if (here / "Pulumi.yaml").is_file() else ROOT
+
+
 def trainer_context() -> str:
     """The folder that the trainer's image is built from, relative to the program's: the same on everybody's machine."""
     return os.path.relpath(ROOT, program_folder().resolve())

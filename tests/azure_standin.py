@@ -64,6 +64,8 @@ class Azure:
         why_failed: by machine's instance id, code and text of why it could not be made.
         bad_rows: a whole call with one of these lines is 400.
         new_passwords: whether a registry gives another one each time, as Azure's do.
+        live: by name, the sizes of scale sets that are nobody's of these.
+        versions: of every image in the Marketplace.
         calls: of APIs, in their order.
     """
 
@@ -91,6 +93,8 @@ class Azure:
         self.bad_rows: set[str] = set()
         self.cut: set[str] = set()
         self.new_passwords = False
+        self.live: dict[str, int] = {}
+        self.versions = ["22.04.9", "22.04.10", "22.04.2"]
         self.calls: list[Call] = []
         self.tokens: dict[str, str] = {}
         self.asleep = threading.Event()
@@ -161,6 +165,13 @@ class Azure:
         if host.endswith("azurecr.io"):
             number = f"-{len(self.calls)}" if self.new_passwords else ""
             return 200, json.dumps({"refresh_token": f"refresh-{host}{number}"}).encode()
+        place, _, name = call.path.rpartition("/virtualMachineScaleSets/")
+        if call.method == "GET" and place and not SCALE_SET.fullmatch(call.path):
+            if name not in self.live:
+                raise Refusal(404, call.path)
+            return 200, json.dumps({"sku": {"capacity": self.live[name]}}).encode()
+        if "/artifacttypes/vmimage/" in call.path:
+            return 200, json.dumps([{"name": version} for version in self.versions]).encode()
         token = call.headers.get("authorization", "").removeprefix("Bearer ")
         if self.tokens.get(token) != RESOURCES[known]:
             raise Refusal(401, "InvalidAuthenticationToken")

@@ -225,6 +225,16 @@ def azure_vm() -> Iterator[Any]:
 
 
 @pytest.fixture
+def fsx(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """FSx's tasks in small, which every client of it is told of; see tests/fsx_standin.py."""
+    with _load(Path(__file__).with_name("fsx_standin.py")).serving() as stand_in:
+        settings = {"AWS_ENDPOINT_URL_FSX": stand_in.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        yield stand_in
+
+
+@pytest.fixture
 def swift() -> Iterator[Any]:
     """Keystone and Swift in small, as a machine on OpenStack sees them; see tests/openstack_standin.py."""
     cloud, thread = _load(Path(__file__).with_name("openstack_standin.py")).started()

@@ -157,6 +157,7 @@ def plan_alarms(
         _steps_absent(steps_alarm_minutes),
         _nodes_up(steps_alarm_minutes),
         _given_up(log_group),
+        _launches_held(log_group),
         _ended_badly(log_group),
         _record_at_risk(log_group),
         *idle,
@@ -223,12 +224,28 @@ def _given_up(log_group: str) -> AlarmPlan:
         f"{GIVEN_UP_PER_HOUR} or more nodes gave themselves up within an hour. Each is replaced, and its successor "
         f"costs money until it gives up too. In the log group {log_group}, look for node-given-up: the field reason "
         "says why. Always the same reason is no broken machine: mend what it names (image, file system, a setting) "
-        "and run `pulumi up --refresh`; until then set the groups to 0 nodes.",
+        "and run `pulumi up --refresh`; until then set the groups to 0 nodes. The breaker does that after "
+        "some more (gangway:cluster.breaker).",
         "GreaterThanOrEqualToThreshold",
         GIVEN_UP_PER_HOUR,
         3600,
         1,
         (MetricPlan("given_up", "NodesGivenUp", "Sum"),),
+    )
+
+
+def _launches_held(log_group: str) -> AlarmPlan:
+    return AlarmPlan(
+        "launches-held",
+        "So many nodes gave themselves up that nothing of this stack is launched any more: the processes Launch and "
+        f"AlarmNotification of its groups are suspended. In the log group {log_group} the field reason of "
+        "launches-held says why the last one gave up, breaker/held.json beside the run's record the same. Mend what "
+        "it names, and then run `gangway breaker reset STACK`: the groups bring at once what they lack.",
+        "GreaterThanOrEqualToThreshold",
+        1,
+        900,
+        1,
+        (MetricPlan("held", "LaunchesHeld", "Sum"),),
     )
 
 

@@ -29,7 +29,7 @@ __all__ = [
 COLUMNS = 24
 PERIOD_SEC = 60
 BUDGETS_PAGE = "https://console.aws.amazon.com/costmanagement/home#/budgets"
-_COUNTED = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly", "RecordsAtRisk")
+_COUNTED = ("Interruptions", "Checkpoints", "NodesGivenUp", "LaunchesHeld", "JobsEndedBadly", "RecordsAtRisk")
 # What CloudWatch Logs offers, up to two years.
 RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
 INTERRUPTIONS_PER_HOUR = 3
@@ -255,6 +255,7 @@ def plan_filters() -> list[FilterPlan]:
         FilterPlan("Interruptions", '{ $.event = "interrupt" }', "1", "Count", "0"),
         FilterPlan("Checkpoints", '{ $.event = "checkpoint" }', "1", "Count", "0"),
         FilterPlan("NodesGivenUp", '{ $.event = "node-given-up" }', "1", "Count", "0"),
+        FilterPlan("LaunchesHeld", '{ $.event = "launches-held" }', "1", "Count", "0"),
         FilterPlan(
             "RecordsAtRisk", '{ ($.event = "head-not-ready") || ($.event = "record-not-put") }', "1", "Count", "0"
         ),

@@ -159,7 +159,7 @@ class EfaNodePoolArgs(TypedDict):
     subnet_ids: pulumi.Input[list[str]]
     zones: NotRequired[list[str]]
     security_group_ids: list[pulumi.Input[str]]
-    image_id: str
+    image_id: pulumi.Input[str]
     instance_profile_arn: pulumi.Input[str]
     user_data: pulumi.Input[str]
     root_volume_gib: int

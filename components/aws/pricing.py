@@ -27,6 +27,8 @@ __all__ = ["Difference", "Ec2Client", "compare", "fetch_types", "not_offered", "
 Answer = Mapping[str, Any]
 Value = str | int | float | None
 
+GP3_MIBPS = 125
+"""What a gp3 volume has without paying for more (Amazon EBS user guide, "General Purpose SSD volumes")."""
 _PERFORMANCE = re.compile(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit$")
 
 
@@ -192,7 +194,7 @@ def _group(
     standby = desired is None
     # A group that is still closed costs its price as soon as it opens.
     num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if standby else desired or 0)
-    disk = _root_gib(offers[0])
+    disk, more_mibps = _root_gib(offers[0]), _root_mibps(offers[0]) - GP3_MIBPS
     prices = [
         _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd) for name in machine_types
     ]
@@ -201,6 +203,10 @@ def _group(
     label = f"{group.name}: root volumes, {disk:g} GiB a node"
     price = catalog.service_price("aws", region, "ebs-gp3")
     yield from_service(label, price, num_nodes * disk, region, standby=standby)
+    if more_mibps > 0:
+        label = f"{group.name}: root volumes, {more_mibps:g} MiB/s a node beyond gp3's own"
+        price = catalog.service_price("aws", region, "ebs-gp3-throughput")
+        yield from_service(label, price, num_nodes * more_mibps, region, standby=standby)
 
 
 def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
@@ -217,6 +223,12 @@ def _root_gib(template: Declared) -> float:
     """The size of the root disk, which is the only one in our templates."""
     (disk,) = template.inputs["blockDeviceMappings"]
     return float(disk["ebs"]["volumeSize"])
+
+
+def _root_mibps(template: Declared) -> float:
+    """Its throughput."""
+    (disk,) = template.inputs["blockDeviceMappings"]
+    return float(disk["ebs"].get("throughput") or GP3_MIBPS)
 
 
 def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, list[Declared]]:

@@ -6,6 +6,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import cloudwatch, fsx, s3
 
+from components.aws.last_export import LastExport
 from components.catalog.loader import load
 from components.catalog.schema import LustreOffer
 from components.core.dependencies import after
@@ -152,7 +153,9 @@ def _check_metadata(offer: LustreOffer, place: str, metadata_iops: int | None) -
 
 class LustreFileSystemArgs(TypedDict):
     """Inputs of LustreFileSystem. `source` is an `s3://bucket/prefix` that appears under /data; `runs` one that /runs
-    is kept equal with. `efa`, `deployment` and the security group are settled at creation: changing one replaces
+    is kept equal with. `export_wait_minutes`, with `region`: `destroy` first runs an export of /runs, and waits for it
+    so long (`components.aws.last_export`); without it what was written last may be lost. For programs in Python alone:
+    a dynamic provider is one. `efa`, `deployment` and the security group are settled at creation: changing one replaces
     the file system. The group must admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from
     itself: the fabric group does both.
     """
@@ -167,6 +170,8 @@ class LustreFileSystemArgs(TypedDict):
     source: NotRequired[str | None]
     runs: NotRequired[pulumi.Input[str] | None]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    export_wait_minutes: NotRequired[float]
+    region: NotRequired[str]
     log: NotRequired[bool]
     maintenance_start: NotRequired[str]
     tags: dict[str, str]
@@ -191,13 +196,16 @@ class LustreFileSystem(pulumi.ComponentResource):
             metadata_iops=args.get("metadata_iops"),
             customer_key=args.get("kms_key_arn") is not None,
         )
-        file_system, links = self._file_system(plan), []
+        file_system = self._file_system(plan)
+        links: list[pulumi.CustomResource] = []
         if source := args.get("source"):
             # Nothing goes back: a job that deletes a file must not delete the team's data set.
             links.append(self._link("data", file_system, source, imports=["NEW", "CHANGED", "DELETED"], exports=[]))
         if (runs := args.get("runs")) is not None:
             # Deletions stay here: emptying the file system must not empty the archive.
             links.append(self._link("runs", file_system, runs, imports=["NEW", "CHANGED"], exports=["NEW", "CHANGED"]))
+            if (minutes := args.get("export_wait_minutes")) is not None:
+                links.append(self._last_export(file_system, links[-1], minutes))
         self.file_system_id = file_system.id
         # Whoever mounts it finds the data there, and what it writes last is still exported.
         self.dns_name = after(file_system.dns_name, *links)
@@ -205,6 +213,13 @@ class LustreFileSystem(pulumi.ComponentResource):
         self.register_outputs(
             {"file_system_id": self.file_system_id, "dns_name": self.dns_name, "mount_name": self.mount_name}
         )
+
+    def _last_export(
+        self, file_system: fsx.LustreFileSystem, link: pulumi.CustomResource, minutes: float
+    ) -> LastExport:
+        """Deleted after the nodes, which wait for it as for the links, and before the link."""
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[link])
+        return LastExport(f"{self._name}-runs", self._args["region"], file_system.id, "runs", minutes, opts)
 
     def _file_system(self, plan: LustrePlan) -> fsx.LustreFileSystem:
         args = self._args

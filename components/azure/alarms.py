@@ -70,6 +70,7 @@ def plan_alarms(
         _no_nodes(),
         _nodes_refused(),
         _node_given_up(),
+        _launches_held(),
         _job_ended_badly(),
         _record_at_risk(),
     ]
@@ -185,6 +186,17 @@ def _node_given_up() -> AlarmPlan:
         "another. If it goes on, read the lines before `node-given-up` in the table: they say what was found.",
         f'{TABLE} | where TimeGenerated > ago(10m) and Event == "node-given-up"',
         1,
+    )
+
+
+def _launches_held() -> AlarmPlan:
+    return AlarmPlan(
+        "launches-held",
+        "So many nodes gave themselves up that the head asks for none any more. The field `reason` of launches-held in "
+        "the table says why the last one gave up, breaker/held.json beside the run's record the same. Mend what it "
+        "names, and then run `gangway breaker reset STACK`: the head asks for what is missing.",
+        f'{TABLE} | where TimeGenerated > ago(10m) and Event == "launches-held"',
+        0,
     )
 
 

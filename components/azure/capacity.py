@@ -232,6 +232,7 @@ class LadderContext:
         region: the cluster's region.
         region_zones: the zones of that region; empty where it has none.
         zone: the cluster's zone, where the file system is; empty for none.
+        nodes_zone: of scale sets whose rung names none; empty for none.
         num_nodes_min: the job goes on with so many nodes.
         num_nodes_max: and asks for so many.
         head_type: the head node's machine type, which is on demand; None without a head.
@@ -241,6 +242,7 @@ class LadderContext:
     region: str
     region_zones: tuple[str, ...]
     zone: str
+    nodes_zone: str
     num_nodes_min: int
     num_nodes_max: int
     head_type: str | None = None
@@ -327,11 +329,11 @@ def _rungs_apart(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[F
 def _own_zone(context: LadderContext) -> Iterable[Finding]:
     if context.zone and context.zone not in context.region_zones:
         yield _no_such_zone(context.zone, "gangway:cluster.zone", context)
-    elif context.zone and not _published_zones(context):
+    elif context.nodes_zone and not _published_zones(context):
         yield Finding.info(
             "capacity.zone-unpublished",
             "gangway:cluster.zone",
-            f"whether zone {context.zone} of {context.region} offers {context.machine.name} is not published: "
+            f"whether zone {context.nodes_zone} of {context.region} offers {context.machine.name} is not published: "
             f"`az vm list-skus --location {context.region} --size {context.machine.name} --zone` shows it",
         )
 
@@ -354,7 +356,7 @@ def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
 
 
 def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
-    zones = rung_zones(rung, context.zone)
+    zones = rung_zones(rung, context.nodes_zone)
     named = f"{path}.zone" if isinstance(rung, Reservation) else f"{path}.zones"
     # The cluster's own zone is looked at once for all rungs.
     strange = [zone for zone in zones if zone != context.zone and zone not in context.region_zones]
@@ -379,8 +381,8 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
         yield Finding.info(
             "capacity.reservation-zone",
             path,
-            f"the group must reserve in zone {context.zone}: one that was made without zones takes no machines of a "
-            "scale set that has one",
+            f"the group must reserve in zone {zones[0]}: one that was made without zones takes no machines of a scale "
+            "set that has one",
         )
 
 

@@ -1,7 +1,7 @@
 """HeadNode: one small standard machine that outlives the workers, without a public address, with a name of its own. It
-holds the rendezvous store, asks for the ladder's nodes and puts the run record, all from its user data: changing that
-replaces the machine, since Azure and cloud-init take none later; a newer image alone does not. When its host fails
-Azure starts it on another, with the same address: the workers train on, and only joining waits.
+holds the rendezvous store, asks for the ladder's nodes and puts the run record, all from its user data: changing that,
+or its image, replaces the machine, since Azure and cloud-init take neither later. When its host fails Azure starts it
+on another, with the same address: the workers train on, and only joining waits.
 """
 
 from ipaddress import IPv4Network
@@ -22,6 +22,7 @@ from components.azure.launch import (
     linux_configuration,
     plan_image,
     security_profile,
+    with_version,
 )
 from components.core.dependencies import after
 from components.core.tags import shortened
@@ -42,11 +43,12 @@ class HeadNodeArgs(TypedDict):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id`
     the private DNS zone's name; `private_ip` is the machine's own for good (`head_address`). `security_group_ids` are
     application security groups. `root_volume_gib` (64) holds the trainer's image, `machine_type` is Standard_D2s_v5
-    unless given, and `image_id` is Ubuntu 24.04's newest image unless given. `secure_boot` (true) is turned off where
-    the head loads unsigned modules, such as a Lustre client; `trusted_launch` and `encryption_at_host` (both true)
-    where a machine type does not have them; `accelerated_networking` is on unless given, but for Standard_B2s and B2ms,
-    which have none. `disk_encryption_set_id` encrypts the disk with its key instead of Azure's own. `entra_login`
-    (false) lets people in by SSH with their Entra ID account.
+    unless given, and `image_id` is Ubuntu 24.04's newest image unless given; `image_version` stands in place of the
+    newest. `secure_boot` (true) is turned off where the head loads unsigned modules, such as a Lustre client;
+    `trusted_launch` and `encryption_at_host` (both true) where a machine type does not have them;
+    `accelerated_networking` is on unless given, but for Standard_B2s and B2ms, which have none.
+    `disk_encryption_set_id` encrypts the disk with its key instead of Azure's own. `entra_login` (false) lets people in
+    by SSH with their Entra ID account.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -61,6 +63,7 @@ class HeadNodeArgs(TypedDict):
     zone_id: pulumi.Input[str]
     machine_type: NotRequired[str]
     image_id: NotRequired[str]
+    image_version: NotRequired[pulumi.Input[str]]
     root_volume_gib: NotRequired[int]
     trusted_launch: NotRequired[bool]
     secure_boot: NotRequired[bool]
@@ -177,14 +180,18 @@ class HeadNode(pulumi.ComponentResource):
             tags=self._tags,
             # The NIC is one machine's at a time, so the old machine goes first.
             opts=pulumi.ResourceOptions(
-                parent=self, replace_on_changes=["osProfile.customData"], delete_before_replace=True
+                parent=self,
+                replace_on_changes=["osProfile.customData", "storageProfile.imageReference"],
+                delete_before_replace=True,
             ),
         )
 
     def _storage_profile(self) -> compute.StorageProfileArgs:
         key = self._args.get("disk_encryption_set_id")
         return compute.StorageProfileArgs(
-            image_reference=image_reference(plan_image(self._args.get("image_id", HEAD_IMAGE))),
+            image_reference=image_reference(
+                with_version(plan_image(self._args.get("image_id", HEAD_IMAGE)), self._args.get("image_version"))
+            ),
             os_disk=compute.OSDiskArgs(
                 create_option="FromImage",
                 delete_option="Delete",

@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pulumi
 from pulumi_azure_native import compute
@@ -20,6 +20,7 @@ __all__ = [
     "HEALTH_PATH",
     "HEALTH_PORT",
     "HPC_IMAGE",
+    "LATEST",
     "MAX_CUSTOM_DATA_BYTES",
     "MODULUS",
     "ROOT_DISK_TYPE",
@@ -42,6 +43,7 @@ __all__ = [
     "plan_security",
     "security_profile",
     "vm_profile",
+    "with_version",
 ]
 
 
@@ -70,6 +72,7 @@ TERMINATE_NOTICE_MINUTES = 5
 """
 MAX_CUSTOM_DATA_BYTES = 65535
 """Microsoft.Compute's osProfile.customData: of the decoded bytes."""
+LATEST = "latest"
 HPC_IMAGE = "microsoft-dsvm:ubuntu-hpc"
 """Publisher and offer of Azure's HPC images of Ubuntu, whatever their version."""
 _SHARED = re.compile(
@@ -132,7 +135,12 @@ class Image:
     publisher: str | None = None
     offer: str | None = None
     sku: str | None = None
-    version: str | None = None
+    version: pulumi.Input[str] | None = None
+
+    @property
+    def floats(self) -> bool:
+        """Whether it is whatever version of a Marketplace image is the newest."""
+        return self.version == LATEST
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,12 @@ def plan_image(image: str, place: str = "image_id") -> Image:
             "/CommunityGalleries/G/images/NAME; or publisher:offer:sku[:version]",
             fix=f"write it like {HPC_IMAGE}:2204, or copy an id of `az image list` or `az sig image-version list`",
         )
-    return Image(**found.groupdict(default="latest"))
+    return Image(**found.groupdict(default=LATEST))
+
+
+def with_version(image: Image, version: pulumi.Input[str] | None) -> Image:
+    """The image at `version`, where it leaves open which; None leaves it open."""
+    return replace(image, version=version) if image.floats and version is not None else image
 
 
 def is_hpc_image(image: str | None) -> bool:

@@ -29,6 +29,7 @@ from components.azure.launch import (
     node_image,
     plan_security,
     vm_profile,
+    with_version,
 )
 from components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
 from components.catalog.loader import load_provider
@@ -58,7 +59,8 @@ class CapacityRungArgs(TypedDict):
 
 class IbNodePoolArgs(TypedDict):
     """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups. `image_id` is
-    a resource id or `publisher:offer:sku[:version]`; left out, the HPC image for the machine type.
+    a resource id or `publisher:offer:sku[:version]`; left out, the HPC image for the machine type. `image_version`
+    stands in place of the newest, where the image leaves its version open.
     `trusted_launch`, `secure_boot` and `encryption_at_host` are as far as machine type and image go unless said
     (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
     `entra_login` (false) lets people in by SSH with their Entra ID account; scripts then have to ask for tokens by
@@ -79,6 +81,7 @@ class IbNodePoolArgs(TypedDict):
     subnet_ids: pulumi.Input[list[str]]
     security_group_ids: list[pulumi.Input[str]]
     image_id: NotRequired[str | None]
+    image_version: NotRequired[pulumi.Input[str]]
     identity_id: pulumi.Input[str]
     user_data: pulumi.Input[str]
     root_volume_gib: int
@@ -248,7 +251,7 @@ class IbNodePool(pulumi.ComponentResource):
         args = self._args
         return NodeLaunch(
             computer_name_prefix=f"{shortened(self._name, _MAX_PREFIX)}-{position}",
-            image=self._plan.image,
+            image=with_version(self._plan.image, args.get("image_version")),
             security=self._plan.security,
             subnet_id=pulumi.Output.from_input(args["subnet_ids"]).apply(lambda ids: ids[0]),
             security_group_ids=args["security_group_ids"],

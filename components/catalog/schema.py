@@ -243,7 +243,7 @@ class ServicePrice(Frozen):
     provider: str
     region: str
     service: str
-    unit: Literal["hour", "month", "GiB-month", "IOPS-month", "GiB", "10k-operations"]
+    unit: Literal["hour", "month", "GiB-month", "IOPS-month", "MiBps-month", "GiB", "10k-operations"]
     usd: Fact[float | None]
 
 

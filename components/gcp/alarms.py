@@ -65,6 +65,7 @@ METRICS = (
     MetricPlan("Interruptions", 'jsonPayload.event="interrupt"'),
     MetricPlan("Checkpoints", 'jsonPayload.event="checkpoint"'),
     MetricPlan("NodesGivenUp", 'jsonPayload.event="node-given-up"'),
+    MetricPlan("LaunchesHeld", 'jsonPayload.event="launches-held"'),
     MetricPlan("LaddersNotKept", 'jsonPayload.event="ladder-not-kept"'),
     MetricPlan("RecordsAtRisk", '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put")'),
     MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
@@ -99,6 +100,7 @@ def plan_alarms(
         _interruptions(stack, interruptions_per_hour),
         *([_nodes_missing(stack, groups, num_nodes)] if groups else []),
         _node_given_up(stack),
+        *([_launches_held(stack)] if groups else []),
         _job_ended_badly(stack),
         _record_at_risk(stack),
     ]
@@ -195,6 +197,18 @@ def _node_given_up(stack: str) -> AlarmPlan:
         "it goes on, read the lines before `node-given-up` in the stack's log: they say what was found.",
         f"{_lines(stack, 'NodesGivenUp', '10m')} > 0",
         "ERROR",
+    )
+
+
+def _launches_held(stack: str) -> AlarmPlan:
+    return AlarmPlan(
+        "launches-held",
+        "So many nodes gave themselves up that nothing of this stack is launched any more: the head fills no group, "
+        "and who gives up leaves its group, which becomes smaller. The field `reason` of launches-held in the stack's "
+        "log says why the last one gave up, breaker/held.json beside the run's record the same. Mend what it names, "
+        "run `gangway breaker reset STACK`, and then `pulumi up --refresh`, which gives the first group its size back.",
+        f"{_lines(stack, 'LaunchesHeld', '10m')} > 0",
+        "CRITICAL",
     )
 
 

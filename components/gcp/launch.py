@@ -57,7 +57,7 @@ class HeadNodeArgs(TypedDict):
     host_name: str
     zone_id: pulumi.Input[str]
     machine_type: NotRequired[str]
-    image_id: NotRequired[str]
+    image_id: NotRequired[pulumi.Input[str]]
     root_volume_gib: NotRequired[int]
     secure_boot: NotRequired[bool]
     kms_key_name: NotRequired[pulumi.Input[str] | None]
@@ -164,7 +164,7 @@ class NodeLaunch:
 
     project: str
     region: str
-    image: str
+    image: pulumi.Input[str]
     service_account_email: pulumi.Input[str]
     subnet_ids: pulumi.Output[list[str]]
     network_tags: Sequence[pulumi.Input[str]]

@@ -43,10 +43,11 @@ class CapacityRungArgs(TypedDict):
 class GpuNodePoolArgs(TypedDict):
     """Inputs of GpuNodePool. `user_data` is base64, `security_group_ids` are network tags. `subnet_ids` begins with the
     main subnet, `fabric_subnet_ids` has those of the further NICs in the machine's order. `image_id` is an image or a
-    family (`projects/P/global/images/family/F`); left out, Canonical's with NVIDIA's driver. `secure_boot` is off only
-    where the machine's NCCL plug-in needs unsigned code; false turns it off for other unsigned modules, such as a
-    Lustre client. `max_topology_distance` (CLUSTER, BLOCK or SUBBLOCK) is the farthest that nodes may be apart: without
-    it Compute Engine places them as closely as it can; it cannot be changed while a group has nodes. `tags` are labels.
+    family (`projects/P/global/images/family/F`); left out, Canonical's with NVIDIA's driver. `pinned_image`: the one
+    of it to start from, whatever becomes its newest. `secure_boot` is off only where the machine's NCCL plug-in needs
+    unsigned code; false turns it off for other unsigned modules, such as a Lustre client. `max_topology_distance`
+    (CLUSTER, BLOCK or SUBBLOCK) is the farthest that nodes may be apart: without it Compute Engine places them as
+    closely as it can; it cannot be changed while a group has nodes. `tags` are labels.
     """
 
     project: str
@@ -60,6 +61,7 @@ class GpuNodePoolArgs(TypedDict):
     fabric_subnet_ids: NotRequired[pulumi.Input[list[str]]]
     security_group_ids: list[pulumi.Input[str]]
     image_id: NotRequired[str | None]
+    pinned_image: NotRequired[pulumi.Input[str]]
     service_account_email: pulumi.Input[str]
     user_data: pulumi.Input[str]
     root_volume_gib: int
@@ -183,7 +185,7 @@ class GpuNodePool(pulumi.ComponentResource):
         return NodeLaunch(
             project=args["project"],
             region=args["region"],
-            image=args.get("image_id") or GPU_IMAGE,
+            image=args.get("pinned_image") or args.get("image_id") or GPU_IMAGE,
             service_account_email=args["service_account_email"],
             subnet_ids=subnets.apply(lambda known: [known["main"][0], *known["fabric"]]),
             network_tags=args["security_group_ids"],

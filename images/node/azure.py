@@ -5,7 +5,7 @@ commands that its scripts call; GANGWAY_CLIENT_ID names the identity.
     python3 -m images.node.azure leaving | waiting | let-go: of events that end this machine
     python3 -m images.node.azure outlast: until no restart of this machine is to come
     python3 -m images.node.azure leave | scale-set | capacity
-    python3 -m images.node.azure put FILE URL, or: put-folder FOLDER URL, or: exists URL
+    python3 -m images.node.azure put FILE URL, or: put-folder FOLDER URL, or: exists URL, or: list URL
     python3 -m images.node.azure registry-token REGISTRY
 
 Exit code 0, or 1 with one line that says why; of `leaving`, `waiting` and `exists` 1 also says no.
@@ -13,6 +13,7 @@ Exit code 0, or 1 with one line that says why; of `leaving`, `waiting` and `exis
 
 import json
 import os
+import re
 import sys
 import time
 import urllib.request
@@ -37,6 +38,8 @@ EVENTS_QUERY: Mapping[str, str] = MappingProxyType({"api-version": "2020-07-01"}
 ENDINGS, RESTARTS = ("Preempt", "Terminate"), ("Reboot", "Redeploy")
 BLOB_VERSION = {"x-ms-version": "2021-12-02"}
 PUT_BLOB = {**BLOB_VERSION, "x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream"}
+# Of a list of blobs, which is XML. Names of ours have no character that XML would write otherwise.
+_BLOB_NAME, _NEXT_MARKER = re.compile(r"<Blob><Name>([^<]*)</Name>"), re.compile(r"<NextMarker>([^<]+)</NextMarker>")
 # Longer than Azure takes for one, and no reason to stand still for ever.
 RESTART_SEC = 1800.0
 
@@ -213,6 +216,23 @@ def blob_exists(azure: AzureApi, url: str) -> bool:
     return True
 
 
+def blob_names(azure: AzureApi, url: str) -> list[str]:
+    """The names of all blobs of a container that begin as `url` does. Raises RefusedError."""
+    parts = urlsplit(url)
+    container, _, prefix = parts.path.lstrip("/").partition("/")
+    names: list[str] = []
+    marker: str | None = ""
+    while marker is not None:
+        query = urlencode({"restype": "container", "comp": "list", "prefix": prefix, "marker": marker}, quote_via=quote)
+        place = f"{parts.scheme}://{parts.netloc}/{quote(container)}?{query}"
+        with azure.open("GET", place, STORAGE, headers=BLOB_VERSION) as answer:
+            page = answer.read().decode()
+        names += _BLOB_NAME.findall(page)
+        following = _NEXT_MARKER.search(page)
+        marker = following[1] if following else None
+    return names
+
+
 def _quoted(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{quote(url.partition(parts.netloc)[2], safe='/')}"
@@ -277,6 +297,11 @@ def _put(azure: AzureApi, file: str, url: str) -> bool:
     return True
 
 
+def _list(azure: AzureApi, url: str) -> bool:
+    print(*blob_names(azure, url), sep="\n")
+    return True
+
+
 def _put_folder(azure: AzureApi, folder: str, url: str) -> bool:
     put_blob_folder(azure, Path(folder), url)
     return True
@@ -294,6 +319,7 @@ COMMANDS: dict[str, Callable[..., bool]] = {
     "leave": _leave,
     "leaving": lambda azure: bool(azure.endings()),
     "let-go": _let_go,
+    "list": _list,
     "outlast": _outlast,
     "put": _put,
     "put-folder": _put_folder,

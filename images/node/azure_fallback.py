@@ -1,15 +1,17 @@
 """Keeps the order of the capacity ladder on Azure: asks for the nodes of every scale set. One look; a timer repeats it.
 
-    python3 -m images.node.azure_fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY
+    python3 -m images.node.azure_fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY \
+        https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/breaker/held.json
 
 What is decided is `reconcile` of `images.node.fill_order`; here Resource Manager is asked and told. How many nodes the
 job wants stands in the scale sets' tags, so that another number is no other head. Machines that were never made, or
 that have stopped by themselves, count in a scale set's size and never run: they are deleted, so that others come.
 Nothing is filled for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by a
-blob. What a look has seen and done are lines of JSON, which the stack's table has as events: `ladder-looked`, with how
-many nodes are wanted and run; `ladder-changed`, one for each change, also where there are no machines now;
-`ladder-refused`, with Azure's words, where it refuses them for another reason (a quota, a policy), which takes no other
-group its turn; `ladder-not-kept`.
+blob. Nor while held.json is there, which a node puts that gave itself up as one too many, until somebody takes it away
+(`gangway breaker reset`): then machines are only taken away. What a look has seen and done are lines of JSON, which the
+stack's table has as events: `ladder-looked`, with how many nodes are wanted and run; `ladder-changed`, one for each
+change, also where there are no machines now; `ladder-refused`, with Azure's words, where it refuses them for another
+reason (a quota, a policy), which takes no other group its turn; `ladder-not-kept`.
 """
 
 import json
@@ -145,12 +147,16 @@ def _why_never_made(status: dict[str, Any]) -> str:
     return f'"code": "{code[len(_NEVER_MADE) :]}", {text}' if code.startswith(_NEVER_MADE) else ""
 
 
-def reconcile_once(azure: AzureApi, config: dict[str, Any], state_file: Path) -> list[Report]:
-    """Counts once, and changes what the plan says. Returns what was changed, or could not be."""
+def reconcile_once(azure: AzureApi, config: dict[str, Any], state_file: Path, *, held: bool = False) -> list[Report]:
+    """Counts once, and changes what the plan says. Returns what was changed, or could not be. `held`: nothing is asked
+    for; who has stopped by itself costs until it is deleted.
+    """
     ladder = Ladder(azure, config)
     state = _read_state(state_file, len(ladder.groups))
     counts = [ladder.count(group) for group in ladder.groups]
     said = _take_away_dead(ladder, counts)
+    if held:
+        return said
     asked = [ladder.asked(group) for group in ladder.groups]
     sizes = [one.size for one in asked]
     least, most = asked[0].num_nodes
@@ -208,14 +214,18 @@ def _read_state(file: Path, groups: int) -> State:
 
 def main(argv: Sequence[str]) -> int:
     """Has one look."""
-    config_file, ended_url = argv
+    config_file, ended_url, held_url = argv
     state_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
         azure = AzureApi.from_environment()
         if azure_blobs.blob_exists(azure, ended_url):
             print(f"gangway: the job has ended ({ended_url} is there): no group is filled", file=sys.stderr, flush=True)
             return 0
-        said = reconcile_once(azure, json.loads(Path(config_file).read_text("utf-8")), state_file)
+        held = azure_blobs.blob_exists(azure, held_url)
+        if held:
+            print(f"gangway: launches are held ({held_url} is there): none is asked for", file=sys.stderr, flush=True)
+        config = json.loads(Path(config_file).read_text("utf-8"))
+        said = reconcile_once(azure, config, state_file, held=held)
     except OSError as error:
         what = "may not" if isinstance(error, RefusedError) and error.status == 403 else "cannot"
         _log_event(NOT_KEPT, f"{what} look after the groups, trying again in a minute: {error}")

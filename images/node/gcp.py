@@ -3,7 +3,7 @@
     python3 -m images.node.gcp event PROJECT LOG job-ended exit_status 0 reason done
     python3 -m images.node.gcp replace | leave | zone | token
     python3 -m images.node.gcp put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
-    python3 -m images.node.gcp exists gs://BUCKET/KEY
+    python3 -m images.node.gcp exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
     python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
     python3 -m images.node.gcp copy gs://BUCKET/PREFIX FOLDER
 
@@ -147,10 +147,13 @@ class GoogleApi:
         By a list of names: who may not list a bucket's objects is told 403 of one that is missing, as of one that may
         not be read (github.com/googleapis/google-api-php-client, issue 1791).
         """
+        return uri.removeprefix("gs://").partition("/")[2] in self.names(uri)
+
+    def names(self, uri: str) -> list[str]:
+        """The names of all objects that begin so."""
         bucket, key = _object(uri)
-        name = uri.removeprefix("gs://").partition("/")[2]
         found = self.pages("GET", f"https://storage.googleapis.com/storage/v1/b/{bucket}/o?prefix={key}", "items")
-        return any(item["name"] == name for item in found)
+        return [item["name"] for item in found]
 
     def get(self, uri: str) -> bytes | None:
         """An object's content; None where there is no such object."""
@@ -250,6 +253,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "exists": _exists,
     "import": _import,
     "leave": lambda google: google.tell_group("deleteInstances"),
+    "list": lambda google, uri: print(*google.names(uri), sep="\n"),
     "put": lambda google, file, uri: google.put(Path(file), uri),
     "put-folder": lambda google, folder, uri: google.put_folder(Path(folder), uri),
     "replace": lambda google: google.tell_group("recreateInstances"),

@@ -1,12 +1,14 @@
 """Keeps the order of the capacity ladder: fills groups with what those above them lack. One look; a timer repeats it.
 
-    python3 -m images.node.gcp_fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY
+    python3 -m images.node.gcp_fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY \
+        gs://BUCKET/STACK/JOB/breaker/held.json
 
 The head reads from the bucket which groups there are, since it stands before them. What is decided is `plan_fill` of
 `images.node.fill_order`; here Compute Engine is asked and told. Nothing is filled
 for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by an object in the
-bucket. What a look has done is a line of JSON, which the stack's log has as an event: `ladder-changed`, one for each
-group, or `ladder-not-kept`.
+bucket. Nor while held.json is there, which a node puts that gave itself up as one too many, until somebody takes it
+away (`gangway breaker reset`). What a look has done is a line of JSON, which the stack's log has as an event:
+`ladder-changed`, one for each group, or `ladder-not-kept`.
 """
 
 import json
@@ -117,7 +119,7 @@ def _read_history(file: Path, groups: int) -> list[list[int]]:
 
 def main(argv: Sequence[str]) -> int:
     """Has one look."""
-    config_uri, ended_uri = argv
+    config_uri, ended_uri, held_uri = argv
     google = GoogleApi.from_environment()
     history = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
@@ -127,6 +129,9 @@ def main(argv: Sequence[str]) -> int:
             return 0
         if google.exists(ended_uri):
             _say(f"the job has ended ({ended_uri} is there): no group is filled")
+            return 0
+        if google.exists(held_uri):
+            _say(f"launches are held ({held_uri} is there): no group is filled")
             return 0
         for change in reconcile_once(google, json.loads(content), history):
             _log_event("ladder-changed", change)

@@ -256,10 +256,11 @@ def _open(url: str, region: str, cloud: str) -> _Files:
     """The store of a URL, with the credentials that this shell has."""
     if url.startswith("swift://"):
         return SwiftFolder(url, region, cloud)
-    return _Objects(_object_store(url, region))
+    return _Objects(object_store(url, region))
 
 
-def _object_store(url: str, region: str) -> "ObjectStore":
+def object_store(url: str, region: str) -> "ObjectStore":
+    """A bucket's folder, or one of this machine, with the credentials that this shell has."""
     from obstore import store
 
     scheme = url.partition("://")[0]

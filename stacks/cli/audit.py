@@ -112,14 +112,13 @@ def audited(stack: str, provider: "Provider", state: "State", listing: "Listing"
 
 def _state(stack: str, path: Path | None, removed: bool) -> "State":
     from stacks.finops.audit.state import State, export_state, read_state
-    from stacks.paths import ROOT
+    from stacks.paths import project_folder
 
     if removed:
         return State((), "--no-state: the stack was removed")
     if path is not None:
         return read_state(path)
-    here = Path.cwd()
-    return export_state(stack, here if (here / "Pulumi.yaml").is_file() else ROOT)
+    return export_state(stack, project_folder())
 
 
 def _listing(config: "StackConfig", regions: str | None) -> "Listing":

@@ -15,6 +15,7 @@ import typer
 from components.core.findings import InputError
 from stacks.cli.audit import audit
 from stacks.cli.bench import app as bench_app
+from stacks.cli.breaker import app as breaker_app
 from stacks.cli.catalog import app as catalog_app
 from stacks.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
 from stacks.cli.flags import Gangway
@@ -141,6 +142,7 @@ add_trainer(app)
 app.add_typer(bench_app, name="bench", rich_help_panel=_RUNS)
 app.command(rich_help_panel=_RUNS)(report)
 app.command(rich_help_panel=_RUNS)(reproduce)
+app.add_typer(breaker_app, name="breaker", rich_help_panel=_RUNS)
 app.command(rich_help_panel=_AFTER)(reconcile)
 app.command(rich_help_panel=_AFTER)(audit)
 

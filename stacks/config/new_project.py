@@ -276,7 +276,8 @@ def project_files(answers: Answers, name: str, version: str, *, policy: bool) ->
     """
     stack, extras = answers.stack, [answers.provider, *(["policy"] if policy else [])]
     texts = (
-        _PULUMI_YAML.format(name=re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "gangway"),
+        _PULUMI_YAML.format(name=re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "gangway")
+        + (_REFRESH if answers.provider == "azure" else ""),
         stack_file(answers),
         _PROGRAM.format(stack=stack),
         f"gangway-iac[{','.join(extras)}]=={version}\n",
@@ -294,6 +295,10 @@ runtime:
   options:
     toolchain: pip
     virtualenv: .venv # `pulumi install` makes it from requirements.txt
+"""
+_REFRESH = """\
+options:
+  refresh: always # the head sets the scale sets' sizes, which `up` has to see first
 """
 _PROGRAM = '''\
 """Gangway's program: `pulumi up --stack {stack}` builds what Pulumi.{stack}.yaml describes."""

@@ -78,6 +78,21 @@ class FabricCheckConfig(Section):
     min_fraction: Number = Field(default=0.25, gt=0, le=1)
 
 
+class BreakerConfig(Section):
+    """The circuit breaker: once so many nodes gave themselves up within so many minutes, nothing is launched any more
+    until `gangway breaker reset`. In three hours the fourth successor of one node comes to it.
+
+    Attributes:
+        given_up: half of nodes.max when left out, and 4 at least: a large cluster has more machines that are unsound.
+    """
+
+    given_up: Whole | None = Field(default=None, ge=2, le=1024, examples=[4])
+    minutes: Whole = Field(default=180, ge=30, le=1440)
+
+
+FEWEST_GIVEN_UP = 4
+
+
 class ClusterConfig(Section):
     """The accelerators: what, how many, where from.
 
@@ -85,7 +100,8 @@ class ClusterConfig(Section):
         accelerator: model and number, such as H100x8, or a TPU's accelerator type, such as v5p-64; then a node is a
             slice of that type, as the TPU API counts.
         topology: of a TPU slice, where not the one most like a cube.
-        image_id: pins the nodes' image; else the newest of the provider's with NVIDIA's driver.
+        image_id: the nodes' image; else the provider's with NVIDIA's driver, the newest at the first `up`.
+        image_refresh: another number than before takes the newest images at the next `up`, the head's too.
         root_device_name: AWS's alone; has to be the image's own: Ubuntu's, or /dev/xvda for Amazon Linux.
     """
 
@@ -117,11 +133,18 @@ class ClusterConfig(Section):
         r"|/[A-Za-z]+(/[A-Za-z0-9_.()-]+)+|[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2,3})$",
         examples=["ami-0123456789abcdef0"],
     )
+    image_refresh: Whole = Field(default=0, ge=0, examples=[1])
     root_volume_gib: Whole = Field(default=200, ge=100, le=16384, examples=[200])
     root_device_name: str = Field(
         default="/dev/sda1", pattern=r"^/dev/(sd|xvd)[a-z][0-9]{0,2}$", examples=["/dev/xvda"]
     )
     fabric_check: FabricCheckConfig = FabricCheckConfig()
+    breaker: BreakerConfig = BreakerConfig()
+
+    @property
+    def given_up_limit(self) -> int:
+        """How many nodes that gave themselves up are too many."""
+        return self.breaker.given_up or max(FEWEST_GIVEN_UP, self.nodes.max // 2)
 
     @model_validator(mode="after")
     def _one_name(self) -> Self:

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import pulumi
 from pulumi.runtime import mocks, register_stack_transformation, rpc, settings
 
+from components.core.pinned import STASH
+
 # Outputs that other resources or the exports read; a plan names them instead of knowing them.
 _COMPUTED = (
     *("accessKey", "address", "arn", "bucket", "clientId", "digest", "dnsName", "email", "immutableId"),
@@ -22,8 +24,10 @@ _COMPUTED = (
 _COMPUTED_IN_LISTS = {"exportLocations": "path", "externalFixedIps": "ipAddress"}
 # The functions a program may ask, with the fields it may read. Others would need a cloud, which a plan has not.
 _ANSWERS = {
+    "aws:ssm/getParameter:getParameter": ("insecureValue",),
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName"),
     "azure-native:authorization:getClientToken": ("token",),
+    "gcp:compute/getImage:getImage": ("selfLink",),
     "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": ("serviceAccountId",),
     "gcp:organizations/getClientConfig:getClientConfig": ("accessToken",),
     "gcp:organizations/getProject:getProject": ("number",),
@@ -48,6 +52,8 @@ class PlaceholderCloud:
 
     def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """See Cloud."""
+        if type_token == STASH:
+            return name, {**inputs, "output": inputs["input"]}
         # Two kinds of resource may share a name; the last word of the type keeps the references apart.
         label = f"{type_token.rpartition(':')[2]}.{name}"
         computed: dict[str, Any] = {key: f"${{{label}.{key}}}" for key in _COMPUTED}

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any, Self
 
+from components.core.pinned import STASH
 from stacks.planning.recording import PlaceholderCloud
 from stacks.sandbox import compute, identity, monitoring, network, storage
 from stacks.sandbox import compute as fleets
@@ -38,6 +39,7 @@ HANDLERS = {
 }
 """Pulumi type token -> the function that builds it."""
 
+PARAMETER_FUNCTION = "aws:ssm/getParameter:getParameter"
 TOKEN_FUNCTION = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
 
 
@@ -102,12 +104,18 @@ class MotoCloud:
         """Builds one resource. Returns its id and its outputs (inputs and computed values)."""
         if type_token.startswith("pulumi:providers:"):
             return name, inputs
+        if type_token == STASH or type_token.startswith("pulumi-python:dynamic/"):
+            return PlaceholderCloud()(type_token, name, inputs)
         assert type_token in HANDLERS, f"the sandbox has no handler for {type_token} ({name})"
         with self._lock:
             return self._build(Wire(type_token, name, inputs))
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers a function of the provider. The only one a stack asks is who may push to its registry."""
+        """Answers a function of the provider: who may push to the stack's registry, and which AMI is newest."""
+        if function == PARAMETER_FUNCTION:
+            found = self._aws.read("ssm", "GetParameters", {"Names": [args["name"]]})["Parameters"]
+            # Moto knows Amazon Linux's alone; what EC2 resolves by itself it takes for any AMI.
+            return {"insecureValue": found[0]["Value"] if found else f"resolve:ssm:{args['name']}"}
         assert function == TOKEN_FUNCTION, f"the sandbox cannot answer {function}"
         (granted,) = self._aws.read("ecr", "GetAuthorizationToken", {})["authorizationData"]
         user, _, password = base64.b64decode(granted["authorizationToken"]).decode().partition(":")

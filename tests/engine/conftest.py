@@ -192,8 +192,10 @@ def _need(program: str) -> None:
 
 
 @pytest.fixture
-def make_engine(tmp_path: Path, azure_vm: Any) -> Callable[[str], Engine]:
-    """Makes an Engine with the named stack initialised; a registry of Azure is asked for its password at a stand-in."""
+def make_engine(tmp_path: Path, azure_vm: Any, fsx: Any) -> Callable[[str], Engine]:
+    """Makes an Engine with the named stack initialised; Azure's APIs and FSx's, as far as the program and providers of
+    ours ask them, are stand-ins.
+    """
     _need("pulumi")
     azure_vm.new_passwords = True
 
@@ -202,6 +204,7 @@ def make_engine(tmp_path: Path, azure_vm: Any) -> Callable[[str], Engine]:
         _copy_project(project)
         engine = _sandbox(tmp_path, project, stack)
         engine.env["GANGWAY_API_URL"] = azure_vm.url
+        engine.env.update(AWS_ENDPOINT_URL_FSX=fsx.url, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
         if stack.startswith("azure-"):
             engine.change(_hurry)
         return engine

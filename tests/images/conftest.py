@@ -22,7 +22,7 @@ from images.aws import AwsHeadSpec, AwsNodeSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
 from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
 from images.openstack import ObjectStore, OpenstackHeadSpec, OpenstackNodeSpec
-from images.specs import FileSystem, RdmaSetup
+from images.specs import Breaker, FileSystem, RdmaSetup
 
 GOLDEN = Path(__file__).parent / "golden"
 REGISTRY = "123456789012.dkr.ecr.us-east-2.amazonaws.com"
@@ -77,6 +77,7 @@ def node(job: JobSpec) -> AwsNodeSpec:
         lifecycle_hook="gangway-leave",
         max_hours=8,
         terminate_when_done=True,
+        breaker=Breaker(4, 180),
     )
 
 
@@ -167,6 +168,7 @@ def gcp_node(gcp_job: JobSpec) -> GcpNodeSpec:
         scratch_mount_point="/scratch",
         labels={"team": "ml-platform", "cost_center": "4711"},
         terminate_when_done=True,
+        breaker=Breaker(4, 180),
     )
 
 
@@ -260,6 +262,7 @@ def azure_node(azure_job: JobSpec) -> AzureNodeSpec:
         scratch_mount_point="/scratch",
         labels={"team": "ml-platform", "cost_center": "4711"},
         terminate_when_done=True,
+        breaker=Breaker(4, 180),
     )
 
 
@@ -342,7 +345,10 @@ def machines(load_module: Callable[[Path], ModuleType]) -> Any:
 
 @pytest.fixture(scope="session")
 def aws_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    folder: Path = machines.scripts_of("aws", tmp_path_factory.mktemp("aws") / "bin")
+    root = tmp_path_factory.mktemp("aws")
+    (root / "lib" / "images").mkdir(parents=True)
+    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
+    folder: Path = machines.scripts_of("aws", root / "bin")
     return folder
 
 

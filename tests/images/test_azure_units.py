@@ -99,7 +99,8 @@ def test_a_machines_python_is_all_there(
 def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHeadSpec, machines: Any) -> None:
     (fill,) = unit(azure_head, "gangway-fill.service", "ExecStart")
     ended = f"https://gwdemo.blob.core.windows.net/runs/demo/{azure_head.ended_object}"
-    assert fill.split()[-2:] == ["/etc/gangway/fallback.json", ended]
+    held = f"https://gwdemo.blob.core.windows.net/runs/demo/{azure_head.job.name}/breaker/held.json"
+    assert fill.split()[-3:] == ["/etc/gangway/fallback.json", ended, held]
     files = machines.files_of(machines.rendered(azure_head))
     assert "def reconcile(" in files["/opt/gangway/lib/images/node/fill_order.py"][1]
     assert json.loads(files["/etc/gangway/fallback.json"][1]) == azure_head.fallback

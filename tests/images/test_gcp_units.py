@@ -80,9 +80,10 @@ def test_the_trainers_lines_are_sent_where_a_log_is_planned(
 
 def test_the_head_fills_imports_and_puts_what_it_is_told(unit: Any, gcp_head: GcpHeadSpec, machines: Any) -> None:
     (fill,) = unit(gcp_head, "gangway-fill.service", "ExecStart")
-    assert fill.split()[-2:] == [
+    assert fill.split()[-3:] == [
         "gs://gangway-records/demo/fallback.json",
         f"gs://gangway-records/demo/{gcp_head.ended_object}",
+        f"gs://gangway-records/demo/{gcp_head.job.name}/breaker/held.json",
     ]
     files = machines.files_of(machines.rendered(gcp_head))
     assert "def plan_fill(" in files["/opt/gangway/lib/images/node/fill_order.py"][1]

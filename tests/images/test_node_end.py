@@ -193,7 +193,7 @@ def test_alarms_that_cannot_be_suspended_keep_no_node(ended_node: Any) -> None:
     ended_node.fake("aws", f"[ $2 != suspend-processes ] || exit 254; {TWO_GROUPS}")
     ended_node.env |= exited("0")
     done = ended_node.run("leave-node.sh")
-    assert "could not suspend the alarms of demo-0-spot" in done.stderr
+    assert "could not suspend AlarmNotification of demo-0-spot" in done.stderr
     a_minute_later(ended_node)
     assert ended_node.left()
 

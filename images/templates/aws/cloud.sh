@@ -80,15 +80,26 @@ replace_node() {
     fi
 }
 
-# Alarms fill a fallback rung with what others lack, also for a job that has ended. That they cannot be suspended is no
-# reason to stay. The head node has no say over groups.
-tell_ended() {
+# suspend PROCESS...: of all groups of the stack. That they cannot be suspended is no reason to stay.
+suspend() {
     local group
-    [ "$ROLE" = worker ] || return 0
     for group in $(groups_of_stack 'AutoScalingGroups[].AutoScalingGroupName'); do
         aws autoscaling suspend-processes --region "$REGION" --auto-scaling-group-name "$group" \
-            --scaling-processes AlarmNotification || log "could not suspend the alarms of $group"
+            --scaling-processes "$@" || log "could not suspend $* of $group"
     done
+}
+
+# An unhealthy node goes all the same, and is replaced once Launch is resumed (Amazon EC2 Auto Scaling user guide, "How
+# suspended processes affect other processes").
+hold_launches() {
+    suspend Launch AlarmNotification
+    replace_node
+}
+
+# Alarms fill a fallback rung with what others lack, also for a job that has ended. The head node has no say over groups.
+tell_ended() {
+    [ "$ROLE" = worker ] || return 0
+    suspend AlarmNotification
 }
 
 leave_group() {
@@ -100,6 +111,7 @@ leave_group() {
 }
 
 put_object() { aws s3 cp --region "$REGION" "$1" "$BUCKET_URI/$2"; }
+list_objects() { aws s3 ls --region "$REGION" "$BUCKET_URI/$1"; }
 put_folder() {
     timeout "$RESULTS_SEC" aws s3 cp --region "$REGION" --recursive --only-show-errors "$1" "$BUCKET_URI/$2"
 }

@@ -41,6 +41,9 @@ replace_node() {
     fi
 }
 
+# While held.json is there the head asks for none.
+hold_launches() { replace_node; }
+
 # The head fills scale sets with what they lack, until this stands in the container.
 tell_ended() { azure put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
 
@@ -50,6 +53,7 @@ leave_group() {
 }
 
 put_object() { azure put "$1" "$BUCKET_URI/$2"; }
+list_objects() { azure list "$BUCKET_URI/$1"; }
 put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.azure put-folder "$1" "$BUCKET_URI/$2"
 }

@@ -43,6 +43,11 @@ replace_node() {
     fi
 }
 
+# The head fills no group while held.json is there, but a group keeps its own size: this node takes its place with it.
+hold_launches() {
+    leave_group || { log "this node stops, but its group makes it anew: set the group's size to 0" && systemctl poweroff; }
+}
+
 # The head fills groups with what others lack, until this stands in the bucket.
 tell_ended() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
 
@@ -52,6 +57,7 @@ leave_group() {
 }
 
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }
+list_objects() { gce list "$BUCKET_URI/$1"; }
 put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp put-folder "$1" "$BUCKET_URI/$2"
 }

@@ -7,9 +7,11 @@
 #   group_waits        succeeds where its group wants it to go and waits for its word; let_go gives that word
 #   send_event         EVENT [NAME VALUE]...: sends one JSON line to the stack's log, with the instance's name
 #   replace_node       has its group replace this node; may wait until that has begun
+#   hold_launches      has nobody launch nodes of this stack until `gangway breaker reset`, and this one go
 #   tell_ended         has nobody bring nodes for this job any more: it has ended for all
 #   leave_group        takes this node out of its group, which becomes smaller
 #   put_object FILE KEY    copies a file into the run bucket, below $BUCKET_URI
+#   list_objects PREFIX    what is there with such a beginning, a line each, its name last
 #   put_folder FOLDER KEY  the same with all that is in a folder, for $RESULTS_SEC at most
 #   registry_login     logs docker in to $IMAGE_REGISTRY
 # shellcheck source=/dev/null
@@ -43,8 +45,8 @@ event() {
     send_event "$@" || log "could not send to $LOG_GROUP: $*"
 }
 
-# give_up REASON: this node will not train. It is replaced, and preparation ends here. A head node has no group; systemd
-# tries again.
+# give_up REASON: this node will not train. It is replaced, unless too many were lately, and preparation ends here. A head
+# node has no group; systemd tries again.
 give_up() {
     if [ "$ROLE" = head ]; then
         log "not ready: $1"
@@ -53,8 +55,32 @@ give_up() {
     fi
     log "giving this node up: $1"
     event node-given-up reason "$1"
-    replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
+    local go=replace_node
+    if too_many_given_up "$1"; then
+        go=hold_launches
+        log "too many nodes gave themselves up: nothing is launched any more, until gangway breaker reset $STACK"
+        event launches-held reason "$1"
+    fi
+    "$go" || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
     exit 1
+}
+
+# too_many_given_up REASON: with this one, the breaker's limit of nodes is reached (images/node/breaker.py), or was before;
+# then held.json, beside the record, says why. Where nobody replaces nodes there is no limit.
+too_many_given_up() {
+    local mine names held=$STATE_DIR/held.json
+    [ -n "${BREAKER_LIMIT:-}" ] || return 1
+    mine=$(date +%s)-$HOSTNAME
+    mkdir -p "$STATE_DIR"
+    echo "$1" >"$STATE_DIR/given-up"
+    put_object "$STATE_DIR/given-up" "$JOB_NAME/breaker/$mine" || log "could not put $JOB_NAME/breaker/$mine"
+    if ! names=$(list_objects "$JOB_NAME/breaker/"); then
+        log "could not count the nodes that gave themselves up: this one is replaced"
+        return 1
+    fi
+    python3 "$(dirname "${BASH_SOURCE[0]}")/../lib/images/node/breaker.py" "$BREAKER_LIMIT" "$BREAKER_SEC" \
+        "$STACK" "$RUN_ID" "$mine" "$1" <<<"$names" >"$held" || return 1
+    [ ! -s "$held" ] || put_object "$held" "$JOB_NAME/breaker/held.json" || log "could not put $JOB_NAME/breaker/held.json"
 }
 
 # put_end: ended.json beside where run.json is, for whoever waits for a record that will not come. Where it cannot be put,

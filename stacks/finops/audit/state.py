@@ -49,23 +49,40 @@ def read_state(path: Path) -> State:
 
 def export_state(stack: str, project: Path) -> State:
     """Asks the CLI, in the backend that it is logged in to. InputError: no CLI, no such stack, nobody logged in."""
-    argv = ["pulumi", "stack", "export", "--stack", stack, "--cwd", str(project), "--non-interactive"]
+    return parse_state(_asked("export", stack, project, _FIX), f"pulumi stack export --stack {stack}")
+
+
+def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
+    """What a stack's program exported, by the CLI. InputError: as `export_state`."""
+    fix = "run it where the stack's state is, logged in to its backend"
+    text = _asked("output --json", stack, project, fix)
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError:
+        raise InputError(f"pulumi stack output --stack {stack}", "is no JSON", value=text[:80], fix=fix) from None
+    return found
+
+
+def _asked(words: str, stack: str, project: Path, fix: str) -> str:
+    """What `pulumi stack WORDS` prints. InputError: no CLI, no such stack, nobody logged in."""
+    argv = ["pulumi", "stack", *words.split(), "--stack", stack, "--cwd", str(project), "--non-interactive"]
+    fix = fix.replace("STACK", stack)
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=EXPORT_TIMEOUT_SEC
         )
     except FileNotFoundError:
         problem = f"the CLI is not installed here, which knows the state of {stack}"
-        raise InputError("pulumi", problem, fix=_FIX.replace("STACK", stack)) from None
+        raise InputError("pulumi", problem, fix=fix) from None
     except subprocess.TimeoutExpired:
-        raise InputError("pulumi", f"no answer in {EXPORT_TIMEOUT_SEC} s", fix=_FIX.replace("STACK", stack)) from None
+        raise InputError("pulumi", f"no answer in {EXPORT_TIMEOUT_SEC} s", fix=fix) from None
     if done.returncode:
         raise InputError(
-            f"pulumi stack export --stack {stack}",
+            f"pulumi stack {words} --stack {stack}",
             f"failed: {' '.join(done.stderr.split()) or 'no reason given'}",
-            fix=f"pulumi login, and a stack that is there; {_FIX.replace('STACK', stack)}",
+            fix=f"pulumi login, and a stack that is there; {fix}",
         )
-    return parse_state(done.stdout, f"pulumi stack export --stack {stack}")
+    return done.stdout
 
 
 def parse_state(text: str, source: str) -> State:

@@ -8,7 +8,7 @@ import pulumi_aws as aws
 
 from components.aws.budget import Budget, CostTagActivation
 from components.aws.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity
-from components.aws.launch import HeadNode, count_efa
+from components.aws.launch import HEAD_IMAGE, HeadNode, count_efa
 from components.aws.monitoring import NodeLogs, Observability
 from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool
@@ -16,6 +16,7 @@ from components.aws.registry import ImageRegistry
 from components.aws.storage import LustreFileSystem, RunBucket
 from components.core.fields import Egress
 from components.core.image import RegistryLogin
+from components.core.pinned import pinned
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
@@ -23,9 +24,12 @@ from stacks.providers.aws.plan import AwsPlan, head_type
 from stacks.providers.aws.user_data import UserDataInputs, head_user_data
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
-# The Deep Learning AMI with NVIDIA's driver, EFA and Docker; EC2 resolves the parameter at launch.
+# The Deep Learning AMI with NVIDIA's driver, EFA and Docker.
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+_BY_SSM = "resolve:ssm:"
 TAG_KEY = "gangway:stack"
+EXPORT_WAIT_MINUTES = 120.0
+"""How long `destroy` waits until what nodes wrote last is in S3; the file system costs meanwhile, nodes do not."""
 Key = pulumi.Output[str] | None
 
 
@@ -117,6 +121,22 @@ class ComponentFactory:
         image = build_image(self.config.stack, flavour, registry.repository_url, asked, self.opts)
         return Image(image.image, registry.repository_arn)
 
+    def machine_images(self) -> pulumi.Output[dict[str, str]]:
+        """The AMIs of the nodes and the head, where they have one: as written, or as the first `up` found them."""
+        cluster = self.config.cluster
+        found = {} if cluster.image_id else {"nodes": self._newest(NEWEST_AMI)}
+        found |= {"head": self._newest(HEAD_IMAGE)} if self.planned.head else {}
+        written = {"nodes": cluster.image_id} if cluster.image_id else {}
+        if not found:
+            return pulumi.Output.from_input(written)
+        return pinned(f"{self.config.stack}-images", found, cluster.image_refresh).apply(lambda kept: kept | written)
+
+    def _newest(self, reference: str) -> pulumi.Output[str]:
+        """The AMI that a parameter of AWS's names today."""
+        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
+        # The other output of the same value is a secret, which no AMI is.
+        return aws.ssm.get_parameter_output(name=reference.removeprefix(_BY_SSM), opts=invoke).insecure_value
+
     def lustre(self, network: TrainingNetwork, runs: RunBucket, key: Key) -> LustreFileSystem | None:
         """The shared file system; None where the stack has none."""
         storage, name = self.config.storage, self.config.stack
@@ -137,6 +157,8 @@ class ComponentFactory:
                 "runs": runs.bucket_name.apply(lambda bucket: f"s3://{bucket}/{name}/fsx")
                 if storage.export_runs
                 else None,
+                "export_wait_minutes": EXPORT_WAIT_MINUTES,
+                "region": self.config.region,
                 "kms_key_arn": key if storage.deployment == "persistent" else None,
                 "log": True,
                 "tags": self.planned.tags,
@@ -161,7 +183,12 @@ class ComponentFactory:
         )
 
     def pool(
-        self, network: TrainingNetwork, identity: NodeIdentity, user_data: pulumi.Output[str], key: Key
+        self,
+        network: TrainingNetwork,
+        identity: NodeIdentity,
+        images: pulumi.Output[dict[str, str]],
+        user_data: pulumi.Output[str],
+        key: Key,
     ) -> EfaNodePool:
         """The workers."""
         cluster = self.config.cluster
@@ -178,7 +205,7 @@ class ComponentFactory:
                 "subnet_ids": network.private_subnet_ids,
                 "zones": list(self.planned.zones),
                 "security_group_ids": [network.fabric_security_group_id],
-                "image_id": cluster.image_id or NEWEST_AMI,
+                "image_id": images["nodes"],
                 "instance_profile_arn": identity.instance_profile_arn,
                 "user_data": user_data,
                 "root_volume_gib": cluster.root_volume_gib,
@@ -196,6 +223,7 @@ class ComponentFactory:
         runs: RunBucket,
         logs: NodeLogs,
         key: Key,
+        images: pulumi.Output[dict[str, str]],
         user_data_inputs: UserDataInputs,
     ) -> HeadNode:
         """The head node, with an identity of its own."""
@@ -222,6 +250,7 @@ class ComponentFactory:
                 "host_name": head_host(self.config),
                 "zone_id": network.private_zone_id,
                 "machine_type": head_type(self.config),
+                "image_id": images["head"],
                 "kms_key_arn": key,
                 "tags": tags,
             },

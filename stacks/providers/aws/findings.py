@@ -63,25 +63,25 @@ def _fabric(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
 def _storage(config: StackConfig) -> Iterable[Finding]:
     if config.storage is None:
         return
-    floating = config.cluster.image_id is None
-    if config.network.egress is Egress.ENDPOINTS and (floating or config.storage.efa):
-        what = "the Lustre client" if floating else "the set-up of its EFA clients"
+    newest = config.cluster.image_id is None
+    if config.network.egress is Egress.ENDPOINTS and (newest or config.storage.efa):
+        what = "the Lustre client" if newest else "the set-up of its EFA clients"
         yield Finding(
             # An image may bring LNet's interfaces up by itself; the newest one of AWS's never does.
-            Severity.ERROR if floating else Severity.WARNING,
+            Severity.ERROR if newest else Severity.WARNING,
             "storage.lustre-client",
             "gangway:network.egress",
             f"nodes fetch {what} from outside AWS's endpoints, which do not lead there: one after the other would "
             "give itself up",
             "set egress: nat, or pin an image_id that holds it",
         )
-    if floating:
+    if newest:
         yield Finding.info(
-            "storage.floating-image",
+            "storage.newest-image",
             "gangway:cluster.image_id",
-            "each node starts from AWS's newest image, and FSx's repository may have no Lustre client for its kernel "
-            "yet: then no node that starts from that day on can mount, also in the middle of a run",
-            "once a run has worked, set image_id: to the AMI that its nodes show in the EC2 console",
+            "nodes start from the image that is AWS's newest at the first `up`, and keep it; FSx's repository may have "
+            "no Lustre client for its kernel yet: then no node can mount",
+            "then write an older AMI into image_id:; count image_refresh: up for a newer one",
         )
     if config.storage.deployment == "scratch" and not config.storage.export_runs:
         yield Finding.warning(

@@ -41,15 +41,17 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     user_data_inputs = UserDataInputs(job, runs.bucket_name, logs.log_group_name, lustre)
     identity = stack.node_identity(image, runs, logs, key)
-    head = stack.head(network, image, runs, logs, key, user_data_inputs) if planned.head else None
+    images = stack.machine_images()
+    head = stack.head(network, image, runs, logs, key, images, user_data_inputs) if planned.head else None
     user_data = node_user_data(config, planned, user_data_inputs)
     # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
-    pool = stack.pool(network, identity, after(user_data, head.host) if head else user_data, key)
+    pool = stack.pool(network, identity, images, after(user_data, head.host) if head else user_data, key)
     budget = stack.budget(key)
     observed = stack.observe(pool, key)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": image.reference,
+        "machine_images": images,
         "run_bucket": runs.bucket_name,
         "group_names": pool.group_names,
         "head_instance_id": head.instance_id if head else None,

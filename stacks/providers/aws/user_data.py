@@ -19,7 +19,7 @@ from images.aws import (
     render_aws_node,
     user_data_base64gzip,
 )
-from images.specs import FileSystem
+from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
@@ -94,6 +94,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         labels=planned.tags,
         lifecycle_hook=LIFECYCLE_HOOK,
         terminate_when_done=config.job.terminate_when_done,
+        breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
     return user_data_base64gzip(render_aws_node(spec))
 

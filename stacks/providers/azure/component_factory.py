@@ -7,17 +7,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode
 
 import pulumi
-import pulumi_azure_native as azure
 
 from components.azure.budget import Budget, BudgetArgs
 from components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
-from components.azure.head_node import HeadNode, HeadNodeArgs, head_address
+from components.azure.head_node import HEAD_IMAGE, HeadNode, HeadNodeArgs, head_address
 from components.azure.identity import (
     EncryptionKey,
     EncryptionKeyArgs,
@@ -28,6 +27,7 @@ from components.azure.identity import (
     NodeIdentityArgs,
     ResourceGroup,
 )
+from components.azure.launch import plan_image
 from components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
 from components.azure.node_pool import CapacityRungArgs, IbNodePool, IbNodePoolArgs
@@ -35,8 +35,10 @@ from components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryAr
 from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
 from components.core.fields import Egress
 from components.core.image import RegistryLogin
+from components.core.pinned import pinned
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
+from stacks.providers.azure.newest_image import newest_version
 from stacks.providers.azure.plan import AzurePlan, head_type
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
@@ -104,6 +106,11 @@ def _exchanged(host: str, token: str) -> str:
 Key = EncryptionKey | None
 
 
+def _version(images: Mapping[str, pulumi.Output[str]], what: str) -> dict[str, pulumi.Output[str]]:
+    """A component's argument, where there is one."""
+    return {"image_version": images[what]} if what in images else {}
+
+
 @dataclass(frozen=True)
 class Image:
     """The trainer's image by digest, and the registry nodes may pull from."""
@@ -114,11 +121,13 @@ class Image:
 
 @dataclass(frozen=True)
 class ComponentFactory:
-    """One method for each part; what parts need of each other stands in `build`."""
+    """One method for each part; what parts need of each other stands in `build`. `token`: for Azure's Resource Manager,
+    of whoever runs `up`.
+    """
 
     config: StackConfig
     planned: AzurePlan
-    provider: azure.Provider
+    token: pulumi.Output[str]
     group: ResourceGroup
     opts: pulumi.ResourceOptions
 
@@ -207,12 +216,10 @@ class ComponentFactory:
             assert self.planned.registry_id is not None, "AzurePlan holds it for every prebuilt image"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.registry_id)
         registry = ImageRegistry(name, typed_args(ImageRegistryArgs, self._place()), self.opts)
-        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
-        token = azure.authorization.get_client_token_output(opts=invoke).token
         login = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
-            "password": push_password(registry.registry_host, token),
+            "password": push_password(registry.registry_host, self.token),
         }
         built = build_image(name, "cuda", registry.repository_url, typed_args(RegistryLogin, login), self.opts)
         return Image(built.image, registry.repository_id)
@@ -252,13 +259,33 @@ class ComponentFactory:
         args = {**rights, "self_termination": self.config.job.terminate_when_done}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
+    def image_versions(self) -> dict[str, pulumi.Output[str]]:
+        """The versions of the Marketplace images that nodes and head start from, as the first `up` found them; none
+        where the version is written, or the image is somebody's own.
+        """
+        cluster, token = self.config.cluster, self.token
+        images = {"nodes": self.planned.image, "head": plan_image(HEAD_IMAGE)}
+        newest = {
+            what: newest_version(self.planned.subscription_id, self.config.region, image, token)
+            for what, image in images.items()
+            if image.floats
+        }
+        kept = pinned(f"{self.config.stack}-images", newest, cluster.image_refresh)
+        return {what: kept[what] for what in newest}
+
     def pool(
-        self, network: TrainingNetwork, identity: NodeIdentity, key: Key, user_data_inputs: UserDataInputs
+        self,
+        network: TrainingNetwork,
+        identity: NodeIdentity,
+        key: Key,
+        images: Mapping[str, pulumi.Output[str]],
+        user_data_inputs: UserDataInputs,
     ) -> IbNodePool:
         """The workers: a scale set for each rung, empty until the head fills it."""
         cluster = self.config.cluster
         args = {
-            **self._place("subscription_id", "zone"),
+            **self._place("subscription_id"),
+            "zone": self.planned.nodes_zone,
             "machine_type": self.planned.machine.name,
             "num_nodes_min": cluster.nodes.min,
             "num_nodes_max": cluster.nodes.max,
@@ -268,6 +295,7 @@ class ComponentFactory:
             "subnet_ids": network.private_subnet_ids,
             "security_group_ids": [network.fabric_security_group_id],
             "image_id": cluster.image_id,
+            **_version(images, "nodes"),
             "identity_id": identity.identity_id,
             "user_data": node_user_data(self.config, self.planned, user_data_inputs, identity.client_id),
             "root_volume_gib": self.planned.root_volume_gib,
@@ -286,6 +314,7 @@ class ComponentFactory:
         runs: RunBucket,
         logs: NodeLogs,
         key: Key,
+        images: Mapping[str, pulumi.Output[str]],
         user_data_inputs: UserDataInputs,
         fallback_config: pulumi.Output[str],
     ) -> HeadNode:
@@ -309,6 +338,7 @@ class ComponentFactory:
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
+            **_version(images, "head"),
             # Where Microsoft has no client for its kernel, one is built there: a module that nobody signs.
             "secure_boot": lustre is None,
             **self._guards,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
-from components.azure.capacity import LadderContext, capacity_findings
+from components.azure.capacity import LadderContext, capacity_findings, rung_zones
 from components.azure.fabric import fabric_findings
 from components.azure.launch import Security, is_hpc_image
 from components.core.capacity import plan_ladder
@@ -205,7 +205,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
 def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Whether the machine type is there at all: only a subscription is told, but some signs are public."""
     machine = planned.machine
-    yield from shared.sold_here(config, machine, "azure", planned.zone, datetime.now(UTC).date())
+    yield from shared.sold_here(config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date())
     if machine.no_new_capacity:
         yield Finding.info(
             "machine.no-new-capacity",
@@ -242,15 +242,15 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """The nodes' image and the disk it is on."""
     image = planned.image
-    if image.version == "latest":
+    if image.floats:
         urn = f"{image.publisher}:{image.offer}:{image.sku}"
         yield Finding.info(
-            "image.floating",
+            "image.newest",
             f"{CLUSTER}.image_id",
-            f"each node starts from the newest version of {urn}, also in the middle of a run, and another version "
+            f"nodes start from the version of {urn} that is the newest at the first `up`, and keep it: another one "
             "brings another driver, kernel and NCCL topology",
-            f"once a run has worked, set image_id: {urn}:VERSION, as `az vm image list --all --publisher "
-            f"{image.publisher} --offer {image.offer} --sku {image.sku}` shows it",
+            f"count image_refresh: up for a newer one, or set image_id: {urn}:VERSION, as `az vm image list --all "
+            f"--publisher {image.publisher} --offer {image.offer} --sku {image.sku}` shows it",
         )
     if planned.fabric.num_hcas and planned.root_volume_gib < ROOT_GIB:
         yield Finding.warning(
@@ -270,6 +270,24 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             f"{CLUSTER}.zone",
             f"none: Azure takes whichever zone of {planned.region.name} has the machines",
             "set zone to keep nodes and head in one",
+        )
+    fabric = planned.fabric.num_hcas > 0
+    if fabric and planned.zone and not planned.nodes_zone:
+        yield Finding.info(
+            "placement.nodes-zone",
+            f"{CLUSTER}.zone",
+            f"{planned.machine.name}: its scale sets name no zone, since Microsoft's page on zones has none together "
+            f"with a single placement group and one fault domain; file system and head are in zone {planned.zone}, and "
+            "nodes may be in another, which is slower to read from",
+            f"set zone: '{planned.zone}' to keep all in one, which Azure may refuse",
+        )
+    elif fabric and any(rung_zones(rung, planned.nodes_zone) for rung in config.cluster.capacity):
+        yield Finding.info(
+            "placement.zone-with-fabric",
+            f"{CLUSTER}.zone",
+            f"{planned.machine.name}: a scale set in a zone, with the single placement group that InfiniBand needs and "
+            "one fault domain: Microsoft's page on zones has it otherwise, its HPC engineers set it up so",
+            "where Azure refuses it, leave zone and zones out",
         )
 
 
@@ -301,6 +319,7 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         planned.region.name,
         planned.region.zones,
         planned.zone,
+        planned.nodes_zone,
         nodes.min,
         nodes.max,
         head_type(config),
@@ -312,8 +331,8 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         "capacity.head-fills",
         f"{CLUSTER}.capacity",
         "`up` makes the scale sets empty, and the head node asks for the nodes some minutes later: an `up` that "
-        "changes a scale set would send the size that Pulumi last saw",
-        "run every later one as `pulumi up --refresh`",
+        "changes a scale set would send the size that Pulumi last saw, and is refused where that is another",
+        "run every later one as `pulumi up --refresh`, or write options: {refresh: always} into Pulumi.yaml",
     )
 
 

@@ -46,6 +46,7 @@ class AzurePlan:
         fabric: what a node must have, and its job be told, for InfiniBand.
         region: with its grid and its zones.
         zone: of the cluster and its file system; empty where Azure chooses, or the region has none.
+        nodes_zone: of scale sets whose rung names none; empty where Azure chooses.
         zone_reason: why that one; empty where the user chose it.
         subscription_id: that everything is made in.
         registry_id: of the prebuilt image; None where the stack builds its own.
@@ -63,6 +64,7 @@ class AzurePlan:
     fabric: FabricPlan
     region: Region
     zone: str
+    nodes_zone: str
     zone_reason: str
     subscription_id: str
     registry_id: str | None
@@ -103,6 +105,8 @@ def plan(config: StackConfig) -> AzurePlan:
         fabric=plan_fabric(machine, own_image=not is_hpc_image(cluster.image_id)),
         region=region,
         zone=zone,
+        # Zones and one fault domain in a single placement group may not go together: who wants one says so.
+        nodes_zone="" if machine.infiniband is not None and cluster.zone is None else zone,
         zone_reason=reason,
         subscription_id=own.subscription_id,
         registry_id=_registry_id(config),

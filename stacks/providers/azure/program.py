@@ -15,6 +15,7 @@ from components.estimate.cost import CostComponent, Declared
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.component_factory import ComponentFactory
 from stacks.providers.azure.findings import findings
+from stacks.providers.azure.live_size import refuse_stale_sizes
 from stacks.providers.azure.plan import AzurePlan, job_spec, plan
 from stacks.providers.azure.user_data import UserDataInputs
 
@@ -29,9 +30,10 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
-    opts = pulumi.ResourceOptions(providers={"azure-native": provider})
+    token = azure.authorization.get_client_token_output(opts=pulumi.InvokeOutputOptions(provider=provider)).token
+    opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[refuse_stale_sizes(token)])
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
-    stack = ComponentFactory(config, planned, provider, group, opts)
+    stack = ComponentFactory(config, planned, token, group, opts)
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
@@ -41,14 +43,16 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
     user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, group.resource_group_name)
-    pool = stack.pool(network, stack.node_identity(image, runs, logs), key, user_data_inputs)
+    images = stack.image_versions()
+    pool = stack.pool(network, stack.node_identity(image, runs, logs), key, images, user_data_inputs)
     # The head fills the scale sets, and so has to know their names.
-    head = stack.head(network, image, runs, logs, key, user_data_inputs, pool.fallback_config)
+    head = stack.head(network, image, runs, logs, key, images, user_data_inputs, pool.fallback_config)
     budget = stack.budget(pool, head)
     observed = stack.observe(logs)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": image.reference,
+        "machine_images": images,
         "run_bucket": runs.bucket_name,
         "run_bucket_url": runs.bucket_url,
         "group_names": pool.group_names,

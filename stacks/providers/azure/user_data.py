@@ -14,7 +14,7 @@ from components.core.fields import Egress
 from components.core.job import JobSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
 from images.render import base64gzip
-from images.specs import FileSystem
+from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
@@ -98,6 +98,7 @@ def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str
         scratch_is_temporary_disk=planned.machine.temporary_disk,
         labels=planned.tags,
         terminate_when_done=config.job.terminate_when_done,
+        breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
 
 

@@ -10,10 +10,11 @@ import pulumi_gcp as gcp
 
 from components.core.dependencies import after
 from components.core.image import RegistryLogin
+from components.core.pinned import pinned
 from components.gcp.budget import Budget, BudgetArgs
 from components.gcp.capacity import rung_zone
 from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity, ProjectServices
-from components.gcp.launch import HeadNode, HeadNodeArgs
+from components.gcp.launch import GPU_IMAGE, HEAD_IMAGE, HeadNode, HeadNodeArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
 from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
@@ -45,6 +46,8 @@ from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, ty
 
 Key = pulumi.Output[str] | None
 LABEL_KEY = "gangway-stack"
+FAMILY = "/images/family/"
+"""In the name of an image that is whatever is the newest."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ def gpu_nodes(
     email: pulumi.Output[str],
     key: Key,
     user_data_inputs: UserDataInputs,
+    images: pulumi.Output[dict[str, str]],
     head: HeadNode | None,
     opts: pulumi.ResourceOptions,
 ) -> Nodes:
@@ -91,6 +95,7 @@ def gpu_nodes(
         "fabric_subnet_ids": network.fabric_subnet_ids,
         "security_group_ids": [network.fabric_security_group_id],
         "image_id": cluster.image_id,
+        "pinned_image": images["nodes"],
         "service_account_email": email,
         # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
         "user_data": after(user_data, head.host) if head else user_data,
@@ -315,8 +320,33 @@ class ComponentFactory:
             self.opts,
         )
 
+    def machine_images(self) -> pulumi.Output[dict[str, str]]:
+        """The images of the GPU nodes and the head, where they have one: as written, or the newest of their family at
+        the first `up`.
+        """
+        cluster = self.config.cluster
+        written = {} if self.planned.tpu else {"nodes": cluster.image_id or GPU_IMAGE}
+        written |= {"head": HEAD_IMAGE} if self.planned.head else {}
+        newest = {what: self._newest(image) for what, image in written.items() if FAMILY in image}
+        if not newest:
+            return pulumi.Output.from_input(written)
+        kept = pinned(f"{self.config.stack}-images", newest, cluster.image_refresh)
+        return kept.apply(lambda known: written | known)
+
+    def _newest(self, image: str) -> pulumi.Output[str]:
+        """What a family names today. Asked in the stack's project, once it may use Compute Engine."""
+        _, of, *_, family = image.split("/")
+        invoke, project = pulumi.InvokeOutputOptions(provider=self.provider), self.services.project.apply(lambda _: of)
+        return gcp.compute.get_image_output(family=family, project=project, opts=invoke).self_link
+
     def head(
-        self, network: TrainingNetwork, image: Image, runs: RunBucket, key: Key, user_data_inputs: UserDataInputs
+        self,
+        network: TrainingNetwork,
+        image: Image,
+        runs: RunBucket,
+        key: Key,
+        images: pulumi.Output[dict[str, str]],
+        user_data_inputs: UserDataInputs,
     ) -> HeadNode:
         """The head node, with an identity of its own."""
         name, storage = self.config.stack, self.config.storage
@@ -344,6 +374,7 @@ class ComponentFactory:
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
+            "image_id": images["head"],
             # Lustre's client is a module that nobody signs.
             "secure_boot": not lustre,
             "kms_key_name": key,

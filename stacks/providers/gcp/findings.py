@@ -21,8 +21,10 @@ from stacks.providers.shared import CLUSTER, fabric_check, ignored_check, nodes_
 # Settings of a cluster that mean nothing to a slice.
 _HAS_ITS_OWN = {
     "fabric_check": "the chips' own network is not tested before the job",
+    "breaker": "nobody replaces a single host of a slice",
     "root_volume_gib": "hosts come with a disk of a fixed size",
     "image_id": "hosts start from the image of their TPU's runtime",
+    "image_refresh": "hosts start from the image of their TPU's runtime",
 }
 # How long a machine has between Google's notice and its end (Compute Engine documentation, "Spot VMs").
 NOTICE_SEC = 30
@@ -159,14 +161,14 @@ def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "try one node first, or take kind: filestore",
         )
     elif not own_image:
-        built = "builds them itself, also in the middle of a run, which takes minutes and was never tried"
+        built = "builds them itself, which takes minutes and was never tried"
         yield Finding.info(
-            "storage.floating-image",
+            "storage.newest-image",
             f"{CLUSTER}.image_id",
-            "each node starts from the newest image of its family, and Google builds the modules of Lustre's client "
-            "for some kernels only: a node with another "
+            "nodes start from the image that is its family's newest at the first `up`, and keep it; Google builds the "
+            "modules of Lustre's client for some kernels only: a node with another "
             + ("gives itself up, since Secure Boot loads none that was built there" if secure_boot else built),
-            "once a run has worked, set image_id: to the image that its nodes show",
+            "then write an older image into image_id:; count image_refresh: up for a newer one",
         )
 
 

@@ -43,9 +43,10 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     user_data_inputs = UserDataInputs(job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None)
     email = stack.node_identity(image, runs).service_account_email
-    head = stack.head(network, image, runs, key, user_data_inputs) if planned.head else None
+    images = stack.machine_images()
+    head = stack.head(network, image, runs, key, images, user_data_inputs) if planned.head else None
     around = (config, planned, network, email, key, user_data_inputs)
-    nodes = tpu_nodes(*around, wait) if planned.tpu else gpu_nodes(*around, head, wait)
+    nodes = tpu_nodes(*around, wait) if planned.tpu else gpu_nodes(*around, images, head, wait)
     if nodes.fallback is not None and files is not None:
         own = pulumi.ResourceOptions(provider=provider, depends_on=[services])
         declare_fallback(config, files, nodes.fallback, own)
@@ -54,6 +55,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": image.reference,
+        "machine_images": images,
         "run_bucket": runs.bucket_name,
         "group_names": nodes.group_names,
         "queued_resource": nodes.queued_resource,

@@ -22,7 +22,7 @@ from images.gcp import (
     render_gcp_node,
     render_tpu_startup,
 )
-from images.specs import FileSystem
+from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.plan import MOUNT, GcpPlan, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
@@ -129,6 +129,7 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
         scratch_mount_point="/scratch" if machine.instance_store_gib.value else None,
         labels=planned.tags,
         terminate_when_done=config.job.terminate_when_done,
+        breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
 
 

@@ -91,7 +91,9 @@ SETTINGS = ProviderSettings(
         {
             "network.flow_logs": "OpenStack's network has no flow log",
             "cluster.image_id": "an image of OpenStack's is gangway:openstack.image, by id or name",
+            "cluster.image_refresh": "gangway:openstack.image names the image, by id or name",
             "cluster.root_device_name": "OpenStack knows an image's boot disk by itself",
+            "cluster.breaker": "nobody but `up` replaces a machine that gives itself up",
             "observe.log_days": _NO_LOGS,
             "observe.no_steps_minutes": f"{_NO_LOGS}, and nobody sends alarms",
             "budget.stop_at_percent": "OpenStack knows rates, and no budget that could stop anything",

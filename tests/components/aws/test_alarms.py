@@ -156,6 +156,12 @@ def test_one_node_that_gives_up_is_no_alarm_and_two_within_an_hour_are(first: An
     assert first("nodes-given-up", nodes, nodes, NodesGivenUp=life([1], span(50, None), [1], span(248, 0))) == 52
 
 
+def test_launches_that_are_held_are_told_at_once(first: Any) -> None:
+    nodes = span(60, 2)
+    assert first("launches-held", nodes, nodes, LaunchesHeld=span(60, 0)) is None
+    assert first("launches-held", nodes, nodes, LaunchesHeld=life(span(30, 0), [1], span(29, None))) == 31
+
+
 def test_a_job_that_ended_badly_is_told_at_once(first: Any) -> None:
     nodes = span(60, 2)
     assert first("job-ended-badly", nodes, nodes, JobsEndedBadly=span(60, 0)) is None
@@ -177,7 +183,7 @@ def test_interruptions_above_the_number_are_told(first: Any, count: float | None
 def test_every_alarm_is_one_that_aws_takes(groups: int, minutes: int, gpu: bool) -> None:
     names = [f"demo-{index}" for index in range(groups)]
     made = plan_alarms("/gangway/demo", minutes, 3, expect_gpu=gpu)
-    assert len(made) == 7 + gpu
+    assert len(made) == 8 + gpu
     for plan in made:
         queries = plan.queries("demo", names)
         metrics: list[Any] = [query.metric for query in queries if query.metric is not None]
@@ -203,6 +209,7 @@ def test_every_description_says_what_to_do() -> None:
         "gpu-idle": "Look at",
         "interruptions": "put another",
         "job-ended-badly": "look for job-ended: exit_status",
+        "launches-held": "run `gangway breaker reset STACK`",
         "nodes-given-up": "the field reason says why",
         "nodes-missing": "resume-processes --auto-scaling-group-name",
         "record-at-risk": "head-not-ready",
@@ -223,7 +230,15 @@ def test_a_head_that_fails_silently_is_told(first: Any) -> None:
 def test_metrics_are_asked_where_they_are_published() -> None:
     metrics: list[Any] = [query.metric for plan in plans().values() for query in plan.queries("demo", GROUPS)]
     asked = {(m.namespace, m.metric_name, tuple((m.dimensions or {}).values())) for m in metrics if m is not None}
-    trainer = ("Steps", "GpuUtilisation", "Interruptions", "NodesGivenUp", "JobsEndedBadly", "RecordsAtRisk")
+    trainer = (
+        "Steps",
+        "GpuUtilisation",
+        "Interruptions",
+        "NodesGivenUp",
+        "LaunchesHeld",
+        "JobsEndedBadly",
+        "RecordsAtRisk",
+    )
     assert asked == {
         *(("Gangway/demo", name, ()) for name in trainer),
         ("AWS/AutoScaling", "GroupDesiredCapacity", (GROUPS[0],)),

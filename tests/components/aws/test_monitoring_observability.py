@@ -86,6 +86,7 @@ def test_events_are_counted_and_are_no_steps(event: str, metrics: dict[str, floa
     ("line", "metrics"),
     [
         ({"event": "node-given-up", "instance_id": "i-1", "reason": 'no "space" left'}, {"NodesGivenUp": 1.0}),
+        ({"event": "launches-held", "instance_id": "i-1", "reason": "no GPU"}, {"LaunchesHeld": 1.0}),
         ({"event": "head-not-ready", "reason": "cannot mount"}, {"RecordsAtRisk": 1.0}),
         ({"event": "record-not-put", "reason": "AccessDenied"}, {"RecordsAtRisk": 1.0}),
         ({"event": "record-put", "reason": "s3://runs/x"}, {}),
@@ -102,7 +103,7 @@ def test_what_the_nodes_scripts_send_is_counted(line: dict[str, Any], metrics: d
 def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..., Any]) -> None:
     """AWS refuses both at once; the stack is told apart by the namespace."""
     filters = make(NodeLogs).of("LogMetricFilter")
-    assert len(filters) == len(plan_filters()) == 8
+    assert len(filters) == len(plan_filters()) == 9
     zeros = {}
     for made in filters:
         metric = made.inputs["metricTransformation"]
@@ -113,7 +114,7 @@ def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..
         zeros[metric["name"]] = metric.get("defaultValue")
     assert zeros == {
         "Checkpoints": "0", "GpuUtilisation": None, "ImagesPerSecond": None, "Interruptions": "0",
-        "JobsEndedBadly": "0", "NodesGivenUp": "0", "RecordsAtRisk": "0", "Steps": "0",
+        "JobsEndedBadly": "0", "LaunchesHeld": "0", "NodesGivenUp": "0", "RecordsAtRisk": "0", "Steps": "0",
     }  # fmt: skip
 
 
@@ -126,8 +127,8 @@ def test_the_log_group_ends_and_is_encrypted_where_a_key_is_given(make: Callable
 
 PARTS = {"demo-nodes-up", "demo-steps-absent"}
 ALARMS = [
-    "demo-gpu-idle", "demo-interruptions", "demo-job-ended-badly", "demo-nodes-given-up", "demo-nodes-missing",
-    "demo-record-at-risk",
+    "demo-gpu-idle", "demo-interruptions", "demo-job-ended-badly", "demo-launches-held", "demo-nodes-given-up",
+    "demo-nodes-missing", "demo-record-at-risk",
 ]  # fmt: skip
 
 

@@ -88,6 +88,7 @@ def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_ty
         (disk,) = inputs["blockDeviceMappings"]
         assert disk["ebs"] == {
             "volumeSize": 200, "volumeType": "gp3", "encrypted": "true", "deleteOnTermination": "true",
+            "throughput": 500,
         }  # fmt: skip
 
 

@@ -65,6 +65,17 @@ def test_two_p5_on_spot_by_hand() -> None:
     assert not disks.standby
 
 
+def test_throughput_beyond_gp3s_own_is_billed_by_the_month() -> None:
+    """Infracost's test of it: 5 MiB/s more, 0.20 USD a month."""
+    made = template("p5.48xlarge", "spot")
+    made.inputs["blockDeviceMappings"][0]["ebs"]["throughput"] = 500.0
+    _, disks, throughput = bill(made, group(2.0))
+    assert throughput.name == "pool: root volumes, 375 MiB/s a node beyond gp3's own"
+    assert throughput.hourly == pytest.approx(2 * 375 * 0.20 / 5 / 730)
+    assert throughput.unit == "MiBps-months"
+    assert disks.hourly == pytest.approx(400 * 0.08 / 730)
+
+
 def test_a_group_without_a_declared_number_stands_by_at_its_largest() -> None:
     nodes, disks = bill(template("p5.48xlarge"), group(None, maximum=2.0))
     assert nodes.name == "pool: 2 x p5.48xlarge, on-demand"

@@ -36,6 +36,7 @@ def find_all(rungs: Sequence[dict[str, Any]], machine_type: str = H100, **change
         "region": "eastus",
         "region_zones": ("1", "2", "3"),
         "zone": "1",
+        "nodes_zone": changes.get("zone", "1"),
         "num_nodes_min": 2,
         "num_nodes_max": 2,
         **changes,

@@ -151,7 +151,10 @@ def test_other_user_data_makes_another_machine(make: Make, monkeypatch: pytest.M
     monkeypatch.setattr(compute, "VirtualMachine", noting)
     make()
     (opts,) = options
-    assert opts.replace_on_changes == ["osProfile.customData"], "cloud-init acts on the first boot only"
+    changes = ["osProfile.customData", "storageProfile.imageReference"]
+    assert opts.replace_on_changes == changes, (
+        "cloud-init acts on the first boot only, and no machine changes its image"
+    )
     assert opts.delete_before_replace is True, "one NIC, one machine"
 
 

@@ -16,7 +16,7 @@ from components.core.limits import STEPS_ALARM_MINUTES
 from images.node import azure_fallback
 
 NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "no-nodes", "nodes-refused", "node-given-up",
-         "job-failed", "record-at-risk"}  # fmt: skip
+         "launches-held", "job-failed", "record-at-risk"}  # fmt: skip
 # Of Microsoft.Insights/scheduledQueryRules: documented for the query's range, the window and the frequency.
 ALLOWED_TIMES = {"PT1M", "PT5M", "PT10M", "PT15M", "PT30M", "PT45M", "PT1H", "PT2H", "PT3H", "PT4H", "PT5H", "PT6H",
                  "P1D", "P2D"}  # fmt: skip

@@ -26,10 +26,10 @@ def plans(
 
 
 def test_which_alarms_there_are() -> None:
-    rest = ["interruptions", "nodes-missing", "node-given-up", "job-failed", "record-at-risk"]
+    rest = ["interruptions", "nodes-missing", "node-given-up", "launches-held", "job-failed", "record-at-risk"]
     assert list(plans()) == ["no-steps", "gpu-idle", *rest]
     assert "gpu-idle" not in plans(expect_gpu=False)
-    assert "nodes-missing" not in plans([])
+    assert not {"nodes-missing", "launches-held"} & plans([]).keys(), "nobody launches hosts of a slice"
 
 
 def test_no_steps_rings_while_there_are_nodes_and_no_line() -> None:

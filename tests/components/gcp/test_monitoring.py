@@ -143,7 +143,7 @@ def test_the_dashboard_is_one_of_the_api(
     body = json.loads(made.one("Dashboard").inputs["dashboardJson"])
     assert body == plan_dashboard("demo", "us-east5", LOG, GROUPS, seen[0])
     assert api_mistakes("monitoring.v1", "Dashboard", body) == []
-    assert len(seen[0]) == 7
+    assert len(seen[0]) == 8
     titles = [widget.get("title") for widget in body["gridLayout"]["widgets"]]
     assert titles[1:] == [
         "Alarms",

@@ -7,6 +7,7 @@ Prefixed ids, ARNs, versions that count up, one function; and what AWS refuses a
 import base64
 import json
 import secrets
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,6 +77,9 @@ class Aws(Service):
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """See Service. A new token each time, as ECR gives; not marked as a secret, for the program has to do that."""
+        if function == "aws:ssm/getParameter:getParameter":
+            image = f"ami-{zlib.crc32(args['name'].encode()):08x}{self.newest():09x}"
+            return {"id": args["name"], "name": args["name"], "insecureValue": image, "value": image, "type": "String"}
         if function != "aws:ecr/getAuthorizationToken:getAuthorizationToken":
             raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
         password = f"{PASSWORD_PREFIX}{secrets.token_hex(16)}"

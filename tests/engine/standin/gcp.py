@@ -109,6 +109,9 @@ class Gcp(Service):
                 "region": self._config.get("region", ""),
                 "zone": self._config.get("zone", ""),
             }
+        if function == "gcp:compute/getImage:getImage":
+            id_ = f"projects/{args['project']}/global/images/{args['family']}-v{self.newest()}"
+            return {"id": id_, "selfLink": self._link(id_), "name": id_.rpartition("/")[2], **args}
         if function == "gcp:organizations/getProject:getProject":
             project = args.get("projectId", self._project)
             return {"id": f"projects/{project}", "projectId": project, "number": PROJECT_NUMBER, "name": project}

@@ -275,8 +275,30 @@ give_up() {
     fi
     log "giving this node up: $1"
     event node-given-up reason "$1"
-    replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
+    local go=replace_node
+    if too_many_given_up "$1"; then
+        go=hold_launches
+        log "too many nodes gave themselves up: nothing is launched any more, until gangway breaker reset $STACK"
+        event launches-held reason "$1"
+    fi
+    "$go" || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
     exit 1
+}
+
+too_many_given_up() {
+    local mine names held=$STATE_DIR/held.json
+    [ -n "${BREAKER_LIMIT:-}" ] || return 1
+    mine=$(date +%s)-$HOSTNAME
+    mkdir -p "$STATE_DIR"
+    echo "$1" >"$STATE_DIR/given-up"
+    put_object "$STATE_DIR/given-up" "$JOB_NAME/breaker/$mine" || log "could not put $JOB_NAME/breaker/$mine"
+    if ! names=$(list_objects "$JOB_NAME/breaker/"); then
+        log "could not count the nodes that gave themselves up: this one is replaced"
+        return 1
+    fi
+    python3 "$(dirname "${BASH_SOURCE[0]}")/../lib/images/node/breaker.py" "$BREAKER_LIMIT" "$BREAKER_SEC" \
+        "$STACK" "$RUN_ID" "$mine" "$1" <<<"$names" >"$held" || return 1
+    [ ! -s "$held" ] || put_object "$held" "$JOB_NAME/breaker/held.json" || log "could not put $JOB_NAME/breaker/held.json"
 }
 
 put_end() {

@@ -178,7 +178,7 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp.py <<'GANGWAY_END
     python3 -m images.node.gcp event PROJECT LOG job-ended exit_status 0 reason done
     python3 -m images.node.gcp replace | leave | zone | token
     python3 -m images.node.gcp put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
-    python3 -m images.node.gcp exists gs://BUCKET/KEY
+    python3 -m images.node.gcp exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
     python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
     python3 -m images.node.gcp copy gs://BUCKET/PREFIX FOLDER
 
@@ -322,10 +322,13 @@ class GoogleApi:
         By a list of names: who may not list a bucket's objects is told 403 of one that is missing, as of one that may
         not be read (github.com/googleapis/google-api-php-client, issue 1791).
         """
+        return uri.removeprefix("gs://").partition("/")[2] in self.names(uri)
+
+    def names(self, uri: str) -> list[str]:
+        """The names of all objects that begin so."""
         bucket, key = _object(uri)
-        name = uri.removeprefix("gs://").partition("/")[2]
         found = self.pages("GET", f"https://storage.googleapis.com/storage/v1/b/{bucket}/o?prefix={key}", "items")
-        return any(item["name"] == name for item in found)
+        return [item["name"] for item in found]
 
     def get(self, uri: str) -> bytes | None:
         """An object's content; None where there is no such object."""
@@ -425,6 +428,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "exists": _exists,
     "import": _import,
     "leave": lambda google: google.tell_group("deleteInstances"),
+    "list": lambda google, uri: print(*google.names(uri), sep="\n"),
     "put": lambda google, file, uri: google.put(Path(file), uri),
     "put-folder": lambda google, folder, uri: google.put_folder(Path(folder), uri),
     "replace": lambda google: google.tell_group("recreateInstances"),
@@ -659,8 +663,30 @@ give_up() {
     fi
     log "giving this node up: $1"
     event node-given-up reason "$1"
-    replace_node || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
+    local go=replace_node
+    if too_many_given_up "$1"; then
+        go=hold_launches
+        log "too many nodes gave themselves up: nothing is launched any more, until gangway breaker reset $STACK"
+        event launches-held reason "$1"
+    fi
+    "$go" || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
     exit 1
+}
+
+too_many_given_up() {
+    local mine names held=$STATE_DIR/held.json
+    [ -n "${BREAKER_LIMIT:-}" ] || return 1
+    mine=$(date +%s)-$HOSTNAME
+    mkdir -p "$STATE_DIR"
+    echo "$1" >"$STATE_DIR/given-up"
+    put_object "$STATE_DIR/given-up" "$JOB_NAME/breaker/$mine" || log "could not put $JOB_NAME/breaker/$mine"
+    if ! names=$(list_objects "$JOB_NAME/breaker/"); then
+        log "could not count the nodes that gave themselves up: this one is replaced"
+        return 1
+    fi
+    python3 "$(dirname "${BASH_SOURCE[0]}")/../lib/images/node/breaker.py" "$BREAKER_LIMIT" "$BREAKER_SEC" \
+        "$STACK" "$RUN_ID" "$mine" "$1" <<<"$names" >"$held" || return 1
+    [ ! -s "$held" ] || put_object "$held" "$JOB_NAME/breaker/held.json" || log "could not put $JOB_NAME/breaker/held.json"
 }
 
 put_end() {
@@ -749,6 +775,10 @@ replace_node() {
     fi
 }
 
+hold_launches() {
+    leave_group || { log "this node stops, but its group makes it anew: set the group's size to 0" && systemctl poweroff; }
+}
+
 tell_ended() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
 
 leave_group() {
@@ -757,6 +787,7 @@ leave_group() {
 }
 
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }
+list_objects() { gce list "$BUCKET_URI/$1"; }
 put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp put-folder "$1" "$BUCKET_URI/$2"
 }

@@ -16,6 +16,7 @@ TYPE = "Standard_ND96isr_H100_v5"
 GROUPS = tuple(FallbackGroup(f"demo-{place}-{kind}", kind, TYPE) for place, kind in enumerate(("spot", "on-demand")))
 SUBSCRIPTION, CLIENT = "00000000-0000-0000-0000-000000000001", "11111111-2222-3333-4444-555555555555"
 ENDED_URL = "https://gwdemo.blob.core.windows.net/runs/demo/job/ended-1"
+HELD_URL = "https://gwdemo.blob.core.windows.net/runs/demo/job/breaker/held.json"
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def head(azure_vm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     def look(*, together: bool = False) -> int:
         config = FallbackConfig(SUBSCRIPTION, "demo-rg", together, GROUPS, window=3)
         (tmp_path / "fallback.json").write_text(json.dumps(config.to_json()))
-        return azure_fallback.main([str(tmp_path / "fallback.json"), ENDED_URL])
+        return azure_fallback.main([str(tmp_path / "fallback.json"), ENDED_URL, HELD_URL])
 
     return look
 
@@ -233,6 +234,21 @@ def test_tags_that_somebody_took_away_are_told(
     assert head() == 1
     assert "demo-0-spot has no number in its tags gangway-nodes-min and gangway-nodes" in capsys.readouterr().err
     assert patches(azure_vm) == []
+
+
+def test_while_launches_are_held_none_is_asked_for_and_who_stopped_is_taken_away(
+    azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    azure_vm.sets[GROUPS[0].name]["capacity"] = 3
+    run(azure_vm, 0, "rsf")
+    azure_vm.blobs["gwdemo/runs/demo/job/breaker/held.json"] = b"{}"
+    assert head() == 0
+    assert azure_vm.sets[GROUPS[0].name]["machines"] == {"0": "running"}
+    assert patches(azure_vm) == []
+    assert "launches are held" in capsys.readouterr().err
+    del azure_vm.blobs["gwdemo/runs/demo/job/breaker/held.json"]
+    assert head() == 0
+    assert sizes(azure_vm) == [4, 0]
 
 
 def test_nothing_is_filled_for_a_job_that_has_ended(

@@ -17,6 +17,7 @@ GROUPS = (
     FallbackGroup("demo-2-on-demand", "us-central1-c", "on-demand", "resize", None),
 )
 CONFIG_URI, ENDED_URI = "gs://b/demo/fallback.json", "gs://b/demo/job/ended-1"
+HELD_URI = "gs://b/demo/job/breaker/held.json"
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def head(gce: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     monkeypatch.setenv("GANGWAY_METADATA_URL", gce.url)
     monkeypatch.setenv("GANGWAY_API_URL", gce.url)
     monkeypatch.setenv("GANGWAY_STATE_DIR", str(tmp_path / "state"))
-    return lambda: gcp_fallback.main([CONFIG_URI, ENDED_URI])
+    return lambda: gcp_fallback.main([CONFIG_URI, ENDED_URI, HELD_URI])
 
 
 def sizes(gce: Any) -> list[int]:
@@ -88,6 +89,18 @@ def test_a_node_that_only_boots_counts(gce: Any, head: Callable[[], int]) -> Non
         assert head() == 0
     assert sizes(gce) == [2, 0, 0]
     assert not [call for call in gce.asked("compute") if "resize" in call.path and call.method == "POST"]
+
+
+def test_nothing_is_filled_while_launches_are_held(
+    gce: Any, head: Callable[[], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gce.objects["b/demo/job/breaker/held.json"] = b"{}\n"
+    assert [head() for _ in range(4)] == [0] * 4
+    assert (requests(gce), sizes(gce)) == ([], [2, 0, 0])
+    assert f"launches are held ({HELD_URI} is there): no group is filled" in capsys.readouterr().err
+    del gce.objects["b/demo/job/breaker/held.json"]
+    assert [head() for _ in range(3)] == [0] * 3
+    assert requests(gce) == [(2, "ACCEPTED")]
 
 
 def test_nothing_is_filled_for_a_job_that_has_ended(

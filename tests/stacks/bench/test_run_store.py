@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stacks.bench.run_store import RunStore, _bucket_region, _object_store, runs_url
+from stacks.bench.run_store import RunStore, _bucket_region, object_store, runs_url
 from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 
 
@@ -111,7 +111,7 @@ def test_an_account_is_part_of_azures_address(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("obstore.store.AzureStore", SimpleNamespace(from_url=noted))
     monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")
-    _object_store("az://myaccount/runs/stack/stack", "")
+    object_store("az://myaccount/runs/stack/stack", "")
     assert opened == ["https://myaccount.blob.core.windows.net/runs/stack/stack"]
 
 

@@ -118,13 +118,13 @@ def test_the_lustre_client_has_to_come_from_somewhere(
     assert (finding and finding.severity) == expected
 
 
-def test_an_image_that_floats_above_a_kernels_module_is_told(edited: Edited) -> None:
-    told = found_in(edited(lambda values: None))["storage.floating-image"]
+def test_an_image_that_nobody_tried_with_the_kernels_module_is_told(edited: Edited) -> None:
+    told = found_in(edited(lambda values: None))["storage.newest-image"]
     assert (told.severity, told.path) == (Severity.INFO, "gangway:cluster.image_id")
-    assert "set image_id:" in told.fix
+    assert "image_refresh:" in told.fix
     pinned = found_in(edited(section("cluster", image_id="ami-0123456789abcdef0")))
-    assert "storage.floating-image" not in pinned
-    assert "storage.floating-image" not in found_in(edited(lambda values: values.pop("gangway:storage")))
+    assert "storage.newest-image" not in pinned
+    assert "storage.newest-image" not in found_in(edited(lambda values: values.pop("gangway:storage")))
 
 
 def test_metrics_that_nobody_will_scrape_are_told(edited: Edited) -> None:

@@ -78,14 +78,14 @@ def test_the_addresses_of_azures_rdma_network(azure_edited: Edited) -> None:
 
 def test_an_image_that_moves_can_be_pinned(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
-    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in found["image.floating"].fix
+    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in found["image.newest"].fix
     assert "fabric.own-image" not in found
     pinned = found_in(azure_edited(V5, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101"}))
-    assert not {"image.floating", "fabric.own-image"} & set(pinned), "it is Azure's HPC image all the same"
+    assert not {"image.newest", "fabric.own-image"} & set(pinned), "it is Azure's HPC image all the same"
     written = found_in(azure_edited(V5, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:latest"}))
-    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in written["image.floating"].fix
+    assert "microsoft-dsvm:ubuntu-hpc:2404:VERSION" in written["image.newest"].fix
     own = found_in(azure_edited(V5, cluster={"image_id": OWN_IMAGE}))
-    assert "image.floating" not in own
+    assert "image.newest" not in own
     assert "your image must hold /etc/nccl.conf" in own["fabric.own-image"].message
 
 
@@ -179,7 +179,12 @@ def test_a_cap_that_caps_nothing(azure_edited: Edited) -> None:
 def test_a_zone_that_nobody_chose(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V4))
     assert "zone 1 chosen: the first of southcentralus" in found["placement.zone"].message
-    assert "az vm list-skus --location southcentralus" in found["capacity.zone-unpublished"].message
+    assert "file system and head are in zone 1" in found["placement.nodes-zone"].message
+    assert "capacity.zone-unpublished" not in found, "scale sets with InfiniBand name none"
+    written = found_in(azure_edited(V4, cluster={"zone": "1"}))
+    assert "az vm list-skus --location southcentralus" in written["capacity.zone-unpublished"].message
+    assert "placement.nodes-zone" not in written
+    assert "where Azure refuses it" in written["placement.zone-with-fabric"].fix
     assert "Azure takes whichever zone of eastus" in found_in(azure_edited(DEV))["placement.zone"].message
     assert "placement.zone" not in found_in(azure_edited(V5))
     assert "placement.zone" not in found_in(azure_edited(V4, region="westus"))

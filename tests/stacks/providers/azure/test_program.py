@@ -25,7 +25,8 @@ Edited = Callable[..., StackConfig]
 Resources = tuple[PlannedResource, ...]
 # The names that a stack exports on any provider.
 EVERYWHERE = {
-    "dashboard", "group_names", "head_instance_id", "image", "job", "log_group", "lustre_dns_name", "run_bucket",
+    "dashboard", "group_names", "head_instance_id", "image", "job", "log_group", "lustre_dns_name", "machine_images",
+    "run_bucket",
 }  # fmt: skip
 
 

@@ -274,16 +274,16 @@ def test_a_head_that_is_not_there_is_not_ignored_in_silence(gcp_edited: Edited) 
 def test_lustres_client_is_made_for_some_kernels(gcp_edited: Edited) -> None:
     assert found_in(gcp_edited(SLICES))["storage.lustre-kernel"].severity is Severity.WARNING
     assert "storage.lustre-kernel" not in found_in(gcp_edited(POD)), "it has a Filestore"
-    assert found_in(gcp_edited(GPU))["storage.floating-image"].path == "gangway:cluster.image_id"
+    assert found_in(gcp_edited(GPU))["storage.newest-image"].path == "gangway:cluster.image_id"
     pinned = found_in(gcp_edited(GPU, cluster=OWN_IMAGE))
-    assert not {"storage.floating-image", "storage.lustre-kernel", "storage.lustre-secure-boot"} & set(pinned)
+    assert not {"storage.newest-image", "storage.lustre-kernel", "storage.lustre-secure-boot"} & set(pinned)
 
 
 def test_a_client_that_is_built_on_the_node_is_not_loaded_under_secure_boot(gcp_edited: Edited) -> None:
     """A3 Mega's plug-in wants unsigned modules, so that Secure Boot is off there; A3 Ultra's does not."""
-    assert "builds them itself" in found_in(gcp_edited(GPU))["storage.floating-image"].message
+    assert "builds them itself" in found_in(gcp_edited(GPU))["storage.newest-image"].message
     signed = {"machine_type": "a3-ultragpu-8g"}
-    assert "since Secure Boot loads none" in found_in(gcp_edited(GPU, cluster=signed))["storage.floating-image"].message
+    assert "since Secure Boot loads none" in found_in(gcp_edited(GPU, cluster=signed))["storage.newest-image"].message
     finding = found_in(gcp_edited(GPU, cluster={**signed, **OWN_IMAGE}))["storage.lustre-secure-boot"]
     assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:cluster.image_id")
 

@@ -1,0 +1,74 @@
+"""An `up` that would take running nodes away is refused. The head sets the sizes of scale sets, and Azure's provider
+sends the size that Pulumi last saw with every other change of one: without a refresh, 0.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+
+from components.azure.names import RUNG_TAG
+
+API_URL = "GANGWAY_API_URL"
+"""In tests: what stands before every host."""
+API_VERSION = "2024-07-01"
+TIMEOUT_SEC = 30.0
+SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
+
+
+def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformation:
+    """Has every scale set of nodes compared with what it is set to now, before it is changed. `token`: for Azure's
+    Resource Manager, of whoever runs `up`.
+    """
+
+    async def check(args: pulumi.ResourceHookArgs) -> None:
+        known = await token.future()
+        seen = _size(args.old_inputs or {})
+        live = await asyncio.to_thread(live_size, args.id, str(known))
+        if live is not None and live != seen:
+            raise pulumi.RunError(
+                f"{args.name} holds {live} nodes, and Pulumi last saw {seen}: this change would send that number, and "
+                "nodes would be taken away or added; run `pulumi up --refresh`, which sees them first"
+            )
+
+    hook = pulumi.ResourceHook("gangway-live-size", check, pulumi.ResourceHookOptions(on_dry_run=True))
+
+    def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        tags = args.props.get("tags")
+        if args.type_ != SCALE_SET or not isinstance(tags, dict) or RUNG_TAG not in tags:
+            return None
+        guarded = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]))
+        return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, guarded))
+
+    return transform
+
+
+def _size(inputs: Mapping[str, Any]) -> int:
+    """As the engine's words have it: the size in a scale set's inputs."""
+    return int((inputs.get("sku") or {}).get("capacity") or 0)
+
+
+def live_size(id_: str, token: str) -> int | None:
+    """What a scale set is set to; None where it is gone. pulumi.RunError: nobody answers, or it may not be read."""
+    # Here, so that a plan loads nothing of HTTP. Unlike on a machine of the stack, a proxy may stand in between.
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    host = "management.azure.com"
+    root = f"https://{host}" if (api_url := os.environ.get(API_URL)) is None else f"{api_url}/{host}"
+    request = Request(f"{root}{id_}?api-version={API_VERSION}", headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urlopen(request, timeout=TIMEOUT_SEC) as answer:
+            return _size(json.load(answer))
+    except (OSError, ValueError, TypeError) as error:
+        if isinstance(error, HTTPError):
+            error.close()
+            if error.code == 404:
+                return None
+        raise pulumi.RunError(
+            f"{id_}: how many nodes it holds cannot be read ({error!r}), and this change would send the number that "
+            "Pulumi last saw; run `az login`, and then `pulumi up --refresh`"
+        ) from None

@@ -1,0 +1,58 @@
+"""Which version of a Marketplace image is the newest: Resource Manager in small."""
+
+import asyncio
+from typing import Any
+
+import pulumi
+import pytest
+
+from components.azure.launch import plan_image
+from stacks.providers.azure import newest_image
+
+IMAGE = plan_image("microsoft-dsvm:ubuntu-hpc:2204")
+
+
+def newest(token: str = "t") -> str:
+    return newest_image._newest("s", "eastus", IMAGE, token)
+
+
+@pytest.fixture(autouse=True)
+def _manager(azure_vm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANGWAY_API_URL", azure_vm.url)
+
+
+def test_versions_are_numbers(azure_vm: Any) -> None:
+    azure_vm.versions = ["22.04.9", "22.04.10", "22.4.99", "preview"]
+    assert newest() == "22.4.99"
+    (call,) = azure_vm.calls
+    assert call.path.endswith(
+        "/locations/eastus/publishers/microsoft-dsvm/artifacttypes/vmimage/offers/ubuntu-hpc/skus/2204/versions"
+    )
+    assert call.headers["authorization"] == "Bearer t"
+
+
+def test_a_plan_asks_nobody(azure_vm: Any) -> None:
+    assert newest("${getClientToken.token}") == "${newest version of ubuntu-hpc}"
+    assert azure_vm.calls == []
+
+
+def test_no_version_at_all_is_told(azure_vm: Any) -> None:
+    azure_vm.versions = []
+    with pytest.raises(pulumi.RunError, match="there is no version of microsoft-dsvm:ubuntu-hpc:2204 in eastus"):
+        newest()
+
+
+def test_a_refusal_is_told_with_the_way_out(azure_vm: Any) -> None:
+    azure_vm.denied.add("management.azure.com")
+    with pytest.raises(pulumi.RunError, match=r"cannot be listed.*run `az login`, with the role Reader"):
+        newest()
+
+
+def test_a_version_is_no_secret(azure_vm: Any) -> None:
+    async def known() -> tuple[str, bool]:
+        version = newest_image.newest_version("s", "eastus", IMAGE, pulumi.Output.secret("t"))
+        return await version.future() or "", await version.is_secret()
+
+    loop = asyncio.new_event_loop()
+    assert loop.run_until_complete(known()) == ("22.04.10", False)
+    loop.close()
