@@ -15,6 +15,7 @@ from components.gcp.identity import RolePlan, account_id, declare_role
 from components.gcp.monitoring import check_budget_emails, declare_channels
 
 __all__ = [
+    "PAUSE_PERMISSIONS",
     "STOP_PERMISSIONS",
     "Budget",
     "BudgetAlarm",
@@ -35,6 +36,8 @@ STOP_PERMISSIONS = (
     "compute.instanceGroupManagers.update",
     "compute.instances.stop",
 )
+PAUSE_PERMISSIONS = ("cloudscheduler.jobs.get", "cloudscheduler.jobs.pause")
+"""Besides, where slices would otherwise be brought back."""
 MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
@@ -49,16 +52,23 @@ class StopPlan:
         groups: managed instance groups, as `projects/P/zones/Z/instanceGroupManagers/NAME`.
         heads: instances that fill groups, as `projects/P/zones/Z/instances/NAME`.
         queued_resources: TPUs, as `projects/P/locations/Z/queuedResources/NAME`.
+        schedules: of what brings TPUs back, as `projects/P/locations/R/jobs/NAME`.
     """
 
     percent: float
     groups: pulumi.Input[list[str]]
     heads: pulumi.Input[list[str]]
     queued_resources: pulumi.Input[list[str]]
+    schedules: pulumi.Input[list[str]]
 
     def environment(self) -> dict[str, pulumi.Input[str]]:
         """The workflow's variables; lists are JSON, for a variable is a string."""
-        lists = {"GROUPS": self.groups, "HEADS": self.heads, "QUEUED_RESOURCES": self.queued_resources}
+        lists = {
+            "GROUPS": self.groups,
+            "HEADS": self.heads,
+            "QUEUED_RESOURCES": self.queued_resources,
+            "SCHEDULES": self.schedules,
+        }
         return {
             "STOP_PERCENT": f"{self.percent:g}",
             **{key: pulumi.Output.from_input(names).apply(json.dumps) for key, names in lists.items()},
@@ -148,7 +158,7 @@ def _account(place: _Place, tpus: bool) -> tuple[serviceaccount.Account, list[pu
         display_name=f"Gangway {place.stack}: stop at the budget's end",
         opts=place.opts,
     )
-    plan = RolePlan(f"Gangway {place.stack}: empty groups", STOP_PERMISSIONS)
+    plan = RolePlan(f"Gangway {place.stack}: empty groups", STOP_PERMISSIONS + (PAUSE_PERMISSIONS if tpus else ()))
     # A workflow logs its errors as its own account.
     roles = ("roles/workflows.invoker", "roles/logging.logWriter", *(("roles/tpu.admin",) if tpus else ()))
     members: list[pulumi.Resource] = [
@@ -177,7 +187,8 @@ class BudgetArgs(TypedDict):
     billing account alone: where that is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` the
     limit in it, which stands for `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is
     the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs of `queued_resource_names`
-    deleted and the instances of `head_ids` stopped: all full names (`projects/...`).
+    deleted, the schedules of `schedule_ids` paused and the instances of `head_ids` stopped: all full names
+    (`projects/...`).
     """
 
     project: pulumi.Input[str]
@@ -192,6 +203,7 @@ class BudgetArgs(TypedDict):
     stop_at_percent: NotRequired[float | None]
     group_ids: NotRequired[pulumi.Input[list[str]]]
     queued_resource_names: NotRequired[pulumi.Input[list[str]]]
+    schedule_ids: NotRequired[pulumi.Input[list[str]]]
     head_ids: NotRequired[pulumi.Input[list[str]]]
     tag_key: str
     tag_value: str
@@ -297,6 +309,7 @@ class Budget(pulumi.ComponentResource):
             groups=args.get("group_ids", []),
             heads=args.get("head_ids", []),
             queued_resources=args.get("queued_resource_names", []),
+            schedules=args.get("schedule_ids", []),
         )
         declare_stop(
             self._name,

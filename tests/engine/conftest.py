@@ -260,7 +260,7 @@ def make_yaml_engine(tmp_path: Path) -> Callable[[str], Engine]:
 @pytest.fixture
 def standin(load_module: Callable[[Path], Any]) -> Iterator[Any]:
     """The running stand-in of the TPU API."""
-    with load_module(REPOSITORY / "tests/components/gcp/tpu_standin.py").TpuStandin() as running:
+    with load_module(REPOSITORY / "tests/tpu_standin.py").TpuStandin() as running:
         yield running
 
 

@@ -53,11 +53,6 @@ def _program() -> "Program[GcpPlan]":
     return program
 
 
-def _slices_stay(resources: Sequence[Declared]) -> bool:
-    """A slice stays in the queue of TPUs."""
-    return any(resource.type == "gangway:gcp:QueuedTpu" for resource in resources)
-
-
 def _dynamic(_config: StackConfig, planned: "GcpPlan") -> str:
     return "" if planned.tpu is None else "TPUs need"
 
@@ -93,6 +88,5 @@ PROVIDER = Provider(
     ),
     budget_types=frozenset({"gcp:billing:Budget"}),
     region_inputs=MappingProxyType({"pulumi:providers:gcp": "region"}),
-    nodes_stay=_slices_stay,
     dynamic=_dynamic,
 )

@@ -3,11 +3,14 @@
 import importlib
 import inspect
 import json
+import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
+from components.gcp.tpu.request import queued_resource_body
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
@@ -142,9 +145,34 @@ def test_the_parts_of_gpu_machines_refer_to_each_other(gcp_plans: dict[str, Plan
 
 
 def test_the_stop_deletes_slices(gcp_plans: dict[str, Plan]) -> None:
-    (stop,) = of(gcp_plans[SLICES].resources, "Workflow")
+    (stop,) = [one for one in of(gcp_plans[SLICES].resources, "Workflow") if one.name.endswith("-stop")]
     told = json.loads(stop.inputs["userEnvVars"]["QUEUED_RESOURCES"])
     assert told == ["projects/my-project/locations/us-east5-a/queuedResources/gcp-v5p-multislice"]
+    (schedule,) = of(gcp_plans[SLICES].resources, "Job")
+    assert json.loads(stop.inputs["userEnvVars"]["SCHEDULES"]) == [schedule.id]
+
+
+@pytest.mark.parametrize("name", [POD, SLICES])
+def test_what_brings_slices_back_asks_for_what_up_asked_for(gcp_plans: dict[str, Plan], name: str) -> None:
+    resources = gcp_plans[name].resources
+    (request,) = [one.inputs for one in resources if one.type.endswith(":QueuedTpuRequest")]
+    (kept,) = [one.inputs for one in of(resources, "BucketObject") if one.inputs["name"] == "request.json"]
+    assert json.loads(kept["content"]["value"]) == queued_resource_body(request)
+    (flow,) = [one for one in of(resources, "Workflow") if one.name.endswith("-slices")]
+    told = flow.inputs["userEnvVars"]
+    assert told["QUEUED_RESOURCE"].endswith(f"/queuedResources/{name}")
+    ended = re.search(r"ENDED_OBJECT=(\S+)", request["startup_script"])
+    assert ended is not None
+    assert unquote(told["ENDED_URL"]).endswith(f"/o/{name}/{ended[1]}"), "what a host puts when the job has ended"
+    leaves = gcp_plans[name].config.job.terminate_when_done
+    assert (f"QUEUED_RESOURCE={told['QUEUED_RESOURCE']}\n" in request["startup_script"]) is leaves
+    # Of a plan: of its account the node may delete the request only where it has to.
+    permissions = [set(one.inputs["permissions"]) for one in of(resources, "IAMCustomRole") if "-node" in one.name]
+    assert permissions == ([{"tpu.queuedResources.delete", "tpu.nodes.delete"}] if leaves else [])
+
+
+def test_machines_have_nothing_that_brings_slices_back(gcp_plans: dict[str, Plan]) -> None:
+    assert of(gcp_plans[GPU].resources, "Job") == []
 
 
 def test_slices_are_asked_for_as_the_plan_says(gcp_plans: dict[str, Plan]) -> None:
