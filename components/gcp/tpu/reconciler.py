@@ -38,9 +38,9 @@ class TpuReconcilerArgs(TypedDict):
     """Inputs of TpuReconciler.
 
     `queued_resource` is `projects/P/locations/ZONE/queuedResources/ID`, `request_object` the object in
-    `files_bucket_name` that holds the body it was made of, `ended_uri` (`gs://BUCKET/KEY`) what stands in the run bucket
-    once the job has ended. `service_account` is the slices' own: who asks for machines has to be allowed to act as it.
-    `log_name` is the full name of the stack's log.
+    `files_bucket_name` that holds the body it was made of, `ended_uri` (`gs://BUCKET/KEY`) what stands in the run
+    bucket once the job has ended. `service_account` is the slices' own: who asks for machines has to be allowed to act
+    as it. `log_name` is the full name of the stack's log.
     """
 
     project: pulumi.Input[str]

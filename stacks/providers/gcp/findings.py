@@ -5,6 +5,8 @@ Pure.
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from components.catalog.loader import load_lustre_zones
+from components.catalog.offered import service_findings
 from components.catalog.schema import GpuDirectFabric, RoceFabric
 from components.core.capacity import AnyRung, Reservation, Spot
 from components.core.fields import Egress
@@ -13,6 +15,7 @@ from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LadderContext, capacity_findings, ignored_settings, zone_unnamed
 from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
 from components.gcp.identity import bucket_of, prefix_of
+from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, storage_quotas
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
@@ -234,8 +237,21 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
         *spot_notice(config, NOTICE_SEC),
         *_storage(config, planned),
         *egress(config, planned),
+        *_quotas(config, planned),
         *_money(config, planned),
     )
+
+
+def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """What the project has to allow: large quotas begin at zero."""
+    cluster, storage = config.cluster, config.storage
+    context = QuotaContext(planned.project, config.region, planned.zone, cluster.nodes.max)
+    if planned.tpu is None:
+        yield from machine_quotas(planned.gpu_machine, cluster.capacity, context)
+    else:
+        yield from slice_quotas(planned.tpu, cluster.capacity[0], context)
+    if storage is not None:
+        yield from storage_quotas(storage.kind, storage.capacity_gib, context)
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
@@ -305,6 +321,15 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         return
     if storage.kind == "lustre":
         yield from lustre_kernel(config, planned)
+        yield from service_findings(
+            "Managed Lustre",
+            load_lustre_zones(),
+            "gcp",
+            planned.zone,
+            "gangway:storage.kind",
+            f"`gcloud lustre locations list --project {planned.project}` names its zones; or take kind: filestore",
+            datetime.now(UTC).date(),
+        )
         yield Finding.info(
             "network.private-services",
             "gangway:storage",

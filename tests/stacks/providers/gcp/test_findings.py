@@ -325,3 +325,21 @@ def test_a_reservation_of_slices_is_an_ordinary_one(gcp_edited: Edited) -> None:
 
 def test_slices_are_said_to_be_joined_as_far_as_it_was_tried(gcp_edited: Edited) -> None:
     assert "with a stand-in of it only" in found_in(gcp_edited(SLICES))["tpu.multislice"].message
+
+
+def test_where_there_is_no_lustre_is_told_as_far_as_a_list_has_it(gcp_edited: Edited) -> None:
+    assert "storage.zone-unknown" not in found_in(gcp_edited(GPU)), "us-central1 has it"
+    unknown = found_in(gcp_edited(SLICES))["storage.zone-unknown"]
+    assert (unknown.severity, unknown.path) == (Severity.WARNING, "gangway:storage.kind")
+    assert "whether there is Managed Lustre in us-east5-a is not known" in unknown.message
+    assert "gcloud lustre locations list --project my-project" in unknown.fix
+    assert "storage.zone-unknown" not in found_in(gcp_edited(POD)), "Filestore is everywhere"
+
+
+@pytest.mark.parametrize("name", [GPU, POD, SLICES])
+def test_quotas_are_told(gcp_edited: Edited, name: str) -> None:
+    config = gcp_edited(name)
+    quotas = [f for f in findings(config, plan(config), None) if f.code == "capacity.quota"]
+    assert {"gangway:cluster", "gangway:cluster.capacity[0]", "gangway:storage.capacity_gib"} <= {
+        f.path for f in quotas
+    }
