@@ -11,7 +11,7 @@ import pulumi
 from pulumi_gcp import billing, eventarc, projects, pubsub, serviceaccount, workflows
 
 from components.core.findings import InputError
-from components.gcp.identity import RolePlan, account_id, declare_role
+from components.gcp.identity import RolePlan, account_id, declare_role, heeded
 from components.gcp.monitoring import check_budget_emails, declare_channels
 
 __all__ = [
@@ -88,6 +88,7 @@ class _Place:
     stack: str
     project: pulumi.Input[str]
     region: str
+    grant_wait_sec: float
     tags: dict[str, str]
     opts: pulumi.ResourceOptions
 
@@ -100,13 +101,14 @@ def declare_stop(
     project: pulumi.Input[str],
     region: str,
     kms_key_name: pulumi.Input[str] | None,
+    grant_wait_sec: float,
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
     *,
     tpus: bool,
 ) -> None:
     """Declares the workflow, its account, and the trigger by which `topic` starts it. `tpus`: it deletes some, too."""
-    place = _Place(f"{name}-stop", stack, project, region, tags, opts)
+    place = _Place(f"{name}-stop", stack, project, region, grant_wait_sec, tags, opts)
     account, grants = _account(place, tpus)
     # Started before its account may act, it would stop nothing.
     later = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants))
@@ -135,7 +137,9 @@ def _trigger(
     agent = projects.ServiceIdentity(
         f"{place.name}-eventarc", project=place.project, service="eventarc.googleapis.com", opts=place.opts
     )
-    later = pulumi.ResourceOptions.merge(place.opts, pulumi.ResourceOptions(depends_on=[agent]))
+    # And what it is granted with that takes minutes to be heeded.
+    waits = heeded(f"{place.name}-heeded", "Eventarc's agent", [agent], place.grant_wait_sec, place.opts)
+    later = pulumi.ResourceOptions.merge(place.opts, pulumi.ResourceOptions(depends_on=waits))
     return eventarc.Trigger(
         place.name,
         project=place.project,
@@ -188,7 +192,8 @@ class BudgetArgs(TypedDict):
     limit in it, which stands for `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is
     the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs of `queued_resource_names`
     deleted, the schedules of `schedule_ids` paused and the instances of `head_ids` stopped: all full names
-    (`projects/...`).
+    (`projects/...`). `grant_wait_sec` (0) is how long Google gets to heed the agent by which the stop is started: from
+    Python programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
@@ -208,6 +213,7 @@ class BudgetArgs(TypedDict):
     tag_key: str
     tag_value: str
     kms_key_name: NotRequired[pulumi.Input[str] | None]
+    grant_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -319,6 +325,7 @@ class Budget(pulumi.ComponentResource):
             args["project"],
             args["region"],
             args.get("kms_key_name"),
+            args.get("grant_wait_sec", 0),
             args["tags"],
             self._child,
             tpus=args.get("queued_resource_names", []) != [],

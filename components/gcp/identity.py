@@ -11,6 +11,7 @@ import pulumi
 from pulumi_gcp import artifactregistry, kms, logging, projects, serviceaccount, storage
 
 from components.core.dependencies import after
+from components.core.settling import Settling
 from components.core.tags import shortened
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "declare_role",
     "filesystem_name",
     "head_permissions",
+    "heeded",
     "node_permissions",
     "plan_services",
     "prefix_of",
@@ -146,13 +148,15 @@ class ProjectServices(pulumi.ComponentResource):
 
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` are those that use the key
-    besides USUAL: lustre, filestore, tpu, workflows.
+    besides USUAL: lustre, filestore, tpu, workflows. `grant_wait_sec` (0) is how long Google gets to heed who may use
+    the key: from Python programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
     project_number: pulumi.Input[str]
     region: str
     services: list[str]
+    grant_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -182,7 +186,8 @@ class EncryptionKey(pulumi.ComponentResource):
             for service in dict.fromkeys((*USUAL, *args["services"]))
         ]
         # Whoever takes the name from here waits until the services may use the key.
-        self.key_name = after(key.id, *users)
+        wait_sec = args.get("grant_wait_sec", 0)
+        self.key_name = after(key.id, *heeded(f"{name}-data-heeded", "the key's users", users, wait_sec, self._child))
         self.register_outputs({"key_name": self.key_name})
 
     def _agent(self, service: str) -> pulumi.Output[str]:
@@ -199,6 +204,22 @@ class EncryptionKey(pulumi.ComponentResource):
                 f"{self._name}-{service}", project=project, service=full, opts=self._child
             ).member
         return pulumi.Output.from_input(self._args["project_number"]).apply(lambda number: agent_of(service, number))
+
+
+def heeded(
+    name: str,
+    whose: str,
+    made: Sequence[kms.CryptoKeyIAMMember | projects.IAMMember | projects.ServiceIdentity],
+    seconds: float,
+    opts: pulumi.ResourceOptions,
+) -> list[pulumi.CustomResource]:
+    """What has to stand before somebody relies on grants, or on agents that were just made: they, and a wait; they
+    alone without `seconds`. Google's "Access change propagation" speaks of two minutes as a rule, of seven or more.
+    """
+    if not seconds:
+        return list(made)
+    awaited = [pulumi.Output.concat(one.id, " for ", one.member) for one in made]
+    return [*made, Settling(name, f"Google heeds {whose}", awaited, seconds, opts)]
 
 
 def account_id(stack: str, role: str) -> str:

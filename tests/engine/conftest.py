@@ -202,7 +202,7 @@ def make_engine(tmp_path: Path, azure_vm: Any) -> Callable[[str], Engine]:
         _copy_project(project)
         engine = _sandbox(tmp_path, project, stack)
         engine.env["GANGWAY_API_URL"] = azure_vm.url
-        if stack.startswith("azure-"):
+        if stack.startswith(("azure-", "gcp-")):
             engine.change(_hurry)
         return engine
 
@@ -210,8 +210,9 @@ def make_engine(tmp_path: Path, azure_vm: Any) -> Callable[[str], Engine]:
 
 
 def _hurry(config: dict[str, Any]) -> None:
-    """The stand-in's cloud heeds a role at once; that there is a wait at all is part of what is tried."""
-    config["gangway:azure"]["role_wait_sec"] = 1
+    """A stand-in's cloud heeds a grant at once; that there is a wait at all is part of what is tried."""
+    wait = {"azure": "role_wait_sec", "gcp": "grant_wait_sec"}[config["gangway:provider"]]
+    config[f"gangway:{config['gangway:provider']}"][wait] = 1
 
 
 PYTHON_PROJECT = """

@@ -30,12 +30,13 @@ from components.gcp.storage import (
     RunBucketArgs,
 )
 from components.gcp.tpu.queued_tpu import QueuedTpu
-from components.gcp.tpu.reconciler import TpuReconciler
+from components.gcp.tpu.reconciler import TpuReconciler, TpuReconcilerArgs
 from components.gcp.tpu.request import QueuedTpuArgs, queued_resource_body
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
 from stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
+from stacks.providers.gcp.settings import GcpConfig
 from stacks.providers.gcp.user_data import (
     REQUEST_OBJECT,
     UserDataInputs,
@@ -129,6 +130,39 @@ def tpu_nodes(
     own: pulumi.ResourceOptions,
 ) -> Nodes:
     """Slices, asked of the queue together, and what asks for them again. `own`: options of what is in no component."""
+    script = tpu_startup_script(config, planned, user_data_inputs)
+    args = _asked_for(config, planned, network, email, key, script)
+    # Stands before the request, so that an `up` that changes both has no old one asked for in between.
+    request = declare_file(config, files, REQUEST_OBJECT, _request_body(config, args), own)
+    queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", {**args, "startup_script": after(script, request)}), opts)
+    again: dict[str, Any] = {
+        **place(config, planned),
+        "zone": planned.zone,
+        "stack": config.stack,
+        "queued_resource": queued.name,
+        "request_object": request.name,
+        "files_bucket_name": files.bucket_name,
+        "run_bucket_name": user_data_inputs.bucket,
+        "ended_uri": ended_uri(config, planned, user_data_inputs),
+        "service_account": email,
+        "log_name": log_name,
+        "kms_key_name": key,
+        "tags": planned.tags,
+    }
+    reconciler = TpuReconciler(config.stack, typed_args(TpuReconcilerArgs, again), opts)
+    nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
+    return Nodes(nothing, nothing, None, queued.name, reconciler.schedule_id)
+
+
+def _asked_for(
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    email: pulumi.Output[str],
+    key: Key,
+    startup_script: pulumi.Output[str],
+) -> dict[str, Any]:
+    """What the queue is asked for, as arguments of QueuedTpu."""
     tpu, cluster, section = planned.tpu, config.cluster, config.gcp
     assert tpu is not None, "asked for slices only where the plan has one"
     assert section is not None, "stacks.providers.unsupported_settings has seen to it"
@@ -137,10 +171,10 @@ def tpu_nodes(
     own_shape = {"accelerator_config": {"type": tpu.api_type, "topology": tpu.topology}}
     optional = {
         "reservation_name": reservation_name(rung, planned.project, planned.zone),
-        "kms_key_name": key,
+        "kms_key_name": key if section.tpu_boot_key else None,
         "api_url": section.tpu_api_url,
     }
-    args: dict[str, Any] = {
+    return {
         "project": planned.project,
         "zone": planned.zone,
         **(shape if tpu.default_topology else own_shape),
@@ -150,34 +184,10 @@ def tpu_nodes(
         "service_account": email,
         "subnetwork": network.private_subnet_ids[0],
         "network_tags": [network_tag(config.stack, "fabric")],
-        "startup_script": tpu_startup_script(config, planned, user_data_inputs),
+        "startup_script": startup_script,
         "labels": planned.tags,
         **{name: value for name, value in optional.items() if value is not None},
     }
-    # Stands before the request, so that an `up` that changes both has no old one asked for in between.
-    request = declare_file(config, files, REQUEST_OBJECT, _request_body(config, args), own)
-    args["startup_script"] = after(args["startup_script"], request)
-    queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", args), opts)
-    reconciler = TpuReconciler(
-        config.stack,
-        {
-            **place(config, planned),
-            "zone": planned.zone,
-            "stack": config.stack,
-            "queued_resource": queued.name,
-            "request_object": request.name,
-            "files_bucket_name": files.bucket_name,
-            "run_bucket_name": user_data_inputs.bucket,
-            "ended_uri": ended_uri(config, planned, user_data_inputs),
-            "service_account": email,
-            "log_name": log_name,
-            "kms_key_name": key,
-            "tags": planned.tags,
-        },
-        opts,
-    )
-    nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
-    return Nodes(nothing, nothing, None, queued.name, reconciler.schedule_id)
 
 
 def _request_body(config: StackConfig, args: dict[str, Any]) -> pulumi.Output[str]:
@@ -220,6 +230,12 @@ class ComponentFactory:
     services: ProjectServices
     opts: pulumi.ResourceOptions
 
+    @property
+    def _own(self) -> GcpConfig:
+        """The section gangway:gcp."""
+        assert self.config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
+        return self.config.gcp
+
     def _project_number(self) -> pulumi.Output[str]:
         invoke = pulumi.InvokeOutputOptions(provider=self.provider)
         return gcp.organizations.get_project_output(project_id=self.services.project, opts=invoke).number
@@ -236,6 +252,7 @@ class ComponentFactory:
             **place(self.config, self.planned),
             "project_number": self._project_number(),
             "services": services,
+            "grant_wait_sec": self._own.grant_wait_sec,
             "tags": self.planned.tags,
         }
         return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_name
@@ -391,8 +408,7 @@ class ComponentFactory:
 
     def budget(self, key: Key, nodes: Nodes, head: HeadNode | None) -> Budget:
         """The monthly limit, and its stop where one is wanted."""
-        budget, section = self.config.budget, self.config.gcp
-        assert section is not None, "stacks.providers.unsupported_settings has seen to it"
+        budget, section = self.config.budget, self._own
         args: dict[str, Any] = {
             **place(self.config, self.planned),
             "project_number": self._project_number(),
@@ -408,6 +424,7 @@ class ComponentFactory:
             "tag_key": LABEL_KEY,
             "tag_value": self.config.stack,
             "kms_key_name": key,
+            "grant_wait_sec": section.grant_wait_sec,
             "tags": self.planned.tags,
         }
         if nodes.queued_resource is not None:

@@ -71,6 +71,7 @@ def example(labels: dict[str, str]) -> Example:
         "repository_id": "projects/lab/locations/us-east5/repositories/demo-trainer",
         "self_termination": True,
         "releases_slices": True,
+        "grant_wait_sec": 60,
         "fills_groups": True,
         "imports": True,
         "retention_days": 30,
