@@ -90,7 +90,7 @@ class TpuReconciler(pulumi.ComponentResource):
             opts=self._child,
         )
         # Started before its account may act, it would fail, and say so to nobody.
-        email = after(account.email, *self._grants(account))
+        email: pulumi.Output[str] = after(account.email, *self._grants(account))
         workflow = workflows.Workflow(
             self._name,
             project=args["project"],
