@@ -150,9 +150,16 @@ class GcpNodeSpec(GcpMachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class TpuHostSpec(GcpMachineSpec):
-    """A host of a TPU slice. It cannot delete itself: a slice goes with its queued resource."""
+    """A host of a TPU slice.
+
+    Attributes:
+        num_slices: of the request; they train as one job.
+        queued_resource: `projects/P/locations/ZONE/queuedResources/NAME`, which the first host deletes, all slices with
+            it, when the job has ended; None lets them stay.
+    """
 
     num_slices: int = 1
+    queued_resource: str | None = None
     data_dir: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -256,6 +263,7 @@ def nccl_env_text(nccl: NcclSetup) -> str:
 def gcp_env_text(spec: GcpMachineSpec) -> str:
     """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
     node = spec if isinstance(spec, GcpNodeSpec) else None
+    host = spec if isinstance(spec, TpuHostSpec) else None
     worker = None if isinstance(spec, GcpHeadSpec) else spec
     files, data = spec.file_system, spec.data
     settings = {
@@ -277,8 +285,9 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
-        "NUM_SLICES": str(spec.num_slices) if isinstance(spec, TpuHostSpec) else "",
+        "NUM_SLICES": str(host.num_slices) if host else "",
         "PROJECT": spec.project,
+        "QUEUED_RESOURCE": (host.queued_resource if host else None) or "",
         "RDMA_NICS_PLANNED": str(node.rdma_nics_planned if node else 0),
         "REGION": spec.region,
         "RESULTS_SEC": "",
@@ -286,7 +295,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
         "STACK": spec.stack,
-        "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
+        "TERMINATE_WHEN_DONE": "yes" if (node and node.terminate_when_done) or (host and host.queued_resource) else "",
         "TRAINER_UID": str(TRAINER_UID),
     }
     if isinstance(spec, TpuHostSpec):

@@ -10,7 +10,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 INSTANCE = "demo-0-abcd"
 GROUP = re.compile(
@@ -48,6 +48,7 @@ class Gce:
         cut: objects of which only half comes before the connection ends.
         refused_entries: ids of log entries with which a whole call is 400.
         looks_until_imported: how often an import is looked at before it is done.
+        tpu: the queue of TPUs, a TpuCloud of tests/tpu_standin.py; None where there is none.
         calls: of APIs, in their order.
     """
 
@@ -76,6 +77,7 @@ class Gce:
         self.looks_until_imported = 2
         self.import_error: dict[str, Any] | None = None
         self.calls: list[Call] = []
+        self.tpu: Any = None
         self.metadata_status = 200
         self.tokens: set[str] = set()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -116,7 +118,8 @@ class Gce:
             raise Refusal(403, "denied")
         if match := GROUP.fullmatch(call.path):
             return self._group(match[1], (match[2] or "")[1:], call)
-        return {"storage": self._storage, "logging": self._logging, "lustre": self._lustre}[host](call)
+        answers = {"storage": self._storage, "logging": self._logging, "lustre": self._lustre, "tpu": self._tpu}
+        return answers[host](call)
 
     def _group(self, name: str, verb: str, call: Call) -> Any:
         if verb in self.denied:
@@ -184,6 +187,13 @@ class Gce:
         error = {"error": self.import_error} if done and self.import_error else {}
         return {"name": "projects/p/locations/z/operations/o", "done": done, **error}
 
+    def _tpu(self, call: Call) -> Any:
+        path = call.path.removeprefix("/tpu.googleapis.com")
+        try:
+            return self.tpu.answer(call.method, f"{path}?{urlencode(call.query)}", call.body)
+        except self.tpu.refusal as refusal:
+            raise Refusal(refusal.code, str(refusal)) from None
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         stand_in = self
 
@@ -217,7 +227,7 @@ class Gce:
                 cut = f"{bucket.rpartition('/')[2]}/{unquote(key)}" in stand_in.cut
                 self._reply(200, whole, sent=len(whole) // 2 if cut else None)
 
-            do_GET = do_POST = _answer  # noqa: N815 - the base class's names
+            do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the base class's names
 
             def _reply(self, status: int, content: bytes, etag: str = "", sent: int | None = None) -> None:
                 self.send_response(status)

@@ -131,7 +131,7 @@ class LustreFileSystemArgs(TypedDict):
     `importer_principal_id` the object id of Azure's service principal in this tenant (`az ad sp show --id
     IMPORTER_APP_ID --query id`), which gets its roles on the account: whoever runs `up` must be allowed to.
     `role_wait_sec` (0) is how long Azure gets to heed these, before it looks into the container: from Python programs
-    alone (`components.azure.settling`). `export_runs` copies what is below EXPORT_PATH into that container.
+    alone (`components.core.settling`). `export_runs` copies what is below EXPORT_PATH into that container.
     `deployment`, `efa` and `metadata_iops` are FSx's: here only to be refused. Azure maintains the servers every two
     months or so, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday). A key has to stay as it is.
     """

@@ -22,8 +22,9 @@ from components.azure.policies import (
     node_actions,
     role_id,
 )
-from components.azure.settling import Settling, heeded
+from components.azure.settling import heeded
 from components.core.dependencies import after
+from components.core.settling import Settling
 from components.core.tags import shortened
 
 __all__ = [
@@ -92,7 +93,7 @@ class KeyArgs(TypedDict):
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `tenant_id` is the directory's whose identities the vault trusts. `role_wait_sec` (0) is
     how long Azure gets to heed who may use the key, before anything is encrypted with it: from Python programs alone
-    (`components.azure.settling`).
+    (`components.core.settling`).
     """
 
     subscription_id: str
@@ -285,7 +286,7 @@ class Grantee:
         if not self.wait_sec:
             return role.id
         name, seconds = f"{self.name}-{self.kind}-{label}-known", min(self.wait_sec, KNOWN_SEC)
-        return after(role.id, Settling(name, f"the new role: {title}", [role.id], seconds, self.opts))
+        return after(role.id, Settling(name, f"Azure heeds the new role: {title}", [role.id], seconds, self.opts))
 
     def _assign(self, label: str, role: pulumi.Input[str], scope: pulumi.Input[str]) -> authorization.RoleAssignment:
         parts = (self.subscription_id, self.stack, self.kind, label)

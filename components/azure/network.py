@@ -180,7 +180,7 @@ class TrainingNetworkArgs(TypedDict):
     size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With `flow_log_account_id` and
     `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there, by the `network_watcher` of that
     resource id or GROUP/NAME; left out, by the one that Azure makes for the region, for which `watcher_wait_sec`
-    (0) waits: from Python programs alone (`components.azure.settling`).
+    (0) waits: from Python programs alone (`components.core.settling`).
     """
 
     resource_group_name: pulumi.Input[str]

@@ -10,9 +10,10 @@ from pulumi_azure_native import managedidentity, network, storage
 from components.azure.identity import Grantee, KeyArgs
 from components.azure.names import letters
 from components.azure.policies import BLOB_CONTRIBUTOR, container_id
-from components.azure.settling import Settling, heeded
+from components.azure.settling import heeded
 from components.core.dependencies import after
 from components.core.findings import InputError
+from components.core.settling import Settling
 
 __all__ = [
     "MAX_ACCOUNT_NAME",
@@ -156,7 +157,7 @@ def plan_watcher(
 
 class FlowLogStoreArgs(TypedDict):
     """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys. `role_wait_sec` (0) is how long Azure
-    gets to heed that the identity may write: from Python programs alone (`components.azure.settling`).
+    gets to heed that the identity may write: from Python programs alone (`components.core.settling`).
     """
 
     subscription_id: str
@@ -221,7 +222,8 @@ def declare_flow_log(
     """
     before: list[pulumi.Resource] = []
     if watcher.by_azure and wait_sec:
-        what = f"the network, and makes {watcher.name} in {watcher.resource_group_name} where there is none"
+        there = f"makes {watcher.name} in {watcher.resource_group_name} where there is none"
+        what = f"Azure heeds the network, and {there}"
         before = [Settling(f"{name}-watcher", what, [network_id], wait_sec, opts)]
     return network.FlowLog(
         f"{name}-flows",

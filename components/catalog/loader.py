@@ -96,6 +96,7 @@ __all__ = [
     "load_bundled_tpus",
     "load_filestore_tiers",
     "load_lustre_tiers",
+    "load_lustre_zones",
     "load_provider",
     "load_tpus",
     "read_catalog",
@@ -405,6 +406,13 @@ def load_lustre_tiers() -> Mapping[int, LustreTier]:
     tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
     tiers = [LustreTier.model_validate(with_facts(LustreTier, row, sources)) for row in tables["lustre_tiers"]]
     return {tier.throughput_mbps_per_tib: tier for tier in tiers}
+
+
+@cache
+def load_lustre_zones() -> Offered:
+    """Where there is Google Cloud Managed Lustre, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
+    return Offered.model_validate(with_facts(Offered, tables["lustre_zones"], sources))
 
 
 @cache

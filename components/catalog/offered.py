@@ -9,7 +9,7 @@ from components.catalog.schema import Fact, MachineType, Offered, Region
 from components.catalog.validators import STALE_DAYS
 from components.core.findings import Finding
 
-__all__ = ["first_zone", "region_findings", "zone_findings", "zone_names"]
+__all__ = ["first_zone", "region_findings", "service_findings", "zone_findings", "zone_names"]
 
 REGION = "gangway:region"
 ZONE_FORMS: Mapping[str, str] = {"aws": "{region}{zone}", "gcp": "{region}-{zone}"}
@@ -90,6 +90,32 @@ def zone_findings(
     else:
         message = f"{zone} does not sell {machine.name}: {has_it}"
         yield Finding.error("capacity.zone-without-machine", path, message, fix)
+
+
+def service_findings(
+    what: str, offered: Offered, provider: str, zone: str, path: str, ask: str, today: date
+) -> Iterator[Finding]:
+    """What is to be said of a service in `zone`, a whole name, by the rules of machine types; nothing where its list
+    has it there. `ask`: who knows better.
+    """
+    regions = offered.zones.value or {}
+    by_region = {region: zone_names(provider, region, words) for region, words in regions.items()}
+    if zone in {name for names in by_region.values() for name in names}:
+        return
+    there = next((names for names in by_region.values() if names and _same_region(names[0], zone)), [])
+    has_it = f"has it in {', '.join(there)}" if there else f"has it in {len(by_region)} other regions"
+    doubt = _doubt(offered, today, complete=offered.complete != "none", reserved=False)
+    if doubt:
+        message = f"whether there is {what} in {zone} is not known: {_said(offered.zones)} {has_it}; {doubt}"
+        yield Finding.warning("storage.zone-unknown", path, message, ask)
+    else:
+        message = f"there is no {what} in {zone}: {_said(offered.zones)} {has_it}"
+        yield Finding.error("storage.not-in-zone", path, message, f"set zone: {there[0]}" if there else ask)
+
+
+def _same_region(one: str, other: str) -> bool:
+    """Of two zones' whole names, which end with a letter."""
+    return one.rpartition("-")[0] == other.rpartition("-")[0]
 
 
 def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:

@@ -66,6 +66,7 @@ METRICS = (
     MetricPlan("Checkpoints", 'jsonPayload.event="checkpoint"'),
     MetricPlan("NodesGivenUp", 'jsonPayload.event="node-given-up"'),
     MetricPlan("LaunchesHeld", 'jsonPayload.event="launches-held"'),
+    MetricPlan("SlicesGivenUp", 'jsonPayload.event="slices-given-up"'),
     MetricPlan("LaddersNotKept", 'jsonPayload.event="ladder-not-kept"'),
     MetricPlan("RecordsAtRisk", '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put")'),
     MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
@@ -98,7 +99,7 @@ def plan_alarms(
         _no_steps(stack, groups, steps_alarm_minutes),
         *([_gpu_idle(stack)] if expect_gpu else []),
         _interruptions(stack, interruptions_per_hour),
-        *([_nodes_missing(stack, groups, num_nodes)] if groups else []),
+        _nodes_missing(stack, groups, num_nodes) if groups else _slices_given_up(stack),
         _node_given_up(stack),
         *([_launches_held(stack)] if groups else []),
         _job_ended_badly(stack),
@@ -187,6 +188,17 @@ def _nodes_missing(stack: str, groups: Sequence[str], num_nodes: int) -> AlarmPl
         "no capacity, a quota, or nodes that give themselves up as unhealthy.",
         f"((avg_over_time({missing}[90m:5m]) >= 0.333) and {had_nodes}) unless {ended}",
         "ERROR",
+    )
+
+
+def _slices_given_up(stack: str) -> AlarmPlan:
+    return AlarmPlan(
+        "slices-given-up",
+        "The slices were lost again and again within hours of being asked for anew, and are not asked for any more. In "
+        "the stack's log the field `reason` of slices-given-up says how often, the lines before it why: capacity that "
+        "is taken back at once, or a quota. `pulumi up --refresh` asks once more, and counts from the beginning.",
+        f"{_lines(stack, 'SlicesGivenUp', '10m')} > 0",
+        "CRITICAL",
     )
 
 

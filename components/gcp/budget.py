@@ -11,10 +11,11 @@ import pulumi
 from pulumi_gcp import billing, eventarc, projects, pubsub, serviceaccount, workflows
 
 from components.core.findings import InputError
-from components.gcp.identity import RolePlan, account_id, declare_role
+from components.gcp.identity import RolePlan, account_id, declare_role, heeded
 from components.gcp.monitoring import check_budget_emails, declare_channels
 
 __all__ = [
+    "PAUSE_PERMISSIONS",
     "STOP_PERMISSIONS",
     "Budget",
     "BudgetAlarm",
@@ -35,6 +36,8 @@ STOP_PERMISSIONS = (
     "compute.instanceGroupManagers.update",
     "compute.instances.stop",
 )
+PAUSE_PERMISSIONS = ("cloudscheduler.jobs.get", "cloudscheduler.jobs.pause")
+"""Besides, where slices would otherwise be brought back."""
 MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
@@ -49,16 +52,23 @@ class StopPlan:
         groups: managed instance groups, as `projects/P/zones/Z/instanceGroupManagers/NAME`.
         heads: instances that fill groups, as `projects/P/zones/Z/instances/NAME`.
         queued_resources: TPUs, as `projects/P/locations/Z/queuedResources/NAME`.
+        schedules: of what brings TPUs back, as `projects/P/locations/R/jobs/NAME`.
     """
 
     percent: float
     groups: pulumi.Input[list[str]]
     heads: pulumi.Input[list[str]]
     queued_resources: pulumi.Input[list[str]]
+    schedules: pulumi.Input[list[str]]
 
     def environment(self) -> dict[str, pulumi.Input[str]]:
         """The workflow's variables; lists are JSON, for a variable is a string."""
-        lists = {"GROUPS": self.groups, "HEADS": self.heads, "QUEUED_RESOURCES": self.queued_resources}
+        lists = {
+            "GROUPS": self.groups,
+            "HEADS": self.heads,
+            "QUEUED_RESOURCES": self.queued_resources,
+            "SCHEDULES": self.schedules,
+        }
         return {
             "STOP_PERCENT": f"{self.percent:g}",
             **{key: pulumi.Output.from_input(names).apply(json.dumps) for key, names in lists.items()},
@@ -78,6 +88,7 @@ class _Place:
     stack: str
     project: pulumi.Input[str]
     region: str
+    grant_wait_sec: float
     tags: dict[str, str]
     opts: pulumi.ResourceOptions
 
@@ -90,13 +101,14 @@ def declare_stop(
     project: pulumi.Input[str],
     region: str,
     kms_key_name: pulumi.Input[str] | None,
+    grant_wait_sec: float,
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
     *,
     tpus: bool,
 ) -> None:
     """Declares the workflow, its account, and the trigger by which `topic` starts it. `tpus`: it deletes some, too."""
-    place = _Place(f"{name}-stop", stack, project, region, tags, opts)
+    place = _Place(f"{name}-stop", stack, project, region, grant_wait_sec, tags, opts)
     account, grants = _account(place, tpus)
     # Started before its account may act, it would stop nothing.
     later = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants))
@@ -125,7 +137,9 @@ def _trigger(
     agent = projects.ServiceIdentity(
         f"{place.name}-eventarc", project=place.project, service="eventarc.googleapis.com", opts=place.opts
     )
-    later = pulumi.ResourceOptions.merge(place.opts, pulumi.ResourceOptions(depends_on=[agent]))
+    # And what it is granted with that takes minutes to be heeded.
+    waits = heeded(f"{place.name}-heeded", "Eventarc's agent", [agent], place.grant_wait_sec, place.opts)
+    later = pulumi.ResourceOptions.merge(place.opts, pulumi.ResourceOptions(depends_on=waits))
     return eventarc.Trigger(
         place.name,
         project=place.project,
@@ -148,7 +162,7 @@ def _account(place: _Place, tpus: bool) -> tuple[serviceaccount.Account, list[pu
         display_name=f"Gangway {place.stack}: stop at the budget's end",
         opts=place.opts,
     )
-    plan = RolePlan(f"Gangway {place.stack}: empty groups", STOP_PERMISSIONS)
+    plan = RolePlan(f"Gangway {place.stack}: empty groups", STOP_PERMISSIONS + (PAUSE_PERMISSIONS if tpus else ()))
     # A workflow logs its errors as its own account.
     roles = ("roles/workflows.invoker", "roles/logging.logWriter", *(("roles/tpu.admin",) if tpus else ()))
     members: list[pulumi.Resource] = [
@@ -177,7 +191,9 @@ class BudgetArgs(TypedDict):
     billing account alone: where that is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` the
     limit in it, which stands for `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is
     the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs of `queued_resource_names`
-    deleted and the instances of `head_ids` stopped: all full names (`projects/...`).
+    deleted, the schedules of `schedule_ids` paused and the instances of `head_ids` stopped: all full names
+    (`projects/...`). `grant_wait_sec` (0) is how long Google gets to heed the agent by which the stop is started: from
+    Python programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
@@ -192,10 +208,12 @@ class BudgetArgs(TypedDict):
     stop_at_percent: NotRequired[float | None]
     group_ids: NotRequired[pulumi.Input[list[str]]]
     queued_resource_names: NotRequired[pulumi.Input[list[str]]]
+    schedule_ids: NotRequired[pulumi.Input[list[str]]]
     head_ids: NotRequired[pulumi.Input[list[str]]]
     tag_key: str
     tag_value: str
     kms_key_name: NotRequired[pulumi.Input[str] | None]
+    grant_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -297,6 +315,7 @@ class Budget(pulumi.ComponentResource):
             groups=args.get("group_ids", []),
             heads=args.get("head_ids", []),
             queued_resources=args.get("queued_resource_names", []),
+            schedules=args.get("schedule_ids", []),
         )
         declare_stop(
             self._name,
@@ -306,6 +325,7 @@ class Budget(pulumi.ComponentResource):
             args["project"],
             args["region"],
             args.get("kms_key_name"),
+            args.get("grant_wait_sec", 0),
             args["tags"],
             self._child,
             tpus=args.get("queued_resource_names", []) != [],

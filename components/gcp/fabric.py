@@ -38,6 +38,10 @@ _ACCELERATORS = "https://github.com/GoogleCloudPlatform/container-engine-acceler
 _VAR_LIB = (Volume(source="/var/lib", target="/var/lib"),)
 _TCPXO_NICS = "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0"
 _TCPX_SOCKETS = "/run/tcpx"
+# The plug-in's release notes of 2026-01-09; later ones name no other.
+_TCPXO_NCCL = "2.28.7"
+# In the version of the plug-in's image.
+_TCPX_NCCL = "2.19.4"
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,10 @@ TCPXO = NcclPlugin(
     env=MappingProxyType(
         {
             "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64",
+            # The qualified NCCL, which the plug-in's image installs: libtorch_cuda.so finds its own by DT_RPATH, which
+            # comes before LD_LIBRARY_PATH. A file that is not there is passed over by the loader, with a line.
+            "LD_PRELOAD": "/var/lib/tcpxo/lib64/libnccl.so.2",
+            "GANGWAY_NCCL_QUALIFIED": _TCPXO_NCCL,
             "NCCL_LIB_DIR": "/var/lib/tcpxo/lib64",
             "NCCL_NET": "FasTrak",
             "NCCL_SOCKET_IFNAME": "enp0s12",
@@ -240,8 +248,7 @@ TCPXO = NcclPlugin(
     ),
     host=HostNeeds(kernel_modules=("import-helper",), unsigned=True, aperture_device="1ae0:0084"),
     source=f"{_ACCELERATORS}/gpudirect-tcpxo",
-    # Its release notes of 2026-01-09; later ones name no other.
-    qualified_nccl="2.28.7",
+    qualified_nccl=_TCPXO_NCCL,
 )
 
 TCPX = NcclPlugin(
@@ -253,6 +260,7 @@ TCPX = NcclPlugin(
     env=MappingProxyType(
         {
             "LD_LIBRARY_PATH": "/var/lib/tcpx/lib64",
+            "GANGWAY_NCCL_QUALIFIED": _TCPX_NCCL,
             "NCCL_NET": "GPUDirectTCPX_v7",
             "NCCL_SOCKET_IFNAME": "enp0s12",
             "GLOO_SOCKET_IFNAME": "enp0s12",
@@ -298,8 +306,7 @@ TCPX = NcclPlugin(
     ),
     host=HostNeeds(kernel="linux-gcp-tcpx", unsigned=True),
     source=f"{_CLUSTER_TOOLKIT}/a3-highgpu-8g",
-    # In the image's own version.
-    qualified_nccl="2.19.4",
+    qualified_nccl=_TCPX_NCCL,
 )
 
 
@@ -369,15 +376,24 @@ def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) ->
     """With torch 2.11 and its NCCL 2.28.9 a public set-up of several A3 Mega saw memory handles corrupted, and preloads
     2.28.7. With our torch neither version is known to work, or not to.
     """
-    library = f"{plugin.env['LD_LIBRARY_PATH']}/libnccl.so.2"
-    return Finding.warning(
-        "fabric.nccl-unproven",
-        "gangway:image",
-        f"{machine.name}: Google has qualified {plugin.name} for NCCL {plugin.qualified_nccl}, and torch in the "
-        f"trainer's image brings {image_nccl}: nobody has shown that they work together, nor that {plugin.name} works "
-        "in a container that is neither root nor privileged. Where they do not, NCCL fails and the job does not start",
-        f"try two nodes first; or build an image whose torch works with {plugin.qualified_nccl}, and preload {library}",
-    )
+    proven = f"nor that {plugin.name} works in a container that is neither root nor privileged. Where they do not,"
+    if preloaded := plugin.env.get("LD_PRELOAD"):
+        message = (
+            f"{machine.name}: Google has qualified {plugin.name} for NCCL {plugin.qualified_nccl}, which is preloaded "
+            f"({preloaded}) before the {image_nccl} that torch was built with: nobody has shown that this torch works "
+            f"with it, {proven} the job does not start; the run record has the version that was loaded"
+        )
+        fix = f"try two nodes first; or build an image whose torch was built with NCCL {plugin.qualified_nccl}"
+    else:
+        message = (
+            f"{machine.name}: Google has qualified {plugin.name} for NCCL {plugin.qualified_nccl}, and torch in the "
+            f"trainer's image brings {image_nccl}: nobody has shown that they work together, {proven} NCCL fails and "
+            "the job does not start"
+        )
+        library = f"{plugin.env['LD_LIBRARY_PATH']}/libnccl.so.2"
+        works = f"an image whose torch works with {plugin.qualified_nccl}"
+        fix = f"try two nodes first; or build {works}, and preload {library}"
+    return Finding.warning("fabric.nccl-unproven", "gangway:image", message, fix)
 
 
 def secure_boot_allowed(machine: GcpMachineType, *, own_image: bool) -> bool:

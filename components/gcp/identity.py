@@ -11,6 +11,7 @@ import pulumi
 from pulumi_gcp import artifactregistry, kms, logging, projects, serviceaccount, storage
 
 from components.core.dependencies import after
+from components.core.settling import Settling
 from components.core.tags import shortened
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "declare_role",
     "filesystem_name",
     "head_permissions",
+    "heeded",
     "node_permissions",
     "plan_services",
     "prefix_of",
@@ -63,6 +65,7 @@ ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tpu": ("tpu",),
         "encryption": ("cloudkms",),
         "stop": ("eventarc", "workflows", "workflowexecutions"),
+        "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
     }
 )
 """What a stack may have besides, and the APIs behind it."""
@@ -145,13 +148,15 @@ class ProjectServices(pulumi.ComponentResource):
 
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` are those that use the key
-    besides USUAL: lustre, filestore, tpu, workflows.
+    besides USUAL: lustre, filestore, tpu, workflows. `grant_wait_sec` (0) is how long Google gets to heed who may use
+    the key: from Python programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
     project_number: pulumi.Input[str]
     region: str
     services: list[str]
+    grant_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
 
@@ -181,7 +186,8 @@ class EncryptionKey(pulumi.ComponentResource):
             for service in dict.fromkeys((*USUAL, *args["services"]))
         ]
         # Whoever takes the name from here waits until the services may use the key.
-        self.key_name = after(key.id, *users)
+        wait_sec = args.get("grant_wait_sec", 0)
+        self.key_name = after(key.id, *heeded(f"{name}-data-heeded", "the key's users", users, wait_sec, self._child))
         self.register_outputs({"key_name": self.key_name})
 
     def _agent(self, service: str) -> pulumi.Output[str]:
@@ -198,6 +204,22 @@ class EncryptionKey(pulumi.ComponentResource):
                 f"{self._name}-{service}", project=project, service=full, opts=self._child
             ).member
         return pulumi.Output.from_input(self._args["project_number"]).apply(lambda number: agent_of(service, number))
+
+
+def heeded(
+    name: str,
+    whose: str,
+    made: Sequence[kms.CryptoKeyIAMMember | projects.IAMMember | projects.ServiceIdentity],
+    seconds: float,
+    opts: pulumi.ResourceOptions,
+) -> list[pulumi.CustomResource]:
+    """What has to stand before somebody relies on grants, or on agents that were just made: they, and a wait; they
+    alone without `seconds`. Google's "Access change propagation" speaks of two minutes as a rule, of seven or more.
+    """
+    if not seconds:
+        return list(made)
+    awaited = [pulumi.Output.concat(one.id, " for ", one.member) for one in made]
+    return [*made, Settling(name, f"Google heeds {whose}", awaited, seconds, opts)]
 
 
 def account_id(stack: str, role: str) -> str:
@@ -228,7 +250,10 @@ PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
         "roles/logging.logWriter": "a log takes no policy; it only writes",
         "roles/monitoring.metricWriter": "metrics take no policy; it only writes",
         "roles/workflows.invoker": "a workflow takes no policy; it only starts them",
-        "roles/tpu.admin": "queued resources take no policy; only the budget's stop has it, where it has any to delete",
+        "roles/tpu.admin": "queued resources take no policy; with TPUs the budget's stop has it, which deletes them, "
+        "and what brings slices back, which deletes and makes them",
+        "cloudscheduler.jobs.get": "a schedule takes no policy; read only",
+        "cloudscheduler.jobs.pause": "a schedule takes no policy; only the budget's stop has it, with TPUs",
         "compute.instanceGroupManagers.get": _GROUPS,
         "compute.instanceGroupManagers.list": _GROUPS,
         "compute.instanceGroupManagers.update": _GROUPS,
@@ -239,6 +264,8 @@ PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
         "lustre.instances.get": "Managed Lustre takes no policy on an instance; read only",
         "lustre.instances.importData": "Managed Lustre takes no policy on an instance",
         "lustre.operations.get": "read only; an operation is not known beforehand",
+        "tpu.nodes.delete": "the nodes of a queued resource, which goes with them: neither takes a policy",
+        "tpu.queuedResources.delete": "queued resources take no policy; the hosts of slices that leave have it",
     }
 )
 """Every role and permission that our accounts have on a whole project, and why there is nothing narrower."""
@@ -261,8 +288,8 @@ def prefix_of(url: str) -> str:
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the
     `gs://bucket/prefix` whose bucket nodes may read (whoever runs `up` must be allowed to grant that).
-    `self_termination` lets a node delete itself from its group. An account takes no labels, and no key either: Google's
-    own services use the stack's key on behalf of a node.
+    `self_termination` lets a node delete itself from its group, `releases_slices` a TPU host all slices. An account
+    takes no labels, and no key either: Google's own services use the stack's key on behalf of a node.
     """
 
     project: pulumi.Input[str]
@@ -271,6 +298,7 @@ class NodeIdentityArgs(TypedDict):
     repository_id: pulumi.Input[str]
     data_source: NotRequired[str | None]
     self_termination: NotRequired[bool]
+    releases_slices: NotRequired[bool]
 
 
 class HeadIdentityArgs(TypedDict):
@@ -295,9 +323,12 @@ class RolePlan:
     permissions: tuple[str, ...]
 
 
-def node_permissions(*, self_termination: bool) -> tuple[str, ...]:
-    """What a node does to Compute Engine: leave its group, which makes the group smaller by one."""
-    return ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update") if self_termination else ()
+def node_permissions(*, self_termination: bool, releases_slices: bool = False) -> tuple[str, ...]:
+    """What a node does to Compute Engine: leave its group, which makes the group smaller by one. And a TPU host to the
+    queue: give up the request that it came from, with all of its nodes.
+    """
+    leave = ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update") if self_termination else ()
+    return (*leave, *(("tpu.nodes.delete", "tpu.queuedResources.delete") if releases_slices else ()))
 
 
 def head_permissions(*, fills_groups: bool, imports: bool) -> tuple[str, ...]:
@@ -398,7 +429,9 @@ class NodeIdentity(pulumi.ComponentResource):
         grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
         if source := args.get("data_source"):
             grants.append(machine.on_bucket("data", account, bucket_of(source), DATA_READER))
-        permissions = node_permissions(self_termination=args.get("self_termination", False))
+        permissions = node_permissions(
+            self_termination=args.get("self_termination", False), releases_slices=args.get("releases_slices", False)
+        )
         grants += machine.own_role(account, "leave the group", permissions)
         self.service_account_email = after(account.email, *grants)
         self.service_account_member = account.member

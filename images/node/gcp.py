@@ -2,6 +2,7 @@
 
     python3 -m images.node.gcp event PROJECT LOG job-ended exit_status 0 reason done
     python3 -m images.node.gcp replace | leave | zone | token
+    python3 -m images.node.gcp release projects/P/locations/ZONE/queuedResources/NAME
     python3 -m images.node.gcp put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
     python3 -m images.node.gcp exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
     python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
@@ -113,6 +114,15 @@ class GoogleApi:
         """Has the group delete this machine and become smaller (deleteInstances), or make it anew."""
         group, instance = self.group()
         self.call("POST", f"{group}/{verb}", {"instances": [instance]})
+
+    def release_slices(self, queued_resource: str) -> None:
+        """Gives a request of the queue of TPUs up, with all of its nodes. One that is gone already is no error."""
+        url = f"https://tpu.googleapis.com/v2/{queued_resource}?force=true"
+        try:
+            self.call("DELETE", url)
+        except RefusedError as error:
+            if error.status != 404:
+                raise
 
     def write_log(self, project: str, entries: Sequence[dict[str, Any]]) -> None:
         """Sends entries to Cloud Logging, of this machine."""
@@ -256,6 +266,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "list": lambda google, uri: print(*google.names(uri), sep="\n"),
     "put": lambda google, file, uri: google.put(Path(file), uri),
     "put-folder": lambda google, folder, uri: google.put_folder(Path(folder), uri),
+    "release": lambda google, queued_resource: google.release_slices(queued_resource),
     "replace": lambda google: google.tell_group("recreateInstances"),
     "token": lambda google: print(google.token()),
 }

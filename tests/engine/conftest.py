@@ -205,7 +205,7 @@ def make_engine(tmp_path: Path, azure_vm: Any, fsx: Any) -> Callable[[str], Engi
         engine = _sandbox(tmp_path, project, stack)
         engine.env["GANGWAY_API_URL"] = azure_vm.url
         engine.env.update(AWS_ENDPOINT_URL_FSX=fsx.url, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
-        if stack.startswith("azure-"):
+        if stack.startswith(("azure-", "gcp-")):
             engine.change(_hurry)
         return engine
 
@@ -213,8 +213,9 @@ def make_engine(tmp_path: Path, azure_vm: Any, fsx: Any) -> Callable[[str], Engi
 
 
 def _hurry(config: dict[str, Any]) -> None:
-    """The stand-in's cloud heeds a role at once; that there is a wait at all is part of what is tried."""
-    config["gangway:azure"]["role_wait_sec"] = 1
+    """A stand-in's cloud heeds a grant at once; that there is a wait at all is part of what is tried."""
+    wait = {"azure": "role_wait_sec", "gcp": "grant_wait_sec"}[config["gangway:provider"]]
+    config[f"gangway:{config['gangway:provider']}"][wait] = 1
 
 
 PYTHON_PROJECT = """
@@ -263,7 +264,7 @@ def make_yaml_engine(tmp_path: Path) -> Callable[[str], Engine]:
 @pytest.fixture
 def standin(load_module: Callable[[Path], Any]) -> Iterator[Any]:
     """The running stand-in of the TPU API."""
-    with load_module(REPOSITORY / "tests/components/gcp/tpu_standin.py").TpuStandin() as running:
+    with load_module(REPOSITORY / "tests/tpu_standin.py").TpuStandin() as running:
         yield running
 
 

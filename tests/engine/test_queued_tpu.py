@@ -83,6 +83,28 @@ def test_up_preempted_replaced_and_gone(tpu_engine: Any, standin: Any) -> None:
     assert (cloud.queued, cloud.nodes) == ({}, {})
 
 
+@pytest.mark.parametrize("refresh", [(), ("--refresh",)], ids=["up", "up --refresh"])
+def test_what_was_made_anew_meanwhile_is_no_difference_and_goes_with_destroy(
+    tpu_engine: Any, standin: Any, refresh: tuple[str, ...]
+) -> None:
+    """As what brings slices back does it: the same request, deleted and made again (components/gcp/tpu)."""
+    engine, cloud = tpu_engine, standin.cloud
+    change(engine, wait_active=False)
+    engine.applied("up")
+    assert cloud.settle(NAME) == "ACTIVE"
+    body = {"tpu": cloud.queued[NAME]["tpu"], "spot": {}}
+    cloud.preempt(NAME)
+    cloud.answer("DELETE", f"/v2/{NAME}?force=true", None)
+    assert cloud.settle(NAME) == ""
+    cloud.answer("POST", f"/v2/{PARENT}/queuedResources?queuedResourceId=gan-tpu&requestId=again", body)
+    assert cloud.settle(NAME) == "ACTIVE"
+    again = engine.applied("up", *refresh)
+    assert sum(again.changes[op] for op in ("create", "update", "replace", "delete")) == 0
+    assert cloud.made == 2
+    engine.applied("destroy")
+    assert (cloud.queued, cloud.nodes) == ({}, {})
+
+
 def test_a_wait_that_fails_keeps_the_request_and_destroy_gives_it_up(tpu_engine: Any, standin: Any) -> None:
     engine, cloud = tpu_engine, standin.cloud
     cloud.hold_at = "WAITING_FOR_RESOURCES"

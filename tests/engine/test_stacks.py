@@ -18,8 +18,8 @@ ALWAYS_EXPORTED = {"job", "image", "run_bucket"}
 LOGGED = frozenset({"log_group", "dashboard"})
 
 
-# Of the budget's stop, of the flow log and of the head, which go before the nodes do.
-OF_OTHERS = re.compile(r"-(stop|flows|head)(-|$)")
+# Of the budget's stop, of the flow log, of the head and of what brings slices back, which go before the nodes do.
+OF_OTHERS = re.compile(r"-(stop|flows|head|slices)(-|$)")
 
 
 @dataclass(frozen=True)

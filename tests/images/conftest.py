@@ -118,6 +118,7 @@ def plain_head(head: AwsHeadSpec) -> AwsHeadSpec:
 
 
 GCP_REGISTRY = "us-central1-docker.pkg.dev"
+TPU_REQUEST = "projects/acme-ml/locations/us-central1-a/queuedResources/demo"
 GCP: dict[str, Any] = {
     "stack": "demo",
     "project": "acme-ml",
@@ -195,7 +196,7 @@ def tpu_host(gcp_job: JobSpec) -> TpuHostSpec:
         "run_dir": "/var/lib/gangway/runs/demo",
         "file_system": FileSystem("bucket", "gangway-records/demo/shared", "/var/lib/gangway/runs"),
     }
-    return TpuHostSpec(**there, job=job, num_slices=2, labels={"team": "ml-platform"})
+    return TpuHostSpec(**there, job=job, num_slices=2, queued_resource=TPU_REQUEST, labels={"team": "ml-platform"})
 
 
 @pytest.fixture(scope="session")

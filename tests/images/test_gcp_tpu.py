@@ -187,3 +187,84 @@ def test_nothing_of_a_jobs_text_ends_a_file_of_the_script(tpu_host: TpuHostSpec,
     names = machines.files_of(render_tpu_startup(tpu_host)).keys()
     assert machines.files_of(text).keys() == names
     assert "\nrm -rf /" not in text
+
+
+QUEUED = "projects/acme-ml/locations/us-central1-a/queuedResources/demo"
+
+
+@pytest.fixture
+def leaving(host: Any, gce: Any, load_module: Any) -> Any:
+    """A host of slices that leave when the job is done; they are there."""
+    gce.tpu = load_module(Path(__file__).parents[1] / "tpu_standin.py").TpuCloud()
+    many = {"nodeCount": 2, "nodeIdPrefix": "demo"}
+    spec = {"parent": QUEUED.partition("/queuedResources/")[0], "node": {}, "multisliceParams": many}
+    query = "queuedResourceId=demo&requestId=r"
+    gce.tpu.answer("POST", f"/v2/{spec['parent']}/queuedResources?{query}", {"tpu": {"nodeSpec": [spec]}})
+    assert gce.tpu.settle(QUEUED) == "ACTIVE"
+    host.plan(queued_resource=QUEUED)
+    host.fake("systemctl", "[ $1 != is-active ] || echo inactive")
+    return host
+
+
+def train_and_end(host: Any, store: int, status: int) -> subprocess.CompletedProcess[str]:
+    """The trainer runs and exits; what systemd starts then."""
+    assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
+    (host.root / "run" / "run.json").write_text("{}")
+    result = "success" if status == 0 else "exit-code"
+    host.env |= {"SERVICE_RESULT": result, "EXIT_CODE": "exited", "EXIT_STATUS": str(status)}
+    done: subprocess.CompletedProcess[str] = host.run("leave-node.sh")
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def ended_there(gce: Any) -> bool:
+    return any("/dcgan-celeba64/ended-" in key for key in gce.objects)
+
+
+@pytest.mark.parametrize("status", [0, 2])
+def test_the_first_host_has_all_slices_leave_when_the_job_has_ended(
+    leaving: Any, gce: Any, store: int, status: int
+) -> None:
+    tell(leaving, 0, 2, 0)
+    done = train_and_end(leaving, store, status)
+    assert f"the slices leave: {QUEUED} is deleted" in done.stderr
+    assert gce.tpu.queued[QUEUED]["state"] == {"state": "DELETING"}
+    assert gce.tpu.nodes == {}
+    assert ended_there(gce)
+    # The last word comes after all that has to outlive the slices.
+    assert [call.path for call in gce.calls][-1] == f"/tpu.googleapis.com/v2/{QUEUED}"
+    assert gce.calls[-1].query == {"force": "true"}
+    # Once it is gone there is nothing left to do, and nothing to complain of.
+    gce.tpu.queued.clear()
+    assert leaving.run("watch-node.sh").returncode == 0
+
+
+@pytest.mark.parametrize(("worker", "slice_id"), [(1, 0), (0, 1)])
+def test_other_hosts_leave_it_to_the_first(leaving: Any, gce: Any, store: int, worker: int, slice_id: int) -> None:
+    tell(leaving, worker, 2, slice_id)
+    done = train_and_end(leaving, store, 0)
+    assert "the first host has the slices leave" in done.stderr
+    assert (list(gce.tpu.queued), len(gce.tpu.nodes)) == ([QUEUED], 2)
+    assert ended_there(gce)
+
+
+def test_an_interrupted_job_keeps_its_slices(leaving: Any, gce: Any, store: int) -> None:
+    tell(leaving, 0, 2, 0)
+    train_and_end(leaving, store, 75)
+    assert (list(gce.tpu.queued), ended_there(gce)) == ([QUEUED], False)
+
+
+def test_slices_that_may_stay_stay(leaving: Any, gce: Any, store: int) -> None:
+    leaving.plan(queued_resource=None)
+    tell(leaving, 0, 2, 0)
+    train_and_end(leaving, store, 0)
+    assert (list(gce.tpu.queued), ended_there(gce)) == ([QUEUED], True)
+
+
+def test_a_deletion_that_is_refused_is_tried_again(leaving: Any, gce: Any, store: int) -> None:
+    tell(leaving, 0, 2, 0)
+    gce.tpu.undeletable_looks = 1
+    assert "watch-node.sh tries again" in train_and_end(leaving, store, 0).stderr
+    assert list(gce.tpu.queued) == [QUEUED]
+    assert leaving.run("watch-node.sh").returncode == 0
+    assert gce.tpu.queued[QUEUED]["state"]["state"] == "DELETING"

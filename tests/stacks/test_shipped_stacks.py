@@ -34,8 +34,8 @@ BESIDES = {
     "azure-ndv4": {*AZURE, "LustreFileSystem"},
     "azure-ndv5-spot": {*AZURE, "EncryptionKey", "LustreFileSystem"},
     "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles"},
-    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "QueuedTpu"},
-    "gcp-v5p-multislice": {*GCP, "EncryptionKey", "LustreFileSystem", "QueuedTpu"},
+    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "QueuedTpu", "TpuReconciler"},
+    "gcp-v5p-multislice": {*GCP, "EncryptionKey", "LustreFileSystem", "HeadFiles", "QueuedTpu", "TpuReconciler"},
 }
 # Machines that are there already have everything else; OpenStack has no budget, and no service for lines.
 ALONE = {
@@ -86,8 +86,8 @@ COUNTS = {
     "azure-ndv5-spot": (1, 2, 1, 1, 2, 1, 2, 1),
     # Instances: the head's and Lustre's, or Filestore's.
     "gcp-a3-spot": (1, 2, 2, 2, 9, 1, 1, 1),
-    "gcp-v5e-pod": (0, 1, 0, 0, 1, 1, 1, 0),
-    "gcp-v5p-multislice": (0, 1, 0, 0, 1, 1, 1, 1),
+    "gcp-v5e-pod": (1, 1, 0, 0, 1, 1, 1, 1),
+    "gcp-v5p-multislice": (1, 1, 0, 0, 1, 1, 1, 2),
     "hosts-lab": (2, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
     "openstack-gpu": (1, 1, 5, 37, 1, 2, 1),

@@ -11,6 +11,7 @@ NCCL 2.9.9, 1 GiB). Nodes whose GPUs share no NVLink (g5, g6e) should stay below
 machines of every kind should meet a quarter of nominal, and a fabric with most of its cards missing does not.
 """
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ def check_fabric(
 
     `min_gbps` is the least bus bandwidth with which the job may start, None when nobody asked; `expected` is the
     launcher's. A demand is measured whatever devices the kernel lists: GPUDirect-TCPX goes over ordinary network cards.
+    Without one it is measured all the same where the job names NCCL's network (NCCL_NET), and passes.
     """
     threshold = (
         Quantity.absent(_UNIT, "no --fabric-min-gbps")
@@ -61,32 +63,38 @@ def check_fabric(
     )
     known = expected or Quantity.absent(_UNIT, "the launcher expects nothing")
     reason = _why_not(world, min_gbps)
-    if reason or min_gbps is None:
+    if reason:
         absent = Quantity.absent(_UNIT, reason)
         return FabricRecord(bus_bandwidth=absent, expected=known, threshold=threshold, verdict="skipped", reason=reason)
     points = _measure(world, _sizes(world), clock)
     best = max(points, key=lambda point: point.bus_gbps)
-    verdict: Literal["passed", "below"] = "passed" if best.bus_gbps >= min_gbps else "below"
+    verdict: Literal["passed", "below"] = "passed" if best.bus_gbps >= (min_gbps or 0) else "below"
+    demand = "nothing demanded, NCCL_NET is set" if min_gbps is None else f"{min_gbps:g} demanded"
     source = f"all-reduce of {best.size_bytes / _MIB:g} MiB over {world.world_size} workers, {world.backend}"
     return FabricRecord(
         bus_bandwidth=Quantity.measured(best.bus_gbps, _UNIT, source, note="2 (n - 1) / n x size / median time"),
         expected=known,
         threshold=threshold,
         verdict=verdict,
-        reason=f"{best.bus_gbps:.3g} {_UNIT} measured, {min_gbps:g} demanded",
+        reason=f"{best.bus_gbps:.3g} {_UNIT} measured, {demand}",
         points=tuple(points),
     )
 
 
 def _why_not(world: "World", min_gbps: float | None) -> str:
     """Why there is nothing to measure; empty when there is."""
-    if min_gbps is None:
-        return "not asked for: no --fabric-min-gbps"
     if world.world_size == 1:
         return "one process: nothing to measure"
     if world.on_xla:
         return "PyTorch/XLA runs its all-reduces inside its programs: nothing to time alone"
+    if min_gbps is None and not _net_is_named(world):
+        return "not asked for: no --fabric-min-gbps"
     return ""
+
+
+def _net_is_named(world: "World") -> bool:
+    """Whether every worker is told which network NCCL has to take."""
+    return world.backend == "nccl" and all(world.gather("NCCL_NET" in os.environ))
 
 
 def _sizes(world: "World") -> Sequence[int]:

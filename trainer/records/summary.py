@@ -128,6 +128,7 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
     open_end = ended_by in ("killed", "running")
     notes = [f"session {newest} has no end; {why}: taken as {ended_by}"] if open_end else []
     notes += [f"session {line['session']} failed: {line['why']}" for line in lines if line.get("event") == "failed"]
+    notes += dict.fromkeys(line["why"] for line in lines if line.get("event") == "nccl-unqualified")
     losses = stats_log.losses(newest + 1)
     lost = f"stats.jsonl is damaged ({losses}): time, images/s, energy and dollars leave out what is lost"
     return _record(config, sessions, lines, stats_log, [*([lost] if losses else []), *notes])

@@ -24,6 +24,7 @@ from trainer.core.program import program
 from trainer.data.loader import Sampler
 from trainer.data.verification import Verification
 from trainer.distributed.devices import device_name
+from trainer.distributed.nccl import nccl_versions, unqualified
 from trainer.distributed.world import World, is_shared_failure
 from trainer.metrics.evaluate import Moment
 from trainer.power.carbon_start import start_decision
@@ -130,6 +131,7 @@ class Reporter:
         self._watch = CollapseWatch(self._config, reals, writer.told)
         if not state.images:
             self._write_samples(state, self._sample_path(0))
+        nccl = nccl_versions(world.backend)
         writer.event(
             "resume" if writer.identity.session else "start",
             state.images,
@@ -143,9 +145,12 @@ class Reporter:
             dataset={"name": data.index.dataset, "sha256": data.index.sha256, "images": len(data)},
             context=self._context.model_dump(mode="json"),
             code_sha256=code_sha256(),
-            versions=versions(),
+            versions={**versions(), **nccl},
             **facts,
         )
+        if why := unqualified(nccl):
+            writer.event("nccl-unqualified", state.images, why=why)
+            writer.say(f"warning: {why}")
         if (waited := start_decision()) and not state.images:
             writer.event("start-delayed", state.images, **waited)
         goes_on = f"goes on from {state.images:,} of" if state.images else "nothing was saved, it begins again:"

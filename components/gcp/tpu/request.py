@@ -201,12 +201,15 @@ def queued_resource_body(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tier(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The oneof `tier` and the reservation; on-demand is a request that names neither."""
+    """The oneof `tier` and the reservation; on-demand is a request that names neither. As `gcloud compute tpus
+    queued-resources create` (its surface of version 2) sends them: with `--reserved` a reservation's name and no tier,
+    with `--guaranteed` the tier.
+    """
     tier: dict[str, Any] = {}
     if args["tier"] == "spot":
         tier["spot"] = {}
-    if args["tier"] == "guaranteed":
-        least = args.get("min_duration_sec")
+    least = args.get("min_duration_sec")
+    if args["tier"] == "guaranteed" and (least or "reservation_name" not in args):
         tier["guaranteed"] = {"minDuration": f"{int(least)}s"} if least else {}
     if "reservation_name" in args:
         tier["reservationName"] = args["reservation_name"]

@@ -51,9 +51,26 @@ hold_launches() {
 # The head fills groups with what others lack, until this stands in the bucket.
 tell_ended() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
 
+# All slices of a job go with their request in the queue, which one host gives up for all.
 leave_group() {
-    log "this node leaves its group"
-    gce leave
+    if [ -n "$IN_GROUP" ]; then
+        log "this node leaves its group"
+        gce leave
+    elif first_host; then
+        log "the slices leave: $QUEUED_RESOURCE is deleted"
+        gce release "$QUEUED_RESOURCE"
+    else
+        log "the first host has the slices leave, and this host with them"
+    fi
+}
+
+# tpu_env NAME: a value of a TPU host's metadata `tpu-env`, which is YAML with one 'quoted' value a line.
+tpu_env() { sed -n "s/^$1: *'\{0,1\}\([^']*\)'\{0,1\} *\$/\1/p" <<<"$TPU_ENV"; }
+
+# first_host: this is the first host of the first slice, at which all meet.
+first_host() {
+    TPU_ENV=${TPU_ENV:-$(metadata instance/attributes/tpu-env)} && [ "$(tpu_env WORKER_ID)" = 0 ] &&
+        { [ "$NUM_SLICES" = 1 ] || [ "$(tpu_env MEGASCALE_SLICE_ID)" = 0 ]; }
 }
 
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }

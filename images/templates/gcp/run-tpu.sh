@@ -10,9 +10,6 @@ DEADLINE_SEC=${GANGWAY_TPU_DEADLINE_SEC:-600}
 MEET_SEC=${GANGWAY_MEET_DEADLINE_SEC:-3600}
 PORT=${GANGWAY_MEET_PORT:-29400}
 
-# tpu_env NAME: a value of the metadata `tpu-env`, which is YAML with one 'quoted' value a line.
-tpu_env() { sed -n "s/^$1: *'\{0,1\}\([^']*\)'\{0,1\} *\$/\1/p" <<<"$TPU_ENV"; }
-
 # Both items are there only some time after a host has booted.
 know_slice() {
     TPU_ENV=$(metadata instance/attributes/tpu-env) &&
@@ -36,7 +33,7 @@ if [ "$NUM_SLICES" != 1 ]; then
 fi
 hosts=$((${#workers[@]} * NUM_SLICES))
 is_first=0
-if [ "$(tpu_env WORKER_ID)" = 0 ] && { [ "$NUM_SLICES" = 1 ] || [ "$(tpu_env MEGASCALE_SLICE_ID)" = 0 ]; }; then
+if first_host; then
     is_first=1
 fi
 if [ "$hosts" = 1 ]; then

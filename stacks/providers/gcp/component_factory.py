@@ -2,6 +2,7 @@
 slices from the queue of TPUs among them.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -30,14 +31,17 @@ from components.gcp.storage import (
     RunBucketArgs,
 )
 from components.gcp.tpu.queued_tpu import QueuedTpu
-from components.gcp.tpu.request import QueuedTpuArgs
+from components.gcp.tpu.reconciler import TpuReconciler, TpuReconcilerArgs
+from components.gcp.tpu.request import QueuedTpuArgs, queued_resource_body
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
 from stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
+from stacks.providers.gcp.settings import GcpConfig
 from stacks.providers.gcp.user_data import (
-    FALLBACK_OBJECT,
+    REQUEST_OBJECT,
     UserDataInputs,
+    ended_uri,
     head_user_data,
     node_user_data,
     tpu_startup_script,
@@ -54,13 +58,14 @@ FAMILY = "/images/family/"
 class Nodes:
     """The workers, as the parts around them speak of them; slices are in no group, and groups in no queue. `group_ids`:
     full names of the groups; `fallback`: JSON for the head; None where there is no second rung; `queued_resource`: full
-    name of the request.
+    name of the request; `schedule_id`: of what brings slices back.
     """
 
     group_names: pulumi.Output[list[str]]
     group_ids: pulumi.Output[list[str]]
     fallback: pulumi.Output[str] | None
     queued_resource: pulumi.Output[str] | None
+    schedule_id: pulumi.Output[str] | None = None
 
 
 def place(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
@@ -124,9 +129,45 @@ def tpu_nodes(
     email: pulumi.Output[str],
     key: Key,
     user_data_inputs: UserDataInputs,
+    files: HeadFiles,
+    log_name: pulumi.Output[str],
     opts: pulumi.ResourceOptions,
+    own: pulumi.ResourceOptions,
 ) -> Nodes:
-    """Slices, asked of the queue together."""
+    """Slices, asked of the queue together, and what asks for them again. `own`: options of what is in no component."""
+    script = tpu_startup_script(config, planned, user_data_inputs)
+    args = _asked_for(config, planned, network, email, key, script)
+    # Stands before the request, so that an `up` that changes both has no old one asked for in between.
+    request = declare_file(config, files, REQUEST_OBJECT, _request_body(config, args), own)
+    queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", {**args, "startup_script": after(script, request)}), opts)
+    again: dict[str, Any] = {
+        **place(config, planned),
+        "zone": planned.zone,
+        "stack": config.stack,
+        "queued_resource": queued.name,
+        "request_object": request.name,
+        "files_bucket_name": files.bucket_name,
+        "run_bucket_name": user_data_inputs.bucket,
+        "ended_uri": ended_uri(config, planned, user_data_inputs),
+        "service_account": email,
+        "log_name": log_name,
+        "kms_key_name": key,
+        "tags": planned.tags,
+    }
+    reconciler = TpuReconciler(config.stack, typed_args(TpuReconcilerArgs, again), opts)
+    nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
+    return Nodes(nothing, nothing, None, queued.name, reconciler.schedule_id)
+
+
+def _asked_for(
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    email: pulumi.Output[str],
+    key: Key,
+    startup_script: pulumi.Output[str],
+) -> dict[str, Any]:
+    """What the queue is asked for, as arguments of QueuedTpu."""
     tpu, cluster, section = planned.tpu, config.cluster, config.gcp
     assert tpu is not None, "asked for slices only where the plan has one"
     assert section is not None, "stacks.providers.unsupported_settings has seen to it"
@@ -135,10 +176,10 @@ def tpu_nodes(
     own_shape = {"accelerator_config": {"type": tpu.api_type, "topology": tpu.topology}}
     optional = {
         "reservation_name": reservation_name(rung, planned.project, planned.zone),
-        "kms_key_name": key,
+        "kms_key_name": key if section.tpu_boot_key else None,
         "api_url": section.tpu_api_url,
     }
-    args: dict[str, Any] = {
+    return {
         "project": planned.project,
         "zone": planned.zone,
         **(shape if tpu.default_topology else own_shape),
@@ -148,23 +189,28 @@ def tpu_nodes(
         "service_account": email,
         "subnetwork": network.private_subnet_ids[0],
         "network_tags": [network_tag(config.stack, "fabric")],
-        "startup_script": tpu_startup_script(config, planned, user_data_inputs),
+        "startup_script": startup_script,
         "labels": planned.tags,
         **{name: value for name, value in optional.items() if value is not None},
     }
-    queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", args), opts)
-    nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
-    return Nodes(nothing, nothing, None, queued.name)
 
 
-def declare_fallback(
-    config: StackConfig, files: HeadFiles, content: pulumi.Output[str], opts: pulumi.ResourceOptions
-) -> None:
-    """The groups that the head fills. In a bucket, because the head stands before them and outlives them."""
-    gcp.storage.BucketObject(
-        f"{config.stack}-fallback",
+def _request_body(config: StackConfig, args: dict[str, Any]) -> pulumi.Output[str]:
+    """What the queue is asked for, as it is asked."""
+    asked = pulumi.Output.from_input({"queued_resource_id": config.stack, **args})
+    return asked.apply(lambda known: json.dumps(queued_resource_body(known)))
+
+
+def declare_file(
+    config: StackConfig, files: HeadFiles, name: str, content: pulumi.Output[str], opts: pulumi.ResourceOptions
+) -> gcp.storage.BucketObject:
+    """A JSON file that `up` writes: the groups that the head fills, or the request that slices come from. In a bucket,
+    because who reads it stands before them and outlives them.
+    """
+    return gcp.storage.BucketObject(
+        f"{config.stack}-{name.removesuffix('.json')}",
         bucket=files.bucket_name,
-        name=FALLBACK_OBJECT,
+        name=name,
         content=content,
         content_type="application/json",
         opts=opts,
@@ -189,6 +235,12 @@ class ComponentFactory:
     services: ProjectServices
     opts: pulumi.ResourceOptions
 
+    @property
+    def _own(self) -> GcpConfig:
+        """The section gangway:gcp."""
+        assert self.config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
+        return self.config.gcp
+
     def _project_number(self) -> pulumi.Output[str]:
         invoke = pulumi.InvokeOutputOptions(provider=self.provider)
         return gcp.organizations.get_project_output(project_id=self.services.project, opts=invoke).number
@@ -198,12 +250,14 @@ class ComponentFactory:
         if self.config.encryption == "provider-key":
             return None
         storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
-        users = {"tpu": self.planned.tpu is not None, "workflows": stops}
+        tpus = self.planned.tpu is not None
+        users = {"tpu": tpus, "workflows": stops or tpus}
         services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
             **place(self.config, self.planned),
             "project_number": self._project_number(),
             "services": services,
+            "grant_wait_sec": self._own.grant_wait_sec,
             "tags": self.planned.tags,
         }
         return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_name
@@ -239,8 +293,8 @@ class ComponentFactory:
         return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
 
     def head_files(self, key: Key) -> HeadFiles | None:
-        """Where the head reads which groups it fills; None where there is no second rung to fill."""
-        if not (self.planned.head and len(self.config.cluster.capacity) > 1):
+        """Where the head reads which groups it fills, or what slices are asked for with; None where neither is."""
+        if self.planned.tpu is None and not (self.planned.head and len(self.config.cluster.capacity) > 1):
             return None
         args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
         return HeadFiles(self.config.stack, typed_args(HeadFilesArgs, args), self.opts)
@@ -316,6 +370,7 @@ class ComponentFactory:
                 "repository_id": image.repository_id,
                 "data_source": storage.source if storage and not imported else None,
                 "self_termination": self.config.job.terminate_when_done and self.planned.tpu is None,
+                "releases_slices": self.config.job.terminate_when_done and self.planned.tpu is not None,
             },
             self.opts,
         )
@@ -384,8 +439,7 @@ class ComponentFactory:
 
     def budget(self, key: Key, nodes: Nodes, head: HeadNode | None) -> Budget:
         """The monthly limit, and its stop where one is wanted."""
-        budget, section = self.config.budget, self.config.gcp
-        assert section is not None, "stacks.providers.unsupported_settings has seen to it"
+        budget, section = self.config.budget, self._own
         args: dict[str, Any] = {
             **place(self.config, self.planned),
             "project_number": self._project_number(),
@@ -401,10 +455,12 @@ class ComponentFactory:
             "tag_key": LABEL_KEY,
             "tag_value": self.config.stack,
             "kms_key_name": key,
+            "grant_wait_sec": section.grant_wait_sec,
             "tags": self.planned.tags,
         }
         if nodes.queued_resource is not None:
             args["queued_resource_names"] = pulumi.Output.all(nodes.queued_resource)
+            args["schedule_ids"] = pulumi.Output.all(nodes.schedule_id)
         return Budget(self.config.stack, typed_args(BudgetArgs, args), self.opts)
 
     def observe(self, nodes: Nodes, logs: NodeLogs) -> Observability:

@@ -5,6 +5,8 @@ Pure.
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from components.catalog.loader import load_lustre_zones
+from components.catalog.offered import service_findings
 from components.catalog.schema import GpuDirectFabric, RoceFabric
 from components.core.capacity import AnyRung, Reservation, Spot
 from components.core.fields import Egress
@@ -13,6 +15,8 @@ from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LadderContext, capacity_findings, ignored_settings, zone_unnamed
 from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
 from components.gcp.identity import bucket_of, prefix_of
+from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, storage_quotas
+from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, zone_is_assumed
@@ -95,13 +99,6 @@ def _ignored_by_slices(config: StackConfig) -> Iterable[Finding]:
             yield Finding.warning(
                 "tpu.ignored-setting", f"{CLUSTER}.{name}", f"of no effect with TPUs: {why}", f"remove {name}"
             )
-    if config.job.terminate_when_done:
-        yield Finding.warning(
-            "tpu.ignored-setting",
-            "gangway:job.terminate_when_done",
-            "a slice does not leave the queue by itself: it stays, and costs, when the job is done",
-            "destroy the stack then, and leave terminate_when_done out",
-        )
     if config.head.model_fields_set:
         yield Finding.warning(
             "tpu.ignored-setting",
@@ -115,12 +112,12 @@ def _rung(rung: AnyRung) -> Iterable[Finding]:
     path = f"{CLUSTER}.capacity[0]"
     yield from ignored_settings(rung, path)
     if isinstance(rung, Spot):
-        yield Finding.warning(
+        yield Finding.info(
             "tpu.preemption",
             path,
-            "a slice that is taken back stays in the queue as it was, holds its quota, and is not asked for again by "
-            "itself: only `pulumi up --refresh` sees it, deletes it and asks anew",
-            "run `pulumi up --refresh` on a schedule",
+            f"slices that are taken back are deleted and asked for anew, all of them: a schedule looks every "
+            f"{PERIOD_MINUTES} minutes, as long as the job has not ended; those lost {len(PAUSES_SEC)} times within "
+            f"{WINDOW_SEC // 3600} hours are given up. Tried with a stand-in of the queue only",
         )
     if isinstance(rung, Reservation):
         yield Finding.info(
@@ -242,8 +239,21 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
         *spot_notice(config, NOTICE_SEC),
         *_storage(config, planned),
         *egress(config, planned),
+        *_quotas(config, planned),
         *_money(config, planned),
     )
+
+
+def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """What the project has to allow: large quotas begin at zero."""
+    cluster, storage = config.cluster, config.storage
+    context = QuotaContext(planned.project, config.region, planned.zone, cluster.nodes.max)
+    if planned.tpu is None:
+        yield from machine_quotas(planned.gpu_machine, cluster.capacity, context)
+    else:
+        yield from slice_quotas(planned.tpu, cluster.capacity[0], context)
+    if storage is not None:
+        yield from storage_quotas(storage.kind, storage.capacity_gib, context)
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
@@ -313,6 +323,15 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         return
     if storage.kind == "lustre":
         yield from lustre_kernel(config, planned)
+        yield from service_findings(
+            "Managed Lustre",
+            load_lustre_zones(),
+            "gcp",
+            planned.zone,
+            "gangway:storage.kind",
+            f"`gcloud lustre locations list --project {planned.project}` names its zones; or take kind: filestore",
+            datetime.now(UTC).date(),
+        )
         yield Finding.info(
             "network.private-services",
             "gangway:storage",
@@ -343,7 +362,7 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "gangway:budget.stop_at_percent",
             "no hard limit: Google brings billing data up to date a few times a day, so the stop comes hours late",
         )
-    yield from nodes_stay(config, can_leave=planned.tpu is None)
+    yield from nodes_stay(config)
 
 
 def _currency(config: StackConfig) -> Finding:

@@ -369,6 +369,11 @@ def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:
     return None if plugin is None else shared.least_bus_gbps(config, planned.machine, gbps)
 
 
+def queued_resource(config: StackConfig, planned: GcpPlan) -> str:
+    """The full name of the request for the stack's slices, which has the stack's own."""
+    return f"projects/{planned.project}/locations/{planned.zone}/queuedResources/{config.stack}"
+
+
 def run_dir(config: StackConfig) -> str:
     """The run's directory, the same on every node."""
     return shared.run_dir(config, MOUNT)

@@ -13,10 +13,10 @@ from components.estimate.cost import CostComponent, Declared
 from components.gcp.identity import ProjectServices, plan_services
 from components.gcp.pricing import price_resources
 from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.component_factory import ComponentFactory, declare_fallback, gpu_nodes, tpu_nodes
+from stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
 from stacks.providers.gcp.findings import findings
 from stacks.providers.gcp.plan import GcpPlan, job_spec, plan
-from stacks.providers.gcp.user_data import UserDataInputs
+from stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
@@ -46,10 +46,14 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     images = stack.machine_images()
     head = stack.head(network, image, runs, key, images, user_data_inputs) if planned.head else None
     around = (config, planned, network, email, key, user_data_inputs)
-    nodes = tpu_nodes(*around, wait) if planned.tpu else gpu_nodes(*around, images, head, wait)
+    own = pulumi.ResourceOptions(provider=provider, depends_on=[services])
+    if planned.tpu is None:
+        nodes = gpu_nodes(*around, images, head, wait)
+    else:
+        assert files is not None, "stacks of slices have a bucket for what is read from outside"
+        nodes = tpu_nodes(*around, files, logs.log_name, wait, own)
     if nodes.fallback is not None and files is not None:
-        own = pulumi.ResourceOptions(provider=provider, depends_on=[services])
-        declare_fallback(config, files, nodes.fallback, own)
+        declare_file(config, files, FALLBACK_OBJECT, nodes.fallback, own)
     budget = stack.budget(key, nodes, head)
     observed = stack.observe(nodes, logs)
     return {
@@ -91,6 +95,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
         "filestore": config.storage is not None and config.storage.kind == "filestore",
         "tpu": planned.tpu is not None,
         "encryption": config.encryption == "customer-key",
+        "reconcile": planned.tpu is not None,
         "stop": config.budget.stop_at_percent is not None,
     }
     needed = plan_services(*[part for part, wanted in parts.items() if wanted])

@@ -53,13 +53,12 @@ def _program() -> "Program[GcpPlan]":
     return program
 
 
-def _slices_stay(resources: Sequence[Declared]) -> bool:
-    """A slice stays in the queue of TPUs."""
-    return any(resource.type == "gangway:gcp:QueuedTpu" for resource in resources)
-
-
-def _dynamic(_config: StackConfig, planned: "GcpPlan") -> str:
-    return "" if planned.tpu is None else "TPUs need"
+def _dynamic(config: StackConfig, planned: "GcpPlan") -> str:
+    if planned.tpu is not None:
+        return "TPUs need"
+    relies = config.encryption == "customer-key" or config.budget.stop_at_percent is not None
+    waits = config.gcp is not None and config.gcp.grant_wait_sec > 0
+    return "gangway:gcp.grant_wait_sec: the wait needs" if relies and waits else ""
 
 
 def _bucket_service(_resources: Sequence[Declared]) -> str:
@@ -93,6 +92,5 @@ PROVIDER = Provider(
     ),
     budget_types=frozenset({"gcp:billing:Budget"}),
     region_inputs=MappingProxyType({"pulumi:providers:gcp": "region"}),
-    nodes_stay=_slices_stay,
     dynamic=_dynamic,
 )

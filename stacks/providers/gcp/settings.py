@@ -3,9 +3,9 @@
 import re
 from types import MappingProxyType
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
-from components.core.fields import PositiveNumber
+from components.core.fields import PositiveNumber, Whole
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
@@ -20,6 +20,10 @@ class GcpConfig(Section):
         billing_account: whose budget counts; whoever runs `up` is its Costs Manager.
         currency: of the billing account, where it is not kept in dollars: Google takes a budget in no other.
         monthly_amount: the budget in `currency`; the plan goes on comparing `monthly_usd` with its prices.
+        grant_wait_sec: how long `up` waits after it has let Google's services use the stack's key, or has had an agent
+            made, before it relies on that.
+        tpu_boot_key: whether boot disks of slices are under the stack's key, too: the API's description has it, and
+            `gcloud` sends it to a preview of the API only; false where `up` is refused for it.
         tpu_api_url: where the TPU API answers, such as a Private Service Connect endpoint; Google's own when left out.
     """
 
@@ -31,6 +35,8 @@ class GcpConfig(Section):
     )
     currency: str | None = Field(default=None, pattern=r"^[A-Z]{3}$", examples=["EUR"])
     monthly_amount: PositiveNumber | None = None
+    grant_wait_sec: Whole = Field(default=120, ge=0, le=900)
+    tpu_boot_key: StrictBool = True
     tpu_api_url: str | None = Field(
         default=None, pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?/?$", examples=["https://tpu-lab.p.googleapis.com"]
     )

@@ -24,11 +24,13 @@ from images.gcp import (
 )
 from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.plan import MOUNT, GcpPlan, run_dir
+from stacks.providers.gcp.plan import MOUNT, GcpPlan, queued_resource, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
 FALLBACK_OBJECT = "fallback.json"
 """Where in the head's bucket it finds the groups it fills: it stands before them, and outlives them."""
+REQUEST_OBJECT = "request.json"
+"""Where in that bucket stands what slices are asked for with, for whoever asks again."""
 
 
 class _Names(NamedTuple):
@@ -76,6 +78,16 @@ def node_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: User
 def tpu_startup_script(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """What each host of a slice runs whenever it boots."""
     return user_data_inputs.known().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
+
+
+def ended_uri(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
+    """`gs://...` of what stands in the run bucket once the job of the slices has ended."""
+
+    def uri(names: _Names) -> str:
+        host = _tpu_host(config, planned, names)
+        return f"{host.bucket_uri}/{host.ended_object}"
+
+    return user_data_inputs.known().apply(uri)
 
 
 def head_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
@@ -138,6 +150,7 @@ def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSp
         **_common(config, planned, names),
         data=_workers_data(config, planned),
         num_slices=config.cluster.nodes.max,
+        queued_resource=queued_resource(config, planned) if config.job.terminate_when_done else None,
         data_dir=_data_dir(names.job),
         labels=planned.tags,
     )

@@ -31,9 +31,11 @@ def _decryptable(value: Any) -> Any:
 
 
 def _an_address(value: str) -> str:
-    """A name, or numbers that are an IP address: of other numbers nobody would know before `up`."""
-    if value.replace(".", "").isdecimal():
-        parts = value.split(".")
+    """A name, or numbers that are an IP address: of other numbers nobody would know before `up`. One or two of them are
+    what YAML takes for a number; quotes make a name of it.
+    """
+    parts = value.split(".")
+    if len(parts) > 2 and value.replace(".", "").isdecimal():
         allowed = "four numbers from 0 to 255, such as 10.20.0.11"
         if len(parts) != 4 or "" in parts:
             raise ValueError(f"{allowed}; write all four numbers, or the machine's name")

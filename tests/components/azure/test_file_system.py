@@ -71,7 +71,7 @@ def test_nothing_looks_into_the_container_before_azure_heeds_its_roles(
     """A file system that could not see its container stays, half made."""
     made = make(LustreFileSystem, {**linked, "role_wait_sec": 300})
     wait = made.one("Settling")
-    assert (wait.inputs["what"], wait.inputs["seconds"]) == ("the roles of Managed Lustre", 300)
+    assert (wait.inputs["what"], wait.inputs["seconds"]) == ("Azure heeds the roles of Managed Lustre", 300)
     assert {grant.urn for grant in made.of("RoleAssignment")} <= wait.dependencies
     assert wait.urn in made.one("AmlFilesystem").dependencies
     assert not make(LustreFileSystem, linked).of("Settling")

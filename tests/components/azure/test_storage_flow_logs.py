@@ -37,7 +37,7 @@ def test_the_log_waits_until_its_identity_may_write(make: Callable[..., Any], ar
     made = make(FlowLogStore, {**args, "role_wait_sec": 300})
     wait = made.one("Settling")
     assert made.one("RoleAssignment").urn in wait.dependencies
-    assert wait.inputs["what"] == "the roles of the flow log's identity"
+    assert wait.inputs["what"] == "Azure heeds the roles of the flow log's identity"
     assert make(FlowLogStore, args).of("Settling") == []
 
 

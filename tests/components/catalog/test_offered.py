@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.loader import PROVIDERS, Provider, load_provider, load_tpus
-from components.catalog.offered import first_zone, region_findings, zone_findings, zone_names
+from components.catalog.loader import PROVIDERS, Provider, load_lustre_zones, load_provider, load_tpus
+from components.catalog.offered import first_zone, region_findings, service_findings, zone_findings, zone_names
 from components.catalog.schema import Fact, MachineType, Offered
 from components.catalog.validators import STALE_DAYS
 from components.core.findings import Finding
@@ -154,3 +154,33 @@ def test_a_slice_is_sold_where_its_generation_is() -> None:
         "error",
         "set gangway:region: us-central1, us-east5 or europe-west4",
     )
+
+
+@pytest.mark.parametrize(
+    ("complete", "zone", "said"),
+    [
+        ("none", "us-central1-a", ""),
+        ("none", "us-central1-d", "warning storage.zone-unknown"),
+        ("none", "us-east5-a", "warning storage.zone-unknown"),
+        ("zones", "us-central1-d", "error storage.not-in-zone"),
+        ("zones", "us-east5-a", "error storage.not-in-zone"),
+    ],
+)
+def test_a_service_is_judged_as_machines_are(complete: Complete, zone: str, said: str) -> None:
+    sold = machine(complete, {"us-central1": ("a", "b"), "asia-east1": ("a",)}).offered
+    assert sold is not None
+    found = list(service_findings("Managed Lustre", sold, "gcp", zone, "gangway:storage.kind", "ask Google", TODAY))
+    assert [f"{finding.severity.value} {finding.code}" for finding in found] == ([said] if said else [])
+    if said:
+        here = zone.startswith("us-central1")
+        assert ("has it in us-central1-a, us-central1-b" if here else "has it in 2 other regions") in found[0].message
+        fix = "set zone: us-central1-a" if here and complete == "zones" else "ask Google"
+        assert found[0].fix == fix
+
+
+def test_zones_of_lustre_are_zones_of_the_catalogue() -> None:
+    regions, sold = load_provider("gcp").regions, load_lustre_zones().zones.value
+    assert sold
+    assert {"us-central1", "europe-west4"} <= sold.keys()
+    for name in sold.keys() & regions.keys():
+        assert set(sold[name]) <= set(regions[name].zones), name

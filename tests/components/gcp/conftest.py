@@ -2,12 +2,11 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -103,22 +102,59 @@ def api_mistakes(api_document: Callable[[str], dict[str, Any]]) -> Callable[[str
     return find
 
 
-def _load_standin() -> Any:
-    """The module beside this file: with pytest's import mode there is no package to import it from."""
-    name = "gangway_tpu_standin"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, Path(__file__).with_name("tpu_standin.py"))
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
+@pytest.fixture(scope="session")
+def workflow_language(load_module: Callable[[Path], Any]) -> Any:
+    """The module that runs a workflow's text; see tests/cloud_workflows.py."""
+    return load_module(Path(__file__).parents[2] / "cloud_workflows.py")
+
+
+APIS = {
+    "https://cloudscheduler.googleapis.com/": "cloudscheduler.v1",
+    "https://compute.googleapis.com/compute/v1/": "compute.v1",
+    "https://logging.googleapis.com/": "logging.v2",
+    "https://storage.googleapis.com/storage/v1/": "storage.v1",
+    "https://storage.googleapis.com": "storage.v1",
+    "https://tpu.googleapis.com/": "tpu.v2",
+}
+
+
+def _matches(template: str, path: str) -> bool:
+    pattern = re.sub(r"\\\{(\\\+)?[a-zA-Z]+\\\}", lambda m: ".+" if m[1] else "[^/]+", re.escape(template))
+    return re.fullmatch(pattern, path) is not None
+
+
+def _paths(method: Mapping[str, Any]) -> list[str]:
+    """Where a method is called: its place, and that of an upload."""
+    upload = method.get("mediaUpload", {}).get("protocols", {}).get("simple", {}).get("path")
+    return [method["path"], *([upload] if upload else [])]
+
+
+@pytest.fixture(scope="session")
+def published_call(
+    api_document: Callable[[str], dict[str, Any]], workflow_language: Any
+) -> Callable[[str, str, Mapping[str, Any]], set[str]]:
+    """The ids of the methods that a workflow's call may be, with all of its parameters known."""
+
+    def find(verb: str, url: str, query: Mapping[str, Any]) -> set[str]:
+        address, _, words = url.partition("?")
+        asked = {*query, *parse_qs(words)}
+        return {
+            method["id"]
+            for host, api in APIS.items()
+            if address.startswith(host)
+            for method in workflow_language.methods(api_document(api))
+            if method["httpMethod"] == verb
+            and any(_matches(path, address.removeprefix(host)) for path in _paths(method))
+            and asked <= {"uploadType", *api_document(api)["parameters"], *method.get("parameters", {})}
+        }
+
+    return find
 
 
 @pytest.fixture
-def standin() -> Iterator[Any]:
+def standin(load_module: Callable[[Path], Any]) -> Iterator[Any]:
     """A TpuStandin of its own for each test."""
-    with _load_standin().TpuStandin() as running:
+    with load_module(Path(__file__).parents[2] / "tpu_standin.py").TpuStandin() as running:
         yield running
 
 

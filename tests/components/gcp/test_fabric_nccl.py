@@ -102,9 +102,20 @@ def test_a_plugin_qualified_for_another_nccl_is_told(machine_type: str, name: st
     (finding,) = nccl_findings(machine, True, 2, "x", "2.30.7")
     assert (finding.severity, finding.code) == ("warning", "fabric.nccl-unproven")
     assert all(word in finding.message for word in (name, qualified, "2.30.7"))
-    assert plugin_of(machine_type).env["LD_LIBRARY_PATH"] in (finding.fix or "")
+    library = f"{plugin_of(machine_type).env['LD_LIBRARY_PATH']}/libnccl.so.2"
+    assert library in (finding.message if name == "tcpxo" else finding.fix), "preloaded, or to be preloaded"
     assert not nccl_findings(machine, True, 2, "x", qualified)
     assert not nccl_findings(machine, True, 1, "x", "2.30.7")
+
+
+def test_the_qualified_nccl_is_preloaded_from_where_the_plugin_installs_it() -> None:
+    plugin = plugin_of("a3-megagpu-8g")
+    assert "--install-nccl" in plugin.install_args
+    (volume,) = [one for one in plugin.volumes if plugin.env["LD_PRELOAD"].startswith(f"{one.target}/")]
+    assert volume.read_only
+    assert plugin.env["GANGWAY_NCCL_QUALIFIED"] == plugin.qualified_nccl
+    assert "LD_PRELOAD" not in plugin_of("a3-highgpu-8g").env, "older than any that this torch knows"
+    assert "LD_PRELOAD" not in plugin_of("a3-ultragpu-8g").env, "the plug-in names no version"
 
 
 @pytest.mark.parametrize("machine_type", sorted(set(MACHINES) - {"a3-highgpu-8g", "a3-megagpu-8g"}))

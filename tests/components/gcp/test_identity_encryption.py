@@ -56,3 +56,16 @@ def test_its_name_is_what_others_take(declare: Callable[..., Any], args: Any) ->
     assert len(made.of("CryptoKeyIAMMember")) == 5
     (own,) = [r for r in made.resources if r.type == "gangway:gcp:EncryptionKey"]
     assert made.outputs[own.urn] == {"key_name"}
+
+
+@pytest.mark.parametrize("wait_sec", [120, 0])
+def test_its_name_comes_after_the_wait_for_its_users(declare: Callable[..., Any], args: Any, wait_sec: int) -> None:
+    args |= {"services": [], "grant_wait_sec": wait_sec}
+    seen: list[str] = []
+    made = declare(lambda: EncryptionKey("demo", args).key_name.apply(seen.append))
+    assert seen == ["${CryptoKey.demo-data.id}"]
+    waits = made.of("Settling")
+    assert len(waits) == (1 if wait_sec else 0)
+    for wait in waits:
+        assert wait.inputs["what"] == "Google heeds the key's users"
+        assert {user.urn for user in made.of("CryptoKeyIAMMember")} <= wait.dependencies

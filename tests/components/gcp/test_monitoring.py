@@ -124,6 +124,7 @@ def test_tpus_are_watched_without_groups(make: Callable[..., Any], args: Any) ->
         "demo-no-steps",
         "demo-node-given-up",
         "demo-record-at-risk",
+        "demo-slices-given-up",
     ]
 
 

@@ -1,7 +1,7 @@
 """The stand-in for Pulumi's GCP plugin: what its answers look like, and what Google cannot change on a living resource.
 
 It also refuses names and labels that Google would refuse. Not for TPU queues: those have a stand-in over HTTP of their
-own (`tests/components/gcp/tpu_standin.py`). The tables are `standin.gcp_facts`.
+own (`tests/tpu_standin.py`). The tables are `standin.gcp_facts`.
 """
 
 import re

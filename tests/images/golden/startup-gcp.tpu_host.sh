@@ -118,6 +118,7 @@ MOUNT_POINT=/var/lib/gangway/runs
 MOUNT_SOURCE=gangway-records/demo/shared
 NUM_SLICES=2
 PROJECT=acme-ml
+QUEUED_RESOURCE=projects/acme-ml/locations/us-central1-a/queuedResources/demo
 RDMA_NICS_PLANNED=0
 REGION=us-central1
 RESULTS_AT_END=''
@@ -127,7 +128,7 @@ RUN_DIR=/var/lib/gangway/runs/demo
 RUN_ID=''
 SCRATCH_MOUNT_POINT=''
 STACK=demo
-TERMINATE_WHEN_DONE=''
+TERMINATE_WHEN_DONE=yes
 TRAINER_UID=10001
 TRIES_AGAIN=yes
 GANGWAY_END_OF_FILE
@@ -177,6 +178,7 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp.py <<'GANGWAY_END
 
     python3 -m images.node.gcp event PROJECT LOG job-ended exit_status 0 reason done
     python3 -m images.node.gcp replace | leave | zone | token
+    python3 -m images.node.gcp release projects/P/locations/ZONE/queuedResources/NAME
     python3 -m images.node.gcp put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
     python3 -m images.node.gcp exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
     python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
@@ -288,6 +290,15 @@ class GoogleApi:
         """Has the group delete this machine and become smaller (deleteInstances), or make it anew."""
         group, instance = self.group()
         self.call("POST", f"{group}/{verb}", {"instances": [instance]})
+
+    def release_slices(self, queued_resource: str) -> None:
+        """Gives a request of the queue of TPUs up, with all of its nodes. One that is gone already is no error."""
+        url = f"https://tpu.googleapis.com/v2/{queued_resource}?force=true"
+        try:
+            self.call("DELETE", url)
+        except RefusedError as error:
+            if error.status != 404:
+                raise
 
     def write_log(self, project: str, entries: Sequence[dict[str, Any]]) -> None:
         """Sends entries to Cloud Logging, of this machine."""
@@ -431,6 +442,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "list": lambda google, uri: print(*google.names(uri), sep="\n"),
     "put": lambda google, file, uri: google.put(Path(file), uri),
     "put-folder": lambda google, folder, uri: google.put_folder(Path(folder), uri),
+    "release": lambda google, queued_resource: google.release_slices(queued_resource),
     "replace": lambda google: google.tell_group("recreateInstances"),
     "token": lambda google: print(google.token()),
 }
@@ -782,8 +794,22 @@ hold_launches() {
 tell_ended() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
 
 leave_group() {
-    log "this node leaves its group"
-    gce leave
+    if [ -n "$IN_GROUP" ]; then
+        log "this node leaves its group"
+        gce leave
+    elif first_host; then
+        log "the slices leave: $QUEUED_RESOURCE is deleted"
+        gce release "$QUEUED_RESOURCE"
+    else
+        log "the first host has the slices leave, and this host with them"
+    fi
+}
+
+tpu_env() { sed -n "s/^$1: *'\{0,1\}\([^']*\)'\{0,1\} *\$/\1/p" <<<"$TPU_ENV"; }
+
+first_host() {
+    TPU_ENV=${TPU_ENV:-$(metadata instance/attributes/tpu-env)} && [ "$(tpu_env WORKER_ID)" = 0 ] &&
+        { [ "$NUM_SLICES" = 1 ] || [ "$(tpu_env MEGASCALE_SLICE_ID)" = 0 ]; }
 }
 
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }
@@ -1091,8 +1117,6 @@ DEADLINE_SEC=${GANGWAY_TPU_DEADLINE_SEC:-600}
 MEET_SEC=${GANGWAY_MEET_DEADLINE_SEC:-3600}
 PORT=${GANGWAY_MEET_PORT:-29400}
 
-tpu_env() { sed -n "s/^$1: *'\{0,1\}\([^']*\)'\{0,1\} *\$/\1/p" <<<"$TPU_ENV"; }
-
 know_slice() {
     TPU_ENV=$(metadata instance/attributes/tpu-env) &&
         ENDPOINTS=$(metadata instance/attributes/worker-network-endpoints) && [ -n "$(tpu_env WORKER_ID)" ] &&
@@ -1114,7 +1138,7 @@ if [ "$NUM_SLICES" != 1 ]; then
 fi
 hosts=$((${#workers[@]} * NUM_SLICES))
 is_first=0
-if [ "$(tpu_env WORKER_ID)" = 0 ] && { [ "$NUM_SLICES" = 1 ] || [ "$(tpu_env MEGASCALE_SLICE_ID)" = 0 ]; }; then
+if first_host; then
     is_first=1
 fi
 if [ "$hosts" = 1 ]; then

@@ -31,7 +31,7 @@ def test_the_bus_bandwidth_lies_between_once_and_twice_the_algorithms(workers: i
 @pytest.mark.parametrize(
     ("world", "min_gbps", "reason"),
     [
-        (World(0, 0, 2, 0, 2, CPU, "nccl", ""), None, "not asked for: no --fabric-min-gbps"),
+        (World(0, 0, 2, 0, 2, CPU, "gloo", ""), None, "not asked for: no --fabric-min-gbps"),
         (
             World(0, 0, 2, 0, 2, torch.device("xla"), "xla", ""),
             100.0,
@@ -103,6 +103,32 @@ def test_the_largest_size_is_what_memory_and_time_allow(
     assert found.points[-1].size_bytes == largest_mib * MIB
     assert found.bus_bandwidth.value == pytest.approx(bus_gbps)
     assert gpu.freed == ["cache", "peak"], "the job gets all the memory, and its record shows its own"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_where_the_network_is_named_it_is_measured_without_a_demand(
+    monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Also with an empty device folder, as on A3 Mega."""
+    monkeypatch.delenv("NCCL_NET", raising=False)
+    if named:
+        monkeypatch.setenv("NCCL_NET", "FasTrak")
+    gpu = Gpu(monkeypatch, 75, 900)
+    found = check_fabric(cast("World", gpu), None, None, clock=gpu.clock)
+    if named:
+        assert (found.verdict, found.threshold.value) == ("passed", None)
+        assert found.reason == "900 Gbit/s measured, nothing demanded, NCCL_NET is set"
+        assert found.bus_bandwidth.value == pytest.approx(900)
+    else:
+        assert (found.verdict, found.reason) == ("skipped", "not asked for: no --fabric-min-gbps")
+
+
+def test_a_network_that_one_worker_names_alone_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the others would wait for it."""
+    monkeypatch.setenv("NCCL_NET", "FasTrak")
+    gpu = Gpu(monkeypatch, 75, 900)
+    monkeypatch.setattr(gpu, "gather", lambda value: [value, False])
+    assert check_fabric(cast("World", gpu), None, None, clock=gpu.clock).verdict == "skipped"
 
 
 TWO_WORKERS = """

@@ -63,11 +63,15 @@ def test_the_body_with_everything(full_tpu_args: dict[str, Any]) -> None:
     assert node["tags"] == ["train"]
 
 
+RESERVED = "projects/lab/locations/us-east5-a/reservations/-"
+
+
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
         ({"tier": "on-demand"}, {}),
         ({"tier": "guaranteed"}, {"guaranteed": {}}),
+        ({"tier": "guaranteed", "reservation_name": RESERVED}, {"reservationName": RESERVED}),
         ({"valid_for_sec": 21600.0}, {"spot": {}, "queueingPolicy": {"validUntilDuration": "21600s"}}),
     ],
 )

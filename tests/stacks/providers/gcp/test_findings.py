@@ -91,10 +91,11 @@ def test_spot_tells_its_notice(gcp_edited: Edited) -> None:
     assert "capacity.notice" not in found_in(gcp_edited(GPU, cluster={"capacity": [{"kind": "on-demand"}]}))
 
 
-def test_slices_of_spot_are_asked_for_again_by_a_refresh_alone(gcp_edited: Edited) -> None:
+def test_slices_of_spot_are_asked_for_again_by_a_schedule(gcp_edited: Edited) -> None:
     finding = found_in(gcp_edited(POD))["tpu.preemption"]
-    assert finding.severity is Severity.WARNING
-    assert "pulumi up --refresh" in finding.fix
+    assert finding.severity is Severity.INFO
+    assert "looks every 5 minutes" in finding.message
+    assert "lost 8 times within 6 hours are given up" in finding.message
     assert "tpu.preemption" not in found_in(gcp_edited(POD, cluster={"capacity": [{"kind": "on-demand"}]}))
 
 
@@ -119,7 +120,6 @@ IGNORED_BY_SLICES: dict[str, tuple[str, dict[str, Any]]] = {
     "gangway:cluster.capacity[0].max_usd_per_hour": (
         "cluster", {"capacity": [{"kind": "spot", "max_usd_per_hour": 2}]},
     ),
-    "gangway:job.terminate_when_done": ("job", {"terminate_when_done": True}),
     "gangway:head": ("head", {"machine_type": "e2-medium"}),
 }  # fmt: skip
 
@@ -217,16 +217,19 @@ def test_who_brings_the_data_is_told(gcp_edited: Edited) -> None:
     assert not {"network.private-services", "storage.copied-by-node"} & set(found_in(gcp_edited(POD)))
 
 
-@pytest.mark.parametrize(("name", "fix"), [(GPU, "set terminate_when_done: true"), (POD, "destroy the stack then")])
-def test_nodes_that_stay_are_told(gcp_edited: Edited, name: str, fix: str) -> None:
+@pytest.mark.parametrize("name", [GPU, POD])
+def test_nodes_that_stay_are_told(gcp_edited: Edited, name: str) -> None:
     finding = found_in(gcp_edited(name, job={"terminate_when_done": None}))["job.nodes-stay"]
-    assert finding.fix.startswith(fix)
+    assert finding.fix.startswith("set terminate_when_done: true")
+    assert "job.nodes-stay" not in found_in(gcp_edited(name))
 
 
-def test_slices_cost_when_the_job_is_done_whatever_it_says(gcp_edited: Edited) -> None:
-    made = make_plan(gcp_edited(POD, job={"terminate_when_done": True}))
-    assert made.idle_hourly == made.rungs[0].hourly
-    assert (made.rungs[0].nodes_hourly or 0) > 0
+@pytest.mark.parametrize("leaves", [True, False])
+def test_slices_cost_until_they_leave(gcp_edited: Edited, leaves: bool) -> None:
+    made = make_plan(gcp_edited(POD, job={"terminate_when_done": leaves}))
+    assert made.rungs[0].nodes_hourly
+    rest = made.cost.hourly - made.rungs[0].nodes_hourly
+    assert made.idle_hourly == (pytest.approx(rest) if leaves else made.rungs[0].hourly)
 
 
 def test_a_late_stop_is_told(gcp_edited: Edited) -> None:
@@ -322,3 +325,21 @@ def test_a_reservation_of_slices_is_an_ordinary_one(gcp_edited: Edited) -> None:
 
 def test_slices_are_said_to_be_joined_as_far_as_it_was_tried(gcp_edited: Edited) -> None:
     assert "with a stand-in of it only" in found_in(gcp_edited(SLICES))["tpu.multislice"].message
+
+
+def test_where_there_is_no_lustre_is_told_as_far_as_a_list_has_it(gcp_edited: Edited) -> None:
+    assert "storage.zone-unknown" not in found_in(gcp_edited(GPU)), "us-central1 has it"
+    unknown = found_in(gcp_edited(SLICES))["storage.zone-unknown"]
+    assert (unknown.severity, unknown.path) == (Severity.WARNING, "gangway:storage.kind")
+    assert "whether there is Managed Lustre in us-east5-a is not known" in unknown.message
+    assert "gcloud lustre locations list --project my-project" in unknown.fix
+    assert "storage.zone-unknown" not in found_in(gcp_edited(POD)), "Filestore is everywhere"
+
+
+@pytest.mark.parametrize("name", [GPU, POD, SLICES])
+def test_quotas_are_told(gcp_edited: Edited, name: str) -> None:
+    config = gcp_edited(name)
+    quotas = [f for f in findings(config, plan(config), None) if f.code == "capacity.quota"]
+    assert {"gangway:cluster", "gangway:cluster.capacity[0]", "gangway:storage.capacity_gib"} <= {
+        f.path for f in quotas
+    }

@@ -3,15 +3,19 @@
 import importlib
 import inspect
 import json
+import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
+from components.gcp.tpu.request import queued_resource_body
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
 from stacks.providers.gcp.plan import plan
+from stacks.providers.gcp.provider import PROVIDER
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]
@@ -59,7 +63,7 @@ def test_whatever_takes_labels_has_them_all(program: tuple[StackConfig, Recordin
     config, recorded = program
     labels, checked = plan(config).tags, 0
     for resource in recorded.resources:
-        if resource.type.startswith("pulumi-python:dynamic/"):
+        if resource.type.endswith(":QueuedTpuRequest"):
             assert resource.inputs["labels"] == labels
             checked += 1
         if not resource.type.startswith("gcp:"):
@@ -143,9 +147,61 @@ def test_the_parts_of_gpu_machines_refer_to_each_other(gcp_plans: dict[str, Plan
 
 
 def test_the_stop_deletes_slices(gcp_plans: dict[str, Plan]) -> None:
-    (stop,) = of(gcp_plans[SLICES].resources, "Workflow")
+    (stop,) = [one for one in of(gcp_plans[SLICES].resources, "Workflow") if one.name.endswith("-stop")]
     told = json.loads(stop.inputs["userEnvVars"]["QUEUED_RESOURCES"])
     assert told == ["projects/my-project/locations/us-east5-a/queuedResources/gcp-v5p-multislice"]
+    (schedule,) = of(gcp_plans[SLICES].resources, "Job")
+    assert json.loads(stop.inputs["userEnvVars"]["SCHEDULES"]) == [schedule.id]
+
+
+@pytest.mark.parametrize("name", [POD, SLICES])
+def test_what_brings_slices_back_asks_for_what_up_asked_for(gcp_plans: dict[str, Plan], name: str) -> None:
+    resources = gcp_plans[name].resources
+    (request,) = [one.inputs for one in resources if one.type.endswith(":QueuedTpuRequest")]
+    (kept,) = [one.inputs for one in of(resources, "BucketObject") if one.inputs["name"] == "request.json"]
+    assert json.loads(kept["content"]["value"]) == queued_resource_body(request)
+    (flow,) = [one for one in of(resources, "Workflow") if one.name.endswith("-slices")]
+    told = flow.inputs["userEnvVars"]
+    assert told["QUEUED_RESOURCE"].endswith(f"/queuedResources/{name}")
+    ended = re.search(r"ENDED_OBJECT=(\S+)", request["startup_script"])
+    assert ended is not None
+    assert unquote(told["ENDED_URL"]).endswith(f"/o/{name}/{ended[1]}"), "what a host puts when the job has ended"
+    leaves = gcp_plans[name].config.job.terminate_when_done
+    assert (f"QUEUED_RESOURCE={told['QUEUED_RESOURCE']}\n" in request["startup_script"]) is leaves
+    # Of a plan: of its account the node may delete the request only where it has to.
+    permissions = [set(one.inputs["permissions"]) for one in of(resources, "IAMCustomRole") if "-node" in one.name]
+    assert permissions == ([{"tpu.queuedResources.delete", "tpu.nodes.delete"}] if leaves else [])
+
+
+def test_a_reservation_is_asked_for_as_gcloud_asks(gcp_plans: dict[str, Plan]) -> None:
+    (slices,) = [r.inputs for r in gcp_plans[SLICES].resources if r.type.endswith(":QueuedTpuRequest")]
+    body = queued_resource_body(slices)
+    assert body.keys() == {"tpu", "reservationName"}
+    assert body["reservationName"] == "projects/my-project/locations/us-east5-a/reservations/gan-v5p"
+
+
+def test_the_key_of_boot_disks_can_be_left_out(gcp_edited: Edited) -> None:
+    config = gcp_edited(SLICES, gcp={"tpu_boot_key": False})
+    resources = run_program(config, PlaceholderCloud()).resources
+    (request,) = [r.inputs for r in resources if r.type.endswith(":QueuedTpuRequest")]
+    assert "bootDiskConfig" not in queued_resource_body(request)["tpu"]["nodeSpec"][0]["node"]
+    assert of(resources, "CryptoKey"), "all else stays under the key"
+
+
+@pytest.mark.parametrize("wait_sec", [120, 0])
+def test_up_waits_for_grants_before_it_relies_on_them(gcp_edited: Edited, wait_sec: int) -> None:
+    config = gcp_edited(GPU, gcp={"grant_wait_sec": wait_sec})
+    resources = run_program(config, PlaceholderCloud()).resources
+    waits = {r.name: r for r in resources if r.type.endswith(":Settling")}
+    assert waits.keys() == ({f"{GPU}-data-heeded", f"{GPU}-stop-heeded"} if wait_sec else set())
+    assert {wait.inputs["seconds"] for wait in waits.values()} <= {wait_sec}
+    assert bool(PROVIDER.dynamic(config, plan(config))) is bool(wait_sec)
+    for wait in waits.values():
+        assert all(" for " in one for one in wait.inputs["awaited"])
+
+
+def test_machines_have_nothing_that_brings_slices_back(gcp_plans: dict[str, Plan]) -> None:
+    assert of(gcp_plans[GPU].resources, "Job") == []
 
 
 def test_slices_are_asked_for_as_the_plan_says(gcp_plans: dict[str, Plan]) -> None:

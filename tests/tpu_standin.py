@@ -3,7 +3,7 @@
 Time is counted in looks: a queued resource moves on by one state each time somebody gets it, so nothing depends on the
 machine's speed. It keeps every request for tests that check them; it does not check bodies itself. Run alone:
 
-    python tests/components/gcp/tpu_standin.py
+    python tests/tpu_standin.py
 """
 
 import json
@@ -77,6 +77,7 @@ class TpuCloud:
     looks: dict[str, int] = field(default_factory=dict)
     made: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
+    refusal = RefusalError
 
     def preempt(self, name: str, *, nodes_only: bool = False) -> None:
         """Takes the nodes of a queued resource back. With `nodes_only` the queued resource does not say so yet."""
@@ -84,6 +85,21 @@ class TpuCloud:
             node["state"] = "PREEMPTED"
         if not nodes_only:
             self.queued[name]["state"] = {"state": "SUSPENDED", "stateInitiator": "SERVICE"}
+
+    def fail(self, name: str, message: str) -> None:
+        """The request comes to an end without its nodes."""
+        self.queued[name]["state"] = {"state": "FAILED", "failedData": {"error": {"code": 8, "message": message}}}
+
+    def settle(self, name: str) -> str:
+        """Looks until a queued resource moves on no more -> the state it stays in; empty where it is gone."""
+        seen = ""
+        while (state := self.queued.get(name, {}).get("state", {}).get("state", "")) != seen:
+            seen = state
+            if state == "DELETING":
+                del self.queued[name]
+            elif state:
+                self.answer("GET", f"/v2/{name}", None)
+        return seen
 
     def answer(self, method: str, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
         """The answer to a request; raises RefusalError."""

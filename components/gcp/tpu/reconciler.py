@@ -1,0 +1,178 @@
+"""TpuReconciler: brings TPU slices back that were taken away, for as long as their job has not ended. A schedule has a
+workflow look at the request in the queue (`reconcile_slices.yaml`, which says what it does); how often it may ask anew
+is decided here. A workflow, because a stack of slices has no machine that is always there, and none of the slices' own
+is left to ask for them.
+"""
+
+import json
+from pathlib import Path
+from typing import NotRequired, TypedDict
+from urllib.parse import quote
+
+import pulumi
+from pulumi_gcp import cloudscheduler, projects, serviceaccount, storage, workflows
+
+from components.core.dependencies import after
+from components.gcp.identity import DATA_READER, RUN_WRITER, account_id
+
+__all__ = ["PAUSES_SEC", "PERIOD_MINUTES", "WINDOW_SEC", "TpuReconciler", "TpuReconcilerArgs", "reconcile_source"]
+
+PAUSES_SEC = (0, 300, 600, 1200, 2400, 3600, 3600, 3600)
+"""How long after the latest re-creation within WINDOW_SEC the next one comes: at once where there was none. Slices that
+are lost once more after the last of these are given up: each of them costs its boot, and brings no step.
+"""
+WINDOW_SEC = 6 * 3600
+PERIOD_MINUTES = 5
+STORAGE_URL = "https://storage.googleapis.com"
+STATE_OBJECT = "reconciled.json"
+# Its account deletes and makes queued resources, is asked to run by the schedule, and logs its own errors.
+ROLES = ("roles/tpu.admin", "roles/workflows.invoker", "roles/logging.logWriter")
+
+
+def reconcile_source() -> str:
+    """The workflow's source."""
+    return Path(__file__).with_name("reconcile_slices.yaml").read_text("utf-8")
+
+
+class TpuReconcilerArgs(TypedDict):
+    """Inputs of TpuReconciler.
+
+    `queued_resource` is `projects/P/locations/ZONE/queuedResources/ID`, `request_object` the object in
+    `files_bucket_name` that holds the body it was made of, `ended_uri` (`gs://BUCKET/KEY`) what stands in the run
+    bucket once the job has ended. `service_account` is the slices' own: who asks for machines has to be allowed to act
+    as it. `log_name` is the full name of the stack's log.
+    """
+
+    project: pulumi.Input[str]
+    region: str
+    zone: str
+    stack: str
+    queued_resource: pulumi.Input[str]
+    request_object: pulumi.Input[str]
+    files_bucket_name: pulumi.Input[str]
+    run_bucket_name: pulumi.Input[str]
+    ended_uri: pulumi.Input[str]
+    service_account: pulumi.Input[str]
+    log_name: pulumi.Input[str]
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+def object_url(bucket: str, key: str) -> str:
+    """Where Cloud Storage tells about an object; with `?alt=media` its content.
+
+    >>> object_url("runs", "demo/gan/ended-1")
+    'https://storage.googleapis.com/storage/v1/b/runs/o/demo%2Fgan%2Fended-1'
+    """
+    return f"{STORAGE_URL}/storage/v1/b/{bucket}/o/{quote(key, safe='')}"
+
+
+def put_url(bucket: str, key: str) -> str:
+    """Where an object's content is sent to."""
+    return f"{STORAGE_URL}/upload/storage/v1/b/{bucket}/o?uploadType=media&name={quote(key, safe='')}"
+
+
+class TpuReconciler(pulumi.ComponentResource):
+    """The workflow, its schedule and its account. `schedule_id`: full name of the schedule, which the budget's stop
+    pauses.
+    """
+
+    schedule_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: TpuReconcilerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:TpuReconciler", name, None, opts)
+        self._name, self._args, self._child = f"{name}-slices", args, pulumi.ResourceOptions(parent=self)
+        account = serviceaccount.Account(
+            self._name,
+            project=args["project"],
+            account_id=account_id(args["stack"], "slices"),
+            display_name=f"Gangway {args['stack']}: bring slices back",
+            opts=self._child,
+        )
+        # Started before its account may act, it would fail, and say so to nobody.
+        email: pulumi.Output[str] = after(account.email, *self._grants(account))
+        workflow = workflows.Workflow(
+            self._name,
+            project=args["project"],
+            region=args["region"],
+            description=f"{args['stack']}: slices that were taken away are asked for again",
+            source_contents=reconcile_source(),
+            user_env_vars=self._environment(),
+            service_account=email,
+            call_log_level="LOG_ERRORS_ONLY",
+            crypto_key_name=args.get("kms_key_name"),
+            # It is the stack's, and goes with it.
+            deletion_protection=False,
+            labels=args["tags"],
+            opts=self._child,
+        )
+        self.schedule_id = self._schedule(workflow, email).id
+        self.register_outputs({"schedule_id": self.schedule_id})
+
+    def _environment(self) -> dict[str, pulumi.Input[str]]:
+        """The workflow's variables."""
+        args = self._args
+        files, ended = pulumi.Output.from_input(args["files_bucket_name"]), pulumi.Output.from_input(args["ended_uri"])
+        request = pulumi.Output.all(files, args["request_object"])
+        return {
+            "QUEUED_RESOURCE": args["queued_resource"],
+            "REQUEST_ID": pulumi.Output.from_input(args["queued_resource"]).apply(lambda full: full.rpartition("/")[2]),
+            "REQUEST_URL": request.apply(lambda known: f"{object_url(*known)}?alt=media"),
+            "STATE_URL": files.apply(lambda bucket: object_url(bucket, STATE_OBJECT)),
+            "STATE_PUT_URL": files.apply(lambda bucket: put_url(bucket, STATE_OBJECT)),
+            "ENDED_URL": ended.apply(lambda uri: object_url(*uri.removeprefix("gs://").split("/", 1))),
+            "PAUSES_SEC": json.dumps(PAUSES_SEC),
+            "WINDOW_SEC": str(WINDOW_SEC),
+            "PROJECT": args["project"],
+            "ZONE": args["zone"],
+            "LOG_NAME": args["log_name"],
+        }
+
+    def _grants(self, account: serviceaccount.Account) -> list[pulumi.CustomResource]:
+        args = self._args
+        buckets = {"files": (args["files_bucket_name"], RUN_WRITER), "runs": (args["run_bucket_name"], DATA_READER)}
+        full = pulumi.Output.concat("projects/", args["project"], "/serviceAccounts/", args["service_account"])
+        return [
+            *(
+                projects.IAMMember(
+                    f"{self._name}-{role.rpartition('/')[2].replace('.', '-')}",
+                    project=args["project"],
+                    role=role,
+                    member=account.member,
+                    opts=self._child,
+                )
+                for role in ROLES
+            ),
+            *(
+                storage.BucketIAMMember(
+                    f"{self._name}-{what}", bucket=bucket, role=role, member=account.member, opts=self._child
+                )
+                for what, (bucket, role) in buckets.items()
+            ),
+            serviceaccount.IAMMember(
+                f"{self._name}-nodes",
+                service_account_id=full,
+                role="roles/iam.serviceAccountUser",
+                member=account.member,
+                opts=self._child,
+            ),
+        ]
+
+    def _schedule(self, workflow: workflows.Workflow, email: pulumi.Output[str]) -> cloudscheduler.Job:
+        args = self._args
+        return cloudscheduler.Job(
+            self._name,
+            project=args["project"],
+            region=args["region"],
+            description=f"{args['stack']}: slices that were taken away are asked for again",
+            schedule=f"*/{PERIOD_MINUTES} * * * *",
+            time_zone="Etc/UTC",
+            # The budget's stop pauses it, and `pulumi up --refresh` has it go on.
+            paused=False,
+            http_target=cloudscheduler.JobHttpTargetArgs(
+                uri=pulumi.Output.concat("https://workflowexecutions.googleapis.com/v1/", workflow.id, "/executions"),
+                http_method="POST",
+                oauth_token=cloudscheduler.JobHttpTargetOauthTokenArgs(service_account_email=email),
+            ),
+            opts=self._child,
+        )
