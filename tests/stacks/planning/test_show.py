@@ -131,11 +131,11 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
     assert (
-        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 8 notes\n$50.58 an hour")
+        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 8 notes\n$50.63 an hour")
     )
     assert "fabric.efa" not in text
     assert "envelope" not in text
-    money = "$50.58 an hour; a run: 6 s, $0.08 expected; 1 h, $50.58 at most on spot"
+    money = "$50.63 an hour; a run: 6 s, $0.08 expected; 1 h, $50.63 at most on spot"
     assert f"no errors, 3 warnings, 8 notes\n{money}" in all_of(demo_plan, Detail.BRIEF)
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
@@ -173,7 +173,7 @@ def test_a_line_names_the_region_whose_price_stands_in(demo_plan: Plan) -> None:
     """Also in short, where no source is shown: us-east-2 is not what us-east-1 costs."""
     short = shown(cost_table(demo_plan.cost, sources=False), 80)
     (small,) = [int(row.split("│")[1].split()[0]) for row in short.splitlines() if "smaller lines" in row]
-    assert short.count("price of us-east-1") == len(demo_plan.cost.components) - small
+    assert short.count("price of us-") == len(demo_plan.cost.components) - small
     own = replace(demo_plan.cost.components[0], source="a list")
     assert "price of" not in shown(cost_table(estimate([own], 1), sources=False))
 
@@ -212,7 +212,7 @@ def test_small_lines_are_one_until_all_is_asked_for(demo_plan: Plan) -> None:
 def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Plan) -> None:
     lines = [*demo_plan.cost.components, unknown_price("data: 18000 GiB", 18000, "no price in the catalogue")]
     text = shown_plan(replace(demo_plan, cost=estimate(lines, 1)))
-    assert "at least $50.58 an hour" in text
+    assert "at least $50.63 an hour" in text
     assert "without these, whose price is not known: data: 18000 GiB" in text
     assert "at least" not in shown_plan(demo_plan)
     nothing = estimate([unknown_price("nodes: 2 hosts", 2, "not said")], 1)
@@ -227,11 +227,11 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         show_plan(demo_plan, console, Detail.FULL)
     text = capture.get()
     for words in (
-        "$50.58 an hour, $36,926.17 a month of 730 h ",
-        "a run: 1 h, $50.58 at most on spot",
+        "$50.63 an hour, $36,956.57 a month of 730 h ",
+        "a run: 1 h, $50.63 at most on spot",
         "on the whole ladder (spot 64%, then on-demand 36%): $0.12, 6 s expected a run; $0.09 to $0.17",
-        "standby: $110.12 an hour more at most",
-        "when the job is done: $50.58 an hour until the stack is destroyed",
+        "standby: $110.16 an hour more at most",
+        "when the job is done: $50.63 an hour until the stack is destroyed",
         "17.5 kWh in 1 h (11.0 to 23.1; 15.5 kWh of machines x PUE 1.13)",
         "6.95 kg CO2e of it at 396 g/kWh",
         "0.40 kg CO2e more (0.25 to 0.96) for a run's share of making the machines; in all 49 g CO2e for 1,000 images",
@@ -243,12 +243,12 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
 def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Plan) -> None:
     text = shown(ladder_table(demo_plan.rungs), 300)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
-    assert rows[0] == ["0: spot", "$50.58", "$36,926.17", "6 s", "$0.08"]
+    assert rows[0] == ["0: spot", "$50.63", "$36,956.57", "6 s", "$0.08"]
     assert "one interruption in 1,644 h, goodput 99.0%, a checkpoint every 1 s (best 5 min): AWS Spot" in rows[1][0]
     assert "5-10% in the trailing month, counted as 10% of nodes in 720 h, 2025-06-28, assumed; Llama 3" in " ".join(
         row[0] for row in rows
     )
-    assert ["1: on-demand", "$114.70", "$83,733.77", "6 s", "$0.19"] in rows
+    assert ["1: on-demand", "$114.75", "$83,764.17", "6 s", "$0.19"] in rows
     assert "one failure in 3,167 h, goodput 99.1%: Llama 3" in text
 
 
