@@ -17,11 +17,13 @@ __all__ = [
     "CostEstimate",
     "Declared",
     "Offer",
+    "beyond_reach",
     "elsewhere",
     "estimate",
     "from_fact",
     "from_service",
     "key_of",
+    "lowest_spot",
     "of_resources",
     "offers_of",
     "paid_once",
@@ -182,6 +184,21 @@ def unknown_price(name: str, quantity: float, why: str, *, unit: str = "hour", s
 def offers_of(price: MachinePrice | None) -> tuple[Offer | None, Offer | None]:
     """On spot and on demand, of a row of the catalogue."""
     return (None, None) if price is None else ((price.region, price.spot_high), (price.region, price.on_demand))
+
+
+def lowest_spot(prices: Iterable[MachinePrice | None]) -> MachinePrice | None:
+    """The row with the lowest price that spot was seen at; None where one of them is not known: it may be lower."""
+    rows = list(prices)
+    known = [(row.spot_low.value, row) for row in rows if row is not None and row.spot_low.value is not None]
+    return min(known, key=lambda each: each[0])[1] if known and len(known) == len(rows) else None
+
+
+def beyond_reach(cap_usd: float | None, lowest: MachinePrice | None) -> bool:
+    """Whether no machine comes to who pays so much at most: spot has never been seen as cheap. What is not known keeps
+    nothing away.
+    """
+    low = None if lowest is None else lowest.spot_low.value
+    return cap_usd is not None and low is not None and cap_usd < low
 
 
 def spot_line(

@@ -35,12 +35,14 @@ ALWAYS = Span(1.0, 1.0, 1.0)
 @dataclass(frozen=True)
 class LadderRung:
     """One rung. `usd_per_hour`: of the whole stack while the job's nodes are of it; None where a price is not known;
-    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour.
+    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour;
+    `in_reach`: False where none ever comes.
     """
 
     usd_per_hour: float | None
     there: Span = ALWAYS
     taken_per_hour: Span = NEVER
+    in_reach: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,9 @@ def shares_of(there: Sequence[float]) -> tuple[float, ...]:
 
 
 def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
-    """What the job comes to on all rungs together, at least one."""
+    """What the job comes to on all rungs together, at least one; those out of reach have no share of it."""
+    if not all(rung.in_reach for rung in rungs):
+        return _in_reach(rungs, job)
     corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2))]
     known = all(rung.taken_per_hour.value is not None for rung in rungs)
     expected, usd = _at(rungs, job, (1, 1, 1)) if known else (None, None)
@@ -117,6 +121,16 @@ def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstima
         usd_low=min(dollars, default=None),
         usd_high=max(dollars, default=None),
     )
+
+
+def _in_reach(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
+    """As if the rungs out of reach were not; where all are, the job never starts."""
+    left = [rung for rung in rungs if rung.in_reach]
+    if not left:
+        return LadderEstimate((0.0,) * len(rungs), math.inf, math.inf, math.inf, None, None, None, None)
+    found = estimate_ladder(left, job)
+    shares = iter(found.shares)
+    return replace(found, shares=tuple(next(shares) if rung.in_reach else 0.0 for rung in rungs))
 
 
 def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int]) -> tuple[SpotEstimate, float | None]:

@@ -13,7 +13,7 @@ from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimat
 from components.estimate.spot import best_interval_sec
 from stacks.config.stack_config import StackConfig
 from stacks.planning.expected_run import run_findings
-from stacks.planning.run_costs import Pace, RungCost, idle_settings, rung_lines, save_sec, unsaid_usage
+from stacks.planning.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
 from stacks.providers.registry import provider_of
 from trainer.config.prepare_command import prepare_command
@@ -58,19 +58,20 @@ def check_budget(config: StackConfig, cost: CostEstimate) -> None:
         bought = f" and the {cost.upfront:.2f} USD that `up` pays at once" if cost.upfront else ""
         raise InputError(
             "gangway:budget.monthly_usd",
-            f"below the cost of one hour of this stack at {_basis(config)}{bought}",
+            f"below the cost of one hour of this stack at {_basis(config, cost)}{bought}",
             value=config.budget.monthly_usd,
             allowed=f"at least {least:.2f} USD",
             fix=f"set monthly_usd: {ceil(cost.monthly)} for a full month",
         )
 
 
-def _basis(config: StackConfig) -> str:
+def _basis(config: StackConfig, cost: CostEstimate) -> str:
     """Whose price the totals are made of, such as `the spot price of capacity[0]`."""
-    kind = config.cluster.capacity[0].kind
+    position = rung_in_use(config, cost)
+    kind = config.cluster.capacity[position].kind
     # Reserved nodes are billed at the on-demand price, flex-start at that at most; a block is paid for in advance.
     market = kind if kind in ("spot", "capacity-block") else "on-demand"
-    return f"the {market} price of capacity[0]"
+    return f"the {market} price of capacity[{position}]"
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
@@ -236,7 +237,7 @@ def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
         yield Finding.warning(
             "budget.below-estimate",
             path,
-            f"{budget:.2f} USD is less than a full month at {cost.monthly:.2f} USD, {_basis(config)}",
+            f"{budget:.2f} USD is less than a full month at {cost.monthly:.2f} USD, {_basis(config, cost)}",
             f"set monthly_usd: {ceil(cost.monthly)}, or destroy the stack when the run is done",
         )
     unknown = [component.name for component in cost.components if component.hourly is None]
@@ -252,11 +253,9 @@ def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
 
 def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
     """Whether the budget also carries the dearest rung behind the first, which may replace it at any hour."""
-    hourly = [_rung_hourly(config, cost, position) for position in range(len(config.cluster.capacity))]
-    dearest = max(range(len(hourly)), key=hourly.__getitem__)
-    stack_hourly = cost.hourly - hourly[0] + hourly[dearest]
+    dearest, stack_hourly = dearest_rung(config, cost)
     budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH + cost.upfront
-    if dearest == 0 or monthly <= budget:
+    if dearest == rung_in_use(config, cost) or monthly <= budget:
         return
     rung = f"the fallback capacity[{dearest}] ({config.cluster.capacity[dearest].kind})"
     lasts = "not one hour" if stack_hourly > budget else f"{budget / stack_hourly:.0f} of {HOURS_PER_MONTH} hours"
@@ -268,15 +267,11 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
     )
 
 
-def _rung_hourly(config: StackConfig, cost: CostEstimate, position: int) -> float:
-    """What the nodes of one rung cost an hour, in use or standing by."""
-    return sum(component.hourly or 0.0 for component in rung_lines(config, cost.components, position))
-
-
 def money_findings(
     config: StackConfig, rungs: Sequence[RungCost], job: Pace, lines: Sequence[CostComponent], today: date
 ) -> tuple[Finding, ...]:
     """All findings about the estimate."""
+    rungs = [rung for rung in rungs if rung.in_reach]
     known = [rung for rung in rungs if rung.spot.feasible and rung.taken is not None and rung.taken.value is not None]
     # Where no rung is spot of a known rate, checkpoints cost their time on the first alone, once said.
     judged = known or [rung for rung in rungs[:1] if rung.spot.feasible]

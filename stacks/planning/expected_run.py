@@ -12,7 +12,7 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from stacks.config.sections import MOST_HOURS
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_costs import stops
+from stacks.planning.run_costs import dearest_rung, first_in_reach, most_usd, rung_in_use, stops
 from stacks.planning.throughput import (
     Band,
     Throughput,
@@ -41,11 +41,12 @@ _LARGEST_BATCH = 1 << 20
 
 @dataclass(frozen=True)
 class ExpectedRun:
-    """What it is expected to take on all nodes of the first rung, checkpoints and interruptions included.
+    """What it is expected to take on all nodes of the first rung in reach, checkpoints and interruptions included.
 
     Attributes:
         throughput: images a second, and what they rest on.
-        hours: for all images, or max_hours where that ends the run before; None where the speed is not known.
+        hours: for all images, or max_hours where that ends the run before; None where the speed is not known,
+            or no machine comes.
         usd: for those hours; known prices only.
         share: of the images that max_hours allows, 0..1.
     """
@@ -63,7 +64,7 @@ class ExpectedRun:
 def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
     """What the run takes at this speed, and costs by the bill of the first rung."""
     most, rate = config.job.max_hours, speed.images_per_second
-    if rate is None:
+    if rate is None or first_in_reach(config, machine) is None:
         return ExpectedRun(speed)
     whole = _whole(config, machine, rate)
     hours = whole.map(lambda each: min(each, most))
@@ -76,8 +77,9 @@ def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, c
 
 
 def _whole(config: StackConfig, machine: MachineType, rate: Band) -> Band:
-    """Hours for all images on the first rung, as if max_hours ended nothing; infinite where it would never end."""
-    return Band(*(stops(config, machine, 0, each).hours for each in (rate.high, rate.mid, rate.low)))
+    """Hours for all images on the first rung in reach, as if max_hours ended nothing; infinite where it has no end."""
+    position = first_in_reach(config, machine) or 0
+    return Band(*(stops(config, machine, position, each).hours for each in (rate.high, rate.mid, rate.low)))
 
 
 def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
@@ -171,7 +173,7 @@ def _projected(
 
 def _far_below(config: StackConfig, machine: MachineType, speed: Throughput) -> Iterable[Finding]:
     """A limit of hours so far above what the run needs that a job that hangs would be paid for long."""
-    if speed.images_per_second is None:
+    if speed.images_per_second is None or first_in_reach(config, machine) is None:
         return
     slowest, most = _whole(config, machine, speed.images_per_second).high, config.job.max_hours
     if most <= _FAR * slowest or (enough := ceil(2 * slowest)) >= most:
@@ -237,11 +239,15 @@ def _budget(config: StackConfig, run: ExpectedRun, cost: CostEstimate) -> Iterab
             f"{run.usd.mid:,.2f} as usual ({run.throughput.provenance})",
             f"set monthly_usd: {ceil(run.usd.mid)}, or a shorter run",
         )
-    elif cost.run > budget:
+    elif (most := most_usd(config, cost)) > budget:
         why = "; it is expected to take less" if run.usd is not None else ""
+        dearest, in_use = dearest_rung(config, cost)[0], rung_in_use(config, cost)
+        kinds = [rung.kind for rung in config.cluster.capacity]
+        on = "" if dearest == in_use else f" at most, on capacity[{dearest}] ({kinds[dearest]})"
+        also = "" if dearest == in_use else f"; on capacity[{in_use}] ({kinds[in_use]}), {cost.run:,.2f} USD"
         yield Finding.warning(
             "budget.below-run",
             path,
-            f"{budget:.2f} USD do not pay for a run of {cost.run_hours:.4g} h: {cost.run:,.2f} USD{why}",
-            f"set monthly_usd: {ceil(cost.run)}, or a smaller max_hours",
+            f"{budget:.2f} USD do not pay for a run of {cost.run_hours:.4g} h: {most:,.2f} USD{on}{also}{why}",
+            f"set monthly_usd: {ceil(most)}, or a smaller max_hours",
         )

@@ -33,6 +33,8 @@ def ladder_cost(
 
 def _rung(rung: RungCost) -> LadderRung:
     """A rung that is not spot is taken to be there whenever it is asked for."""
+    if not rung.in_reach:
+        return LadderRung(None, NEVER, NEVER, in_reach=False)
     if rung.taken is None:
         return LadderRung(rung.hourly, ALWAYS, NEVER)
     market, share = load_reliability().spot, rung.taken.value
@@ -48,7 +50,7 @@ def assumptions(rungs: Sequence[RungCost]) -> str:
     """What the figure and its ends rest on."""
     table, said = load_reliability(), []
     market = table.spot
-    if any(rung.taken is not None for rung in rungs):
+    if any(rung.taken is not None and rung.in_reach for rung in rungs):
         there, low, high = (fact.value for fact in (market.there, market.there_low, market.there_high))
         said.append(
             f"spot is there {there:.0%} of the time ({low:.0%} to {high:.0%}) and a node taken as its month's bucket "

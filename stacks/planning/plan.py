@@ -26,7 +26,16 @@ from stacks.planning.gc_pause import without_gc
 from stacks.planning.ladder_cost import assumptions, ladder_cost
 from stacks.planning.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
 from stacks.planning.rules.guardrails import with_guardrails
-from stacks.planning.run_costs import Pace, RungCost, pace, price_ladder, usage_lines
+from stacks.planning.run_costs import (
+    Pace,
+    RungCost,
+    bill_in_reach,
+    dearest_rung,
+    most_usd,
+    pace,
+    price_ladder,
+    usage_lines,
+)
 from stacks.planning.throughput import throughput
 from stacks.program import build, program_of
 from stacks.providers.registry import provider_of
@@ -34,8 +43,8 @@ from stacks.providers.registry import provider_of
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung, which is
-    the most; rungs, ladder and `expected` are what a run is expected to take at its speed.
+    """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung that
+    machines can come to; rungs, ladder and `expected` are what a run is expected to take at its speed.
     """
 
     config: StackConfig
@@ -52,12 +61,34 @@ class Plan:
     job: dict[str, Any]
 
     @property
+    def rung(self) -> RungCost | None:
+        """The rung in use: the first that machines can come to; None where there is none."""
+        return next((rung for rung in self.rungs if rung.in_reach), None)
+
+    @property
+    def most_usd(self) -> float:
+        """US dollars of a run at most: all of max_hours on `dearest`; of known prices."""
+        return most_usd(self.config, self.cost)
+
+    @property
+    def dearest(self) -> RungCost:
+        """The rung on which the stack costs most."""
+        return self.rungs[dearest_rung(self.config, self.cost)[0]]
+
+    def _run_most(self) -> dict[str, Any] | None:
+        if self.rung is None:
+            return None
+        return {"usd": self.most_usd, "position": self.dearest.position, "kind": self.dearest.kind}
+
+    @property
     def idle_hourly(self) -> float | None:
         """US dollars an hour when the job is done: of everything, or of what stays once the nodes have left."""
         stays = provider_of(self.config.provider).nodes_stay(self.resources)
+        if self.rung is None:
+            return self.cost.hourly
         if not self.config.job.terminate_when_done or stays:
-            return self.rungs[0].hourly
-        nodes = self.rungs[0].nodes_hourly
+            return self.rung.hourly
+        nodes = self.rung.nodes_hourly
         return None if nodes is None else self.cost.hourly - nodes
 
     @property
@@ -82,7 +113,11 @@ class Plan:
             "region": self.config.region,
             "resources": [resource.to_json() for resource in self.resources],
             "findings": [finding.to_json() for finding in self.findings],
-            "cost": {**self.cost.to_json(), "idle_hourly": self.idle_hourly},
+            "cost": {
+                **self.cost.to_json(),
+                "idle_hourly": self.idle_hourly,
+                "run_most": self._run_most(),
+            },
             "rungs": [rung.to_json() for rung in self.rungs],
             "ladder": {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
             "expected_run": self.expected.to_json(),
@@ -113,7 +148,8 @@ def make_plan(config: StackConfig) -> Plan:
         provider = program_of(config.provider)
         planned = provider.plan(config)
         program = run_program(config, PlaceholderCloud(), planned)
-        lines = [*provider.price(config, program.resources), *usage_lines(config, program.resources)]
+        lines = bill_in_reach(config, planned.machine, provider.price(config, program.resources))
+        lines += usage_lines(config, program.resources)
         num_nodes, hours = config.cluster.nodes.max, config.job.max_hours
         cost = estimate(lines, hours)
         check_budget(config, cost)

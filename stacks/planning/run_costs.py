@@ -10,11 +10,22 @@ from typing import Any
 
 from components.catalog.billing import load_billing
 from components.catalog.reliability import failures_per_hour
-from components.catalog.schema import Fact, MachineType, ServicePrice
+from components.catalog.schema import Fact, MachinePrice, MachineType, ServicePrice
 from components.catalog.transfer import transfer_price
 from components.core.capacity import Spot
 from components.core.fields import Egress
-from components.estimate.cost import HOURS_PER_MONTH, CostComponent, Declared, from_service, of_resources, used_once
+from components.estimate.cost import (
+    HOURS_PER_MONTH,
+    CostComponent,
+    CostEstimate,
+    Declared,
+    beyond_reach,
+    elsewhere,
+    from_service,
+    lowest_spot,
+    of_resources,
+    used_once,
+)
 from components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot
 from stacks.config.stack_config import StackConfig
 from stacks.planning.throughput import Band, Throughput, about
@@ -191,7 +202,8 @@ class RungCost:
     Attributes:
         position: in the ladder.
         kind: of capacity.
-        nodes_hourly: US dollars an hour of its nodes and their disks; None where a price is not known.
+        in_reach: whether machines can come: not where its price cap is below all that spot was seen at.
+        nodes_hourly: US dollars an hour of its nodes and their disks; None where a price is not known, or out of reach.
         hourly: of the whole stack on this rung; None likewise.
         monthly: of 730 such hours, purchases and usage included.
         run_hours: what the run is expected to take at the pace, max_hours at most; None where it would never end.
@@ -205,6 +217,7 @@ class RungCost:
 
     position: int
     kind: str
+    in_reach: bool
     nodes_hourly: float | None
     hourly: float | None
     monthly: float | None
@@ -232,6 +245,78 @@ def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: in
     pool = f"{config.stack}-{position}-{config.cluster.capacity[position].kind}:"
     own = [line for line in lines if line.name.startswith(pool)]
     return own or [line for line in lines if line.unit == "chip-hours"]
+
+
+def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, MachinePrice]:
+    """The rungs that no machine comes to, since spot has never been as cheap as their cap, with the row that has the
+    lowest price seen. Bill, ladder, expected run, budget and findings all leave them out by this.
+    """
+    unmet = {}
+    for position, rung in enumerate(config.cluster.capacity):
+        if isinstance(rung, Spot) and rung.max_usd_per_hour is not None:
+            names = dict.fromkeys((machine.name, *rung.machine_types))
+            catalog = provider_of(config.provider).catalog_here()
+            lowest = lowest_spot(catalog.price(name, config.region) for name in names)
+            if lowest is not None and beyond_reach(rung.max_usd_per_hour, lowest):
+                unmet[position] = lowest
+    return unmet
+
+
+def first_in_reach(config: StackConfig, machine: MachineType) -> int | None:
+    """The first rung that machines can come to; None where there is none, and the job never starts."""
+    unmet = unmet_caps(config, machine)
+    return next((position for position in range(len(config.cluster.capacity)) if position not in unmet), None)
+
+
+def bill_in_reach(config: StackConfig, machine: MachineType, lines: Sequence[CostComponent]) -> list[CostComponent]:
+    """The bill without what no machine comes to: nothing of it is paid, and the next rung is the one in use."""
+    unmet, first = unmet_caps(config, machine), first_in_reach(config, machine)
+    if not unmet:
+        return list(lines)
+    in_use = [] if first is None else [id(line) for line in rung_lines(config, lines, first)]
+    changed = {id(line): replace(line, standby=False) for line in lines if id(line) in in_use}
+    for position, lowest in unmet.items():
+        for line in rung_lines(config, lines, position):
+            changed[id(line)] = _unpaid(line, lowest, config.region)
+    return [changed.get(id(line), line) for line in lines]
+
+
+def _unpaid(line: CostComponent, lowest: MachinePrice, region: str) -> CostComponent:
+    """A line of a rung that no machine comes to. Its nodes bear the lowest price seen, and not the cap."""
+    line = replace(line, quantity=0.0, hourly=0.0, standby=True)
+    if line.unit != "hours":
+        return line
+    fact = lowest.spot_low
+    return replace(
+        line,
+        name=f"{line.name.removesuffix(', at most')}: none comes",
+        price=fact.value,
+        source=f"{fact.source}, the lowest seen: max_usd_per_hour is below{elsewhere(lowest.region, region)}",
+        as_of=fact.as_of_text,
+        read_on=fact.seen_on.isoformat(),
+        confidence=fact.confidence,
+    )
+
+
+def rung_in_use(config: StackConfig, cost: CostEstimate) -> int:
+    """The rung that the bill is of: the first whose nodes do not stand by."""
+    positions = range(len(config.cluster.capacity))
+    return next((at for at in positions if any(not c.standby for c in rung_lines(config, cost.components, at))), 0)
+
+
+def dearest_rung(config: StackConfig, cost: CostEstimate) -> tuple[int, float]:
+    """The rung on which the stack costs most, and US dollars an hour of it there; of known prices."""
+    positions, in_use = range(len(config.cluster.capacity)), rung_in_use(config, cost)
+    of_rungs = [rung_lines(config, cost.components, at) for at in positions]
+    # What is reserved further down is paid for anyway, and in the totals.
+    hourly = [sum(c.hourly or 0.0 for c in of_rungs[at] if c.standby or at == in_use) for at in positions]
+    dearest = max(positions, key=lambda at: (hourly[at], at == in_use))
+    return dearest, cost.hourly - hourly[in_use] + hourly[dearest]
+
+
+def most_usd(config: StackConfig, cost: CostEstimate) -> float:
+    """US dollars of a run at most: all of max_hours on the dearest rung; of known prices."""
+    return dearest_rung(config, cost)[1] * cost.run_hours + cost.upfront + cost.once
 
 
 def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
@@ -289,35 +374,40 @@ def price_ladder(
     config: StackConfig, machine: MachineType, lines: Sequence[CostComponent], job: Pace
 ) -> tuple[RungCost, ...]:
     """Each rung of the ladder, first choice first, at the pace of `job`."""
-    positions = range(len(config.cluster.capacity))
+    positions, unmet = range(len(config.cluster.capacity)), unmet_caps(config, machine)
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.
     around = sum(line.hourly or 0.0 for line in lines if id(line) not in of_rungs)
     paid = sum(line.upfront + line.once for line in lines)
     speed = job.images_per_second
-    return tuple(_rung(config, machine, rung_lines(config, lines, at), at, around, paid, speed) for at in positions)
+    return tuple(
+        _rung(config, machine, None if at in unmet else rung_lines(config, lines, at), at, around, paid, speed)
+        for at in positions
+    )
 
 
 def _rung(
     config: StackConfig,
     machine: MachineType,
-    own: Sequence[CostComponent],
+    own: Sequence[CostComponent] | None,
     position: int,
     around: float,
     paid: float,
     images_per_second: float,
 ) -> RungCost:
-    rung, unknown = config.cluster.capacity[position], any(line.hourly is None for line in own)
-    nodes_hourly = None if unknown else sum(line.hourly or 0.0 for line in own)
+    """`own`: the lines of its nodes; None where none comes."""
+    rung, unknown = config.cluster.capacity[position], own is None or any(line.hourly is None for line in own)
+    nodes_hourly = None if own is None or unknown else sum(line.hourly or 0.0 for line in own)
     hourly = None if nodes_hourly is None else around + nodes_hourly
     fact = taken(config, machine) if isinstance(rung, Spot) else None
     spot = stops(config, machine, position, images_per_second, nodes_hourly or 0.0)
     if unknown:
         spot = replace(spot, usd=None)
-    hours = min(spot.hours, config.job.max_hours) if spot.feasible else None
+    hours = min(spot.hours, config.job.max_hours) if spot.feasible and own is not None else None
     return RungCost(
         position=position,
         kind=rung.kind,
+        in_reach=own is not None,
         nodes_hourly=nodes_hourly,
         hourly=hourly,
         monthly=None if hourly is None else hourly * HOURS_PER_MONTH + paid,

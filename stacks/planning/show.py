@@ -47,6 +47,7 @@ _SMALL = 0.005
 """Of an hour of the stack: a line below counts as small."""
 _FEW = 3
 """Small lines that are shown one by one."""
+_NEVER = "the job never starts: no machine comes"
 
 
 def usd(amount: float | None, digits: int = 2) -> str:
@@ -137,6 +138,8 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
 
 def _expected(plan: Plan, *, sources: bool) -> str:
     """What the run is expected to take of that, and how sure that is."""
+    if plan.rung is None:
+        return f"expected: [bold]{_NEVER}[/]"
     run, speed, rate = plan.expected, plan.expected.throughput, plan.expected.throughput.images_per_second
     if rate is None or run.hours is None or run.usd is None or run.share is None:
         return f"expected: [bold]unknown[/]; {escape(speed.source)}"
@@ -157,8 +160,10 @@ def _expected(plan: Plan, *, sources: bool) -> str:
 
 def _known(cost: CostEstimate, amount: float) -> str:
     """An amount of a bill that may lack a price: what is not known is no zero."""
-    if not cost.unknown:
-        return usd(amount)
+    return _at_least(amount) if cost.unknown else usd(amount)
+
+
+def _at_least(amount: float) -> str:
     return f"at least {usd(amount)}" if amount else "unknown"
 
 
@@ -181,10 +186,14 @@ def _tally(plan: Plan, detail: Detail) -> str:
 
 
 def _most(plan: Plan) -> str:
-    """What a run may take and cost at most: all of max_hours; a lower rung may be dearer."""
-    on = f" on {plan.rungs[0].kind}" if len(plan.rungs) > 1 else ""
-    hours, money = f"{plan.cost.run_hours:,.5g} h", _known(plan.cost, plan.cost.run)
-    return f"{hours} at most, {money}{on}" if plan.cost.unknown else f"{hours}, {money} at most{on}"
+    """What a run may take and cost at most: all of max_hours on the dearest rung."""
+    if plan.rung is None:
+        return _NEVER
+    on = f" ({plan.dearest.kind})" if len(plan.rungs) > 1 else ""
+    hours = f"{plan.cost.run_hours:,.5g} h"
+    if plan.cost.unknown or any(rung.in_reach and rung.hourly is None for rung in plan.rungs):
+        return f"{hours} at most, {_at_least(plan.most_usd)}{on}"
+    return f"{hours}, {usd(plan.most_usd)} at most{on}"
 
 
 def _energy(plan: Plan) -> str:
@@ -291,7 +300,7 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
     for component in cost.components:
         if component in small:
             continue
-        standby = " [dim](standby)[/]" if component.standby else ""
+        standby = " [dim](standby)[/]" if component.standby and component.quantity else ""
         hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
         provenance = ", ".join(filter(None, (component.source, component.dated, component.confidence)))
         where = f"\n[dim]price of {escape(component.priced_in)}[/]" if component.priced_in and not sources else ""
@@ -318,6 +327,11 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True) -> Table:
     for column in ("capacity", "an hour", "a month", "hours", "a run"):
         table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
     for rung in rungs:
+        if not rung.in_reach:
+            table.add_row(
+                f"{rung.position}: {rung.kind}\n[dim]no machine comes at its price cap[/]", "-", "-", "never", "-"
+            )
+            continue
         hours = "no end" if rung.run_hours is None else span(rung.run_hours * 3600)
         # Spot's interruptions are news; that machines fail is in the hours, and said in full only.
         stops = f"\n[dim]{escape(_stops(rung, source=sources))}[/]" if sources or rung.taken else ""
@@ -332,6 +346,8 @@ def _ladder(plan: Plan, *, sources: bool) -> str:
     """All rungs as one: what is expected, and between which ends."""
     found = plan.ladder
     names = ", then ".join(f"{rung.kind} {share:.0%}" for rung, share in zip(plan.rungs, found.shares, strict=True))
+    if plan.rung is None:
+        return f"on the whole ladder ({names}): {_NEVER}"
     if found.hours is None:
         expected = "a run: not known how often spot is taken there"
     else:

@@ -18,6 +18,7 @@ from components.core.tags import TagPolicy, carbon_class
 from components.estimate.cost import elsewhere
 from stacks.config.job_settings import trainer_flags
 from stacks.config.stack_config import StackConfig
+from stacks.planning.run_costs import first_in_reach, unmet_caps
 from stacks.providers.registry import provider_of
 from trainer.records.run_record import RunContext
 
@@ -289,44 +290,55 @@ def spot_notice(config: StackConfig, notice_sec: int) -> Iterable[Finding]:
 
 def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> Iterable[Finding]:
     """Price caps with which no machine will come, and caps that cap nothing."""
-    price = load_provider(provider).price(machine.name, config.region)
-    if price is None:
-        return
-    low, high, on_demand = price.spot_low.value, price.spot_high.value, price.on_demand.value
-    where = elsewhere(price.region, config.region)
+    price, unmet = load_provider(provider).price(machine.name, config.region), unmet_caps(config, machine)
     for position, rung in enumerate(config.cluster.capacity):
         cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
         path = f"{CLUSTER}.capacity[{position}].max_usd_per_hour"
-        if cap is not None and high is not None and cap < high:
-            yield _low_cap(cap, low, high, path, f"{price.spot_high.source}{where}, {price.spot_high.dated}", machine)
-        if cap is not None and on_demand is not None and cap > on_demand:
+        if cap is None:
+            continue
+        if position in unmet:
+            yield _unmet_cap(config, cap, unmet[position], path, first_in_reach(config, machine))
+            continue
+        if price is None:
+            continue
+        where, high, on_demand = elsewhere(price.region, config.region), price.spot_high, price.on_demand
+        if high.value is not None and cap < high.value:
+            yield _low_cap(cap, price.spot_low.value, high.value, path, f"{high.source}{where}, {high.dated}", machine)
+        if on_demand.value is not None and cap > on_demand.value:
             yield Finding.warning(
                 "capacity.spot-cap-high",
                 path,
-                f"{cap:g} USD is above the price on demand, {on_demand:g} USD, which is the limit without it "
-                f"({price.on_demand.source}{where}, {price.on_demand.dated})",
+                f"{cap:g} USD is above the price on demand, {on_demand.value:g} USD, which is the limit without it "
+                f"({on_demand.source}{where}, {on_demand.dated})",
                 "leave max_usd_per_hour out: the price on demand is the limit then",
             )
 
 
+def _unmet_cap(config: StackConfig, cap: float, lowest: MachinePrice, path: str, first: int | None) -> Finding:
+    """A cap below all that spot was seen to cost; an error where no other rung has machines for the job."""
+    fact, high = lowest.spot_low, lowest.spot_high.value
+    source = f"{fact.source}{elsewhere(lowest.region, config.region)}, {fact.dated}"
+    make, so = Finding.warning, "the plan counts nothing of this rung"
+    if first is None:
+        make, so = Finding.error, "the job never starts"
+    return make(
+        "capacity.spot-cap-low",
+        path,
+        f"{cap:g} USD is below the lowest spot price seen for {lowest.machine_type}, {fact.value:g} USD, so that no "
+        f"machine will come, and {so} ({source})",
+        f"set max_usd_per_hour: {high or fact.value:g}",
+    )
+
+
 def _low_cap(cap: float, low: float | None, high: float, path: str, source: str, machine: MachineType) -> Finding:
-    """A cap below the price that spot was seen to cost: the bill counts the cap, and machines come seldom or never."""
-    fix = f"set max_usd_per_hour: {high:g}"
-    if low is not None and cap < low:
-        return Finding.warning(
-            "capacity.spot-cap-low",
-            path,
-            f"{cap:g} USD is below the lowest spot price seen for {machine.name}, {low:g} USD, so that no machine will "
-            f"come ({source})",
-            fix,
-        )
+    """A cap below the price that spot was seen to cost: the bill counts the cap, and machines come seldom."""
     seen = "seen" if low is None else f"seen, {low:g} to {high:g} USD"
     return Finding.info(
         "capacity.spot-cap-within",
         path,
         f"{cap:g} USD is below the upper end of the spot prices of {machine.name} {seen}: while the price is above, no "
         f"machine comes, and one that is there is taken back; the bill counts {cap:g} USD ({source})",
-        f"{fix} for what was seen",
+        f"set max_usd_per_hour: {high:g} for what was seen",
     )
 
 

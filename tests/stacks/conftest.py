@@ -18,6 +18,7 @@ from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan, run_program
 from stacks.planning.recording import PlaceholderCloud, Recording
+from stacks.planning.run_costs import rung_lines
 from stacks.planning.show import show_plan
 
 Edit = Callable[[dict[str, Any]], object]
@@ -145,6 +146,25 @@ def outcome() -> Callable[[Path], Plan | list[InputError]]:
     return of
 
 
+def check_reach(made: Plan) -> None:
+    """A rung with a price cap that no machine meets is said, has no share and no bill; what a run costs at most is at
+    least what any other comes to.
+    """
+    unmet = [rung.position for rung in made.rungs if not rung.in_reach]
+    said = [finding for finding in made.findings if finding.code == "capacity.spot-cap-low"]
+    path = "gangway:cluster.capacity[{}].max_usd_per_hour"
+    assert [finding.path for finding in said] == [path.format(position) for position in unmet]
+    assert (Severity.ERROR in {finding.severity for finding in said}) == (made.rung is None)
+    for position in unmet:
+        assert made.ladder.shares[position] == 0
+        lines = rung_lines(made.config, made.cost.components, position)
+        assert all((line.hourly, line.quantity) == (0, 0) for line in lines)
+    if made.rung is not None:
+        at_most = made.most_usd * (1 + 1e-9)
+        assert made.cost.run <= at_most
+        assert (made.ladder.usd_high or 0.0) <= at_most
+
+
 @pytest.fixture(scope="session")
 def check_plan() -> Callable[[Plan], None]:
     """It is JSON with its own figures in it, it can be shown, and what it warns of can be mended."""
@@ -155,6 +175,7 @@ def check_plan() -> Callable[[Plan], None]:
         assert len({resource.urn for resource in made.resources}) == len(made.resources)
         assert made.cost.hourly >= 0
         assert made.cost.monthly >= made.cost.upfront >= 0
+        check_reach(made)
         for finding in made.findings:
             assert finding.path.startswith("gangway:"), finding
             assert finding.message, finding

@@ -52,6 +52,23 @@ def cost(rungs: list[LadderRung], job: LadderJob = JOB) -> float:
     return usd
 
 
+@given(
+    st.lists(st.builds(spot, st.floats(0, 500), st.floats(0.01, 1), st.floats(0, 0.1)), min_size=1, max_size=3),
+    st.data(),
+)
+def test_a_rung_out_of_reach_has_no_share_and_changes_nothing(rungs: list[LadderRung], data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(rungs)))
+    never = LadderRung(data.draw(st.none() | st.floats(0, 500)), in_reach=False)
+    found, without = estimate_ladder([*rungs[:at], never, *rungs[at:]], JOB), estimate_ladder(rungs, JOB)
+    assert found.shares[at] == 0
+    assert replace(found, shares=(*found.shares[:at], *found.shares[at + 1 :])) == without
+
+
+def test_where_no_rung_is_in_reach_the_job_never_ends_and_nobody_says_what_it_costs() -> None:
+    found = estimate_ladder([replace(ON_DEMAND, in_reach=False)], JOB)
+    assert (found.shares, found.hours, found.usd, found.usd_high) == ((0.0,), math.inf, None, None)
+
+
 def test_each_rung_has_what_those_above_it_leave() -> None:
     assert shares_of([1.0]) == (1.0,)
     assert shares_of([0.5, 0.5, 1.0]) == (0.5, 0.25, 0.25)

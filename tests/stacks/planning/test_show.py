@@ -122,7 +122,7 @@ def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
         lines = all_of(plan, Detail.SUMMARY).splitlines()
         assert len(lines) <= 100, plan.config.stack
         assert lines[0].startswith(f"{plan.config.stack}: ")
-        assert f"${plan.cost.run:,.2f}" in " ".join(lines[-3:])
+        assert f"${plan.most_usd:,.2f}" in " ".join(lines[-3:])
         assert "at most" in " ".join(lines[-3:])
         assert "--full" in lines[-1]
 
@@ -135,7 +135,7 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     )
     assert "fabric.efa" not in text
     assert "envelope" not in text
-    money = "$50.63 an hour; a run: 6 s, $0.08 expected; 1 h, $50.63 at most on spot"
+    money = "$50.63 an hour; a run: 6 s, $0.08 expected; 1 h, $114.75 at most (on-demand)"
     assert f"no errors, 3 warnings, 8 notes\n{money}" in all_of(demo_plan, Detail.BRIEF)
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
@@ -218,7 +218,7 @@ def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Pla
     nothing = estimate([unknown_price("nodes: 2 hosts", 2, "not said")], 1)
     text = shown_plan(replace(demo_plan, cost=nothing))
     assert "unknown an hour, unknown a month of 730 h" in text
-    assert "1 h at most, unknown on spot" in text
+    assert "1 h at most, unknown (spot)" in text
 
 
 def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: Plan) -> None:
@@ -228,7 +228,7 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
     text = capture.get()
     for words in (
         "$50.63 an hour, $36,956.57 a month of 730 h ",
-        "a run: 1 h, $50.63 at most on spot",
+        "a run: 1 h, $114.75 at most (on-demand)",
         "on the whole ladder (spot 64%, then on-demand 36%): $0.12, 6 s expected a run; $0.09 to $0.17",
         "standby: $110.16 an hour more at most",
         "when the job is done: $50.63 an hour until the stack is destroyed",

@@ -226,12 +226,24 @@ def test_a_spot_cap_below_every_price_seen_is_a_warning(edited: Edited) -> None:
     assert finding.path == "gangway:cluster.capacity[1].max_usd_per_hour"
     assert "17 USD is below the lowest spot price seen for p5.48xlarge, 17.25 USD" in finding.message
     assert finding.fix == "set max_usd_per_hour: 22.98"
+    assert finding.severity is Severity.WARNING
 
     def unpriced(values: dict[str, Any]) -> None:
         on("g5.xlarge")(values)
         values["gangway:cluster"]["capacity"] = low
 
     assert "capacity.spot-cap-low" not in found_in(edited(unpriced))
+
+
+def test_a_spot_cap_below_every_price_seen_is_an_error_where_no_other_rung_is(edited: Edited) -> None:
+    def found(**more: Any) -> dict[str, Finding]:
+        return found_in(edited(section("cluster", capacity=[{"kind": "spot", "max_usd_per_hour": 10, **more}])))
+
+    finding = found()["capacity.spot-cap-low"]
+    assert (finding.severity, finding.fix) == (Severity.ERROR, "set max_usd_per_hour: 22.98")
+    assert "no machine will come, and the job never starts" in finding.message
+    cheaper = found(machine_types=["p4d.24xlarge"])
+    assert "capacity.spot-cap-low" not in cheaper, "a type that may come at this price"
 
 
 def test_a_spot_cap_among_the_prices_seen_is_said(edited: Edited) -> None:

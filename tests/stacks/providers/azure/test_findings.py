@@ -194,6 +194,9 @@ def test_spot_has_a_notice_and_a_cap(azure_edited: Edited) -> None:
     assert "30 s of notice" in found_in(azure_edited(V5))["capacity.notice"].message
     assert "capacity.notice" not in found_in(azure_edited(V4))
     capped = found_in(azure_edited(DEV, cluster={"capacity": [{"kind": "spot", "max_usd_per_hour": 0.1}]}))
+    assert capped["capacity.spot-cap-low"].severity is Severity.ERROR
+    behind = [{"kind": "spot", "max_usd_per_hour": 0.1}, {"kind": "on-demand"}]
+    capped = found_in(azure_edited(DEV, cluster={"capacity": behind}))
     assert capped["capacity.spot-cap-low"].severity is Severity.WARNING
     assert "capacity.spot-cap-low" not in found_in(azure_edited(DEV))
 
