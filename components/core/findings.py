@@ -90,8 +90,12 @@ class InputError(ValueError):
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word most like `value` (case ignored), or None when nothing is close."""
+    """The allowed word most like `value` (case ignored), or None when nothing is close. One that `value` begins with is
+    closer than any other: lr_generator is lr_g.
+    """
     by_lower = {word.lower(): word for word in allowed}
+    if begun := [word for word in by_lower if len(word) > 2 and value.lower().startswith(word)]:
+        return by_lower[max(begun, key=len)]
     close = get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[close[0]] if close else None
 

@@ -3,7 +3,7 @@
     $ gangway init my-cluster                                            # asks
     $ gangway init my-cluster --provider gcp --accelerator H100x8 --nodes 2-4 --set gcp.project=my-project
 
-Writes nothing before all of it has been checked as `gangway plan` does, and never over a file that is there or among
+Writes nothing before every answer has been checked as `gangway plan` does, and never over a file that is there or among
 others.
 """
 
@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import ceil
@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
+from stacks.cli.common import EXIT_FINDINGS
 
 if TYPE_CHECKING:
+    from components.core.findings import Finding
     from stacks.config.new_project import Answers
     from stacks.config.stack_config import StackConfig
     from stacks.planning.plan import Plan
@@ -54,7 +56,8 @@ def init(
 ) -> None:
     """Write a Pulumi project that needs no checkout: Pulumi.yaml, a stack file, a program of one line.
 
-    Exit code 2: a mistake in an answer, or a folder that holds files already; then nothing is written.
+    Exit code 1: the plan of what was written has errors, which are said. 2: a mistake in an answer, or a folder that
+    holds files already; then nothing is written.
     """
     asks = sys.stdin.isatty() if ask is None else ask
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
@@ -64,9 +67,10 @@ def init(
     answers = _answers(stack, provider, given, machine_type, asks)
     own = {**answers.own, **dict(_setting(text) for text in setting or ())}
     answers = replace(answers, **fixed, own=own)  # type: ignore[arg-type]  # each of its own type
-    answers = _with_budget(answers, budget, folder, asks)
+    answers, errors = _with_budget(answers, budget, folder, asks)
     _write(folder, _files(folder, answers, policy))
-    _say(folder, answers, policy)
+    _say(folder, answers, policy, errors)
+    raise typer.Exit(EXIT_FINDINGS if errors else 0)
 
 
 def _answer(question: str, given: str | None, default: str, asks: bool) -> str:
@@ -139,9 +143,11 @@ def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
         )
 
 
-def _with_budget(answers: "Answers", budget: float | None, folder: Path, asks: bool) -> "Answers":
-    """The answers, checked as `gangway plan` does, with a budget. InputError: what is wrong in them, at its place in
-    the file to be.
+def _with_budget(
+    answers: "Answers", budget: float | None, folder: Path, asks: bool
+) -> tuple["Answers", Sequence["Finding"]]:
+    """The answers, checked as `gangway plan` does, with a budget; and what keeps their stack from `up`. InputError:
+    what is wrong in them, at its place in the file to be.
     """
     from stacks.planning.common_findings import check_budget
 
@@ -162,7 +168,7 @@ def _with_budget(answers: "Answers", budget: float | None, folder: Path, asks: b
             check_budget(config, plan.cost)
         except InputError as mistake:
             raise mistake.within(place) from None
-    return answers
+    return answers, [] if plan is None else plan.errors
 
 
 def _read(answers: "Answers", place: str) -> "StackConfig":
@@ -222,10 +228,14 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         ) from None
 
 
-def _say(folder: Path, answers: "Answers", policy: bool) -> None:
+def _say(folder: Path, answers: "Answers", policy: bool, errors: Sequence["Finding"]) -> None:
     from stacks.config.new_project import file_names
 
     typer.echo(f"written in {folder}: {', '.join(file_names(answers.stack, policy=policy))}")
+    if errors:
+        typer.echo(f"to mend in Pulumi.{answers.stack}.yaml before `pulumi up`:")
+    for finding in errors:
+        typer.echo(f"  {finding.path}: {finding.message}\n    fix: {finding.fix}")
     for line in (
         f"cd {folder}",
         f"gangway plan {answers.stack}      # offline: resources, findings, cost, energy",

@@ -18,6 +18,7 @@ from stacks.cli.bench import app as bench_app
 from stacks.cli.breaker import app as breaker_app
 from stacks.cli.catalog import app as catalog_app
 from stacks.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
+from stacks.cli.dockerfile import dockerfile
 from stacks.cli.flags import Gangway
 from stacks.cli.init import init
 from stacks.cli.prices import app as prices_app
@@ -140,6 +141,7 @@ app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)
 app.add_typer(prices_app, name="prices", rich_help_panel=_PRICES)
 add_trainer(app)
 app.add_typer(bench_app, name="bench", rich_help_panel=_RUNS)
+app.command(rich_help_panel=_RUNS)(dockerfile)
 app.command(rich_help_panel=_RUNS)(report)
 app.command(rich_help_panel=_RUNS)(reproduce)
 app.add_typer(breaker_app, name="breaker", rich_help_panel=_RUNS)

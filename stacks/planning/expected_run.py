@@ -35,8 +35,8 @@ _CUT = 0.995
 """Share of the images that rounds to all of them."""
 _FAR = 10
 """Times what a run takes at its slowest, that max_hours is worth a word."""
-_LARGEST_BATCH = 1 << 20
-"""That a TrainConfig takes."""
+_FEWEST_STEPS = 5_000
+"""That a run makes with a batch which is proposed: some tens of epochs of the smallest sets. A rule of thumb."""
 
 
 @dataclass(frozen=True)
@@ -204,20 +204,22 @@ def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, sp
     larger = _halving(config, machine, trained, speed.waiting[1])
     least, usual = (floor(share * 100) for share in speed.waiting)
     fewer = "fewer machines" if config.cluster.nodes.max > 1 else "a smaller machine"
-    batch = f"halve it by job.settings: {{batch_size: {larger}}}, or " if larger else "take "
+    batch = f"; job.settings: {{batch_size: {larger}}} halves it, and is another training" if larger else ""
     yield Finding.warning(
         "speed.mostly-waiting",
         "gangway:cluster",
         f"{usual} % of a step ({least} % or more) is waiting, not computing: {ceil(trained.batch_size / workers)} of "
         f"{trained.batch_size} images on each of {workers} x {model}{alone}",
-        f"{batch}{fewer}",
+        f"take {fewer}{batch}",
     )
 
 
 def _halving(config: StackConfig, machine: MachineType, trained: TrainConfig, waiting: float) -> int | None:
-    """The least multiple of the batch by a power of two with half the waiting and nothing that the trainer refuses."""
+    """The least multiple of the batch by a power of two with half the waiting and nothing that the trainer refuses, of
+    which the run still makes enough steps to learn by.
+    """
     batch_size = trained.batch_size * 2
-    while batch_size <= _LARGEST_BATCH:
+    while batch_size * _FEWEST_STEPS <= trained.total_images:
         job = config.job.model_copy(update={"settings": {**config.job.settings, "batch_size": batch_size}})
         found = throughput(config.model_copy(update={"job": job}), machine).waiting
         if found is not None and found[1] <= waiting / 2:

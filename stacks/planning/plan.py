@@ -99,9 +99,14 @@ class Plan:
         return (self.carbon.gco2e + self.embodied.gco2e) / self.config.job.kimg
 
     @property
+    def errors(self) -> list[Finding]:
+        """The findings that forbid `up`."""
+        return [finding for finding in self.findings if finding.severity is Severity.ERROR]
+
+    @property
     def has_errors(self) -> bool:
-        """Whether any finding forbids `up`."""
-        return any(finding.severity is Severity.ERROR for finding in self.findings)
+        """Whether there are any of them."""
+        return bool(self.errors)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as design.md specifies it."""

@@ -90,7 +90,7 @@ def _prebuilt(config: StackConfig) -> Iterator[InputError]:
             value=image,
             allowed=f"it is required with provider: {config.provider}, whose machines share no registry of the stack: "
             "<registry>/<repository>@sha256:<digest>",
-            fix="push the trainer's image to a registry the machines can pull from, and write its digest",
+            fix="`gangway dockerfile cuda > Dockerfile` says how to build and push it; then write its digest",
         )
 
 

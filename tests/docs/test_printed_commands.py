@@ -76,6 +76,10 @@ RUN: dict[str, Case] = {
         "mkdir mine && touch mine/notes.txt; gangway init mine --provider aws --accelerator H100x8 --no-ask"
     ),
     "gangway catalog list": Case(WITHOUT),
+    "gangway dockerfile cuda > Dockerfile": Case(
+        "gangway init mine --provider hosts --no-ask --accelerator H100x8; "
+        "sed -i /gangway:image/,/prebuilt/d mine/Pulumi.*.yaml; gangway plan mine/Pulumi.*.yaml"
+    ),
     "gangway quote --accelerator {accelerator} --hours {config.job.max_hours}": Case("gangway plan gcp-a3-spot --json"),
     "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),
 }

@@ -47,6 +47,12 @@ def test_the_nearest_word(written: str, meant: str | None) -> None:
     assert nearest_hint(written, words) == expected
 
 
+def test_a_word_that_begins_with_an_allowed_one_means_that() -> None:
+    assert nearest("lr_generator", ["r1_interval", "lr_g", "lr_d"]) == "lr_g"
+    assert nearest("LR_G2", ["lr_g2x", "lr_g"]) == "lr_g"
+    assert nearest("useful_thing", ["us", "seed"]) is None, "a letter or two begin many words"
+
+
 @given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=5))
 def test_a_suggestion_is_always_an_allowed_word(written: str, words: list[str]) -> None:
     word = nearest(written, words)

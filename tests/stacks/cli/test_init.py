@@ -172,6 +172,25 @@ def test_a_wrong_answer_says_what_is_right_and_leaves_nothing(tmp_path: Path, ca
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.parametrize(
+    ("flags", "place", "fix"),
+    [
+        (["--accelerator", "H100x8", "--region", "eu-central-1"], "gangway:region: ", "us-east-1"),
+        (["--accelerator", "H100x8", "--nodes", "1", "--preset", "dcgan-celeba64"], "gangway:", "storage"),
+    ],
+)
+def test_what_the_plan_refuses_is_said_beside_what_was_written(
+    tmp_path: Path, flags: list[str], place: str, fix: str
+) -> None:
+    done = init(tmp_path / "mine", "--provider", "aws", "--no-ask", *flags)
+    assert done.exit_code == 1, done.output
+    assert "to mend in Pulumi.dev.yaml before `pulumi up`:" in done.output
+    told = done.output.partition("to mend")[2]
+    assert place in told
+    assert fix in told.partition("fix: ")[2]
+    assert (tmp_path / "mine" / "Pulumi.dev.yaml").is_file()
+
+
 def test_a_mistake_ends_the_command_with_2(tmp_path: Path) -> None:
     done = gangway("init", "p", "--nodes", "two", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

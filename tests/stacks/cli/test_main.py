@@ -72,7 +72,12 @@ def test_a_finding_of_severity_error_exits_1(monkeypatch: pytest.MonkeyPatch, de
 BAD_FILES = {
     "unknown key": (
         lambda v: v["gangway:cluster"].update(acelerator="H100x8"),
-        ["gangway:cluster.acelerator: unknown key", "'acelerator'", "accelerator, breaker, capacity", "mean 'accelerator'?"],
+        [
+            "gangway:cluster.acelerator: unknown key",
+            "'acelerator'",
+            "accelerator, breaker, capacity",
+            "mean 'accelerator'?",
+        ],
     ),
     "unknown accelerator": (
         lambda v: v["gangway:cluster"].update(accelerator="H100x9"),

@@ -222,7 +222,7 @@ def waiting(config: StackConfig, machine_type: str = "p5.48xlarge") -> list[Find
 
 
 def test_steps_that_mostly_wait_are_told_with_a_batch_that_halves_it(edited: Edited) -> None:
-    (found,) = waiting(edited(lambda values: None))
+    (found,) = waiting(edited(with_job(200_000, 48)))
     assert (found.severity, found.path) == (Severity.WARNING, "gangway:cluster")
     assert found.message.startswith("99 % of a step (94 % or more) is waiting, not computing: ")
     assert "4 of 64 images on each of 16 x H100, " in found.message
@@ -236,6 +236,9 @@ def test_steps_that_mostly_wait_are_told_with_a_batch_that_halves_it(edited: Edi
         return found[1]
 
     assert usual(batch_size) <= usual(64) / 2 < usual(batch_size // 2)
+    assert batch_size * 5_000 <= 200_000_000, "steps enough to learn by"
+    (short,) = waiting(edited(lambda values: None))
+    assert short.fix == "take fewer machines", "no batch that leaves 150,000 images in a handful of steps"
 
 
 def test_steps_that_may_compute_most_of_the_time_are_not_spoken_of(edited: Edited) -> None:

@@ -28,8 +28,8 @@ REPO = Path(__file__).resolve().parents[3]
 
 
 def test_the_demo_has_its_bill_by_hand(demo_plan: Plan) -> None:
-    """2 x 22.98 spot + 9600 GiB x 0.34 / 730 + (2 x 200 + 60) GiB x 0.08 / 730, with 2 x 375 MiB/s x 0.04 / 730, + NAT at
-    0.045 and its address at 0.005 + a head at 0.0416 + a zone at 0.50 a month and CloudWatch. A run is all of
+    """2 x 22.98 spot + 9600 GiB x 0.34 / 730 + (2 x 200 + 60) GiB x 0.08 / 730, with 2 x 375 MiB/s x 0.04 / 730 + NAT
+    at 0.045 and its address at 0.005 + a head at 0.0416 + a zone at 0.50 a month and CloudWatch. A run is all of
     max_hours, one.
     """
     watched = 3 + 14 * 0.10 + 0.50 + 9 * 0.30  # dashboard, alarms by their metrics, a composite, metrics of lines

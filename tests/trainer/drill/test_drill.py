@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from trainer.drill.__main__ import BEGIN, CONFIG, END, Outcome, main, problem_of
 UNDISTURBED = Outcome(40.0, CONFIG.total_images, 0, 0, ((0,), (0,)), {"generator": "a"}, (2,))
 
 
-def outcome(images_lost: int = 0, saved_lost: int = 0, **other: object) -> Outcome:
+def outcome(images_lost: int = 0, saved_lost: int = 0, **other: Any) -> Outcome:
     return UNDISTURBED._replace(images_lost=images_lost, saved_lost=saved_lost, **other)
 
 

@@ -164,7 +164,7 @@ def test_a_head_is_needed_for_its_settings(edited: Edited, alone: dict[str, Any]
 DOOR: dict[str, tuple[dict[str, Any], str, str]] = {
     "no section": ({"openstack": None}, "gangway:openstack", "auth_url"),
     "no site": ({"site": None}, "gangway:site", "accelerator: H100x8"),
-    "no image of the trainer": ({"image": None}, "gangway:image.prebuilt", "push the trainer's image"),
+    "no image of the trainer": ({"image": None}, "gangway:image.prebuilt", "gangway dockerfile cuda > Dockerfile"),
     "a word": ({"openstack": {"placement": "afinity"}}, "gangway:openstack.placement", "affinity"),
     "Keystone's old API": (
         {"openstack": {"auth_url": "https://c:5000/v2.0"}}, "gangway:openstack.auth_url",
