@@ -188,13 +188,14 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         )
         return
     setting = provider.settings.data_setting
+    ready = [name for name, preset in PRESETS.items() if preset.dataset in SELF_PREPARED]
     yield Finding.error(
         "data.missing",
         f"gangway:{setting}",
         f"{_origin(config, 'dataset')} trains on {trained.dataset}: no node fetches that by itself, and nothing says "
         "where it is",
-        f"write it with `{prepare}` and name its folder in {setting}, or take a preset on one of "
-        f"{', '.join(SELF_PREPARED)}",
+        f"write it with `{prepare}` and name its folder in {setting}, or take a preset on data that nodes "
+        f"make themselves: {', '.join(ready)}",
     )
 
 

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from trainer.checkpoint import store
 from trainer.config.metric_names import parse
+from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_on_all
+from trainer.data.index import INDEX_FILE
 from trainer.data.shards import ShardedImages
 from trainer.data.verification import Verification
 from trainer.distributed.world import World, start_world
@@ -112,6 +115,7 @@ def evaluate_newest(
     """
     with start_world("auto") as world:
         found, config = world.run_on_all(lambda: _newest(run_dir, samples, world))
+        world.run_on_all(lambda: _require_shards(config, found.manifest.identity.dataset_sha256, data_dir))
         data = open_on_all(config, data_dir, world)
         with Verification(data, world) as verification:
             verification.finish()
@@ -123,6 +127,18 @@ def evaluate_newest(
         records = evaluator.evaluate(state.ema, state.images, compared=True)
         world.run_on_rank0(lambda: _note(run_dir, state.images, records))
         return records
+
+
+def _require_shards(config: TrainConfig, sha256: str, data_dir: Path) -> None:
+    """TrainerError where nothing is: a run keeps its shards' hash, not their folder, and only the same will do."""
+    if not (data_dir / INDEX_FILE).exists():
+        raise TrainerError(
+            place="--data",
+            problem="no data set here; a run trained with --data is judged with it, too",
+            value=str(data_dir),
+            allowed=f"the folder of the run's own shards, {config.dataset} of sha256 {sha256[:16]}...",
+            fix=f"add --data with that folder; if it is gone: {prepare_command(config, data_dir)}",
+        )
 
 
 def _newest(run_dir: Path, samples: int | str | None, world: World) -> tuple[store.Checkpoint, TrainConfig]:

@@ -14,6 +14,8 @@ from components.gcp.tpu.slices import plan_slice, slice_machine
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import check_budget, common_findings
 from stacks.planning.plan import Plan
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import SELF_PREPARED
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 SHORT_STEPS = {"speed.mostly-waiting"}
@@ -162,6 +164,9 @@ def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(
     assert (missing.severity, missing.code, missing.path) == (Severity.ERROR, "data.missing", "gangway:storage.source")
     assert "celeba" in missing.message
     assert "python -m trainer data prepare celeba" in missing.fix
+    named = missing.fix.partition("make themselves: ")[2].split(", ")
+    assert named
+    assert {PRESETS[name].dataset for name in named} <= set(SELF_PREPARED), "presets that exist, and need no folder"
     named = common_findings(edited(faces("s3://my-bucket/celeba")), machine, None)
     (told,) = [f for f in named if f.code.startswith("data.")]
     assert (told.severity, told.code) == (Severity.INFO, "data.prepared")

@@ -93,6 +93,11 @@ def test_what_cannot_be_judged_is_told_before_the_work(
     write_shards(tmp_path / "other", "digits", load_digits_images()[::-1])
     with pytest.raises(TrainerError, match="--data: the shards in"):
         evaluate(run_dir, tmp_path / "other")
+    with pytest.raises(
+        TrainerError, match=r"--data: no data set here[\s\S]*fix: +add --data with that folder"
+    ) as no_data:
+        evaluate(run_dir, run_dir / "data")
+    assert RunRecord.read(run_dir / "run.json").dataset.sha256[:16] in str(no_data.value)
     with pytest.raises(TrainerError, match=r"TrainConfig\.metrics_samples: not an accepted value"):
         evaluate(run_dir, digits_dir, "1")
     with pytest.raises(TrainerError, match=r"--metrics: fd-enl0-frames is for video"):
