@@ -88,7 +88,7 @@ def rate_of(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
 
 def _unpriced(plan: "Plan") -> list[str]:
     """What has no price: a cap over some of the rungs, or some of the parts, would be none."""
-    rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.hourly is None]
+    rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.in_reach and rung.hourly is None]
     return [*rungs, *plan.cost.unknown]
 
 

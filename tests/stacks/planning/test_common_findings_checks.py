@@ -164,9 +164,8 @@ def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(
     assert (missing.severity, missing.code, missing.path) == (Severity.ERROR, "data.missing", "gangway:storage.source")
     assert "celeba" in missing.message
     assert "python -m trainer data prepare celeba" in missing.fix
-    named = missing.fix.partition("make themselves: ")[2].split(", ")
-    assert named
-    assert {PRESETS[name].dataset for name in named} <= set(SELF_PREPARED), "presets that exist, and need no folder"
+    ready = missing.fix.partition("make themselves: ")[2].split(", ")
+    assert {PRESETS[name].dataset for name in ready} <= set(SELF_PREPARED), "presets that exist, and need no folder"
     named = common_findings(edited(faces("s3://my-bucket/celeba")), machine, None)
     (told,) = [f for f in named if f.code.startswith("data.")]
     assert (told.severity, told.code) == (Severity.INFO, "data.prepared")
