@@ -47,6 +47,7 @@ PositiveNumber = Annotated[float, Field(gt=0), BeforeValidator(_not_bool)]
 Amount = Annotated[float, Field(ge=0), BeforeValidator(_not_bool)]
 PercentBelow100 = Annotated[float, Field(ge=0, lt=100), BeforeValidator(_not_bool)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_not_bool)]
+Several = Annotated[int, Field(ge=2, le=1024), BeforeValidator(_not_bool)]
 PositiveWhole = Annotated[int, Field(gt=0), BeforeValidator(_not_bool)]
 # Ten times the whole: an alarm far above a limit is somebody's mistake.
 Percent = Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)]

@@ -18,6 +18,7 @@ from components.core.fields import (
     PositiveNumber,
     PositiveWhole,
     Seed,
+    Several,
     Whole,
 )
 from components.core.findings import nearest_hint
@@ -86,7 +87,7 @@ class BreakerConfig(Section):
         given_up: half of nodes.max when left out, and 4 at least: a large cluster has more machines that are unsound.
     """
 
-    given_up: Whole | None = Field(default=None, ge=2, le=1024, examples=[4])
+    given_up: Several | None = Field(default=None, examples=[4])
     minutes: Whole = Field(default=180, ge=30, le=1440)
 
 

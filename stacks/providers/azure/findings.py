@@ -247,8 +247,7 @@ def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         yield Finding.info(
             "image.newest",
             f"{CLUSTER}.image_id",
-            f"nodes start from the version of {urn} that is the newest at the first `up`, and keep it: another one "
-            "brings another driver, kernel and NCCL topology",
+            f"{urn} as it is at the first `up`: another version brings another driver, kernel and NCCL topology",
             f"count image_refresh: up for a newer one, or set image_id: {urn}:VERSION, as `az vm image list --all "
             f"--publisher {image.publisher} --offer {image.offer} --sku {image.sku}` shows it",
         )

@@ -101,9 +101,9 @@ def test_flags_become_settings(tmp_path: Path) -> None:
         "--cost-center": "0815",
     }
     sets = ["gcp.project=our-project", "gangway:cluster.zone=us-east5-a", "storage.kind=filestore",
-            "storage.capacity_gib=2560", "cluster.accelerator=null"]  # fmt: skip
+            "storage.capacity_gib=2560", "storage.source=gs://our-bucket/cifar10"]  # fmt: skip
     words = [word for pair in flags.items() for word in pair]
-    result = init(tmp_path / "p", *words, *[word for each in sets[:4] for word in ("--set", each)],
+    result = init(tmp_path / "p", *words, *[word for each in sets for word in ("--set", each)],
                   "--machine-type", "a3-highgpu-8g")  # fmt: skip
     assert result.exit_code == 0, result.output
     config = settings(tmp_path / "p")
@@ -113,7 +113,11 @@ def test_flags_become_settings(tmp_path: Path) -> None:
         "capacity": [{"kind": "on-demand"}],
         "zone": "us-east5-a",
     }
-    assert config["gangway:storage"] == {"kind": "filestore", "capacity_gib": 2560}
+    assert config["gangway:storage"] == {
+        "kind": "filestore",
+        "capacity_gib": 2560,
+        "source": "gs://our-bucket/cifar10",
+    }
     assert config["gangway:gcp"] == {"project": "our-project", "billing_account": "012345-6789AB-CDEF01"}
     assert config["gangway:budget"] == {"monthly_usd": 90000, "emails": ["me@example.org"]}
     assert config["gangway:job"]["kimg"] == 1000.5

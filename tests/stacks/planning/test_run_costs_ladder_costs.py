@@ -54,7 +54,8 @@ def test_the_demos_spot_rung_by_hand(demo_plan: Plan) -> None:
     steady = hours * saving / (1 - (every / 2 + 600) / (54 * 24 * 2048 / 419 / 2 * 3600))
     assert on_demand.run_hours == pytest.approx(steady, rel=1e-6)
     assert on_demand.run == pytest.approx(
-        steady * (demo_plan.cost.hourly - (spot.nodes_hourly or 0) + 2 * 55.04 + 400 * 0.08 / 730), rel=1e-6
+        steady * (demo_plan.cost.hourly - (spot.nodes_hourly or 0) + 2 * 55.04 + (400 * 0.08 + 2 * 375 * 0.04) / 730),
+        rel=1e-6,
     )
 
 
