@@ -171,7 +171,7 @@ def test_the_stack_file_is_planned(engine_config: Callable[[dict[str, Any]], Non
 @pytest.mark.parametrize(
     ("changes", "path", "words"),
     [
-        ({"gangway:budget": {"monthly_usd": 1, "emails": ["a@example.com"]}}, "gangway:budget.monthly_usd", "1.11 USD"),
+        ({"gangway:budget": {"monthly_usd": 1, "emails": ["a@example.com"]}}, "gangway:budget.monthly_usd", "1.13 USD"),
         ({"gangway:region": "mars-1"}, "gangway:region", "mars-1"),
         ({"gangway:encryption": "none"}, "gangway:encryption", "none"),
     ],
