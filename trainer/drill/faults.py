@@ -19,11 +19,11 @@ _DISK_MIB = 64
 _SHIFTED_CLOCK = """
 import datetime, os, time
 
-real = time.time
+real_time = time.time
 
 def now():
     with open(os.environ["GANGWAY_DRILL_CLOCK"], encoding="ascii") as file:
-        return real() + float(file.read() or 0)
+        return real_time() + float(file.read() or 0)
 
 class Shifted(datetime.datetime):
     @classmethod
@@ -34,6 +34,7 @@ class Shifted(datetime.datetime):
     def utcnow(cls):
         return cls.fromtimestamp(now(), datetime.UTC).replace(tzinfo=None)
 
+Shifted.__module__, Shifted.__name__, Shifted.__qualname__ = "datetime", "datetime", "datetime"  # nodes send them
 time.time, datetime.datetime = now, Shifted
 """
 """For sitecustomize, which Python loads before anything else."""

@@ -171,7 +171,7 @@ def _torchrun(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: 
 
 def _one_torchrun(parsed: argparse.Namespace, job: Job, watchdog: Watchdog, ends: Mapping[int, int | None]) -> None:
     """One agent of torchrun's, which meets the others, starts workers and watches them."""
-    from torch.distributed import run
+    from torch.distributed import DistStoreError, run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous.api import (
         RendezvousConnectionError,
@@ -192,7 +192,8 @@ def _one_torchrun(parsed: argparse.Namespace, job: Job, watchdog: Watchdog, ends
         job.workers_ended(_code_of_failures([failure.exitcode for failure in first], ends.values(), job.nodes))
     except RendezvousTimeoutError:
         job.on(Event.TOO_FEW)
-    except (RendezvousConnectionError, RendezvousStateError):
+    except (RendezvousConnectionError, RendezvousStateError, DistStoreError):
+        # The last one: a peer has left between its promise and the address of the workers' store.
         job.on(Event.NO_STORE)
         time.sleep(POLL_SEC)
     except StoreAnswersAgainError:
