@@ -277,7 +277,7 @@ class Cluster:
 
     def checkpoints(self) -> list[Path]:
         """Whole ones, oldest first."""
-        return sorted((self.run_dir / "checkpoints").glob("*.pt"))
+        return sorted((self.run_dir / "checkpoints").glob("[0-9]*.pt"))
 
     def is_saving(self) -> bool:
         """Whether a checkpoint is being written at this moment."""
