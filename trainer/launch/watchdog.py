@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.core.console import announce
-from trainer.run.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, ask_for_evidence
+from trainer.run.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, ask_for_evidence, withdraw_request
 
 HANGS_FOLDER = "hangs"
 
@@ -167,8 +167,7 @@ class Watchdog(threading.Thread):
         for beat in filter(_lives, beats):
             with suppress(ProcessLookupError):
                 os.kill(beat.pid, signal.SIGKILL)
-        for path in (*self._folder.glob("beat-*"), *self._folder.glob("evidence-*")):
-            path.unlink(missing_ok=True)
+        withdraw_request(self._folder)
 
     def _keep_evidence(self, stopped: list[int], facts: dict[str, float | str | int]) -> None:
         """Stacks and last collectives of every worker that still answers, into a folder of their own."""

@@ -114,6 +114,11 @@ def ask_for_evidence(folder: Path) -> None:
     (folder / _ASKED).touch()
 
 
+def withdraw_request(folder: Path) -> None:
+    """Has the workers that come next write none."""
+    (folder / _ASKED).unlink(missing_ok=True)
+
+
 def _answer(folder: Path, rank: int, ended: threading.Event) -> None:
     while not ended.wait(_POLL_SEC):
         if (folder / _ASKED).exists():
