@@ -2,7 +2,7 @@
 has ended for all. A failure of one node ends nothing for the others.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from trainer.core.errors import (
@@ -20,6 +20,8 @@ ALLOWED = 5
 WINDOW_SEC = 6 * 3600.0
 _SAME_SEC = 120.0
 """How far apart, clocks included, nodes write down one failure."""
+_NOTICED_SEC = 600.0 + _SAME_SEC
+"""How long after a peer has gone a worker may notice at the latest: its collective waits for ten minutes."""
 _ABORTED = 128 + 6
 """NCCL aborts a worker whose peers have gone."""
 _OF_OTHERS = (EXIT_PEERS_LOST, _ABORTED)
@@ -47,21 +49,25 @@ def code_of_worker(code: int) -> int:
 
 def own_failures(node: str, nodes: Mapping[str, NodeState], now: float) -> int:
     """How many failures within the window are this node's own. One that comes of losing peers is not where another node
-    had one of its own at the same time.
+    had one of its own, or was gone without a word, shortly before.
     """
+    troubles = [at for name, state in nodes.items() if name != node for at in _troubles(state, now)]
     return sum(
-        failure.at > now - WINDOW_SEC and (failure.code not in _OF_OTHERS or not _anothers(failure, node, nodes))
+        failure.at > now - WINDOW_SEC and (failure.code not in _OF_OTHERS or not _explained(failure, troubles))
         for failure in nodes[node].failures
     )
 
 
-def _anothers(failure: Failure, node: str, nodes: Mapping[str, NodeState]) -> bool:
-    return any(
-        each.code not in _OF_OTHERS and abs(each.at - failure.at) <= _SAME_SEC
-        for name, state in nodes.items()
-        if name != node
-        for each in state.failures
-    )
+def _explained(failure: Failure, troubles: Iterable[float]) -> bool:
+    return any(failure.at - _NOTICED_SEC <= at <= failure.at + _SAME_SEC for at in troubles)
+
+
+def _troubles(state: NodeState, now: float) -> Iterator[float]:
+    """When a node failed by itself, or was last seen before it was gone without a word, as where its power fails."""
+    yield from (each.at for each in state.failures if each.code not in _OF_OTHERS)
+    yield from state.gone_at
+    if state.standing is Standing.GOING_ON and state.boot_id and state.seen_at < now - _SAME_SEC:
+        yield state.seen_at
 
 
 def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: float) -> bool:

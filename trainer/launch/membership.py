@@ -25,7 +25,9 @@ def started(before: NodeState | None, now: float, boot_id: str, *, over: bool = 
     """
     before = before or NodeState(seen_at=now)
     anew = before.standing in (Standing.LOST, Standing.OVER)
-    killed = before.standing is Standing.GOING_ON and bool(boot_id) and before.boot_id == boot_id
+    cut_off = before.standing is Standing.GOING_ON and bool(before.boot_id)
+    killed = cut_off and before.boot_id == boot_id
+    gone = (before.seen_at,) if cut_off and not killed else ()
     failures = () if anew else tuple(each for each in before.failures if each.at > now - WINDOW_SEC)
     if killed:
         failures = (*failures, Failure(at=before.seen_at, code=KILLED))
@@ -35,6 +37,7 @@ def started(before: NodeState | None, now: float, boot_id: str, *, over: bool = 
         intervals=(*before.intervals, Interval(began=now, length_sec=0)),
         failures=failures,
         lost_at=tuple(at for at in before.lost_at if at > now - WINDOW_SEC),
+        gone_at=tuple(at for at in (*before.gone_at, *gone) if at > now - WINDOW_SEC),
         again_at=now if anew and over else before.again_at,
     )
     return Start(state, anew, killed)

@@ -69,6 +69,7 @@ class NodeState(_Strict):
         intervals: in which it was up, the present one last.
         failures: of its workers, oldest first.
         lost_at: when machines of this name have failed for good.
+        gone_at: when one was seen last before it was gone without a word.
         again_at: when somebody had the job begin again here after it had ended for all; 0 for never.
     """
 
@@ -79,6 +80,7 @@ class NodeState(_Strict):
     intervals: tuple[Interval, ...] = Field(default=(), max_length=10_000)
     failures: tuple[Failure, ...] = Field(default=(), max_length=1_000)
     lost_at: tuple[_Seconds, ...] = Field(default=(), max_length=1_000)
+    gone_at: tuple[_Seconds, ...] = Field(default=(), max_length=1_000)
     again_at: _Seconds = 0.0
 
 

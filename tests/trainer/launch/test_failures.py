@@ -31,6 +31,10 @@ def state(*codes: int, standing: Standing = Standing.GOING_ON, at: float = NOW, 
     return NodeState(seen_at=NOW, standing=standing, failures=failures, lost_at=(NOW,) * lost)
 
 
+GONE = membership.started(None, NOW - 700, "boot").state
+"""Seen last some minutes ago, and nobody has heard why."""
+
+
 @pytest.mark.parametrize(
     ("mine", "others", "own"),
     [
@@ -39,8 +43,15 @@ def state(*codes: int, standing: Standing = Standing.GOING_ON, at: float = NOW, 
         (state(1, 1, at=NOW - WINDOW_SEC), state(), 0),
         # Who lost its peers is not to blame, where one of them is.
         (state(76, 134), state(1), 0),
-        (state(76, 134), state(137, at=NOW - 119), 0),
-        (state(76, 134), state(1, at=NOW - 121), 2),
+        (state(76, 134), state(137, at=NOW - 719), 0),  # a collective waits for ten minutes
+        (state(76, 134), state(1, at=NOW - 721), 2),
+        (state(76, 134, at=NOW - 300), state(1, at=NOW - 179), 2),
+        # Nor who lost one that was gone without a word, be it back by now or not.
+        (state(76, 134), GONE, 0),
+        (state(76, 134), membership.started(GONE, NOW, "another boot").state, 0),
+        (state(76, 134), membership.seen(GONE, NOW, 800), 2),
+        (state(76, 134), membership.ended(GONE, 75), 2),
+        (state(1), GONE, 1),
         (state(76, 134), state(76, 134), 2),
         (state(1), state(1), 1),
     ],
@@ -204,6 +215,22 @@ class Cluster:
         for name, ended in final.items():
             self.on(name, Event.PEERS_LOST) if ended == 76 else self.on(name, Event.ENDED, ended)
 
+    def vanish(self, name: str, of_others: int) -> None:
+        """A machine's power goes; its peers notice after a while. Another of its name may come, on another machine."""
+        training = {other for other, node in self.up().items() if node.life.state is State.TRAINING}
+        self.nodes[name].life = Life(State.ENDED, 75)
+        self.nodes[name].codes.append(75)
+        if name not in training:
+            return
+        self.wait(_MINUTES)
+        for other in training & self.up().keys():
+            self.states[other] = membership.failed(self.states[other], self.now, of_others)
+            if is_lost(other, self.states, of_others, self.now):
+                self.states[other] = membership.lost(self.states[other], self.now)
+                self.on(other, Event.ENDED, code_of_lost(other, self.states, self.job, of_others, self.now))
+            else:
+                self.on(other, Event.PEERS_LOST) if of_others == 76 else self.on(other, Event.ENDED, of_others)
+
     def restart(self) -> None:
         """What root does with a code: the same command again, or another machine in its place."""
         for name, node in self.nodes.items():
@@ -211,10 +238,12 @@ class Cluster:
                 self.come(name, sick=False)
 
 
+_MINUTES = 300.0
 NAMES = st.sampled_from("abcdef")
 DOES = st.one_of(
     st.tuples(st.just("come"), NAMES, st.booleans()),
     st.tuples(st.just("notice"), NAMES, st.just(0)),
+    st.tuples(st.just("vanish"), NAMES, st.sampled_from([76, 134])),
     st.tuples(st.just("wait"), st.floats(1, 5000), st.just(0)),
     st.tuples(st.just("fail"), st.sampled_from([1, 2, 137]), st.sampled_from([76, 134])),
     st.tuples(st.sampled_from(["meet", "restart"]), st.just(0), st.just(0)),
@@ -229,6 +258,8 @@ def happens(cluster: Cluster, what: str, first: object, second: object) -> None:
     elif what == "notice" and first in cluster.up():
         cluster.on(str(first), Event.SIGNAL)
         cluster.on(str(first), Event.ENDED, 75)
+    elif what == "vanish" and first in cluster.up() and isinstance(second, int):
+        cluster.vanish(str(first), second)
     elif what == "wait" and isinstance(first, float):
         cluster.wait(first)
     elif what == "fail" and isinstance(first, int) and isinstance(second, int):
@@ -292,6 +323,21 @@ def test_a_sick_machine_is_replaced_and_the_others_train(job: Nodes, which: int)
     sick = cluster.nodes[names[which % job.max]]
     assert sick.codes == [1] * (ALLOWED - 1) + [4]
     assert {node.life.state for node in cluster.nodes.values()} == {State.TRAINING}
+
+
+@given(JOBS, st.integers(1, 20), st.sampled_from([76, 134]))
+def test_machines_that_go_without_a_word_end_nothing_for_the_others(job: Nodes, times: int, of_others: int) -> None:
+    """As spot machines do whose notice came too late: every ten minutes another one."""
+    assume(job.max > 1)
+    cluster = Cluster(job, 1e9, bug=False)
+    names = "abcdef"[: job.max]
+    for index in range(times):
+        for name in names:
+            cluster.come(name, sick=False)
+        cluster.meet()
+        cluster.vanish(names[index % job.max], of_others)
+        cluster.wait(_MINUTES)
+    assert {code for node in cluster.nodes.values() for code in node.codes} <= {75, 134}
 
 
 @given(JOBS, st.lists(DOES, max_size=30))
