@@ -109,7 +109,7 @@ def test_a_budget_that_plan_refuses_stops_an_update_before_anything_is_made(
     status, said, text = preview(engine, command=("up", "--yes", "--skip-preview"))
     assert status != 0, text
     assert list(said) == ["mandatory plan.refused"]
-    assert "allowed: at least 1.11 USD" in said["mandatory plan.refused"][0]
+    assert "allowed: at least 1.13 USD" in said["mandatory plan.refused"][0]
     assert engine.resources() == []
 
 
