@@ -163,6 +163,8 @@ class Machine:
         self.write_settings(head)
         with (self.root / "node.env").open("a") as file:
             file.writelines(f"{name}={value}\n" for name, value in self.more_settings.items())
+        if "GANGWAY_UPTIME" not in self.env:
+            self.up_for(60.0)  # whatever this machine's is: one that is up for a day is beyond every job's hours
         env = {
             "PATH": f"{self.root}/fake:{os.environ['PATH']}",
             "GANGWAY_NODE_ENV": f"{self.root}/node.env",

@@ -252,10 +252,10 @@ def test_rights_that_are_not_known_everywhere_yet_give_no_young_machine_up(
     assert (tmp_path / "shared/data/index.json").exists()
 
 
-def test_a_machine_that_is_no_longer_young_is_given_up(filler: Any, gce: Any, tmp_path: Path) -> None:
-    (tmp_path / "uptime").write_text("600.01 100.00\n")
+def test_a_machine_that_is_no_longer_young_is_given_up(filler: Any, gce: Any) -> None:
+    filler.up_for(600.01)
     gce.denied.add("storage")
-    assert filler.run("fill-data.sh", UPTIME=f"{tmp_path}/uptime").returncode == 1
+    assert filler.run("fill-data.sh").returncode == 1
     assert [event["event"] for event in filler.events()] == ["node-given-up"]
 
 
