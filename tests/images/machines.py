@@ -65,6 +65,10 @@ class Machine:
     bin: Path = Path()
     more_settings: dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Just booted, whatever this machine's uptime is: after half a day it is beyond a job's hours."""
+        self.up_for(60.0)
+
     UNHEALTHY: ClassVar = [
         *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
         *("--health-status", "Unhealthy", "--no-should-respect-grace-period"),
@@ -163,8 +167,6 @@ class Machine:
         self.write_settings(head)
         with (self.root / "node.env").open("a") as file:
             file.writelines(f"{name}={value}\n" for name, value in self.more_settings.items())
-        if "GANGWAY_UPTIME" not in self.env:
-            self.up_for(60.0)  # whatever this machine's is: one that is up for a day is beyond every job's hours
         env = {
             "PATH": f"{self.root}/fake:{os.environ['PATH']}",
             "GANGWAY_NODE_ENV": f"{self.root}/node.env",

@@ -236,7 +236,7 @@ def test_rights_that_are_not_known_everywhere_yet_give_no_young_machine_up(
     filler: Any, gce: Any, tmp_path: Path
 ) -> None:
     """A right that `up` gives before it makes the machines may be minutes behind them."""
-    (tmp_path / "uptime").write_text("61.07 100.00\n")
+    filler.up_for(61.07)
     gce.denied.add("storage")
 
     def spread() -> None:
@@ -245,7 +245,7 @@ def test_rights_that_are_not_known_everywhere_yet_give_no_young_machine_up(
         gce.denied.clear()
 
     threading.Thread(target=spread, daemon=True).start()
-    done = filler.run("fill-data.sh", UPTIME=f"{tmp_path}/uptime")
+    done = filler.run("fill-data.sh")
     assert done.returncode == 0, done.stderr
     assert "gangway: copy: 403: GET " in done.stderr
     assert filler.events() == []

@@ -27,6 +27,8 @@ EXIT_INTERRUPTED = 75
 """EX_TEMPFAIL of sysexits.h: the run was interrupted, its state is saved, start the same command again."""
 EXIT_PEERS_LOST = 76
 """A worker's alone: it failed because others had gone. Its launcher meets the others again."""
+COLLECTIVE_SEC = 600.0
+"""How long a worker waits in a collective for others before it takes them for gone."""
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
         0: "done: the job has ended",

@@ -18,13 +18,13 @@ from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.core.errors import LoneError, TrainerError, WorkerFailedError
+from trainer.core.errors import COLLECTIVE_SEC, LoneError, TrainerError, WorkerFailedError
 from trainer.distributed.async_allreduce import AsyncAllreduce
 from trainer.distributed.ranks import Ranks
 from trainer.distributed.sharded_modules import accumulate, is_sharded
 
 T = TypeVar("T")
-_TIMEOUT = datetime.timedelta(minutes=10)
+_TIMEOUT = datetime.timedelta(seconds=COLLECTIVE_SEC)
 _SHARED_FAILURE = "Every worker was told of this and stops."
 """Ends a traceback, and marks an exception that all workers leave the group with."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from trainer.core.errors import (
+    COLLECTIVE_SEC,
     EXIT_BAD_INPUT,
     EXIT_ENDED_FOR_ALL,
     EXIT_FAILED,
@@ -20,8 +21,8 @@ ALLOWED = 5
 WINDOW_SEC = 6 * 3600.0
 _SAME_SEC = 120.0
 """How far apart, clocks included, nodes write down one failure."""
-_NOTICED_SEC = 600.0 + _SAME_SEC
-"""How long after a peer has gone a worker may notice at the latest: its collective waits for ten minutes."""
+_NOTICED_SEC = COLLECTIVE_SEC + _SAME_SEC
+"""How long after a peer has gone a worker may notice at the latest."""
 _ABORTED = 128 + 6
 """NCCL aborts a worker whose peers have gone."""
 _OF_OTHERS = (EXIT_PEERS_LOST, _ABORTED)

@@ -219,8 +219,7 @@ def test_a_machine_that_goes_down_starts_no_trainer(host: Any) -> None:
 def test_a_machine_that_has_been_up_for_days_has_all_of_the_jobs_hours(host: Any, tmp_path: Path) -> None:
     """The watch looks before the trainer has started: it pulls its image."""
     host.plan(run_dir=f"{tmp_path}/run", bucket_uri=f"{tmp_path}/results/lab")
-    (tmp_path / "uptime").write_text("864000.00 0\n")
-    host.env["GANGWAY_UPTIME"] = f"{tmp_path}/uptime"
+    host.up_for(864_000)
     host.fake("systemctl", "[ $1 = is-system-running ] && echo running || { echo inactive; exit 3; }")
     done = host.run("watch-node.sh")
     assert done.returncode == 0, done.stderr

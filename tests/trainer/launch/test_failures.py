@@ -24,6 +24,7 @@ from trainer.launch.lifecycle import Event, Life, State
 from trainer.launch.node_state import Failure, NodeState, Standing
 
 NOW = 1e6
+_MINUTES = 300.0
 
 
 def state(*codes: int, standing: Standing = Standing.GOING_ON, at: float = NOW, lost: int = 0) -> NodeState:
@@ -201,7 +202,10 @@ class Cluster:
         if not sick:
             return
         self.incidents += 1
-        codes = {name: code if name in sick else of_others for name in training}
+        self.workers_ended({name: code if name in sick else of_others for name in training})
+
+    def workers_ended(self, codes: dict[str, int]) -> None:
+        """What their launchers make of it, all at the same time."""
         for name, ended in codes.items():
             if is_failure(ended):
                 self.states[name] = membership.failed(self.states[name], self.now, ended)
@@ -223,13 +227,7 @@ class Cluster:
         if name not in training:
             return
         self.wait(_MINUTES)
-        for other in training & self.up().keys():
-            self.states[other] = membership.failed(self.states[other], self.now, of_others)
-            if is_lost(other, self.states, of_others, self.now):
-                self.states[other] = membership.lost(self.states[other], self.now)
-                self.on(other, Event.ENDED, code_of_lost(other, self.states, self.job, of_others, self.now))
-            else:
-                self.on(other, Event.PEERS_LOST) if of_others == 76 else self.on(other, Event.ENDED, of_others)
+        self.workers_ended(dict.fromkeys(sorted(training & self.up().keys()), of_others))
 
     def restart(self) -> None:
         """What root does with a code: the same command again, or another machine in its place."""
@@ -238,7 +236,6 @@ class Cluster:
                 self.come(name, sick=False)
 
 
-_MINUTES = 300.0
 NAMES = st.sampled_from("abcdef")
 DOES = st.one_of(
     st.tuples(st.just("come"), NAMES, st.booleans()),
