@@ -2,6 +2,7 @@
 nothing reads there.
 """
 
+import re
 from ipaddress import IPv6Address
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
@@ -40,7 +41,7 @@ def _an_address(value: str) -> str:
         if len(parts) != 4 or "" in parts:
             raise ValueError(f"{allowed}; write all four numbers, or the machine's name")
         if too_large := [part for part in parts if int(part) > 255]:
-            raise ValueError(f"{allowed}; {too_large[0]} is above 255: write the address that its SSH server has")
+            raise ValueError(f"{allowed}; {too_large[0]} is above 255: give the one that its SSH server answers at")
         plain = ".".join(str(int(part)) for part in parts)
         if plain != value:
             raise ValueError(f"{allowed}, without zeros before them; write {plain}")
@@ -53,7 +54,17 @@ def _an_address(value: str) -> str:
     return value
 
 
-_Address = Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_an_address)]
+def _written_as_address(value: Any) -> Any:
+    """Refuses other text before the pattern does, whose fix would be an example: another machine's address, perhaps."""
+    if not isinstance(value, str) or re.fullmatch(_ADDRESS, value):
+        return value
+    user, at, host = value.rpartition("@")
+    if at and user and re.fullmatch(_ADDRESS, host):
+        raise ValueError(f"a name or an IP address, without the user, who has a key of its own; write {host}")
+    raise ValueError("a name or an IP address; give the one that its SSH server answers at")
+
+
+_Address = Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_an_address), BeforeValidator(_written_as_address)]
 
 
 class HostConfig(Section):

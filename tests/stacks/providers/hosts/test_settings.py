@@ -69,7 +69,9 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         "gangway:hosts.machines[0]", "remove accept_unknown_host_key"),
     "nothing to know it by": (
         [{"address": "10.0.0.9"}], "gangway:hosts.machines[0]", "ssh-keyscan -t ed25519 10.0.0.9"),
-    "an address with a user": ([{"address": "me@a"}], "gangway:hosts.machines[0].address", "10.20.0.11"),
+    "an address with a user": ([{"address": "me@a"}], "gangway:hosts.machines[0].address", "write a"),
+    "an address that is none": (
+        [{"address": "s3://bucket/a b"}], "gangway:hosts.machines[0].address", "give the one that its SSH server"),
     "a number above 255": (
         [{"address": "192.168.1.300", "accept_unknown_host_key": True}], "gangway:hosts.machines[0].address",
         "300 is above 255"),
