@@ -54,7 +54,7 @@ def reproduce(
 
     from stacks.bench.local import hardware
     from stacks.bench.reproduce.compare import check_comparable, compare
-    from stacks.bench.reproduce.rerun import execute, find_container, plan_rerun
+    from stacks.bench.reproduce.rerun import execute, find_container, name_of_rerun, plan_rerun
     from stacks.bench.results import Screen
     from stacks.report.runs import find_runs, not_sealed
 
@@ -65,7 +65,7 @@ def reproduce(
     image = None if container is None else find_container(container, then.record)
     machine = hardware()
     rerun = plan_rerun(then, machine, kimg, data)
-    run_id = f"{then.record.id}-again-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    run_id = name_of_rerun(then.record.id, datetime.now(UTC))
     total = rerun.config.total_images
     with Screen(Console(stderr=True)) as screen:
         made = execute(

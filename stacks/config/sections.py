@@ -22,6 +22,7 @@ from components.core.fields import (
     Whole,
 )
 from components.core.findings import nearest_hint
+from components.core.image_reference import LETTERS, ONE_VERSION, is_reference
 from components.estimate.spot import RESTART_SEC
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
 from trainer.config.presets import PRESETS
@@ -218,6 +219,15 @@ class ImageConfig(Section):
         examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
     )
 
+    @field_validator("prebuilt")
+    @classmethod
+    def _letters_of_a_name(cls, image: str | None) -> str | None:
+        if image is not None and not set(image) <= LETTERS:
+            raise ValueError(
+                "<registry>/<repository>@sha256:<digest>; take out what is no letter, digit or one of . _ - / : @ [ ]"
+            )
+        return image
+
 
 MOST_KIMG = 1e9
 """A million million images: 40,000 times StyleGAN2's 25,000 kimg. What is longer is a slip."""
@@ -297,15 +307,19 @@ class HeadConfig(Section):
     )
     prometheus_image: str | None = Field(
         default="docker.io/prom/prometheus:v3.5.0",
-        pattern=r"^[a-z0-9][a-z0-9.:/_-]*(:[a-zA-Z0-9._-]+|@sha256:[0-9a-f]{64})$",
+        json_schema_extra={"pattern": f"^{ONE_VERSION}$"},
         examples=["docker.io/prom/prometheus:v3.5.0"],
     )
 
     @field_validator("prometheus_image")
     @classmethod
     def _one_version(cls, image: str | None) -> str | None:
-        if image is not None and image.endswith(":latest"):
+        if image is None:
+            return None
+        if image.endswith(":latest"):
             raise ValueError(f"an image of one version; write {image.removesuffix('latest')}v3.5.0")
+        if not is_reference(image, ONE_VERSION):
+            raise ValueError("<registry>/<repository>:<tag> or @sha256:<digest>; name one version of Prometheus")
         return image
 
 

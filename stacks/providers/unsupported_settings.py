@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 
 from components.core.findings import InputError
+from components.core.image_reference import BY_DIGEST, is_reference
 from stacks.config.corrections import Span, sentence_for
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_of
 
 _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?")
-_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _SITE_HOLDS = "as_of, accelerator, vcpus, memory_gib and interconnect"
 _SITE_EXAMPLE = '{as_of: "2026-11-01", accelerator: H100x8, vcpus: 224, memory_gib: 2048, interconnect: nvswitch}'
 
@@ -83,7 +83,7 @@ def _accelerator(config: StackConfig) -> Iterator[InputError]:
 def _prebuilt(config: StackConfig) -> Iterator[InputError]:
     """Where nothing builds the trainer's image, it is there already."""
     image = config.image.prebuilt
-    if image is None or not _DIGEST.fullmatch(image):
+    if image is None or not is_reference(image, BY_DIGEST):
         yield InputError(
             "gangway:image.prebuilt",
             "missing" if image is None else "not an image by its digest",

@@ -19,6 +19,8 @@ from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
 _JOULES_PER_KWH = 3.6e6
+_BEGIN_FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""And their full-width forms, which some programs read alike."""
 _MEASURES = ("s_per_epoch", "loss_g", "loss_d", "gpu_percent", "cpu_percent", "memory_gib", "mfu_percent")
 
 
@@ -117,5 +119,15 @@ def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     extra = [column for row in rows for column in row if column not in columns]
     writer = csv.DictWriter(text, [*columns, *dict.fromkeys(extra)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({column: _as_text(value) for column, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def _as_text(value: Any) -> Any:
+    """What a spreadsheet would take for a formula, as text (OWASP, "CSV Injection"); every line break the one that csv
+    puts in quotes. Numbers are no text here.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.startswith(_BEGIN_FORMULA) else text

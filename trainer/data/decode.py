@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 RESIZER = "Pillow Lanczos, antialiased"
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
+_MOST_FRAME_PIXELS = 1 << 26
+"""8,192 by 8,192, more than a frame of 8K has."""
+_MOST_KEPT_BYTES = 1 << 30
+"""Of a film's frames, cut and resized: 36 minutes of 64x64 in colour at 40 frames a second."""
+_MOST_DECODED_PIXELS = 1 << 37
+"""Of a film: 37 minutes of full HD at 30 frames a second. Some kB of film can say a hundred times as much."""
+_LIMITS = f"{_MOST_DECODED_PIXELS / 1e9:.0f} thousand million pixels, or {_MOST_KEPT_BYTES >> 30} GiB of what is kept"
+
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom, in pixels."""
 _CLIPS_PER_FILM = 12
@@ -199,7 +207,18 @@ def _frames(content: bytes, cut: Cut) -> Iterator[NDArray[np.uint8]]:
             raise ValueError("it has no pictures")
         stream = container.streams.video[0]
         stream.thread_type = "NONE"  # processes decode in parallel; threads would only add to them
+        if stream.width * stream.height > _MOST_FRAME_PIXELS:
+            raise ValueError(
+                f"frames of {stream.width}x{stream.height}: at most {_MOST_FRAME_PIXELS:,} pixels are read"
+            )
+        # Frames may grow on the way: the decoder refuses them before it takes memory for them.
+        stream.codec_context.options = {"max_pixels": str(_MOST_FRAME_PIXELS)}
+        kept_bytes = decoded_pixels = 0
         for frame in container.decode(stream):
+            kept_bytes += cut.squares * cut.channels * cut.resolution**2
+            decoded_pixels += frame.width * frame.height
+            if kept_bytes > _MOST_KEPT_BYTES or decoded_pixels > _MOST_DECODED_PIXELS:
+                raise ValueError(f"longer than is read at once, {_LIMITS}: cut it into shorter films")
             image = Image.fromarray(frame.to_ndarray(format="rgb24")).convert("L" if cut.channels == 1 else "RGB")
             squares = [resized(image, cut.resolution, box) for box in cut.boxes(*image.size)]
             yield np.stack(squares)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 REMOTE = ("s3", "gs", "az")
 _COPIES = ".source"
 _COPY_BYTES = 8 << 20
+_LARGEST_MEMBER_BYTES = 2 << 30
+_SMALL_BYTES = 16 << 20
+"""Up to here a member may shrink as much as it likes: a bitmap of one colour does."""
+_MOST_EXPANSION = 100
 
 
 @dataclass(frozen=True)
@@ -210,9 +214,22 @@ class _Zip:
 
     def read(self, name: str) -> bytes:
         try:
-            return _opened_zip(self.path).read(name)
+            archive = _opened_zip(self.path)
+            _check_expansion(archive.getinfo(name))
+            return archive.read(name)  # of a member that holds more than it says, zipfile gives what it says
         except (zipfile.BadZipFile, EOFError) as error:
             raise OSError(f"damaged in the archive: {error}") from None
+
+
+def _check_expansion(member: zipfile.ZipInfo) -> None:
+    """OSError: a member that would fill the memory, or becomes so much more than it is that it is no picture or film,
+    which hardly shrink in an archive.
+    """
+    size = member.file_size
+    if size > _LARGEST_MEMBER_BYTES:
+        raise OSError(f"too large in the archive: {size:,} bytes, at most {_LARGEST_MEMBER_BYTES:,} are read at once")
+    if size > _SMALL_BYTES and size > _MOST_EXPANSION * member.compress_size:
+        raise OSError(f"a bomb: {member.compress_size:,} bytes in the archive become {size:,}")
 
 
 def files_in(source: str, copies: Path) -> FileSet:

@@ -8,10 +8,12 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.core.findings import InputError
+from components.core.image_reference import DIGEST, NAME, is_reference
 from components.core.job import JobSpec, Rendezvous, Volume
 from images.shell import container_argv
 from stacks.bench.local import Hardware, describe
@@ -24,13 +26,13 @@ from trainer.config.train_config import SELF_PREPARED, TrainConfig
 from trainer.records.run_record import RunRecord
 
 _UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # Whoever calls has no account inside: caches of compilers ask for a name and a home.
 _ACCOUNT = {"HOME": "/tmp", "USER": "gangway"}
 _WORKERS_PER_CORE = 2
 """More would compute the same, for very long."""
 _POLL_SEC = 0.2
+_MOST_LETTERS = 100
+"""Of a record's name in that of another run."""
 _LAST_LINES = 6
 _THREADS = re.compile(r"cpu, (\d+) thread")
 
@@ -51,13 +53,13 @@ def find_container(name: str, record: RunRecord) -> Container:
     the record knows the digest, and not where it is kept.
     """
     digest = record.image_digest
-    if not _DIGEST.fullmatch(digest):
+    if not re.fullmatch(DIGEST, digest):
         raise InputError(
             f"run {record.id}", "its record names no image by a digest", value=digest, allowed="sha256: and 64 digits",
             fix="leave --container out: this Python environment then runs it",
         )  # fmt: skip
     bare, at, given = name.partition("@")
-    if not _NAME.fullmatch(bare):
+    if not is_reference(bare, NAME):
         allowed = "an image's name without a tag, such as registry.example.com/gangway-trainer"
         raise InputError("--container", "no name of an image", value=name, allowed=allowed, fix="leave the tag out")
     if at and given != digest:
@@ -287,8 +289,16 @@ def _started(rerun: Rerun, out: Path, run_id: str, container: Container | None) 
     return job, start_argv(container, job, _container_name(run_id), on_gpus=rerun.on_gpus)
 
 
+def name_of_rerun(record_id: str, moment: datetime) -> str:
+    """The new run's name, which is one folder's and part of a container's, whatever a record from elsewhere calls
+    itself: no path, no hidden name, none that is too long for a disk.
+    """
+    readable = re.sub(r"[^A-Za-z0-9_.-]", "-", record_id).lstrip(".-")[:_MOST_LETTERS]
+    return f"{readable or 'run'}-again-{moment:%Y%m%dT%H%M%SZ}"
+
+
 def _container_name(run_id: str) -> str:
-    return f"gangway-{re.sub('[^A-Za-z0-9_.-]', '-', run_id)}"
+    return f"gangway-{run_id}"
 
 
 @contextmanager

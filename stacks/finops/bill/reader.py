@@ -22,7 +22,10 @@ from stacks.report.runs import is_there
 SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
 _EXPORT_AGAIN = "download or export it again"
 _CHUNK = 1 << 18
+_MAX_ROW = 1 << 20
+"""Characters of a row. Those of real exports have some thousand; one without an end would be read into memory whole."""
 _BATCH_ROWS = 4096
+_TOO_LONG = f"a row of more than {_MAX_ROW:,} characters, which no export has"
 OWN_MARK = "x_run_id"
 """A column that `gangway report --format focus` writes: what was recorded, and no bill."""
 
@@ -93,7 +96,8 @@ def _guarded(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator
 
 def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with _text(path) as text:
-        lines = csv.reader(text, strict=True)
+        bounded = _BoundedRows(text)
+        lines = csv.reader(bounded, strict=True)
         header = next(lines, None)
         if header is None:
             return
@@ -103,6 +107,7 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             )
         yield 0, dict.fromkeys(header)
         for number, line in enumerate(lines, 1):
+            bounded.length = 0
             if len(line) == len(header):
                 yield number, dict(zip(header, line, strict=True))
             elif line:
@@ -129,8 +134,33 @@ def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, value
 
 
+class _BoundedRows:
+    """The lines of a text for csv, whose rows may have several: csv itself bounds a field, not how many there are.
+    `length`: of the row so far; whoever has the row sets it to 0.
+    """
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._lines = _short_lines(text)
+        self.length = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self.length += len(line)
+            if self.length > _MAX_ROW:
+                raise csv.Error(_TOO_LONG)
+            yield line
+
+
+def _short_lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text; csv.Error: one is too long for a row."""
+    while line := text.readline(_MAX_ROW + 1):
+        if len(line) > _MAX_ROW:
+            raise csv.Error(_TOO_LONG)
+        yield line
+
+
 def _lines(begin: str, text: io.TextIOWrapper) -> Iterator[Any]:
-    for line in text:
+    for line in _short_lines(text):
         whole, begin = begin + line, ""
         if whole.strip():
             yield json.loads(whole)
@@ -147,6 +177,9 @@ def _array(text: io.TextIOWrapper) -> Iterator[Any]:
         try:
             value, at = decoder.raw_decode(buffer, at)
         except json.JSONDecodeError:
+            # Each try begins the item anew: without an end to it, time would grow with the square of its length.
+            if len(buffer) - at > _MAX_ROW:
+                raise csv.Error(_TOO_LONG) from None
             more = text.read(_CHUNK)
             if not more:
                 raise

@@ -15,6 +15,7 @@ from components.catalog.offered import first_zone, zone_names
 from components.catalog.schema import MachineType, Region
 from components.core.capacity import CapacityBlock
 from components.core.findings import InputError
+from components.core.image_reference import DIGEST, REPOSITORY
 from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, paid_once
 from stacks.config.stack_config import StackConfig
@@ -41,7 +42,7 @@ NOTICE_SEC = 120
 """From a spot interruption's notice to its machine's end: EC2 user guide, "Spot Instance interruption notices"."""
 SHUTDOWN_SEC = 90
 """For the checkpoint: what is left of the notice once it was polled for, with room for systemd and the leave."""
-_ECR = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/([^@:]+)@sha256:[0-9a-f]{64}")
+_ECR = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/({REPOSITORY})@{DIGEST}")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from components.azure.storage import plan_watcher
 from components.catalog.loader import load_provider
 from components.catalog.schema import AzureMachineType, Region
 from components.core.findings import InputError
+from components.core.image_reference import DIGEST, REPOSITORY
 from components.core.job import JobSpec
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
@@ -26,7 +27,7 @@ from stacks.providers import shared
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.shared import check_head, named_zone, tag_policy
 
-_IMAGE = re.compile(r"(?P<host>[a-z0-9]{5,50}(-[a-z0-9]+)?)\.azurecr\.io/[^@:]+@sha256:[0-9a-f]{64}")
+_IMAGE = re.compile(rf"(?P<host>[a-z0-9]{{5,50}}(-[a-z0-9]+)?)\.azurecr\.io/{REPOSITORY}@{DIGEST}")
 ROOT_GIB = 256
 """A node's root disk where nobody says: Azure bills 200 GiB, the other clouds' size, as 256."""
 RUNS = "runs"

@@ -12,6 +12,7 @@ from components.catalog.offered import first_zone, zone_names
 from components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
 from components.core.capacity import AnyRung, OnDemand, Reservation, Spot
 from components.core.findings import InputError
+from components.core.image_reference import DIGEST, REPOSITORY, TAG
 from components.core.job import JobSpec
 from components.gcp.budget import plan_amount, plan_budget_alarms
 from components.gcp.capacity import LADDER, check_ladder, check_reservation_project, preferred_zone, rung_zone
@@ -32,7 +33,7 @@ _TPU_TYPE = re.compile(r"v[0-9]+[a-z]*-[0-9]+|tpu[0-9]+x-[0-9]+")
 _FULL_RESERVATION = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations/([^/]+)")
 _SHARED_RESERVATION = re.compile(r"projects/([^/]+)/reservations/([^/]+)")
 FILESTORE_TIER = "basic-ssd"
-_IMAGE = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/[^@]+@sha256:[0-9a-f]{64}")
+_IMAGE = re.compile(rf"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/{REPOSITORY}(?::{TAG})?@{DIGEST}")
 _MULTI_REGIONS = ("us", "europe", "asia")
 MOUNT = "/shared"
 

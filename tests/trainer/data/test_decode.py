@@ -1,11 +1,16 @@
 """How a film is cut: every clip whole, in order, from the right frames and squares."""
 
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data.decode import Cut
+from trainer.data import decode
+from trainer.data.decode import Cut, FilmDecoder
 from trainer.data.index import BrokenItemError
 
 
@@ -46,3 +51,47 @@ def test_squares_lie_within_the_frame_and_reach_both_ends(width: int, height: in
     if squares > 1:
         assert boxes[0][:2] == (0, 0)
         assert boxes[-1][2:] == (width, height)
+
+
+@dataclass(frozen=True)
+class OneFilm:
+    """A FileSet of one film."""
+
+    content: bytes
+    place: str = "here"
+
+    def sizes(self) -> dict[str, int]:
+        return {"film.avi": len(self.content)}
+
+    def read(self, name: str) -> bytes:
+        return self.content
+
+
+@pytest.mark.parametrize(
+    ("limit", "enough", "too_small", "why"),
+    [
+        # The decoder counts the margins, too, that it adds to its own frames.
+        ("_MOST_FRAME_PIXELS", 4 * 64 * 48, 64 * 48 - 1, "frames of 64x48"),
+        ("_MOST_KEPT_BYTES", 9 * 8 * 8, 9 * 8 * 8 - 1, "cut it into shorter films"),
+        ("_MOST_DECODED_PIXELS", 9 * 64 * 48, 9 * 64 * 48 - 1, "cut it into shorter films"),
+    ],
+)
+def test_a_film_that_would_fill_the_memory_is_refused(
+    film: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, limit: str, enough: int, too_small: int, why: str
+) -> None:
+    decoder = FilmDecoder(OneFilm(film(9)), ("film.avi",), Cut(resolution=8, channels=1, frames=3))
+    monkeypatch.setattr(decode, limit, enough)
+    assert len(decoder(0).images) == 3
+    monkeypatch.setattr(decode, limit, too_small)
+    with pytest.raises(BrokenItemError, match=why):
+        decoder(0)
+
+
+def test_the_decoder_itself_knows_the_largest_frame(film: Callable[..., bytes]) -> None:
+    """Frames may be larger than the file's head says: libavcodec refuses what is above `max_pixels`."""
+    av = pytest.importorskip("av", reason="PyAV is not installed here")
+    with av.open(io.BytesIO(film(2))) as container:
+        stream = container.streams.video[0]
+        stream.codec_context.options = {"max_pixels": str(64 * 48 - 1)}
+        with pytest.raises(av.FFmpegError):
+            list(container.decode(stream))

@@ -112,3 +112,39 @@ def test_the_fingerprint_tells_names_and_sizes_apart() -> None:
     assert len(told) == 3
     digest = hashlib.sha256(b"a\x001\nb\x002\n").hexdigest()
     assert fingerprint(sizes) == f"sha256 over 2 names and sizes {digest}"
+
+
+def test_a_bomb_in_an_archive_is_not_unpacked(tmp_path: Path) -> None:
+    """16 MiB of zeros shrink to a thousandth, and may: a bitmap does. More that shrinks so far is no picture."""
+    path = tmp_path / "files.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("white.bmp", bytes(16 << 20))
+        archive.writestr("bomb.png", bytes((16 << 20) + 1))
+    files = files_in(str(path), tmp_path)
+    assert files.read("white.bmp") == bytes(16 << 20)
+    with pytest.raises(OSError, match="a bomb"):
+        files.read("bomb.png")
+
+
+def test_what_an_archive_says_is_too_large_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "files.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.png", bytes(1001))
+    files = files_in(str(path), tmp_path)
+    monkeypatch.setattr("trainer.data.sources._LARGEST_MEMBER_BYTES", 1001)
+    assert len(files.read("a.png")) == 1001
+    monkeypatch.setattr("trainer.data.sources._LARGEST_MEMBER_BYTES", 1000)
+    with pytest.raises(OSError, match="too large in the archive: 1,001 bytes"):
+        files.read("a.png")
+
+
+def test_an_archive_that_lies_gives_no_more_than_it_says(tmp_path: Path) -> None:
+    """The head of a member says 10 bytes, its data hold a thousand."""
+    path = tmp_path / "files.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.png", bytes(1000))
+    content = path.read_bytes()
+    assert content.count((1000).to_bytes(4, "little")) == 2
+    path.write_bytes(content.replace((1000).to_bytes(4, "little"), (10).to_bytes(4, "little")))
+    with pytest.raises(OSError, match="damaged in the archive"):
+        files_in(str(path), tmp_path).read("a.png")

@@ -2,14 +2,18 @@
 
 import json
 import math
+import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from stacks.bench.local import Hardware
-from stacks.bench.reproduce.rerun import _job, _prepare, execute, plan_rerun
+from stacks.bench.reproduce.rerun import _job, _prepare, execute, name_of_rerun, plan_rerun
 from stacks.report.runs import Run, find_runs
 from trainer.records.run_record import RunContext
 
@@ -128,3 +132,23 @@ def test_a_trainer_that_refuses_is_quoted(run: Run, tmp_path: Path) -> None:
     again = again._replace(config=again.config.model_copy(update={"dataset": "celeba"}))
     with pytest.raises(InputError, match=r"the trainer ended with 2: .*celeba"):
         execute(again, tmp_path / "out", "x", MACHINE, lambda images: None)
+
+
+NAMES = st.text(max_size=300) | st.sampled_from(
+    ["/etc/cron.d/x", "../../x", "..", ".", "", ".ssh", "-rf", "a/b", "a\nb", "\u202ea", "$(id)", "x" * 400]
+)
+
+
+@given(NAMES)
+def test_the_new_runs_name_is_one_folders(name: str) -> None:
+    """A record from elsewhere may call itself what it likes: the run lands in --out, under a name that a disk and an
+    engine of containers take.
+    """
+    named = name_of_rerun(name, datetime(2026, 11, 1, tzinfo=UTC))
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}", named)
+    assert (Path("/out") / named).parent == Path("/out")
+    assert named.endswith("-again-20261101T000000Z")
+
+
+def test_a_plain_name_stays_as_it_is() -> None:
+    assert name_of_rerun("20261101-a_b.c", datetime(2026, 11, 1, tzinfo=UTC)).startswith("20261101-a_b.c-again-")

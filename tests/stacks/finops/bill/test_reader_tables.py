@@ -128,3 +128,30 @@ def write_large() -> Callable[[Path], int]:
         return path.stat().st_size
 
     return write
+
+
+ENDLESS = {
+    "t.csv": b"a,b\n1," + b"x" * 1_100_000,
+    "t.csv.gz": gzip.compress(b"a,b\n1," + b'"x\n",' * 300_000),  # a row of many lines, each of them short
+    "t.jsonl": b'{"a": "' + b"x" * 1_100_000,
+    "t.json.gz": gzip.compress(b'[{"a": "' + b"x" * 50_000_000),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_row_without_an_end_is_given_up_early(tmp_path: Path, name: str) -> None:
+    """Without a bound, kilobytes of a packed file fill the memory, and time grows with the square of a row."""
+    path = tmp_path / name
+    path.write_bytes(ENDLESS[name])
+    tracemalloc.start()
+    with pytest.raises(InputError, match="a row of more than 1,048,576 characters"):
+        list(open_table(path).rows)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 40 << 20
+
+
+def test_a_long_row_is_a_row(tmp_path: Path) -> None:
+    for name, content in {"t.csv": f"a,b\n{'x' * 100_000},\n", "t.json": json.dumps([{"a": "x" * 900_000}])}.items():
+        (tmp_path / name).write_text(content)
+        assert len(list(open_table(tmp_path / name).rows)) == 1
