@@ -71,7 +71,7 @@ class OneFilm:
     ("limit", "enough", "too_small", "why"),
     [
         # The decoder counts the margins, too, that it adds to its own frames.
-        ("_MOST_FRAME_PIXELS", 4 * 64 * 48, 64 * 48 - 1, "frames of 64x48"),
+        ("_MOST_FRAME_PIXELS", 1 << 16, 64 * 48 - 1, "frames of 64x48"),
         ("_MOST_KEPT_BYTES", 9 * 8 * 8, 9 * 8 * 8 - 1, "cut it into shorter films"),
         ("_MOST_DECODED_PIXELS", 9 * 64 * 48, 9 * 64 * 48 - 1, "cut it into shorter films"),
     ],
