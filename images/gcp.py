@@ -414,7 +414,8 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
 
 
 def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
-    modules = ["__init__.py", "web.py", "gcp.py", *(["log_shipper.py", "gcp_logs.py"] if spec.log_id else [])]
+    shipper = ["log_shipper.py", "gcp_logs.py"] if spec.log_id else []
+    modules = ["__init__.py", "web.py", "below.py", "gcp.py", *shipper]
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", gcp_env_text(spec)),
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),

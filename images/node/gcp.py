@@ -8,8 +8,9 @@
     python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
     python3 -m images.node.gcp copy gs://BUCKET/PREFIX FOLDER
 
-Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found; or 3: not allowed,
-which is as final where rights have had the time to be known everywhere.
+Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found, or an object whose
+name leads out of the folder that it is copied to; or 3: not allowed, which is as final where rights have had the time
+to be known everywhere.
 REST and no `gcloud`: Ubuntu's images do not all bring it.
 """
 
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
+from images.node.below import UnsafeNameError, folder_of, new_file, size_of
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://metadata.google.internal"
@@ -179,6 +181,7 @@ class GoogleApi:
 
     def copy(self, uri: str, folder: Path) -> int:
         """Copies all objects below `uri` into a folder, each whole or not at all; what is there already is left.
+        Whoever may write the bucket writes below the folder and nowhere else (UnsafeNameError).
 
         Returns:
             The number of objects.
@@ -190,23 +193,22 @@ class GoogleApi:
         for item in self.pages("GET", listing, "items"):
             name = item["name"].removeprefix(prefix)
             if name and not name.endswith("/"):
-                self._copy_one(bucket, item, folder / name)
+                self._copy_one(bucket, item, folder, name)
                 number += 1
         return number
 
-    def _copy_one(self, bucket: str, item: dict[str, Any], target: Path) -> None:
-        if target.exists() and target.stat().st_size == int(item["size"]):
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
+    def _copy_one(self, bucket: str, item: dict[str, Any], folder: Path, name: str) -> None:
+        wanted = int(item["size"])
         url = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o/{quote(item['name'], safe='')}?alt=media"
-        with self.open("GET", url) as answer, part.open("wb") as file:
-            while chunk := answer.read(CHUNK_BYTES):
-                file.write(chunk)
-        # A connection that ends too early looks like the end of the object.
-        if (size := part.stat().st_size) != int(item["size"]):
-            raise OSError(f"{item['name']}: {size} bytes came, of {item['size']}")
-        part.replace(target)
+        with folder_of(folder, name) as (at, last):
+            if size_of(at, last) == wanted:
+                return
+            with self.open("GET", url) as answer, new_file(at, last) as file:
+                while chunk := answer.read(CHUNK_BYTES):
+                    file.write(chunk)
+                # A connection that ends too early looks like the end of the object.
+                if (size := file.tell()) != wanted:
+                    raise OSError(f"{item['name']}: {size} bytes came, of {wanted}")
 
     def import_data(self, url: str, body: dict[str, Any], poll_sec: float) -> None:
         """Has Managed Lustre import from a bucket, and waits until it has. Raises RefusedError."""
@@ -278,6 +280,8 @@ def main(argv: Sequence[str]) -> int:
         COMMANDS[argv[0]](GoogleApi.from_environment(), *argv[1:])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, UnsafeNameError):
+            return EXIT_CODES[404]
         return EXIT_CODES.get(error.status, 1) if isinstance(error, RefusedError) else 1
     return 0
 

@@ -232,6 +232,35 @@ def test_data_that_another_try_would_not_bring_gives_the_node_up_at_once(
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("name", ["../../escaped", "a/../../../escaped", "/etc/cron.d/escaped", "a//b", "./a"])
+def test_an_object_whose_name_leads_out_gives_the_node_up(filler: Any, gce: Any, tmp_path: Path, name: str) -> None:
+    """Whoever writes the bucket would write anywhere on the node, as root."""
+    gce.objects = {f"acme-data/celeba/{name}": b"* * * * * root id\n"}
+    assert filler.run("fill-data.sh").returncode == 1
+    (event,) = filler.events()
+    assert event["event"] == "node-given-up"
+    assert "is no name of a file below a folder" in event["reason"]
+    assert not list(tmp_path.rglob("*escaped*"))
+    assert not (tmp_path / "shared/.gangway-filled").exists()
+
+
+def test_a_link_that_the_trainer_planted_is_not_followed(filler: Any, gce: Any, tmp_path: Path) -> None:
+    """A job before this one owned the folder: its links lead the copy neither out of it nor over another file."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "index.json").write_text("root's own")
+    data = tmp_path / "shared/data"
+    data.mkdir()
+    (data / "index.json").symlink_to(outside / "index.json")
+    (data / ".index.json.part").symlink_to(outside / "index.json")
+    (data / "shards").symlink_to(outside)
+    gce.objects = {"acme-data/celeba/index.json": b"{}", "acme-data/celeba/shards/0.bin": b"x"}
+    assert filler.run("fill-data.sh", FILL_DEADLINE_SEC="0").returncode == 1
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"index.json": "root's own"}
+    assert (data / "index.json").read_text() == "{}"
+    assert not (data / "index.json").is_symlink()
+
+
 def test_rights_that_are_not_known_everywhere_yet_give_no_young_machine_up(
     filler: Any, gce: Any, tmp_path: Path
 ) -> None:

@@ -27,8 +27,8 @@ def test_names_that_registries_take(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "", "a b", "a\n", "\na", 'a"b', "a'b", "a$(id)", "a`id`", "a;b", "a%n", "a\\b", "../a", "/a", "a//b", "a/", "-a/b",
-        "a/B", "a_-_b/c", "x..y/a", "a\u202eb", "ａ", "a:b:c", "https://a/b", "a/" + "b" * 255,
+        "", "a b", "a\n", "\na", 'a"b', "a'b", "a$(id)", "a`id`", "a;b", "a%n", "a\\b", "../a", "/a", "a//b", "a/",
+        "-a/b", "a/B", "a_-_b/c", "x..y/a", "a\u202eb", "\uff41", "a:b:c", "https://a/b", "a/" + "b" * 255,
     ],
 )  # fmt: skip
 def test_what_is_no_name(name: str) -> None:

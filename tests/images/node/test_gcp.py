@@ -42,12 +42,14 @@ def test_the_machines_python_needs_no_more_than_ubuntu_22_has(source: Path) -> N
     }
     known = {
         "collections",
+        "contextlib",
         "datetime",
         "json",
         "os",
         "pathlib",
         "re",
         "signal",
+        "stat",
         "subprocess",
         "sys",
         "threading",

@@ -17,7 +17,7 @@ def read_back(value: object) -> str:
     return row[COLUMN]
 
 
-@pytest.mark.parametrize("formula", ["=1+1", "+1", "-cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\n=1", "＝1"])
+@pytest.mark.parametrize("formula", ["=1+1", "+1", "-cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\n=1", "\uff1d1"])
 def test_a_formula_is_text(formula: str) -> None:
     assert read_back(formula) == f"'{formula}"
 
