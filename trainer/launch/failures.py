@@ -23,6 +23,8 @@ _SAME_SEC = 120.0
 """How far apart, clocks included, nodes write down one failure."""
 _NOTICED_SEC = COLLECTIVE_SEC + _SAME_SEC
 """How long after a peer has gone a worker may notice at the latest."""
+_SILENT_SEC = 300.0
+"""Without a sign of life, several beats and the clocks' differences long, a node is not there."""
 _ABORTED = 128 + 6
 """NCCL aborts a worker whose peers have gone."""
 _OF_OTHERS = (EXIT_PEERS_LOST, _ABORTED)
@@ -74,8 +76,9 @@ def _troubles(state: NodeState, now: float) -> Iterator[float]:
 def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: float) -> bool:
     """Whether nothing is left to hope for where `node` has failed for good or waits for peers.
 
-    Every node that has come has failed for good; or as many have as the job takes at most, so that it is not the
-    machines, and fewer are left than it needs. As long as neither holds, others may come in the place of those lost.
+    Every node that has come has failed for good, or all that are still there have at once, whoever was taken back
+    before; or as many have as the job takes at most, so that it is not the machines, and fewer are alive than it needs.
+    As long as none of these holds, others may come in the place of those lost.
     What was before somebody had the job begin again does not count.
     """
     recent = {name: state for name, state in nodes.items() if state.seen_at > now - WINDOW_SEC}
@@ -83,9 +86,16 @@ def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: fl
     hopeful = going_on + sum(state.standing is Standing.LEFT for state in recent.values())
     since = max(now - WINDOW_SEC, *(state.again_at for state in nodes.values()))
     lost = sum(at > since for state in nodes.values() for at in state.lost_at)
-    if nodes[node].standing is Standing.LOST and not hopeful:
+    alive = sum(state.standing is Standing.GOING_ON and state.seen_at > now - _SILENT_SEC for state in recent.values())
+    if nodes[node].standing is Standing.LOST and (not hopeful or (not alive and _lost_together(nodes, now))):
         return True
-    return lost >= job.max and going_on < job.min
+    return lost >= job.max and alive < job.min
+
+
+def _lost_together(nodes: Mapping[str, NodeState], now: float) -> bool:
+    """Whether several nodes have just failed for good: what they share is a mistake, and no machine."""
+    just_now = [state for state in nodes.values() if state.standing is Standing.LOST and state.lost_at]
+    return sum(state.lost_at[-1] > now - _SILENT_SEC for state in just_now) > 1
 
 
 def is_lost(node: str, nodes: Mapping[str, NodeState], code: int, now: float) -> bool:

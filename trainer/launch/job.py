@@ -9,6 +9,7 @@ import queue
 import signal
 import threading
 import time
+import traceback
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,7 @@ from trainer.core.errors import (
     EXIT_PEERS_LOST,
     EXIT_UNFIT,
     EXIT_UNHEALTHY,
+    TrainerError,
 )
 from trainer.core.host import boot_id
 from trainer.launch import membership
@@ -61,6 +63,7 @@ class Job:
         self._lock = threading.RLock()
         self._pulse = threading.Thread(target=self._beat_on, name="gangway-pulse", daemon=True)
         self._over: int | None = None
+        self._listens = False
 
     def __enter__(self) -> Self:
         self._up_since = time.monotonic()
@@ -77,9 +80,15 @@ class Job:
         self._pulse.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
+        """A failure of the launcher itself counts as one of the workers: with its traceback told, it has ended."""
+        unforeseen = isinstance(error, Exception) and not isinstance(error, TrainerError)
+        if unforeseen:
+            traceback.print_exception(error)
+            self.workers_ended(EXIT_FAILED)
         self._changes.put(None)
         self._pulse.join(_CLOSE_SEC)  # a file system that hangs keeps nobody
+        return unforeseen
 
     @property
     def nodes(self) -> Nodes:
@@ -119,6 +128,7 @@ class Job:
                     raise SignalException("the job has ended for all", _OVER_SIGNAL)
 
         signal.signal(_OVER_SIGNAL, over)
+        self._listens = True
 
     def workers_ended(self, code: int) -> None:
         """They did by themselves. Life goes on where they had only lost their peers."""
@@ -139,18 +149,22 @@ class Job:
         self.on(Event.ENDED, code)
 
     def stopped(self, code: int) -> None:
-        """They were told to leave, and have ended so. A mistake may be this node's own: nobody has time to find out."""
+        """They were told to leave, and have ended so, or were done before they heard it. A mistake may be this node's
+        own: nobody has time to find out.
+        """
         alone = self._nodes.max == 1 or self._folder is None
         private = code == EXIT_PEERS_LOST or (code == EXIT_BAD_INPUT and not alone)
+        if code == 0 and self._folder is not None:
+            self._folder.write_over(code)
         self.on(Event.ENDED, EXIT_FAILED if private else code)
 
     def _begin(self) -> bool:
         """Takes up what this node has said before; whether the launcher that said it was killed."""
         before = self._folder.nodes().get(self._me) if self._folder else None
-        over = self._folder is not None and self._folder.over() is not None
-        start = membership.started(before, time.time(), boot_id(), over=over)
+        over = self._folder.over() if self._folder else None
+        start = membership.started(before, time.time(), boot_id(), over.code if over else None)
         self._mine = start.state
-        if self._folder is not None and start.anew:
+        if self._folder is not None and start.again:
             self._folder.forget_over()
         if start.killed:
             announce("the launcher before this one was killed: counted as a failure of this node")
@@ -206,7 +220,8 @@ class Job:
             except queue.Empty:
                 due = time.monotonic() + BEAT_SEC
                 self._beat()
-                if self._over is not None and self.life.state is State.WAITING:
+                # Before anybody listens, the signal would end this process.
+                if self._listens and self._over is not None and self.life.state is State.WAITING:
                     os.kill(os.getpid(), _OVER_SIGNAL)
                 continue
             if change is None:

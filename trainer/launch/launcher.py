@@ -171,7 +171,7 @@ def _torchrun(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: 
 
 def _one_torchrun(parsed: argparse.Namespace, job: Job, watchdog: Watchdog, ends: Mapping[int, int | None]) -> None:
     """One agent of torchrun's, which meets the others, starts workers and watches them."""
-    from torch.distributed import DistStoreError, run
+    from torch.distributed import DistNetworkError, DistStoreError, run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous.api import (
         RendezvousConnectionError,
@@ -192,8 +192,8 @@ def _one_torchrun(parsed: argparse.Namespace, job: Job, watchdog: Watchdog, ends
         job.workers_ended(_code_of_failures([failure.exitcode for failure in first], ends.values(), job.nodes))
     except RendezvousTimeoutError:
         job.on(Event.TOO_FEW)
-    except (RendezvousConnectionError, RendezvousStateError, DistStoreError):
-        # The last one: a peer has left between its promise and the address of the workers' store.
+    except (RendezvousConnectionError, RendezvousStateError, DistStoreError, DistNetworkError):
+        # The last two: a peer has left, or died, between its promise and the address of the workers' store.
         job.on(Event.NO_STORE)
         time.sleep(POLL_SEC)
     except StoreAnswersAgainError:
@@ -209,7 +209,8 @@ def _code_of_failures(first: Iterable[int], ends: Iterable[int | None], nodes: N
 
 
 def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
-    """75 where the workers were told, wrote their checkpoint and left: an interruption, not a failure. Otherwise the
+    """75 where the workers were told, wrote their checkpoint and left: an interruption, not a failure; 0 where they
+    were done. Otherwise the
     code of one that was killed for being late, or failed while it stopped.
     """
     killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
@@ -225,6 +226,8 @@ def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
     # One that our signal ended had not begun to train: the others then fail for want of it, and nothing is lost.
     if any(code is not None and code < 0 for code in ends.values()):
         return EXIT_INTERRUPTED
+    if ends and not any(ends.values()):  # they were done as the signal came
+        return 0
     codes = [code_of_worker(code) for code in ends.values() if code]
     return next((code for code in codes if code != EXIT_INTERRUPTED), EXIT_INTERRUPTED)
 

@@ -10,21 +10,25 @@ KILLED = 128 + 9
 
 
 class Start(NamedTuple):
-    """What a node says first; `anew`: it had ended for good, and somebody has it start again; `killed`: the launcher
+    """What a node says first; `again`: somebody has the job begin again that had ended for all; `killed`: the launcher
     before this one was.
     """
 
     state: NodeState
-    anew: bool
+    again: bool
     killed: bool
 
 
-def started(before: NodeState | None, now: float, boot_id: str, *, over: bool = False) -> Start:
-    """A node takes up what it has said before, on this or another machine of its name; `over`: the job had ended for
-    all.
+def started(before: NodeState | None, now: float, boot_id: str, over: int | None = None) -> Start:
+    """A node takes up what it has said before, on this or another machine of its name.
+
+    `over`: with which code the job had ended for all; None where it has not. One that is done has nothing to begin
+    again. Otherwise a start on the same boot is somebody's will, since no service starts what has ended for good; on
+    another boot it may be a reboot, or a new machine of the name, of which nobody has said anything.
     """
     before = before or NodeState(seen_at=now)
     anew = before.standing in (Standing.LOST, Standing.OVER)
+    again = anew and bool(over) and before.boot_id == boot_id
     cut_off = before.standing is Standing.GOING_ON and bool(before.boot_id)
     killed = cut_off and before.boot_id == boot_id
     gone = (before.seen_at,) if cut_off and not killed else ()
@@ -38,9 +42,9 @@ def started(before: NodeState | None, now: float, boot_id: str, *, over: bool = 
         failures=failures,
         lost_at=tuple(at for at in before.lost_at if at > now - WINDOW_SEC),
         gone_at=tuple(at for at in (*before.gone_at, *gone) if at > now - WINDOW_SEC),
-        again_at=now if anew and over else before.again_at,
+        again_at=now if again else before.again_at,
     )
-    return Start(state, anew, killed)
+    return Start(state, again, killed)
 
 
 def seen(state: NodeState, now: float, up_sec: float) -> NodeState:
@@ -73,5 +77,7 @@ def ended(state: NodeState, code: int | None) -> NodeState:
     elif code == EXIT_UNFIT:
         standing = Standing.LOST
     elif code not in EXIT_CODES or code == EXIT_FAILED:
-        standing = Standing.GOING_ON  # it will be started again
-    return state.model_copy(update={"standing": standing, "boot_id": ""})
+        # It will be started again; but where it was told to leave and was too slow, it is gone.
+        standing = state.standing if state.standing is Standing.LEFT else Standing.GOING_ON
+    for_good = standing in (Standing.LOST, Standing.OVER)
+    return state.model_copy(update={"standing": standing, "boot_id": state.boot_id if for_good else ""})

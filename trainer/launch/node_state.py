@@ -64,8 +64,8 @@ class NodeState(_Strict):
     Attributes:
         standing: its place in the job.
         seen_at: seconds since 1970 when it wrote this.
-        boot_id: of the machine whose launcher runs; empty once it has ended: one that finds its own boot's name here
-            knows that the one before it was killed.
+        boot_id: of the machine whose launcher runs, or had ended for good; empty where it ended otherwise: one that
+            goes on and finds its own boot's name here knows that the one before it was killed.
         intervals: in which it was up, the present one last.
         failures: of its workers, oldest first.
         lost_at: when machines of this name have failed for good.

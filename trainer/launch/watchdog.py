@@ -34,6 +34,7 @@ _STOPPED_SEC = 60.0
 
 _COLLECTIVES_KEPT = 2000
 _STOPPED = ("T", "t")
+_SURVIVES_SEC = 60.0
 _POLL_SEC = 0.5
 _LONGEST_POLL_SEC = 2.0
 _EVIDENCE_SEC = 5.0
@@ -102,6 +103,7 @@ class Watchdog(threading.Thread):
         self._heard: dict[Path, _Heard] = {}
         self._resting, self._closed = threading.Event(), threading.Event()
         self._hung = False
+        self._killed: dict[int, float] = {}
 
     @property
     def hangs(self) -> int:
@@ -129,7 +131,10 @@ class Watchdog(threading.Thread):
             now = time.monotonic()
             self._listen(min(now - before, _LONGEST_POLL_SEC))
             before = now
+            self._tell_of_survivors(now)
             for heard in self._heard.values():
+                if heard.beat.pid in self._killed:  # once is enough: SIGKILL stays with a process until it ends
+                    continue
                 bound_sec, why = self._bound.of(heard.beat, _state(heard.beat.pid))
                 if heard.silent_sec > bound_sec and not self._resting.is_set():
                     self._end(heard, bound_sec, why)
@@ -167,7 +172,19 @@ class Watchdog(threading.Thread):
         for beat in filter(_lives, beats):
             with suppress(ProcessLookupError):
                 os.kill(beat.pid, signal.SIGKILL)
+            self._killed[beat.pid] = time.monotonic()
         withdraw_request(self._folder)
+
+    def _tell_of_survivors(self, now: float) -> None:
+        """Once, of each that SIGKILL has not ended: the kernel, a driver most likely, holds it."""
+        for heard in self._heard.values():
+            pid = heard.beat.pid
+            if now - self._killed.get(pid, math.inf) > _SURVIVES_SEC:
+                self._killed[pid] = math.inf
+                announce(
+                    f"worker {heard.beat.rank} (process {pid}, state {_state(pid)}) is still there, {_SURVIVES_SEC:.0f}"
+                    " s after SIGKILL: the kernel holds it, as a stuck driver does; this machine has to start anew"
+                )
 
     def _keep_evidence(self, stopped: list[int], facts: dict[str, float | str | int]) -> None:
         """Stacks and last collectives of every worker that still answers, into a folder of their own."""

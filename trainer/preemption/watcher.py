@@ -250,10 +250,11 @@ class Watcher(threading.Thread):
             return [("max-hours", "")]
         try:
             found = list(self._poll()) if self._poll is not None else []
-        except (OSError, ValueError) as error:
-            if str(error) != self._trouble:
-                announce(f"cannot ask for notices, trying on: {error}")
-            self._trouble = str(error)
+        except Exception as error:  # an answer of any form: without this thread nobody hears of notices or of the hours
+            said = f"{type(error).__name__}: {error}"
+            if said != self._trouble:
+                announce(f"cannot ask for notices, trying on: {said}")
+            self._trouble = said
             return []
         self._trouble = ""
         return found

@@ -116,7 +116,7 @@ def test_a_job_that_somebody_begins_again_is_not_ended_by_what_was_before() -> N
     for name, before in nodes.items():
         nodes[name] = membership.ended(membership.lost(before, NOW), 2)
     assert ended_for_all("a", nodes, job, NOW + 60)
-    nodes["a"] = membership.started(nodes["a"], NOW + 60, "a", over=True).state
+    nodes["a"] = membership.started(nodes["a"], NOW + 60, "a", over=2).state
     assert not ended_for_all("a", nodes, job, NOW + 61)
     nodes["b"] = membership.started(nodes["b"], NOW + 62, "b").state
     assert not ended_for_all("a", nodes, job, NOW + 63)
@@ -350,3 +350,44 @@ def test_every_job_with_hours_ends(job: Nodes, does: list[tuple[str, object, obj
     ends = {node.life.exit_code for node in cluster.nodes.values()}
     assert ends <= {*EXIT_CODES, 134, 137}
     assert cluster.over() or cluster.left() <= 1e-6
+
+
+@pytest.mark.parametrize("gone", [LEFT, UP])
+def test_a_mistake_that_all_share_is_not_private_because_one_went_hours_before(gone: Standing) -> None:
+    """A node that was taken back, or died without a word: three that fail together are no three sick machines."""
+    earlier = state(standing=gone).model_copy(update={"seen_at": NOW - 5 * 3600})
+    nodes = {name: state(standing=LOST, lost=True) for name in "abc"} | {"d": earlier}
+    assert ended_for_all("a", nodes, Nodes(2, 4), NOW)
+    assert code_of_lost("a", nodes, Nodes(2, 4), 2, NOW) == 2
+
+
+def test_who_is_dead_for_hours_keeps_no_job_from_its_end() -> None:
+    """The other one of two machines of one's own has lost its power: this one is not started for ever."""
+    dead = state(standing=UP).model_copy(update={"seen_at": NOW - 3600})
+    once = state(standing=LOST, lost=True)
+    twice = once.model_copy(update={"lost_at": (NOW - 600, NOW)})
+    assert not ended_for_all("a", {"a": once, "b": dead}, Nodes(1, 2), NOW), "another machine may come"
+    assert ended_for_all("a", {"a": twice, "b": dead}, Nodes(1, 2), NOW)
+    alive = dead.model_copy(update={"seen_at": NOW - 60})
+    assert not ended_for_all("a", {"a": twice, "b": alive}, Nodes(1, 2), NOW)
+
+
+@pytest.mark.parametrize("code", [1, 137, 134, None])
+def test_who_was_told_to_leave_and_was_too_slow_has_left(code: int | None) -> None:
+    here = membership.told(membership.started(None, NOW, "boot").state)
+    assert membership.ended(here, code).standing is LEFT
+
+
+@pytest.mark.parametrize("standing", ["lost", "over"])
+@pytest.mark.parametrize("over", [None, 0, 2, 3, 5])
+@pytest.mark.parametrize("boot", ["boot", "another"])
+def test_only_a_start_on_the_same_boot_begins_a_job_again(standing: str, over: int | None, boot: str) -> None:
+    """A reboot, or a new machine of the same name, is nobody's word that the mistake is mended; a done job is done."""
+    here = membership.started(None, NOW, "boot").state
+    before = (
+        membership.ended(membership.lost(here, NOW), 4) if standing == "lost" else membership.ended(here, over or 0)
+    )
+    start = membership.started(before, NOW + 60, boot, over)
+    assert start.again == (over in (2, 3, 5) and boot == "boot")
+    assert start.state.again_at == (NOW + 60 if start.again else 0)
+    assert (start.killed, start.state.failures, start.state.standing) == (False, (), UP)

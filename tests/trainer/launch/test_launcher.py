@@ -1,13 +1,19 @@
 """The launcher: torchrun's workers, with exit codes that mean something; notices of clouds are in test_clouds."""
 
 import signal
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trainer.launch import launcher
+from trainer.launch.failures import Nodes
+from trainer.launch.job import Job
 from trainer.launch.launcher import main
+from trainer.launch.lifecycle import State
+from trainer.launch.watchdog import Watchdog
 
 
 def test_an_unknown_cloud_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,3 +107,36 @@ def test_a_stop_is_an_interruption_only_where_the_workers_left_by_themselves(
     code, text = command.finish()
     assert code == expected, text
     assert ("1 of 1 worker(s) did not leave in time and were killed" in text) == (worker == "stays"), text
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        ({1: 0, 2: 0}, 0),  # done in the very moment
+        ({1: 75, 2: 75}, 75),
+        ({1: 0, 2: 75}, 75),
+        ({}, 75),
+        ({1: 0, 2: -9}, 137),
+        ({1: 0, 2: None}, 137),
+        ({1: 0, 2: -15}, 75),
+        ({1: 0, 2: 2}, 2),
+    ],
+)
+def test_what_a_stop_ends_with(ends: dict[int, int | None], code: int) -> None:
+    assert launcher._code_of_a_stop(ends) == code
+
+
+@pytest.mark.parametrize("kind", ["DistStoreError", "DistNetworkError"])
+def test_a_peer_that_dies_while_it_is_met_is_no_failure(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Torch says the one where a key does not come, the other where the peer that holds it has gone."""
+    from torch import distributed
+    from torch.distributed import run
+
+    def dies(parsed: object) -> None:
+        raise getattr(distributed, kind)("Failed to recv, got 0 bytes. Connection was likely closed.")
+
+    monkeypatch.setattr(run, "run", dies)
+    monkeypatch.setattr(launcher, "POLL_SEC", 0.0)
+    with Job(Nodes(1, 2)) as job:
+        launcher._one_torchrun(Namespace(rdzv_backend="static"), job, Watchdog(Path("/nowhere"), None), {})
+        assert (job.life.state, job.life.exit_code) == (State.WAITING, None)

@@ -178,3 +178,28 @@ def test_a_job_goes_on_after_a_worker_was_stopped(
 
 def _last_worker(launcher: int) -> int:
     return int(Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()[-1])
+
+
+def test_a_worker_that_the_kernel_holds_is_one_hang_and_is_told_once(
+    worker: Callable[[int, int], subprocess.Popen[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SIGKILL waits for the driver's call to come back; here for the test."""
+    kill, run_dir = os.kill, tmp_path / "run"
+    monkeypatch.setattr(os, "kill", lambda pid, number: None if number == signal.SIGKILL else kill(pid, number))
+    monkeypatch.setattr("trainer.launch.watchdog._SURVIVES_SEC", 1.0)
+    watchdog = Watchdog(tmp_path, run_dir, 0.5)
+    worker(0, 30)
+    watchdog.start()
+    said = ""
+    deadline = time.monotonic() + 60
+    while "the kernel holds it" not in said and time.monotonic() < deadline:
+        time.sleep(0.1)
+        said += capsys.readouterr().err
+    time.sleep(3)
+    watchdog.close()
+    said += capsys.readouterr().err
+    assert said.count("the kernel holds it") == 1
+    assert said.count("no sign of life") == watchdog.hangs == len(list((run_dir / "hangs").iterdir())) == 1

@@ -126,6 +126,22 @@ def test_a_cloud_that_does_not_answer_is_told_once_and_asked_again(
     assert capsys.readouterr().err.count("cannot ask for notices, trying on") == 1
 
 
+def test_an_answer_of_no_known_form_ends_no_watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without its thread nobody hears of notices, or of the end of the job's hours."""
+    asked = []
+
+    def poll() -> list[Any]:
+        asked.append(1)
+        raise KeyError("Events")
+
+    watcher = Watcher(tmp_path / "notices.jsonl", poll, poll_sec=0.01)
+    watcher.start()
+    wait_until(lambda: len(asked) > 3)
+    assert watcher.is_alive()
+    watcher.close()
+    assert capsys.readouterr().err.count("cannot ask for notices, trying on: KeyError: 'Events'") == 1
+
+
 def test_aws_asks_the_address_that_every_instance_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, ...]] = []
 
