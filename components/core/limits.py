@@ -66,9 +66,11 @@ def refuse_foreign(place: str, service: str, provider: str, settings: Mapping[st
 
 
 def check_tier(place: str, service: str, tiers: Mapping[int, Any] | tuple[int, ...], wanted: int | None) -> int:
-    """The tier, MB/s per TiB. InputError: the service has no such tier; the fix names the nearest."""
-    if wanted is not None and wanted in tiers:
-        return wanted
+    """The tier, MB/s per TiB, as the catalogue writes it: from other languages every number comes as a fraction, and
+    250.0 is no part of a price's name. InputError: the service has no such tier; the fix names the nearest.
+    """
+    if (tier := next((tier for tier in tiers if tier == wanted), None)) is not None:
+        return tier
     raise InputError(
         f"{place}.throughput_mbps_per_tib",
         f"not a throughput tier of {service}",

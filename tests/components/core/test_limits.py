@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm, check_within, nearest_number
+from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm, check_tier, check_within, nearest_number
 
 
 @given(st.integers(), st.lists(st.integers(), min_size=1))
@@ -33,3 +33,12 @@ def test_a_window_that_tells_nothing(minutes: int, fix: int) -> None:
     with pytest.raises(InputError, match=f"set steps_alarm_minutes: {fix}$"):
         check_steps_alarm(minutes)
     assert fix in STEPS_ALARM_MINUTES
+
+
+@pytest.mark.parametrize("wanted", [250, 250.0])
+def test_a_tier_is_the_catalogues_own_number(wanted: int) -> None:
+    """In YAML, Go and TypeScript programs a whole number is a fraction by the time it is here."""
+    assert str(check_tier("gangway:storage", "FSx for Lustre", (125, 250, 500), wanted)) == "250"
+    for other in (None, 251):
+        with pytest.raises(InputError, match="not a throughput tier of FSx for Lustre"):
+            check_tier("gangway:storage", "FSx for Lustre", (125, 250, 500), other)
