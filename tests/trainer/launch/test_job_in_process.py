@@ -12,7 +12,7 @@ from trainer.launch import job as job_module
 from trainer.launch import membership
 from trainer.launch.failures import Nodes
 from trainer.launch.job import Job
-from trainer.launch.lifecycle import State
+from trainer.launch.lifecycle import Event, State
 from trainer.launch.node_state import JobFolder, Standing
 
 MIN_SEC = 10.0
@@ -106,8 +106,8 @@ def test_the_end_for_all_ends_nobody_before_he_listens(tmp_path: Path) -> None:
 
 def test_a_job_that_was_done_as_it_was_told_to_leave_is_done_for_all(tmp_path: Path) -> None:
     with Job(Nodes(2, 2), folder(tmp_path, "a"), max_sec=3600) as job:
-        job.on(job_module.Event.JOINED)
-        job.on(job_module.Event.HOURS_OVER)
+        job.on(Event.JOINED)
+        job.on(Event.HOURS_OVER)
         job.stopped(0)
     assert job.life.exit_code == 0
     over = folder(tmp_path, "b").over()
