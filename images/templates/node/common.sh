@@ -65,6 +65,24 @@ give_up() {
     exit 1
 }
 
+# rest: this node is not fit for the trainer. Where nobody replaces it, watch-node.sh starts it again after a pause, which
+# grows with each rest: somebody may mend it, and others that train would stop for it each time. Six hours without one,
+# for which the launcher counts failures, are a fresh start.
+rest() {
+    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
+    echo >>"$STATE_DIR/rests"
+    touch "$STATE_DIR/unfit"
+}
+
+# rested: the pause is over.
+rested() {
+    local pauses=(0 0 60 180 420 900 1740) count
+    [ -e "$STATE_DIR/rests" ] || return 0
+    count=$(wc -l <"$STATE_DIR/rests")
+    [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
+    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+}
+
 # too_many_given_up REASON: with this one, the breaker's limit of nodes is reached (images/node/breaker.py), or was before;
 # then held.json, beside the record, says why. Where nobody replaces nodes there is no limit.
 too_many_given_up() {

@@ -32,7 +32,7 @@ fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
         if ! "$(dirname "$0")/$check"; then
-            touch "$STATE_DIR/unfit"
+            rest
             exit 4
         fi
     done

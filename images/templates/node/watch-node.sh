@@ -35,7 +35,7 @@ elif [ -e "$STATE_DIR/ended" ]; then
     tell && depart
 elif too_long; then
     end_job 6 max-hours
-elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ]; then
+elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && rested; then
     # Nobody replaces this node: somebody may have mended it.
     systemctl start --no-block "$TRAINER"
 fi

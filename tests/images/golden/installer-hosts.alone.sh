@@ -285,6 +285,20 @@ give_up() {
     exit 1
 }
 
+rest() {
+    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
+    echo >>"$STATE_DIR/rests"
+    touch "$STATE_DIR/unfit"
+}
+
+rested() {
+    local pauses=(0 0 60 180 420 900 1740) count
+    [ -e "$STATE_DIR/rests" ] || return 0
+    count=$(wc -l <"$STATE_DIR/rests")
+    [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
+    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+}
+
 too_many_given_up() {
     local mine names held=$STATE_DIR/held.json
     [ -n "${BREAKER_LIMIT:-}" ] || return 1
@@ -360,7 +374,7 @@ let_go() { :; }
 
 send_event() { log "event: $*"; }
 
-replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again every 30 s"; }
+replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again within half an hour"; }
 tell_ended() { :; }
 leave_group() { :; }
 
@@ -434,7 +448,7 @@ fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
         if ! "$(dirname "$0")/$check"; then
-            touch "$STATE_DIR/unfit"
+            rest
             exit 4
         fi
     done
@@ -526,7 +540,7 @@ not_run() {
     echo >>"$STATE_DIR/not-run"
     if [ "$(wc -l <"$STATE_DIR/not-run")" -ge "$STARTS_ALLOWED" ]; then
         rm "$STATE_DIR/not-run"
-        touch "$STATE_DIR/unfit"
+        rest
         give_up "the trainer's container could not be started $STARTS_ALLOWED times in a row"
     fi
 }
@@ -551,7 +565,10 @@ case $status in
 0) end_job 0 "done" ;;
 2) end_job 2 bad-input ;;
 3) end_job 3 fabric-too-slow ;;
-4) give_up "the trainer failed too often on this node, and others go on" ;;
+4)
+    [ -z "$TRIES_AGAIN" ] || { touch "$STATE_DIR/failed" && rest; }
+    give_up "the trainer failed too often on this node, and others go on"
+    ;;
 5) end_job 5 too-many-failures ;;
 6) end_job 6 max-hours ;;
 75) log "interrupted with a checkpoint on disk: the trainer is started again" ;;
@@ -595,7 +612,7 @@ elif [ -e "$STATE_DIR/ended" ]; then
     tell && depart
 elif too_long; then
     end_job 6 max-hours
-elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ]; then
+elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && rested; then
     systemctl start --no-block "$TRAINER"
 fi
 GANGWAY_FILE
