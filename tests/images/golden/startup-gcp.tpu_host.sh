@@ -1022,7 +1022,7 @@ if leaving; then
     exit 0
 fi
 if [ -e "$STATE_DIR/ended" ]; then
-    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
+    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR to start it again"
     exit 0
 fi
 if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
