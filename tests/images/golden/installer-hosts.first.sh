@@ -381,13 +381,13 @@ put_end() {
     fi
 }
 
+kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+
 record_kept() {
-    local ended_at
     if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
         return 0
     fi
-    ended_at=$(stat -c %Y "$STATE_DIR/ended")
-    if [ "$(date +%s)" -lt $((ended_at + KEEP_SEC)) ]; then
+    if ! kept_long_enough; then
         log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
         return 1
     fi
@@ -396,7 +396,12 @@ record_kept() {
 
 tell() {
     put_end
-    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; }
+    if [ ! -e "$STATE_DIR/told" ] && ! tell_ended; then
+        kept_long_enough || return
+        log "nobody could be told for $KEEP_SEC s that the job has ended: this node waits no longer, and others may come for it"
+        event end-not-told reason "tried for $KEEP_SEC s: mend the bucket, or destroy the stack, before others come"
+    fi
+    touch "$STATE_DIR/told"
 }
 
 depart() {
