@@ -232,6 +232,22 @@ def test_a_machine_that_has_been_up_for_days_has_all_of_the_jobs_hours(host: Any
     assert host.state("ended").read_text() == "6 max-hours\n"
 
 
+def test_a_night_in_which_the_trainer_rests_is_none_of_the_jobs_hours(host: Any) -> None:
+    def looks(state: str, up_hours: float) -> None:
+        host.fake("systemctl", f"[ $1 = is-system-running ] && echo running || echo {state}")
+        host.up_for(up_hours * 3600)
+        assert host.run("watch-node.sh").returncode == 0
+
+    host.up_for(864_000)
+    host.state("first-start").write_text("864000\n")
+    looks("active", 241)
+    for hours in range(242, 255):
+        looks("inactive", hours)
+    looks("active", 259)
+    assert ["stop", "gangway-trainer.service"] not in host.calls("systemctl")
+    assert not host.state("ended").exists()
+
+
 @pytest.mark.parametrize(("status", "told"), [("2", True), ("0", False), ("75", False)])
 def test_a_job_that_has_failed_for_good_is_told_beside_its_record(
     host: Any, tmp_path: Path, status: str, told: bool
