@@ -6,12 +6,12 @@
 What is decided is `reconcile` of `images.node.fill_order`; here Resource Manager is asked and told. How many nodes the
 job wants stands in the scale sets' tags, so that another number is no other head. Machines that were never made, or
 that have stopped by themselves, count in a scale set's size and never run: they are deleted, so that others come.
-Nothing is filled for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by a
-blob. Nor while held.json is there, which a node puts that gave itself up as one too many, until somebody takes it away
-(`gangway breaker reset`): then machines are only taken away. What a look has seen and done are lines of JSON, which the
-stack's table has as events: `ladder-looked`, with how many nodes are wanted and run; `ladder-changed`, one for each
-change, also where there are no machines now; `ladder-refused`, with Azure's words, where it refuses them for another
-reason (a quota, a policy), which takes no other group its turn; `ladder-not-kept`.
+Nothing is filled for a job that has ended: the node on which it ends says so by a blob. Nor while held.json is
+there, which a node puts that gave itself up as one too many, until somebody takes it away (`gangway breaker reset`):
+then machines are only taken away. What a look has seen and done are lines of JSON, which the stack's table has as
+events: `ladder-looked`, with how many nodes are wanted and run; `ladder-changed`, one for each change, also where there
+are no machines now; `ladder-refused`, with Azure's words, where it refuses them for another reason (a quota, a policy),
+which takes no other group its turn; `ladder-not-kept`.
 """
 
 import json

@@ -4,11 +4,10 @@
         gs://BUCKET/STACK/JOB/breaker/held.json
 
 The head reads from the bucket which groups there are, since it stands before them. What is decided is `plan_fill` of
-`images.node.fill_order`; here Compute Engine is asked and told. Nothing is filled
-for a job that has ended: whoever ends it, a node or the head at the end of its hours, says so by an object in the
-bucket. Nor while held.json is there, which a node puts that gave itself up as one too many, until somebody takes it
-away (`gangway breaker reset`). What a look has done is a line of JSON, which the stack's log has as an event:
-`ladder-changed`, one for each group, or `ladder-not-kept`.
+`images.node.fill_order`; here Compute Engine is asked and told. Nothing is filled for a job that has ended: the node
+on which it ends says so by an object in the bucket. Nor while held.json is there, which a node puts that gave itself up
+as one too many, until somebody takes it away (`gangway breaker reset`). What a look has done is a line of JSON, which
+the stack's log has as an event: `ladder-changed`, one for each group, or `ladder-not-kept`.
 """
 
 import json

@@ -268,3 +268,17 @@ def test_a_deletion_that_is_refused_is_tried_again(leaving: Any, gce: Any, store
     assert list(gce.tpu.queued) == [QUEUED]
     assert leaving.run("watch-node.sh").returncode == 0
     assert gce.tpu.queued[QUEUED]["state"]["state"] == "DELETING"
+
+
+def test_a_host_on_which_the_trainer_failed_too_often_is_started_again(host: Any, store: int) -> None:
+    """Nobody replaces it: its slice is deleted as a whole, and others of the job go on."""
+    tell(host, 0, 1)
+    host.plan(num_slices=1)
+    host.fake("systemctl", "[ $1 != is-active ] || echo inactive")
+    assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
+    host.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": "4"}
+    done = host.run("leave-node.sh")
+    assert (done.returncode, host.state("failed").exists()) == (1, True)
+    assert "nobody replaces a single host of a slice: it is looked at again within half an hour" in done.stderr
+    assert host.run("watch-node.sh").returncode == 0
+    assert ["start", "--no-block", "gangway-trainer.service"] in host.calls("systemctl")

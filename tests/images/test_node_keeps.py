@@ -113,3 +113,33 @@ def test_results_that_cannot_be_put_keep_the_machine(
     done = openstack_machine.run_ended(0)
     assert "this node stays" in done.stderr
     assert ["poweroff"] not in openstack_machine.calls("systemctl")
+
+
+@pytest.fixture
+def untold(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A machine whose job has ended, and whose bucket takes nothing."""
+    machine = request.getfixturevalue(request.param)
+    machine.plan(run_dir=f"{tmp_path}/run")
+    machine.fake("systemctl", "[ $1 = is-system-running ] && echo running || echo inactive")
+    machine.state("ran").touch()
+    machine.env |= exited("2")
+    if request.param == "gcp_machine":
+        machine.gce.denied.add("storage")
+    else:
+        machine.vm.denied.add("blob.core.windows.net")
+    return machine
+
+
+@pytest.mark.parametrize("untold", ["gcp_machine", "azure_machine"], indirect=True)
+def test_a_bucket_that_takes_no_word_of_the_end_keeps_a_node_for_an_hour(untold: Any) -> None:
+    assert untold.run("leave-node.sh").returncode == 0
+    went = []
+    for minutes in (59, 61, 62):
+        ended_at = time.time() - minutes * 60
+        os.utime(untold.state("ended"), (ended_at, ended_at))
+        done = untold.run("watch-node.sh")
+        went.append("nobody could be told for 3600 s that the job has ended: this node waits no longer" in done.stderr)
+        assert untold.state("kept").exists() == (minutes > 60), done.stderr
+    assert went == [False, True, False], "said once"
+    assert [line["event"] for line in untold.events()].count("end-not-told") == 1
+    assert [verb for verb in untold.verbs() if "delete" in verb.lower()]

@@ -88,3 +88,53 @@ def test_a_trainer_that_is_stuck_after_the_jobs_hours_is_stopped(idle_node: Any)
     idle_node.fake("systemctl", "echo inactive; exit 3")
     minute_after_minute(idle_node, 1)
     assert idle_node.left()
+
+
+def rested(node: Any, first: float, hours: float) -> None:
+    """The trainer was started a while after the boot, ran an hour, and somebody stopped it for some hours, while the
+    watch looked; then it was started again.
+    """
+    node.state("first-start").write_text(f"{int(first)}\n")
+    node.fake("systemctl", "echo active")
+    node.up_for(first + 3600)
+    minute_after_minute(node, 1)
+    node.fake("systemctl", "echo inactive; exit 3")
+    for part in (0, 0.5, 1):
+        node.up_for(first + 3600 + part * hours * 3600)
+        minute_after_minute(node, 1)
+    node.fake("systemctl", "echo active")
+
+
+@pytest.mark.parametrize("terminate", [True, False])
+def test_a_machine_made_for_the_job_goes_alone_where_its_trainer_rested(idle_node: Any, terminate: bool) -> None:
+    """The launcher counts the job's hours: they are not over, and others go on."""
+    idle_node.plan(terminate_when_done=terminate)
+    rested(idle_node, 1000, 7)
+    idle_node.up_for(1000 + 8 * 3600 + GRACE_SEC)
+    minute_after_minute(idle_node, 1)
+    assert (["stop", "gangway-trainer.service"] in idle_node.calls("systemctl")) == terminate
+    if terminate:
+        idle_node.fake("systemctl", "echo inactive; exit 3")
+    minute_after_minute(idle_node)
+    assert idle_node.left() == terminate
+    assert not idle_node.state("ended").exists()
+    assert "suspend-processes" not in [call[0] for call in idle_node.said_to_group()], "others may come"
+    assert [event["event"] for event in idle_node.events()] == ["node-outlived"] * terminate
+
+
+def test_a_launcher_that_hangs_after_a_rest_ends_the_job_for_all(idle_node: Any) -> None:
+    idle_node.plan(terminate_when_done=False)
+    rested(idle_node, 1000, 7)
+    idle_node.up_for(1000 + (7 + 8) * 3600 + GRACE_SEC - 1)
+    minute_after_minute(idle_node, 1)
+    assert idle_node.events() == []
+    idle_node.up_for(1000 + (7 + 8) * 3600 + GRACE_SEC)
+    minute_after_minute(idle_node, 1)
+    assert [(event["exit_status"], event["reason"]) for event in idle_node.events()] == [(6, "max-hours")]
+
+
+def test_a_node_on_which_no_job_began_tells_nobody_of_an_end(idle_node: Any) -> None:
+    idle_node.plan(max_hours=0.8)
+    minute_after_minute(idle_node)
+    assert idle_node.left()
+    assert not idle_node.state("ended").exists()

@@ -34,7 +34,7 @@ send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
 # one of flex-start, whose instances may not be repaired; the head then fills the rung below. A TPU host is in no group.
 replace_node() {
     if [ -z "$IN_GROUP" ]; then
-        log "nobody replaces a single host of a slice: systemd tries again"
+        log "nobody replaces a single host of a slice: it is looked at again within half an hour"
     elif gce replace; then
         log "this node's group makes it anew"
     else

@@ -12,7 +12,7 @@ let_go() { :; }
 # Scripts run under systemd: what they say is in the journal.
 send_event() { log "event: $*"; }
 
-replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again every 30 s"; }
+replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again within half an hour"; }
 tell_ended() { :; }
 leave_group() { :; }
 

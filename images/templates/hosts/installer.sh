@@ -99,6 +99,8 @@ install_all() {
     fi
     trap 'say "not installed, and taken away again"; take_away' EXIT
     stop_services
+    # A job that has ended may go on with other settings, more hours say, and its hours here count anew.
+    rm -rf "$ROOT/run/gangway"
     put_all
     [ "$0" -ef "$OWN/installer.sh" ] || install -m 0700 "$0" "$OWN/installer.sh"
     systemctl daemon-reload

@@ -19,7 +19,8 @@
 POLL_SEC=${GANGWAY_POLL_SEC:-5}
 # How long it is tried to tell of a job's end. Less than a machine has that is taken back.
 END_SEC=${GANGWAY_END_SEC:-15}
-# How long after a job's end a node stays at most for a record that cannot be put. It costs all the while.
+# How long after a job's end a node stays at most for what cannot be told, or a record that cannot be put. It costs all
+# the while.
 KEEP_SEC=${GANGWAY_KEEP_SEC:-3600}
 # On tmpfs, so a reboot is a fresh start; of this very job, so another one is as well.
 STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
@@ -65,6 +66,24 @@ give_up() {
     exit 1
 }
 
+# rest: this node is not fit for the trainer. Where nobody replaces it, watch-node.sh starts it again after a pause, which
+# grows with each rest: somebody may mend it, and others that train would stop for it each time. Six hours without one,
+# for which the launcher counts failures, are a fresh start.
+rest() {
+    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
+    echo >>"$STATE_DIR/rests"
+    touch "$STATE_DIR/unfit"
+}
+
+# rested: the pause is over.
+rested() {
+    local pauses=(0 0 60 180 420 900 1740) count
+    [ -e "$STATE_DIR/rests" ] || return 0
+    count=$(wc -l <"$STATE_DIR/rests")
+    [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
+    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+}
+
 # too_many_given_up REASON: with this one, the breaker's limit of nodes is reached (images/node/breaker.py), or was before;
 # then held.json, beside the record, says why. Where nobody replaces nodes there is no limit.
 too_many_given_up() {
@@ -100,26 +119,33 @@ put_end() {
     fi
 }
 
+# kept_long_enough: nothing that cannot be put keeps this node any more.
+kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+
 # record_kept: what the run has is where it outlives the stack, or was tried for long enough. A run without a record has
 # nothing to keep.
 record_kept() {
-    local ended_at
     # A file system that hangs must not hang this as well.
     if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
         return 0
     fi
-    ended_at=$(stat -c %Y "$STATE_DIR/ended")
-    if [ "$(date +%s)" -lt $((ended_at + KEEP_SEC)) ]; then
+    if ! kept_long_enough; then
         log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
         return 1
     fi
     log "the record could not be put for $KEEP_SEC s: this node goes without"
 }
 
-# tell: who waits for the record of a job that has ended for all is told, and no node is bought for it any more.
+# tell: who waits for the record of a job that has ended for all is told, and no node is bought for it any more; or both
+# were tried for long enough.
 tell() {
     put_end
-    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; }
+    if [ ! -e "$STATE_DIR/told" ] && ! tell_ended; then
+        kept_long_enough || return
+        log "nobody could be told for $KEEP_SEC s that the job has ended: this node waits no longer, and others may come for it"
+        event end-not-told reason "tried for $KEEP_SEC s: mend the bucket, or destroy the stack, before others come"
+    fi
+    touch "$STATE_DIR/told"
 }
 
 # depart: what the job has made is put where it stays, and this node leaves, if wanted.

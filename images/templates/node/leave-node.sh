@@ -21,7 +21,7 @@ not_run() {
     echo >>"$STATE_DIR/not-run"
     if [ "$(wc -l <"$STATE_DIR/not-run")" -ge "$STARTS_ALLOWED" ]; then
         rm "$STATE_DIR/not-run"
-        touch "$STATE_DIR/unfit"
+        rest
         give_up "the trainer's container could not be started $STARTS_ALLOWED times in a row"
     fi
 }
@@ -47,7 +47,11 @@ case $status in
 0) end_job 0 "done" ;;
 2) end_job 2 bad-input ;;
 3) end_job 3 fabric-too-slow ;;
-4) give_up "the trainer failed too often on this node, and others go on" ;;
+4)
+    # Where nobody replaces this node it is looked at before the trainer starts again, for which watch-node.sh waits.
+    [ -z "$TRIES_AGAIN" ] || { touch "$STATE_DIR/failed" && rest; }
+    give_up "the trainer failed too often on this node, and others go on"
+    ;;
 5) end_job 5 too-many-failures ;;
 6) end_job 6 max-hours ;;
 75) log "interrupted with a checkpoint on disk: the trainer is started again" ;;

@@ -21,7 +21,7 @@ if leaving; then
     exit 0
 fi
 if [ -e "$STATE_DIR/ended" ]; then
-    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
+    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR to start it again"
     exit 0
 fi
 if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
@@ -32,7 +32,7 @@ fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
         if ! "$(dirname "$0")/$check"; then
-            touch "$STATE_DIR/unfit"
+            rest
             exit 4
         fi
     done

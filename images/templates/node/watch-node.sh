@@ -8,13 +8,46 @@ set -euo pipefail
 GRACE_SEC=${GANGWAY_GRACE_SEC:-600}
 TRAINER=gangway-trainer.service
 
-# too_long: the trainer should have stopped itself long ago, as no node is up longer than the job's hours. They count from
-# its first start here; where it was never started, for a machine that was made for the job, from the boot.
+# too_long [IDLE_SEC]: the trainer should have stopped itself long ago. Hours count from its first start here, but for
+# IDLE_SEC of them; where it was never started, for a machine that was made for the job, from the boot.
 too_long() {
     local first
     [ -n "$MAX_SEC" ] || return 1
     first=$(cat "$STATE_DIR/first-start" 2>/dev/null) || { made_for_job && first=0; } || return
-    [ "$(up_sec)" -ge $((first + MAX_SEC + GRACE_SEC)) ]
+    [ "$(up_sec)" -ge $((first + MAX_SEC + GRACE_SEC + ${1:-0})) ]
+}
+
+# hours_over: the trainer was at work here for longer than the job's hours, which its launcher counts: so it hangs.
+hours_over() { [ -e "$STATE_DIR/first-start" ] && too_long "$(idle_sec)"; }
+idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
+
+# outlived: no machine that was made for the job and is to leave is up longer than the job's hours, idle or not.
+outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
+
+# count_idle IDLE: the time from one look to the next in which the trainer rests is none of the job's hours.
+count_idle() {
+    local now last
+    if [ -z "$1" ] || [ ! -e "$STATE_DIR/first-start" ]; then
+        rm -f "$STATE_DIR/idle-at"
+        return
+    fi
+    now=$(up_sec)
+    last=$(cat "$STATE_DIR/idle-at" 2>/dev/null) || last=$now
+    echo "$now" >"$STATE_DIR/idle-at"
+    echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+}
+
+# leave_alone: the job may have hours left, and goes on with the others or those that come.
+leave_alone() {
+    if [ ! -e "$STATE_DIR/alone" ]; then
+        log "this machine is up longer than the job's hours, in which the trainer rested: it leaves, and the job goes on"
+        event node-outlived reason "up longer than the job's hours, in which the trainer rested"
+        mkdir -p "$STATE_DIR" && touch "$STATE_DIR/alone"
+    fi
+    # A file system that hangs must not hang this as well.
+    timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "$0")/upload-record.sh" ||
+        log "the record could not be put: this node goes without"
+    leave_group || log "could not leave: tried again in a minute"
 }
 
 trainer_rests() {
@@ -24,18 +57,25 @@ trainer_rests() {
     esac
 }
 
-if ! trainer_rests; then
-    too_long || exit 0
-    log "the trainer still runs $GRACE_SEC s after the job's hours: stopped"
+idle=
+if trainer_rests; then
+    idle=yes
+fi
+count_idle "$idle"
+if [ -z "$idle" ]; then
+    hours_over || outlived || exit 0
+    log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
     systemctl stop "$TRAINER"
 fi
 if group_waits; then
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
     tell && depart
-elif too_long; then
+elif hours_over; then
     end_job 6 max-hours
-elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ]; then
+elif outlived; then
+    leave_alone
+elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && rested; then
     # Nobody replaces this node: somebody may have mended it.
     systemctl start --no-block "$TRAINER"
 fi

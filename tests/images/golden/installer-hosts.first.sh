@@ -99,6 +99,8 @@ install_all() {
     fi
     trap 'say "not installed, and taken away again"; take_away' EXIT
     stop_services
+    # A job that has ended may go on with other settings, more hours say, and its hours here count anew.
+    rm -rf "$ROOT/run/gangway"
     put_all
     [ "$0" -ef "$OWN/installer.sh" ] || install -m 0700 "$0" "$OWN/installer.sh"
     systemctl daemon-reload
@@ -334,6 +336,20 @@ give_up() {
     exit 1
 }
 
+rest() {
+    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
+    echo >>"$STATE_DIR/rests"
+    touch "$STATE_DIR/unfit"
+}
+
+rested() {
+    local pauses=(0 0 60 180 420 900 1740) count
+    [ -e "$STATE_DIR/rests" ] || return 0
+    count=$(wc -l <"$STATE_DIR/rests")
+    [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
+    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+}
+
 too_many_given_up() {
     local mine names held=$STATE_DIR/held.json
     [ -n "${BREAKER_LIMIT:-}" ] || return 1
@@ -365,13 +381,13 @@ put_end() {
     fi
 }
 
+kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+
 record_kept() {
-    local ended_at
     if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
         return 0
     fi
-    ended_at=$(stat -c %Y "$STATE_DIR/ended")
-    if [ "$(date +%s)" -lt $((ended_at + KEEP_SEC)) ]; then
+    if ! kept_long_enough; then
         log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
         return 1
     fi
@@ -380,7 +396,12 @@ record_kept() {
 
 tell() {
     put_end
-    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; }
+    if [ ! -e "$STATE_DIR/told" ] && ! tell_ended; then
+        kept_long_enough || return
+        log "nobody could be told for $KEEP_SEC s that the job has ended: this node waits no longer, and others may come for it"
+        event end-not-told reason "tried for $KEEP_SEC s: mend the bucket, or destroy the stack, before others come"
+    fi
+    touch "$STATE_DIR/told"
 }
 
 depart() {
@@ -409,7 +430,7 @@ let_go() { :; }
 
 send_event() { log "event: $*"; }
 
-replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again every 30 s"; }
+replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again within half an hour"; }
 tell_ended() { :; }
 leave_group() { :; }
 
@@ -558,7 +579,7 @@ if leaving; then
     exit 0
 fi
 if [ -e "$STATE_DIR/ended" ]; then
-    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
+    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR to start it again"
     exit 0
 fi
 if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
@@ -568,7 +589,7 @@ fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
         if ! "$(dirname "$0")/$check"; then
-            touch "$STATE_DIR/unfit"
+            rest
             exit 4
         fi
     done
@@ -660,7 +681,7 @@ not_run() {
     echo >>"$STATE_DIR/not-run"
     if [ "$(wc -l <"$STATE_DIR/not-run")" -ge "$STARTS_ALLOWED" ]; then
         rm "$STATE_DIR/not-run"
-        touch "$STATE_DIR/unfit"
+        rest
         give_up "the trainer's container could not be started $STARTS_ALLOWED times in a row"
     fi
 }
@@ -685,7 +706,10 @@ case $status in
 0) end_job 0 "done" ;;
 2) end_job 2 bad-input ;;
 3) end_job 3 fabric-too-slow ;;
-4) give_up "the trainer failed too often on this node, and others go on" ;;
+4)
+    [ -z "$TRIES_AGAIN" ] || { touch "$STATE_DIR/failed" && rest; }
+    give_up "the trainer failed too often on this node, and others go on"
+    ;;
 5) end_job 5 too-many-failures ;;
 6) end_job 6 max-hours ;;
 75) log "interrupted with a checkpoint on disk: the trainer is started again" ;;
@@ -708,7 +732,35 @@ too_long() {
     local first
     [ -n "$MAX_SEC" ] || return 1
     first=$(cat "$STATE_DIR/first-start" 2>/dev/null) || { made_for_job && first=0; } || return
-    [ "$(up_sec)" -ge $((first + MAX_SEC + GRACE_SEC)) ]
+    [ "$(up_sec)" -ge $((first + MAX_SEC + GRACE_SEC + ${1:-0})) ]
+}
+
+hours_over() { [ -e "$STATE_DIR/first-start" ] && too_long "$(idle_sec)"; }
+idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
+
+outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
+
+count_idle() {
+    local now last
+    if [ -z "$1" ] || [ ! -e "$STATE_DIR/first-start" ]; then
+        rm -f "$STATE_DIR/idle-at"
+        return
+    fi
+    now=$(up_sec)
+    last=$(cat "$STATE_DIR/idle-at" 2>/dev/null) || last=$now
+    echo "$now" >"$STATE_DIR/idle-at"
+    echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+}
+
+leave_alone() {
+    if [ ! -e "$STATE_DIR/alone" ]; then
+        log "this machine is up longer than the job's hours, in which the trainer rested: it leaves, and the job goes on"
+        event node-outlived reason "up longer than the job's hours, in which the trainer rested"
+        mkdir -p "$STATE_DIR" && touch "$STATE_DIR/alone"
+    fi
+    timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "$0")/upload-record.sh" ||
+        log "the record could not be put: this node goes without"
+    leave_group || log "could not leave: tried again in a minute"
 }
 
 trainer_rests() {
@@ -718,18 +770,25 @@ trainer_rests() {
     esac
 }
 
-if ! trainer_rests; then
-    too_long || exit 0
-    log "the trainer still runs $GRACE_SEC s after the job's hours: stopped"
+idle=
+if trainer_rests; then
+    idle=yes
+fi
+count_idle "$idle"
+if [ -z "$idle" ]; then
+    hours_over || outlived || exit 0
+    log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
     systemctl stop "$TRAINER"
 fi
 if group_waits; then
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
     tell && depart
-elif too_long; then
+elif hours_over; then
     end_job 6 max-hours
-elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ]; then
+elif outlived; then
+    leave_alone
+elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && rested; then
     systemctl start --no-block "$TRAINER"
 fi
 GANGWAY_FILE

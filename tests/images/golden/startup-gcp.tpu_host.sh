@@ -173,6 +173,76 @@ def open_url(request: urllib.request.Request, timeout_sec: float) -> Any:
             text = error.read().decode(errors="replace")[:MAX_VALUE_CHARS]
         raise RefusedError(error.code, f"{request.get_method()} {request.full_url}: {text}") from None
 GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/below.py <<'GANGWAY_END_OF_FILE'
+"""Files below a folder that others write, too, under names that others chose: no name and no link leads out of it."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+# A link in place of a folder is refused by the kernel in the very call that would follow it: no race between a look
+# and a use.
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class UnsafeNameError(OSError):
+    """A name that leads out of its folder, or to nothing that a file could be."""
+
+
+def parts_of(name: str) -> list[str]:
+    """The folders and the file of a name relative to a folder. UnsafeNameError: it leads elsewhere."""
+    parts = name.split("/")
+    if "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise UnsafeNameError(f"{name!r} is no name of a file below a folder: rename the object, or leave it out")
+    return parts
+
+
+@contextmanager
+def folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
+    """The opened folder in which a file below `root` lies, and its name there; folders that are missing are made.
+
+    OSError: a link or a file stands where a folder is meant. Of `root` itself, links are followed: it is ours.
+    """
+    *folders, last = parts_of(name)
+    root.mkdir(parents=True, exist_ok=True)
+    at = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
+    try:
+        for folder in folders:
+            with suppress(FileExistsError):
+                os.mkdir(folder, dir_fd=at)
+            inner = os.open(folder, _FOLDER, dir_fd=at)
+            os.close(at)
+            at = inner
+        yield at, last
+    finally:
+        os.close(at)
+
+
+def size_of(at: int, name: str) -> int | None:
+    """Bytes of a regular file in an opened folder; None where there is none, or something else."""
+    try:
+        found = os.stat(name, dir_fd=at, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+@contextmanager
+def new_file(at: int, name: str) -> Iterator[BinaryIO]:
+    """A file of an opened folder that appears whole or not at all, in place of whatever has its name: a link is
+    replaced, never followed. OSError: another process writes it just now, or there is a folder of its name.
+    """
+    part = f".{name}.part"
+    with suppress(FileNotFoundError):
+        os.unlink(part, dir_fd=at)  # of a try that was cut off
+    with os.fdopen(os.open(part, _NEW_FILE, 0o644, dir_fd=at), "wb") as file:
+        yield file
+    os.replace(part, name, src_dir_fd=at, dst_dir_fd=at)
+GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp.py <<'GANGWAY_END_OF_FILE'
 """What a machine on Google Cloud asks of Google's APIs, with the token of its own service account.
 
@@ -184,8 +254,9 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp.py <<'GANGWAY_END
     python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
     python3 -m images.node.gcp copy gs://BUCKET/PREFIX FOLDER
 
-Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found; or 3: not allowed,
-which is as final where rights have had the time to be known everywhere.
+Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found, or an object whose
+name leads out of the folder that it is copied to; or 3: not allowed, which is as final where rights have had the time
+to be known everywhere.
 REST and no `gcloud`: Ubuntu's images do not all bring it.
 """
 
@@ -200,6 +271,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
+from images.node.below import UnsafeNameError, folder_of, new_file, size_of
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://metadata.google.internal"
@@ -355,6 +427,7 @@ class GoogleApi:
 
     def copy(self, uri: str, folder: Path) -> int:
         """Copies all objects below `uri` into a folder, each whole or not at all; what is there already is left.
+        Whoever may write the bucket writes below the folder and nowhere else (UnsafeNameError).
 
         Returns:
             The number of objects.
@@ -366,23 +439,22 @@ class GoogleApi:
         for item in self.pages("GET", listing, "items"):
             name = item["name"].removeprefix(prefix)
             if name and not name.endswith("/"):
-                self._copy_one(bucket, item, folder / name)
+                self._copy_one(bucket, item, folder, name)
                 number += 1
         return number
 
-    def _copy_one(self, bucket: str, item: dict[str, Any], target: Path) -> None:
-        if target.exists() and target.stat().st_size == int(item["size"]):
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
+    def _copy_one(self, bucket: str, item: dict[str, Any], folder: Path, name: str) -> None:
+        wanted = int(item["size"])
         url = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o/{quote(item['name'], safe='')}?alt=media"
-        with self.open("GET", url) as answer, part.open("wb") as file:
-            while chunk := answer.read(CHUNK_BYTES):
-                file.write(chunk)
-        # A connection that ends too early looks like the end of the object.
-        if (size := part.stat().st_size) != int(item["size"]):
-            raise OSError(f"{item['name']}: {size} bytes came, of {item['size']}")
-        part.replace(target)
+        with folder_of(folder, name) as (at, last):
+            if size_of(at, last) == wanted:
+                return
+            with self.open("GET", url) as answer, new_file(at, last) as file:
+                while chunk := answer.read(CHUNK_BYTES):
+                    file.write(chunk)
+                # A connection that ends too early looks like the end of the object.
+                if (size := file.tell()) != wanted:
+                    raise OSError(f"{item['name']}: {size} bytes came, of {wanted}")
 
     def import_data(self, url: str, body: dict[str, Any], poll_sec: float) -> None:
         """Has Managed Lustre import from a bucket, and waits until it has. Raises RefusedError."""
@@ -454,6 +526,8 @@ def main(argv: Sequence[str]) -> int:
         COMMANDS[argv[0]](GoogleApi.from_environment(), *argv[1:])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, UnsafeNameError):
+            return EXIT_CODES[404]
         return EXIT_CODES.get(error.status, 1) if isinstance(error, RefusedError) else 1
     return 0
 
@@ -685,6 +759,20 @@ give_up() {
     exit 1
 }
 
+rest() {
+    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
+    echo >>"$STATE_DIR/rests"
+    touch "$STATE_DIR/unfit"
+}
+
+rested() {
+    local pauses=(0 0 60 180 420 900 1740) count
+    [ -e "$STATE_DIR/rests" ] || return 0
+    count=$(wc -l <"$STATE_DIR/rests")
+    [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
+    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+}
+
 too_many_given_up() {
     local mine names held=$STATE_DIR/held.json
     [ -n "${BREAKER_LIMIT:-}" ] || return 1
@@ -716,13 +804,13 @@ put_end() {
     fi
 }
 
+kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+
 record_kept() {
-    local ended_at
     if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
         return 0
     fi
-    ended_at=$(stat -c %Y "$STATE_DIR/ended")
-    if [ "$(date +%s)" -lt $((ended_at + KEEP_SEC)) ]; then
+    if ! kept_long_enough; then
         log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
         return 1
     fi
@@ -731,7 +819,12 @@ record_kept() {
 
 tell() {
     put_end
-    [ -e "$STATE_DIR/told" ] || { tell_ended && touch "$STATE_DIR/told"; }
+    if [ ! -e "$STATE_DIR/told" ] && ! tell_ended; then
+        kept_long_enough || return
+        log "nobody could be told for $KEEP_SEC s that the job has ended: this node waits no longer, and others may come for it"
+        event end-not-told reason "tried for $KEEP_SEC s: mend the bucket, or destroy the stack, before others come"
+    fi
+    touch "$STATE_DIR/told"
 }
 
 depart() {
@@ -778,7 +871,7 @@ send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
 
 replace_node() {
     if [ -z "$IN_GROUP" ]; then
-        log "nobody replaces a single host of a slice: systemd tries again"
+        log "nobody replaces a single host of a slice: it is looked at again within half an hour"
     elif gce replace; then
         log "this node's group makes it anew"
     else
@@ -934,7 +1027,7 @@ if leaving; then
     exit 0
 fi
 if [ -e "$STATE_DIR/ended" ]; then
-    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR/ended to start it again"
+    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR to start it again"
     exit 0
 fi
 if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
@@ -944,7 +1037,7 @@ fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
         if ! "$(dirname "$0")/$check"; then
-            touch "$STATE_DIR/unfit"
+            rest
             exit 4
         fi
     done
@@ -1036,7 +1129,7 @@ not_run() {
     echo >>"$STATE_DIR/not-run"
     if [ "$(wc -l <"$STATE_DIR/not-run")" -ge "$STARTS_ALLOWED" ]; then
         rm "$STATE_DIR/not-run"
-        touch "$STATE_DIR/unfit"
+        rest
         give_up "the trainer's container could not be started $STARTS_ALLOWED times in a row"
     fi
 }
@@ -1061,7 +1154,10 @@ case $status in
 0) end_job 0 "done" ;;
 2) end_job 2 bad-input ;;
 3) end_job 3 fabric-too-slow ;;
-4) give_up "the trainer failed too often on this node, and others go on" ;;
+4)
+    [ -z "$TRIES_AGAIN" ] || { touch "$STATE_DIR/failed" && rest; }
+    give_up "the trainer failed too often on this node, and others go on"
+    ;;
 5) end_job 5 too-many-failures ;;
 6) end_job 6 max-hours ;;
 75) log "interrupted with a checkpoint on disk: the trainer is started again" ;;
@@ -1084,7 +1180,35 @@ too_long() {
     local first
     [ -n "$MAX_SEC" ] || return 1
     first=$(cat "$STATE_DIR/first-start" 2>/dev/null) || { made_for_job && first=0; } || return
-    [ "$(up_sec)" -ge $((first + MAX_SEC + GRACE_SEC)) ]
+    [ "$(up_sec)" -ge $((first + MAX_SEC + GRACE_SEC + ${1:-0})) ]
+}
+
+hours_over() { [ -e "$STATE_DIR/first-start" ] && too_long "$(idle_sec)"; }
+idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
+
+outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
+
+count_idle() {
+    local now last
+    if [ -z "$1" ] || [ ! -e "$STATE_DIR/first-start" ]; then
+        rm -f "$STATE_DIR/idle-at"
+        return
+    fi
+    now=$(up_sec)
+    last=$(cat "$STATE_DIR/idle-at" 2>/dev/null) || last=$now
+    echo "$now" >"$STATE_DIR/idle-at"
+    echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+}
+
+leave_alone() {
+    if [ ! -e "$STATE_DIR/alone" ]; then
+        log "this machine is up longer than the job's hours, in which the trainer rested: it leaves, and the job goes on"
+        event node-outlived reason "up longer than the job's hours, in which the trainer rested"
+        mkdir -p "$STATE_DIR" && touch "$STATE_DIR/alone"
+    fi
+    timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "$0")/upload-record.sh" ||
+        log "the record could not be put: this node goes without"
+    leave_group || log "could not leave: tried again in a minute"
 }
 
 trainer_rests() {
@@ -1094,18 +1218,25 @@ trainer_rests() {
     esac
 }
 
-if ! trainer_rests; then
-    too_long || exit 0
-    log "the trainer still runs $GRACE_SEC s after the job's hours: stopped"
+idle=
+if trainer_rests; then
+    idle=yes
+fi
+count_idle "$idle"
+if [ -z "$idle" ]; then
+    hours_over || outlived || exit 0
+    log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
     systemctl stop "$TRAINER"
 fi
 if group_waits; then
     let_go
 elif [ -e "$STATE_DIR/ended" ]; then
     tell && depart
-elif too_long; then
+elif hours_over; then
     end_job 6 max-hours
-elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ]; then
+elif outlived; then
+    leave_alone
+elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && rested; then
     systemctl start --no-block "$TRAINER"
 fi
 GANGWAY_END_OF_FILE

@@ -12,6 +12,7 @@ import pytest
 
 from components.core.job import JobSpec
 from images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
+from images.specs import job_key
 
 UNITS = "/etc/systemd/system/gangway-"
 Words = list[str]
@@ -84,6 +85,30 @@ def test_the_same_again_touches_nothing(owned: Any, first: HostSpec) -> None:
     done = owned.install(first)
     assert (done.returncode, owned.systemctl()) == (0, before)
     assert "nothing to do" in done.stderr
+
+
+MARKS = ("ended", "told", "kept", "end-put", "unfit", "failed", "first-start", "rests")
+
+
+def test_other_settings_let_a_job_that_has_ended_go_on_and_the_same_do_not(owned: Any, first: HostSpec) -> None:
+    """`max_hours` are no part of the job's key: more of them are the same job."""
+    owned.install(first)
+    state = owned.root / "run/gangway" / job_key(first.job)
+    state.mkdir(parents=True)
+    for mark in MARKS:
+        (state / mark).write_text("6 max-hours\n")
+    assert owned.install(first).returncode == 0
+    assert {path.name for path in state.iterdir()} == set(MARKS)
+    more = replace(first, max_hours=16)
+    assert job_key(more.job) == state.name
+    before = len(owned.systemctl())
+    # The trainer's own end must not leave marks again.
+    owned.small.fake("systemctl", f"[ $1 != disable ] || touch {state}/failed")
+    assert owned.install(more).returncode == 0
+    assert not state.exists()
+    start = owned.systemctl()[before:][-1]
+    assert start[:2] == ["start", "--no-block"]
+    assert "gangway-trainer.service" in start
 
 
 def test_another_job_stops_the_old_one_first(owned: Any, first: HostSpec, host_job: JobSpec) -> None:

@@ -1,8 +1,10 @@
 """What a machine that is there already does before, during and after a job: real bash, other commands in small."""
 
 import json
+import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,6 +232,22 @@ def test_a_machine_that_has_been_up_for_days_has_all_of_the_jobs_hours(host: Any
     assert host.state("ended").read_text() == "6 max-hours\n"
 
 
+def test_a_night_in_which_the_trainer_rests_is_none_of_the_jobs_hours(host: Any) -> None:
+    def looks(state: str, up_hours: float) -> None:
+        host.fake("systemctl", f"[ $1 = is-system-running ] && echo running || echo {state}")
+        host.up_for(up_hours * 3600)
+        assert host.run("watch-node.sh").returncode == 0
+
+    host.up_for(864_000)
+    host.state("first-start").write_text("864000\n")
+    looks("active", 241)
+    for hours in range(242, 255):
+        looks("inactive", hours)
+    looks("active", 259)
+    assert ["stop", "gangway-trainer.service"] not in host.calls("systemctl")
+    assert not host.state("ended").exists()
+
+
 @pytest.mark.parametrize(("status", "told"), [("2", True), ("0", False), ("75", False)])
 def test_a_job_that_has_failed_for_good_is_told_beside_its_record(
     host: Any, tmp_path: Path, status: str, told: bool
@@ -244,3 +262,58 @@ def test_a_job_that_has_failed_for_good_is_told_beside_its_record(
     if told:
         said = json.loads(put.read_text())
         assert (said["run_id"], said["stack"], said["reason"]) == ("private-s0", "lab", "bad-input")
+
+
+START = ["start", "--no-block", "gangway-trainer.service"]
+
+
+@pytest.fixture
+def failing(host: Any, tmp_path: Path) -> Any:
+    """A machine whose trainer has just failed too often, while others go on."""
+    host.plan(run_dir=f"{tmp_path}/run", fabric=None, shared_dir=f"{tmp_path}/shared")
+    (tmp_path / "shared").mkdir()
+    host.fake("findmnt", f"echo {tmp_path}/shared")
+    host.fake("nvidia-smi", "[[ $1 != --query-gpu=index ]] || seq 0 7")
+    host.fake("dmesg")
+    host.fake("install", 'mkdir -p "${@: -1}"')
+    host.fake("docker", f"[ $1 != run ] || {{ {GPUS}; }}")
+    host.fake("systemctl", "[ $1 != is-system-running ] || echo running; [ $1 != is-active ] || echo failed")
+    host.state("ran").touch()
+    host.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": "4"}
+    done = host.run("leave-node.sh")
+    assert done.returncode == 1
+    assert "nobody replaces a machine that is there: mend it; it is looked at again within half an hour" in done.stderr
+    return host
+
+
+def starts_after(host: Any, seconds: float) -> bool:
+    """Whether the watch starts the trainer when so much time has passed since the machine was found unfit."""
+    when = time.time() - seconds
+    os.utime(host.state("unfit"), (when, when))
+    before = host.calls("systemctl").count(START)
+    assert host.run("watch-node.sh").returncode == 0
+    return bool(host.calls("systemctl").count(START) > before)
+
+
+def test_a_machine_on_which_the_trainer_failed_too_often_is_looked_at_and_started_again(failing: Any) -> None:
+    assert starts_after(failing, 0)
+    done = failing.run("run-trainer.sh")
+    assert done.returncode == 0, done.stderr
+    assert len(failing.calls("dmesg")) == 1, "its health was looked at"
+    assert failing.calls("docker")[-1][-1] == failing.spec.job.image
+    assert not failing.state("unfit").exists()
+    assert failing.run("watch-node.sh").returncode == 0
+    assert failing.calls("systemctl").count(START) == 1
+
+
+def test_a_machine_that_stays_unfit_is_looked_at_after_growing_pauses(failing: Any) -> None:
+    failing.fake("findmnt", "echo /")
+    for pause in (60, 180, 420, 900, 1740, 1740):
+        assert failing.run("run-trainer.sh").returncode == 4
+        failing.run("leave-node.sh")
+        assert (starts_after(failing, pause - 5), starts_after(failing, pause)) == (False, True)
+    # Six hours later it is another matter.
+    when = time.time() - 6 * 3600 - 120
+    os.utime(failing.state("rests"), (when, when))
+    assert failing.run("run-trainer.sh").returncode == 4
+    assert starts_after(failing, 0)
