@@ -81,11 +81,14 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
-        """A failure of the launcher itself counts as one of the workers: with its traceback told, it has ended."""
+        """A failure of the launcher itself counts as one of the workers, and ends here with its traceback. Where the
+        job had ended before, that end stands.
+        """
         unforeseen = isinstance(error, Exception) and not isinstance(error, TrainerError)
         if unforeseen:
             traceback.print_exception(error)
-            self.workers_ended(EXIT_FAILED)
+            if self.life.exit_code is None:
+                self.workers_ended(EXIT_FAILED)
         self._changes.put(None)
         self._pulse.join(_CLOSE_SEC)  # a file system that hangs keeps nobody
         return unforeseen

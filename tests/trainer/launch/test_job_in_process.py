@@ -80,6 +80,16 @@ def test_a_launcher_that_fails_is_counted_and_the_fifth_gives_the_node_up(
     assert capsys.readouterr().err.count("OSError: [Errno 28] No space left on device") == 5
 
 
+def test_what_fails_after_the_end_changes_nothing_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Job(Nodes(1, 1), folder(tmp_path, "a")) as job:
+        job.on(Event.JOINED)
+        job.workers_ended(0)
+        raise RuntimeError("while cleaning up")
+    mine = folder(tmp_path, "a").nodes()["a"]
+    assert (job.life.exit_code, mine.standing, mine.failures) == (0, Standing.OVER, ())
+    assert "while cleaning up" in capsys.readouterr().err
+
+
 def test_a_mistake_of_the_users_and_a_ctrl_c_are_not_swallowed(tmp_path: Path) -> None:
     with pytest.raises(TrainerError):
         fails(folder(tmp_path, "a"), TrainerError(place="--watch", problem="no cloud", fix="leave it out"))
