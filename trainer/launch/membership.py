@@ -23,12 +23,13 @@ def started(before: NodeState | None, now: float, boot_id: str, over: int | None
     """A node takes up what it has said before, on this or another machine of its name.
 
     `over`: with which code the job had ended for all; None where it has not. One that is done has nothing to begin
-    again. Otherwise a start on the same boot is somebody's will, since no service starts what has ended for good; on
-    another boot it may be a reboot, or a new machine of the name, of which nobody has said anything.
+    again. Otherwise a start on the same boot of a node that had ended with the job is somebody's will, since no service
+    starts what has ended for all; on another boot it may be a reboot, or a new machine of the name, of which nobody has
+    said anything. A node that was lost is started again by its watch.
     """
     before = before or NodeState(seen_at=now)
     anew = before.standing in (Standing.LOST, Standing.OVER)
-    again = anew and bool(over) and before.boot_id == boot_id
+    again = before.standing is Standing.OVER and bool(over) and before.boot_id == boot_id
     cut_off = before.standing is Standing.GOING_ON and bool(before.boot_id)
     killed = cut_off and before.boot_id == boot_id
     gone = (before.seen_at,) if cut_off and not killed else ()

@@ -381,13 +381,13 @@ def test_who_was_told_to_leave_and_was_too_slow_has_left(code: int | None) -> No
 @pytest.mark.parametrize("standing", ["lost", "over"])
 @pytest.mark.parametrize("over", [None, 0, 2, 3, 5])
 @pytest.mark.parametrize("boot", ["boot", "another"])
-def test_only_a_start_on_the_same_boot_begins_a_job_again(standing: str, over: int | None, boot: str) -> None:
-    """A reboot, or a new machine of the same name, is nobody's word that the mistake is mended; a done job is done."""
+def test_only_who_ended_with_the_job_begins_a_job_again(standing: str, over: int | None, boot: str) -> None:
+    """A reboot, a new machine of the name, or the watch of one that was lost: none says that a mistake is mended."""
     here = membership.started(None, NOW, "boot").state
     before = (
         membership.ended(membership.lost(here, NOW), 4) if standing == "lost" else membership.ended(here, over or 0)
     )
     start = membership.started(before, NOW + 60, boot, over)
-    assert start.again == (over in (2, 3, 5) and boot == "boot")
+    assert start.again == (standing == "over" and over in (2, 3, 5) and boot == "boot")
     assert start.state.again_at == (NOW + 60 if start.again else 0)
     assert (start.killed, start.state.failures, start.state.standing) == (False, (), UP)

@@ -49,14 +49,23 @@ def test_a_new_machine_of_the_name_waits_for_nobody_once_the_job_is_over(
 
 
 def test_somebody_has_a_job_begin_again_on_the_same_boot_unless_it_is_done(tmp_path: Path) -> None:
-    was(tmp_path, "a", "lost", boot_id())
+    was(tmp_path, "a", "over", boot_id())
     folder(tmp_path, "b").write_over(2)
     with Job(Nodes(2, 4), folder(tmp_path, "a")) as job:
         assert (job.life.state, folder(tmp_path, "a").over()) == (State.WAITING, None)
-    was(tmp_path, "a", "lost", boot_id())
+    was(tmp_path, "a", "over", boot_id())
     folder(tmp_path, "b").write_over(0)
     with Job(Nodes(2, 4), folder(tmp_path, "a")) as job:
         assert job.life.exit_code == 0
+
+
+def test_the_watch_of_a_lost_node_begins_no_ended_job_again(tmp_path: Path) -> None:
+    """It starts the node on the same boot, after a pause in which the others have ended the job for all."""
+    was(tmp_path, "a", "lost", boot_id())
+    folder(tmp_path, "b").write_over(5)
+    with Job(Nodes(2, 4), folder(tmp_path, "a")) as job:
+        assert job.life.exit_code == 5
+    assert folder(tmp_path, "a").over() is not None
 
 
 def fails(where: JobFolder, error: Exception) -> int | None:
