@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
+from images.node.below import leads_out
 from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class RunStore:
         """
         # What ends with a slash is a mark of a folder, without content.
         found = [name for name in self.names() if not name.startswith(_LEFT_OUT) and not name.endswith("/")]
-        wanted = [name for name in found if not _leads_out(name)]
+        wanted = [name for name in found if not leads_out(name)]
         for name in wanted:
             content = self.read(name)
             if content is not None:
@@ -200,7 +201,7 @@ class RunStore:
                 partial = target.with_name(f".partial-{target.name}")
                 partial.write_bytes(content)
                 partial.replace(target)
-        if refused := [name for name in found if _leads_out(name)]:
+        if refused := [name for name in found if leads_out(name)]:
             raise RunFailedError(
                 f"{self.url}: not copied, since {refused[0]!r} is no name inside a folder ({len(refused)} such); the "
                 "trainer writes none like that: look who else writes there"
@@ -224,10 +225,6 @@ class RunStore:
             first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             problem = _problem(error, first)
             raise StoreFailedError(f"{self.url}: {problem} ({first}); {_FIXES[problem]}", _kind(error, first)) from None
-
-
-def _leads_out(name: str) -> bool:
-    return "\0" in name or any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def _kind(error: Exception, first: str) -> Failure:

@@ -22,7 +22,7 @@ from components.core.fields import (
     Whole,
 )
 from components.core.findings import nearest_hint
-from components.core.image_reference import LETTERS, ONE_VERSION, is_reference
+from components.core.image_reference import DIGEST, LETTERS, ONE_VERSION, is_reference
 from components.estimate.spot import RESTART_SEC
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
 from trainer.config.presets import PRESETS
@@ -215,7 +215,7 @@ class ImageConfig(Section):
         default=None,
         # Its form is the provider's to check, who can name the stack's own region.
         min_length=1,
-        json_schema_extra={"pattern": r"@sha256:[0-9a-f]{64}$"},
+        json_schema_extra={"pattern": f"@{DIGEST}$"},
         examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
     )
 

@@ -210,8 +210,7 @@ def _code_of_failures(first: Iterable[int], ends: Iterable[int | None], nodes: N
 
 def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
     """75 where the workers were told, wrote their checkpoint and left: an interruption, not a failure; 0 where they
-    were done. Otherwise the
-    code of one that was killed for being late, or failed while it stopped.
+    were done. Otherwise the code of one that was killed for being late, or failed while it stopped.
     """
     killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
     if killed:

@@ -176,7 +176,11 @@ class Watchdog(threading.Thread):
         withdraw_request(self._folder)
 
     def _tell_of_survivors(self, now: float) -> None:
-        """Once, of each that SIGKILL has not ended: the kernel, a driver most likely, holds it."""
+        """Once, of each that SIGKILL has not ended: the kernel, a driver most likely, holds it. Of those that are gone
+        nothing is kept, for their numbers may be others' one day.
+        """
+        here = {heard.beat.pid for heard in self._heard.values()}
+        self._killed = {pid: at for pid, at in self._killed.items() if pid in here}
         for heard in self._heard.values():
             pid = heard.beat.pid
             if now - self._killed.get(pid, math.inf) > _SURVIVES_SEC:

@@ -193,12 +193,16 @@ class UnsafeNameError(OSError):
     """A name that leads out of its folder, or to nothing that a file could be."""
 
 
+def leads_out(name: str) -> bool:
+    """Whether a name relative to a folder is none of a file below it."""
+    return "\0" in name or any(part in ("", ".", "..") for part in name.split("/"))
+
+
 def parts_of(name: str) -> list[str]:
     """The folders and the file of a name relative to a folder. UnsafeNameError: it leads elsewhere."""
-    parts = name.split("/")
-    if "\0" in name or any(part in ("", ".", "..") for part in parts):
+    if leads_out(name):
         raise UnsafeNameError(f"{name!r} is no name of a file below a folder: rename the object, or leave it out")
-    return parts
+    return name.split("/")
 
 
 @contextmanager
