@@ -268,9 +268,10 @@ def _record_at_risk(log_group: str) -> AlarmPlan:
     """The head node tries again by itself for ever, so nobody would hear of it otherwise."""
     return AlarmPlan(
         "record-at-risk",
-        "The head node is not ready, or the run record could not be put where it outlives the cluster. Both are tried "
-        f"again; the log group {log_group} says why in the field reason of head-not-ready (file system, image) or "
-        "record-not-put (bucket, key, permission). Without a head several nodes do not find each other. Mend what it "
+        "The head node is not ready, the run record could not be put where it outlives the cluster, or nobody could be "
+        "told that the job has ended, so that nodes may still come for it. The first two are tried again; the log "
+        f"group {log_group} says why in the field reason of head-not-ready (file system, image), record-not-put or "
+        "end-not-told (bucket, key, permission). Without a head several nodes do not find each other. Mend what it "
         "names; before `pulumi destroy`, see that the record is in the run bucket.",
         "GreaterThanOrEqualToThreshold",
         1,

@@ -257,7 +257,11 @@ def plan_filters() -> list[FilterPlan]:
         FilterPlan("NodesGivenUp", '{ $.event = "node-given-up" }', "1", "Count", "0"),
         FilterPlan("LaunchesHeld", '{ $.event = "launches-held" }', "1", "Count", "0"),
         FilterPlan(
-            "RecordsAtRisk", '{ ($.event = "head-not-ready") || ($.event = "record-not-put") }', "1", "Count", "0"
+            "RecordsAtRisk",
+            '{ ($.event = "head-not-ready") || ($.event = "record-not-put") || ($.event = "end-not-told") }',
+            "1",
+            "Count",
+            "0",
         ),
         FilterPlan("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }', "1", "Count", "0"),
     ]

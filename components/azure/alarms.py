@@ -214,12 +214,13 @@ def _record_at_risk() -> AlarmPlan:
     """What failed is tried again by itself, and the workers wait meanwhile: nobody would hear of it otherwise."""
     return AlarmPlan(
         "record-at-risk",
-        "The head node is not ready (file system, image), it cannot look after the scale sets of the ladder, or the "
-        "run record could not be put where it outlives the nodes. It is tried again, and the workers may be waiting, "
-        "and cost, meanwhile. In the table the field `reason` of head-not-ready, ladder-not-kept or record-not-put "
+        "The head node is not ready (file system, image), it cannot look after the scale sets of the ladder, the run "
+        "record could not be put where it outlives the nodes, or nobody could be told that the job has ended, so that "
+        "nodes may still come for it. All but the last is tried again, and the workers may be waiting, and cost, "
+        "meanwhile. In the table the field `reason` of head-not-ready, ladder-not-kept, record-not-put or end-not-told "
         "says why: mend that, and before a destroy see that the record is in the run bucket.",
         f"{TABLE} | where TimeGenerated > ago(15m)\n"
-        '| where Event in ("head-not-ready", "record-not-put", "ladder-not-kept")\n'
+        '| where Event in ("head-not-ready", "record-not-put", "end-not-told", "ladder-not-kept")\n'
         "| summarize Times = count() by Event\n"
         f'| where Event != "ladder-not-kept" or Times >= {LOOKS_FAILED}',
         0,

@@ -68,7 +68,11 @@ METRICS = (
     MetricPlan("LaunchesHeld", 'jsonPayload.event="launches-held"'),
     MetricPlan("SlicesGivenUp", 'jsonPayload.event="slices-given-up"'),
     MetricPlan("LaddersNotKept", 'jsonPayload.event="ladder-not-kept"'),
-    MetricPlan("RecordsAtRisk", '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put")'),
+    MetricPlan(
+        "RecordsAtRisk",
+        '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put"'
+        ' OR jsonPayload.event="end-not-told")',
+    ),
     MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
     MetricPlan("JobsEndedWell", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'),
 )
@@ -241,9 +245,10 @@ def _record_at_risk(stack: str) -> AlarmPlan:
     return AlarmPlan(
         "record-at-risk",
         "The head node is not ready (file system, image, the import of the data), it cannot look after the groups of "
-        "the ladder, or the run record could not be put where it outlives the nodes. It is tried again, and the "
-        "workers may be waiting, and cost, meanwhile. In the stack's log the field `reason` of head-not-ready, "
-        "ladder-not-kept or record-not-put says why: mend that, and before a destroy see that the record is in the run "
+        "the ladder, the run record could not be put where it outlives the nodes, or nobody could be told that the job "
+        "has ended, so that nodes may still come for it. All but the last is tried again, and the workers may be "
+        "waiting, and cost, meanwhile. In the stack's log the field `reason` of head-not-ready, ladder-not-kept, "
+        "record-not-put or end-not-told says why: mend that, and before a destroy see that the record is in the run "
         "bucket.",
         f"{at_risk} or {ladder}",
         "CRITICAL",

@@ -24,7 +24,7 @@ from components.core.findings import InputError
 from stacks.bench.ended import check_goes_on
 from stacks.bench.processes import end_left_over, process_facts
 from stacks.bench.pulumi_cli import WatchedCommand, project_dir, read_project
-from stacks.bench.run_store import RunStore, runs_url
+from stacks.bench.run_store import RunStore, bucket_region, runs_url
 from stacks.bench.runner import Guard, RunFailedError, StoreFailedError
 from stacks.bench.suite import Item, run_id_of, stack_name
 from trainer.records.run_record import RunRecord
@@ -81,8 +81,7 @@ class Cloud:
         outputs = {key: output.value for key, output in made.outputs.items()}
         config = read_project(project_dir(self._run_dir, item), item, "the suite")
         cloud = config.openstack.cloud if config.openstack else None
-        # Elsewhere a region is no place of the bucket's: machines of one's own have any name for theirs.
-        region = config.region if config.provider in ("aws", "openstack") else ""
+        region = bucket_region(config.provider, config.region)
         place = {"runs_url": runs_url(config.provider, outputs, name), "region": region, "cloud": cloud or ""}
         return {**place, "began": began.isoformat()}
 

@@ -68,11 +68,21 @@ def check_goes_on(store: RunStore, run_id: str, began: datetime | None = None) -
     its. None for any time. RunFailedError: it has ended for good, and why; StoreFailedError: the folder cannot be
     read; or, of the kind ODD, what is there is no node's end.
     """
+    ended = read_end(store, run_id)
+    is_of_before = ended is not None and began is not None and ended.time < began - _CLOCKS_APART
+    if ended is not None and not is_of_before:
+        raise RunFailedError(str(ended))
+
+
+def read_end(store: RunStore, run_id: str | None = None) -> EndedRecord | None:
+    """What stands in a run's folder of its end; None for nothing, or for another run's than `run_id` (None: any).
+    StoreFailedError: the folder cannot be read; of the kind ODD, what is there is no node's end.
+    """
     content = store.read(ENDED_FILE, _MAX_BYTES)
-    if content is None or _is_anothers(content, run_id):
-        return
+    if content is None or (run_id is not None and _is_anothers(content, run_id)):
+        return None
     try:
-        ended = EndedRecord.model_validate_json(content)
+        return EndedRecord.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
@@ -81,9 +91,6 @@ def check_goes_on(store: RunStore, run_id: str, began: datetime | None = None) -
             f"{store.url}/{ENDED_FILE}: not what this version's nodes write: {said}; look who else writes there",
             Failure.ODD,
         ) from None
-    is_of_before = began is not None and ended.time < began - _CLOCKS_APART
-    if not is_of_before:
-        raise RunFailedError(str(ended))
 
 
 def _is_anothers(content: bytes, run_id: str) -> bool:

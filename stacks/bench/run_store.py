@@ -126,6 +126,13 @@ def runs_url(provider: str, outputs: Mapping[str, Any], stack: str) -> str:
     return f"{'file://' if base.startswith('/') else ''}{base}/{stack}/{stack}"
 
 
+def bucket_region(provider: str, region: str) -> str:
+    """A stack's region as RunStore takes it. Elsewhere a region is no place of the bucket's: machines of one's own have
+    any name for theirs.
+    """
+    return region if provider in ("aws", "openstack") else ""
+
+
 class _Files(Protocol):
     """Files below one place. Both raise FileNotFoundError, and others for what else goes wrong."""
 

@@ -21,6 +21,7 @@ from stacks.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
 from stacks.cli.dockerfile import dockerfile
 from stacks.cli.flags import Gangway
 from stacks.cli.init import init
+from stacks.cli.job import job
 from stacks.cli.prices import app as prices_app
 from stacks.cli.quote import quote
 from stacks.cli.reconcile import reconcile
@@ -144,6 +145,7 @@ app.add_typer(bench_app, name="bench", rich_help_panel=_RUNS)
 app.command(rich_help_panel=_RUNS)(dockerfile)
 app.command(rich_help_panel=_RUNS)(report)
 app.command(rich_help_panel=_RUNS)(reproduce)
+app.command(rich_help_panel=_RUNS)(job)
 app.add_typer(breaker_app, name="breaker", rich_help_panel=_RUNS)
 app.command(rich_help_panel=_AFTER)(reconcile)
 app.command(rich_help_panel=_AFTER)(audit)

@@ -9,11 +9,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from components.core.findings import InputError
 from images.specs import HELD_OBJECT
-from stacks.bench.run_store import RunStore, object_store, runs_url
+from stacks.bench.run_store import RunStore, bucket_region, object_store, runs_url
 from stacks.bench.runner import StoreFailedError
+from stacks.engines.job_state import JobState
 
 FOLDER = "breaker/"
-_ENDED = "ended.json"
 _MAX_BYTES = 65_536
 _NAME = r"^[A-Za-z0-9._-]*$"
 _FIX = "run it as the account that runs `up`, which may read and write the run bucket"
@@ -69,7 +69,7 @@ class Breaker:
     def held(self) -> HeldRecord | None:
         """Why launches are held; None while they are not. InputError: the bucket does not say, or something odd."""
         try:
-            content = self._store.read(HELD_OBJECT, _MAX_BYTES)
+            content = self.store.read(HELD_OBJECT, _MAX_BYTES)
         except StoreFailedError as error:
             raise InputError(self.url, str(error), fix=_FIX) from None
         if content is None:
@@ -88,26 +88,40 @@ class Breaker:
         cloud refuses.
         """
         try:
-            names = self._store.names()
+            mine = [name for name in self.store.names() if name.startswith(FOLDER)]
         except StoreFailedError as error:
             raise InputError(self.url, str(error), fix=_FIX) from None
-        mine = [name for name in names if name.startswith(FOLDER)]
+        # First what the cloud may refuse: as long as the marks are there, `show` says that launches are held.
+        done = self._resume() if self.provider == "aws" else []
         self._remove(mine)
-        done = [f"removed {len(mine)} objects of {self.url}/{FOLDER}"]
-        if self.provider == "aws":
-            # Alarms of a job that has ended would fill a rung for nobody.
-            processes = ["Launch", *(["AlarmNotification"] if _ENDED not in names else [])]
-            resume(self.region, self.group_names, processes)
-            done.append(f"resumed {' and '.join(processes)} of {', '.join(self.group_names)}")
+        return [*done, f"removed {len(mine)} objects of {self.url}/{FOLDER}"]
+
+    def _resume(self) -> list[str]:
+        """Launches, and the alarms that fill a rung: of a job that has ended they would fill it for nobody."""
+        try:
+            held = self.held()
+        except InputError:  # what nobody can read says nothing of when
+            held = None
+        run_id, since = (held.run_id, held.time) if held is not None else (None, None)
+        try:
+            ended, doubt = JobState.read(self.store).why_ended(run_id, since), ""
+        except InputError as error:
+            ended, doubt = "", str(error).splitlines()[0]
+        processes = ["Launch", *(["AlarmNotification"] if not ended else [])]
+        resume(self.region, self.group_names, processes)
+        done = [f"resumed {' and '.join(processes)} of {', '.join(self.group_names)}"]
+        if doubt:
+            done.append(f"whether the job has ended cannot be told: {doubt}")
+        if ended:
+            done.append(
+                f"AlarmNotification stays suspended, for the job has ended ({ended}); `up --refresh` resumes it"
+            )
         return done
 
     @property
-    def _store(self) -> RunStore:
-        return RunStore(self.url, self._bucket_region)
-
-    @property
-    def _bucket_region(self) -> str:
-        return self.region if self.provider == "aws" else ""
+    def store(self) -> RunStore:
+        """The run's folder."""
+        return RunStore(self.url, bucket_region(self.provider, self.region))
 
     def _remove(self, names: Sequence[str]) -> None:
         from botocore.exceptions import BotoCoreError
@@ -115,7 +129,7 @@ class Breaker:
 
         try:
             if names:
-                object_store(self.url, self._bucket_region).delete(list(names))
+                object_store(self.url, bucket_region(self.provider, self.region)).delete(list(names))
         except (BaseError, BotoCoreError, OSError, ValueError) as error:
             raise InputError(
                 f"{self.url}/{FOLDER}", f"cannot be emptied: {str(error).splitlines()[0]}", fix=_FIX
@@ -156,5 +170,5 @@ def resume(region: str, groups: Sequence[str], processes: Sequence[str]) -> None
             raise InputError(
                 f"Auto Scaling group {group}",
                 f"{' and '.join(processes)} cannot be resumed: {error}",
-                fix="run it as the account that runs `up`; the objects are removed already, and it may run again",
+                fix="run it as the account that runs `up`; nothing was removed, and it may run again",
             ) from None

@@ -34,10 +34,12 @@ class StoreAnswersAgainError(Exception):
 
 
 class ElasticRendezvous:
-    """The rendezvous of this process, so that it can be left. `on` hears of every round and of the store's absence."""
+    """The rendezvous of this process, so that it can be left. `on` hears of every round and of the store's absence;
+    `trains`: whether workers did until now.
+    """
 
-    def __init__(self, on: Callable[[Event], None]) -> None:
-        self._on = on
+    def __init__(self, on: Callable[[Event], None], trains: Callable[[], bool]) -> None:
+        self._on, self._trains = on, trains
         self._handler: DynamicRendezvousHandler | None = None
         self._before: DynamicRendezvousHandler | None = None
         self._lost_at: float | None = None
@@ -50,8 +52,12 @@ class ElasticRendezvous:
         rendezvous_handler_registry.register(BACKEND, self._create)
         # Of every dynamic rendezvous, --standalone's too.
         DynamicRendezvousHandler.next_rendezvous = _anew(  # type: ignore[assignment]  # torch has no hook for it
-            DynamicRendezvousHandler.next_rendezvous, self._joined
+            DynamicRendezvousHandler.next_rendezvous, self._meeting, self._joined
         )
+
+    def _meeting(self) -> None:
+        if self._trains():  # a node has come, or left
+            self._on(Event.MEETING)
 
     def _joined(self) -> None:
         self._before = None  # by now other nodes' workers have left the store that its process has served
@@ -103,8 +109,9 @@ class ElasticRendezvous:
         return True
 
 
-def _anew(honest: "NextRendezvous", joined: Callable[[], None]) -> "NextRendezvous":
-    """`next_rendezvous` with a new store for the workers, announced to all nodes, in every round, and `joined` told.
+def _anew(honest: "NextRendezvous", meeting: Callable[[], None], joined: Callable[[], None]) -> "NextRendezvous":
+    """`next_rendezvous` with a new store for the workers, announced to all nodes, in every round; `meeting` and
+    `joined` are told before and after.
 
     torch 2.15 opens and announces one only when a node is first of its group for the first time. So a node that joins
     later waits in vain, and the first one with it (seen: 60 s, both end with 1); and workers started anew find
@@ -112,6 +119,7 @@ def _anew(honest: "NextRendezvous", joined: Callable[[], None]) -> "NextRendezvo
     """
 
     def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
+        meeting()
         before = forget_store(handler)
         info = honest(handler)
         del before  # not earlier: other nodes' workers may have been at their last checkpoint until now

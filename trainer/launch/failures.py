@@ -19,6 +19,7 @@ from trainer.launch.node_state import Failure, NodeState, Standing
 
 ALLOWED = 5
 WINDOW_SEC = 6 * 3600.0
+_HANGS_ALLOWED = 3
 _SAME_SEC = 120.0
 """How far apart, clocks included, nodes write down one failure."""
 _NOTICED_SEC = COLLECTIVE_SEC + _SAME_SEC
@@ -108,6 +109,14 @@ def is_lost(node: str, nodes: Mapping[str, NodeState], code: int, now: float) ->
 def is_failure(code: int) -> bool:
     """Whether it counts."""
     return code not in (0, EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_INTERRUPTED)
+
+
+def is_bad_luck(hangs: int, failures: int) -> bool:
+    """Whether workers that hung meet anew without a failure: `hangs` in a row, the run no further than ever between
+    them, on a node with so many failures. A launcher that is started again counts hangs from none, so that failures
+    make it less patient, and what hangs at the same image each time comes to an end within the window.
+    """
+    return hangs + failures <= _HANGS_ALLOWED
 
 
 def code_of_lost(node: str, nodes: Mapping[str, NodeState], job: Nodes, code: int, now: float) -> int:

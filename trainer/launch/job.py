@@ -105,6 +105,11 @@ class Job:
         used, at = self._used
         return self._max_sec - used - (time.monotonic() - at)
 
+    def failures(self) -> int:
+        """Of this node's own, within the window."""
+        with self._lock:
+            return own_failures(self._me, self._all(), time.time())
+
     def on(self, event: Event, code: int = EXIT_INTERRUPTED) -> None:
         """Notes an event, and says what it has led to. A signal's handler may call it: nothing here waits."""
         before = self.life

@@ -44,9 +44,9 @@ from trainer.launch.elastic_rendezvous import (
     StoreAnswersAgainError,
     wait_for_store,
 )
-from trainer.launch.failures import Nodes, code_of_worker
+from trainer.launch.failures import Nodes, code_of_worker, is_bad_luck
 from trainer.launch.job import Job, job_folder
-from trainer.launch.lifecycle import Event
+from trainer.launch.lifecycle import Event, State
 from trainer.launch.watchdog import Watchdog, watch_workers
 from trainer.power import carbon_start
 from trainer.power.saved_limits import undo_left_over
@@ -60,8 +60,6 @@ _MAX_HOURS = "--max-hours"
 _HANG_AFTER = "--hang-after"
 _OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, "--job-dir", "--node")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_HANGS_ALLOWED = 3
-"""In a row, without a step between: what hangs once more has another reason than bad luck, and is a failure."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -153,7 +151,7 @@ def _torchrun(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: 
 
     ends: dict[int, int | None] = {}
     note_ends(ends)
-    rendezvous = ElasticRendezvous(job.on)
+    rendezvous = ElasticRendezvous(job.on, lambda: job.life.state is State.TRAINING)
     rendezvous.register()
     # torchrun would take these two over, and only when its workers start: until then a node may wait for hours.
     parsed.signals_to_handle = "SIGHUP,SIGQUIT"
@@ -185,7 +183,7 @@ def _one_torchrun(parsed: argparse.Namespace, job: Job, watchdog: Watchdog, ends
         run.run(parsed)  # type: ignore[no-untyped-call]  # torch publishes no types for it
         job.workers_ended(0)
     except ChildFailedError as failed:
-        if watchdog.took_hang() and watchdog.hangs <= _HANGS_ALLOWED:
+        if watchdog.took_hang() and is_bad_luck(watchdog.hangs, job.failures()):
             job.on(Event.HUNG)
             return
         first = sorted(failed.failures.values(), key=lambda failure: failure.timestamp)

@@ -24,6 +24,7 @@ class Event(StrEnum):
     """What happens to it."""
 
     JOINED = "enough nodes have met"
+    MEETING = "the workers have ended, and the nodes meet again"
     TOO_FEW = "too few nodes came"
     NO_STORE = "no rendezvous store to meet at"
     STORE_LOST = "the rendezvous store is gone"

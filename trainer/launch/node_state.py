@@ -89,7 +89,7 @@ class Over(_Strict):
 
     version: Literal[1] = 1
     code: int = Field(ge=0, le=255)
-    node: str = Field(max_length=200)
+    node: str = Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=200)
     at: _Seconds
 
 

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ HANGS_FOLDER = "hangs"
 _TIMES_LONGEST = 10.0
 _LEAST_SEC = 180.0
 """Shorter pauses are a storage's, a network's or a host's, which cost less than a restart."""
+_MOST_SEC = 1800.0
+"""What hangs again and again is found so soon that its failures still count together (trainer.launch.failures)."""
 
 _FIRST_STEPS = 20
 _FIRST_STEP_SEC = 1800.0
@@ -47,21 +49,25 @@ class StepBound:
     Attributes:
         fixed_sec: what somebody asked for, which nothing changes; None to learn.
         longest_sec: of the steps so far, the first ones of each start aside.
-        hangs: found since the last step that was made: what is slow for good is given twice the time each time.
+        images: of the run, as far as it ever got.
+        hangs: found since it last got further than ever: what is slow for good is given twice the time each time, up
+            to half an hour.
     """
 
     fixed_sec: float | None = None
     longest_sec: float = 0.0
+    images: int = 0
     hangs: int = 0
 
-    def after_steps(self, mean_sec: float, steps: int) -> "StepBound":
-        """With steps that took `mean_sec` each, up to the worker's `steps`th."""
+    def after_steps(self, mean_sec: float, steps: int, images: int) -> "StepBound":
+        """With steps that took `mean_sec` each, up to the worker's `steps`th, at so many images of the run."""
         longest = max(self.longest_sec, mean_sec) if steps > _FIRST_STEPS else self.longest_sec
-        return StepBound(self.fixed_sec, longest, 0)
+        further = images > self.images
+        return replace(self, longest_sec=longest, images=max(images, self.images), hangs=0 if further else self.hangs)
 
     def after_hang(self) -> "StepBound":
         """With one hang more."""
-        return StepBound(self.fixed_sec, self.longest_sec, self.hangs + 1)
+        return replace(self, hangs=self.hangs + 1)
 
     def of(self, beat: Beat, state: str) -> tuple[float, str]:
         """The longest silence after a worker's last beat, in seconds, and where that comes from; `state` as in
@@ -77,8 +83,10 @@ class StepBound:
             return self.fixed_sec, "asked for"
         if not self.longest_sec or beat.steps <= _FIRST_STEPS:
             return _FIRST_STEP_SEC, "of first steps, which may compile"
-        seconds = max(_LEAST_SEC, _TIMES_LONGEST * self.longest_sec) * 2.0**self.hangs
-        return seconds, f"learned: the longest step so far took {self.longest_sec:.3g} s"
+        seconds = max(_LEAST_SEC, _TIMES_LONGEST * self.longest_sec)
+        return max(
+            seconds, min(seconds * 2.0**self.hangs, _MOST_SEC)
+        ), f"learned: the longest step so far took {self.longest_sec:.3g} s"
 
 
 @dataclass
@@ -107,7 +115,7 @@ class Watchdog(threading.Thread):
 
     @property
     def hangs(self) -> int:
-        """In a row, without a step between."""
+        """In a row, the run no further than ever between them."""
         return self._bound.hangs
 
     def took_hang(self) -> bool:
@@ -156,7 +164,7 @@ class Watchdog(threading.Thread):
                 steps = beat.steps - last.beat.steps
                 if steps > 0 and last.beat.training:
                     took_sec = min(beat.at_sec - last.beat.at_sec, last.silent_sec + awake_sec)
-                    self._bound = self._bound.after_steps(took_sec / steps, beat.steps)
+                    self._bound = self._bound.after_steps(took_sec / steps, beat.steps, beat.images)
 
     def _end(self, silent: _Heard, bound_sec: float, why: str) -> None:
         beats = [heard.beat for heard in self._heard.values()]
@@ -199,6 +207,7 @@ class Watchdog(threading.Thread):
                 "rank": heard.beat.rank,
                 "pid": heard.beat.pid,
                 "steps": heard.beat.steps,
+                "images": heard.beat.images,
                 "training": heard.beat.training,
                 "silent_sec": round(heard.silent_sec, 1),
                 "state": _state(heard.beat.pid),

@@ -23,7 +23,7 @@ STACKS_SIGNAL = signal.SIGUSR2
 
 _ASKED = "evidence-wanted"
 _POLL_SEC = 0.5
-_BEAT = struct.Struct("=qqqd?")
+_BEAT = struct.Struct("=qqqqd?")
 
 
 class Beat(NamedTuple):
@@ -32,6 +32,7 @@ class Beat(NamedTuple):
     Attributes:
         rank: over all nodes.
         steps: made in this process with networks of the same shape.
+        images: of the run so far, from its beginning: less after a start from a checkpoint.
         at_sec: time.monotonic(), which all processes of a machine share and no clock jump moves.
         training: between two steps; else it prepares, writes or judges, which has no common length.
     """
@@ -39,6 +40,7 @@ class Beat(NamedTuple):
     pid: int
     rank: int
     steps: int
+    images: int
     at_sec: float
     training: bool
 
@@ -55,15 +57,16 @@ class Heartbeat:
     """Of one worker; `handle` is its file's, None where no launcher watches."""
 
     def __init__(self, handle: int | None, rank: int) -> None:
-        self._handle, self._rank, self._steps = handle, rank, 0
+        self._handle, self._rank, self._steps, self._images = handle, rank, 0, 0
         self._shape: Hashable = None
 
-    def step(self, shape: Hashable = None) -> None:
-        """A step is about to begin; the one before it, if any, was made. `shape` is another one where the networks have
-        grown: the next steps compile, as the first ones do.
+    def step(self, images: int, shape: Hashable = None) -> None:
+        """A step is about to begin, `images` into the run; the one before it, if any, was made. `shape` is another one
+        where the networks have grown: the next steps compile, as the first ones do.
         """
         if shape != self._shape:
             self._shape, self._steps = shape, 0
+        self._images = images
         self._write(training=True)
         self._steps += 1
 
@@ -73,7 +76,7 @@ class Heartbeat:
 
     def _write(self, *, training: bool) -> None:
         if self._handle is not None:
-            beat = Beat(os.getpid(), self._rank, self._steps, time.monotonic(), training)
+            beat = Beat(os.getpid(), self._rank, self._steps, self._images, time.monotonic(), training)
             os.pwrite(self._handle, _BEAT.pack(*beat), 0)
 
 

@@ -105,7 +105,7 @@ def _run(
     d_loss, g_loss = (world.wrap(loss) for loss in losses)
     accumulator = Accumulator(config, world.device)
     while state.images < config.total_images:
-        heartbeat.step((state.phase.resolution, state.phase.fade is None))
+        heartbeat.step(state.images, (state.phase.resolution, state.phase.fade is None))
 
         # Where the workers' averages come late, the discriminator's last update is made when the generator has made the
         # fakes that it judges next.

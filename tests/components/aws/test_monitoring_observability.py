@@ -88,6 +88,7 @@ def test_events_are_counted_and_are_no_steps(event: str, metrics: dict[str, floa
         ({"event": "node-given-up", "instance_id": "i-1", "reason": 'no "space" left'}, {"NodesGivenUp": 1.0}),
         ({"event": "launches-held", "instance_id": "i-1", "reason": "no GPU"}, {"LaunchesHeld": 1.0}),
         ({"event": "head-not-ready", "reason": "cannot mount"}, {"RecordsAtRisk": 1.0}),
+        ({"event": "end-not-told", "reason": "tried for 3600 s"}, {"RecordsAtRisk": 1.0}),
         ({"event": "record-not-put", "reason": "AccessDenied"}, {"RecordsAtRisk": 1.0}),
         ({"event": "record-put", "reason": "s3://runs/x"}, {}),
         ({"event": "job-ended", "exit_status": 0}, {}),

@@ -65,7 +65,7 @@ def test_thresholds_are_where_they_are_meant() -> None:
     assert "First < ago(30m)" in plans["no-steps"].query
     assert "where Busy < 0.1" in plans["gpu-idle"].query
     assert "toint(Line.exit_status) != 0" in plans["job-failed"].query
-    assert '"head-not-ready", "record-not-put", "ladder-not-kept"' in plans["record-at-risk"].query
+    assert '"head-not-ready", "record-not-put", "end-not-told", "ladder-not-kept"' in plans["record-at-risk"].query
     assert plans["record-at-risk"].query.endswith('| where Event != "ladder-not-kept" or Times >= 5')
 
 

@@ -112,7 +112,9 @@ def test_a_line_is_a_statistic_or_an_event() -> None:
     assert by_name["Steps"].filter == "NOT jsonPayload.event:* AND jsonPayload.step>=0"
     assert by_name["GpuUtilisation"].field == "gpu_utilisation"
     assert by_name["NodesGivenUp"].filter == 'jsonPayload.event="node-given-up"'
-    at_risk = '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put")'
+    at_risk = (
+        '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put" OR jsonPayload.event="end-not-told")'
+    )
     assert by_name["RecordsAtRisk"].filter == at_risk, "in brackets: it stands behind an AND"
     assert by_name["LaddersNotKept"].filter == 'jsonPayload.event="ladder-not-kept"'
     assert by_name["JobsEndedWell"].filter == 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'

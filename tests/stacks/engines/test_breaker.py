@@ -20,6 +20,8 @@ from stacks.engines.breaker import HeldRecord, breaker_of
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 BOTH = ["AlarmNotification", "Launch"]
+RECORD = {"id": "run-1", "status": "running", "images": 1_234_000}
+END = {"version": 1, "run_id": "run-1", "stack": "aws-demo", "node": "ip-1", "code": 2, "reason": "bad-input"}
 NODES = ("1760000000-ip-1", "1760000100-ip-2")
 
 
@@ -28,7 +30,7 @@ def run(tmp_path: Path) -> Path:
     """A run's folder, with all that nodes left there."""
     folder = tmp_path / "runs" / "aws-demo" / "aws-demo"
     (folder / "breaker").mkdir(parents=True)
-    (folder / "run.json").write_text("{}")
+    (folder / "run.json").write_text(json.dumps(RECORD))
     for name in NODES:
         (folder / "breaker" / name).write_text("no GPU")
     return folder
@@ -119,11 +121,47 @@ def test_a_reset_takes_the_marks_away_and_resumes(held: Path, pulumi: Callable[.
     assert gangway("breaker", "reset", "aws-demo")[0] == 0, "twice does no harm"
 
 
-def test_alarms_of_a_job_that_has_ended_stay_quiet(held: Path, pulumi: Callable[..., None], scaling: Any) -> None:
+AFTER, BEFORE = "2025-10-09T08:57:00Z", "2025-10-09T08:50:00Z"
+
+
+@pytest.mark.parametrize(
+    ("record", "end", "quiet"),
+    [
+        ({"status": "running"}, {"time": AFTER}, True),
+        ({"status": "running"}, {"time": BEFORE}, False),  # it was begun again since
+        ({"status": "running"}, {"time": AFTER, "run_id": "run-0"}, False),
+        ({"status": "done"}, None, True),  # nodes write no end of a job that is done
+        ({"status": "done", "id": "run-0"}, None, False),
+        ({"status": "interrupted"}, None, False),
+    ],
+)
+def test_alarms_of_a_job_that_has_ended_stay_quiet(
+    held: Path,
+    pulumi: Callable[..., None],
+    scaling: Any,
+    record: dict[str, str],
+    end: dict[str, str] | None,
+    quiet: bool,
+) -> None:
     pulumi()
-    (held / "ended.json").write_text("{}")
-    gangway("breaker", "reset", "aws-demo")
-    assert suspended(scaling) == [["AlarmNotification"]] * 2
+    (held / "run.json").write_text(json.dumps({**RECORD, **record}))
+    if end is not None:
+        (held / "ended.json").write_text(json.dumps({**END, **end}))
+    _, said = gangway("breaker", "reset", "aws-demo")
+    assert suspended(scaling) == [["AlarmNotification"] if quiet else []] * 2
+    assert ("AlarmNotification stays suspended" in said) == quiet
+
+
+@pytest.mark.parametrize("name", ["run.json", "ended.json"])
+def test_what_nobody_can_read_of_its_end_keeps_nothing_held(
+    held: Path, pulumi: Callable[..., None], scaling: Any, name: str
+) -> None:
+    pulumi()
+    (held / name).write_text('{"version": 9}')
+    code, said = gangway("breaker", "reset", "aws-demo")
+    assert (code, suspended(scaling)) == (0, [[], []])
+    assert "whether the job has ended cannot be told" in said
+    assert name in said
 
 
 def test_groups_that_are_gone_are_told(
@@ -135,6 +173,7 @@ def test_groups_that_are_gone_are_told(
         stub.add_client_error("resume_processes", "ValidationError", "AutoScalingGroup name not found")
         with pytest.raises(InputError, match="Auto Scaling group gone: Launch and AlarmNotification cannot be resumed"):
             gangway("breaker", "reset", "aws-demo")
+    assert gangway("breaker", "show", "aws-demo")[0] == 1, "launches are held, and it says so"
 
 
 def test_on_google_cloud_the_first_group_is_left_to_up(held: Path, pulumi: Callable[..., None]) -> None:

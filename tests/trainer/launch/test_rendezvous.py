@@ -77,7 +77,7 @@ def test_a_store_that_never_comes_is_told(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_who_never_joined_cannot_leave() -> None:
-    assert not ElasticRendezvous(lambda event: None).leave()
+    assert not ElasticRendezvous(lambda event: None, lambda: False).leave()
 
 
 def events(run_dir: Path) -> list[dict[str, Any]]:
@@ -109,6 +109,7 @@ def test_one_node_leaves_the_other_goes_on_and_the_job_can_be_started_again(
     assert leaving.finish()[0] == 75
     code, text = staying.finish()
     assert code == 0, text
+    assert "the workers have ended, and the nodes meet again: waiting for peers" in text
     sizes = [event["world_size"] for event in events(run_dir) if event["event"] in ("start", "resume")]
     assert sizes == [2, 1]
     assert [event["event"] for event in events(run_dir) if event["event"] in ("interrupt", "done")] == [

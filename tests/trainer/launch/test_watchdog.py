@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config.train_config import TrainConfig
+from trainer.launch.failures import ALLOWED, WINDOW_SEC, is_bad_luck
 from trainer.launch.launcher import main
 from trainer.launch.watchdog import StepBound, Watchdog
 from trainer.run.heartbeat import Beat
@@ -24,21 +25,23 @@ STEP = st.floats(1e-4, 1e4)
 
 
 def beat(steps: int, *, training: bool = True) -> Beat:
-    return Beat(1, 0, steps, 0.0, training)
+    return Beat(1, 0, steps, steps, 0.0, training)
 
 
 @given(st.lists(STEP, min_size=1), st.integers(21, 10**6), st.integers(0, 9))
 def test_no_step_like_those_before_hangs(steps: list[float], made: int, hangs: int) -> None:
     bound = StepBound()
     for sec in steps:
-        bound = bound.after_steps(sec, made)
+        bound = bound.after_steps(sec, made, made)
     for _ in range(hangs):
         bound = bound.after_hang()
     seconds, _ = bound.of(beat(made), "S")
     assert seconds >= 10 * max(steps)
     assert seconds >= 180
-    assert bound.after_hang().of(beat(made), "S")[0] == 2 * seconds, "what is slow for good gets ever more time"
-    assert bound.after_steps(steps[0], made).hangs == 0
+    after = bound.after_hang().of(beat(made), "S")[0]
+    assert after == max(seconds, min(2 * seconds, 1800)), "what is slow for good gets more time, up to a point"
+    assert bound.after_steps(steps[0], made, made + 1).hangs == 0
+    assert bound.after_steps(steps[0], made, made).hangs == hangs, "what was done before is done again: nothing is won"
 
 
 @given(st.lists(st.tuples(STEP, st.integers(0, 20))), st.integers(0, 10**6), st.booleans())
@@ -47,17 +50,34 @@ def test_first_steps_have_half_an_hour_and_what_is_none_has_any_time(
 ) -> None:
     bound = StepBound()
     for sec, early in steps:
-        bound = bound.after_steps(sec, early)
+        bound = bound.after_steps(sec, early, early)
     expected = 1800 if training else math.inf
     assert bound.of(beat(made, training=training), "S")[0] == expected, "first steps teach nothing: they compile"
     assert bound.of(beat(made, training=training), "T")[0] == 60, "nothing goes on in a stopped process"
 
 
 def test_a_bound_that_is_asked_for_holds_for_steps_alone() -> None:
-    bound = StepBound(7.0).after_steps(99.0, 50)
+    bound = StepBound(7.0).after_steps(99.0, 50, 50)
     assert bound.of(beat(50), "R")[0] == 7
     assert bound.of(beat(50, training=False), "R")[0] == math.inf
     assert StepBound(math.inf).of(beat(50), "R")[0] == math.inf
+
+
+@given(st.floats(1e-4, 180), st.integers(1, 10**6))
+def test_what_hangs_at_the_same_image_each_time_comes_to_an_end(step_sec: float, steps: int) -> None:
+    """As the launcher has it: each failure is the end of one, and the next knows nothing of the bound before."""
+    now, failed = 0.0, list[float]()
+    while len(failed) < ALLOWED:
+        bound = StepBound().after_steps(step_sec, steps, images=steps)
+        while True:
+            now += bound.of(beat(steps), "S")[0]
+            bound = bound.after_hang()
+            if not is_bad_luck(bound.hangs, len(failed)):
+                break
+            bound = bound.after_steps(step_sec, steps, images=steps)
+        failed.append(now)
+    assert failed[0] > 0
+    assert failed[-1] - failed[0] < WINDOW_SEC, "five failures that nothing counts together"
 
 
 WORKER = """
@@ -66,7 +86,7 @@ import torch.distributed  # as a trainer has it by then: loading it takes longer
 from trainer.run.heartbeat import beating
 with beating(int(sys.argv[1]), int(sys.argv[1])) as heartbeat:
     for step in range(int(sys.argv[2])):
-        heartbeat.step()
+        heartbeat.step(step)
         time.sleep(0.01)
     print("quiet", flush=True)
     sys.stdin.readline()

@@ -13,8 +13,11 @@ def test_a_beat_tells_of_steps_made_and_of_pauses(tmp_path: Path, monkeypatch: p
     told: list[tuple[int, int, bool]] = []
     path = beat_file(tmp_path, 3)
     with beating(7, 3) as heartbeat:
-        for say in (heartbeat.busy, heartbeat.step, heartbeat.step, heartbeat.busy, heartbeat.step):
-            say()
+        for makes_step in (False, True, True, False, True):
+            if makes_step:
+                heartbeat.step(0)
+            else:
+                heartbeat.busy()
             beat = Beat.read(path)
             assert beat is not None
             assert 0 <= time.monotonic() - beat.at_sec < 60
@@ -27,12 +30,12 @@ def test_networks_that_have_grown_begin_anew(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(WATCH_VARIABLE, str(tmp_path))
     told = []
     with beating(0, 0) as heartbeat:
-        for resolution in (4, 4, 8, 8, 8):
-            heartbeat.step(resolution)
+        for images, resolution in enumerate((4, 4, 8, 8, 8), 100):
+            heartbeat.step(images, resolution)
             beat = Beat.read(beat_file(tmp_path, 0))
             assert beat is not None
-            told.append(beat.steps)
-    assert told == [0, 1, 0, 1, 2]
+            told.append((beat.steps, beat.images))
+    assert told == [(0, 100), (1, 101), (0, 102), (1, 103), (2, 104)]
 
 
 def test_half_a_beat_is_none(tmp_path: Path) -> None:
@@ -55,6 +58,6 @@ def test_outside_the_launcher_nothing_is_written(tmp_path: Path, monkeypatch: py
     monkeypatch.delenv(WATCH_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     with beating(0, 0) as heartbeat:
-        heartbeat.step()
+        heartbeat.step(0)
         heartbeat.busy()
     assert list(tmp_path.iterdir()) == []

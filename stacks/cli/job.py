@@ -1,0 +1,44 @@
+"""`gangway job`: what a job is at, out of what its nodes have put into the run bucket, or of a run's own folder.
+
+    $ gangway job aws-p5-spot
+    $ gangway job runs/two-nodes
+
+Heavy imports stand inside: `gangway --help` imports this module.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def job(
+    stack_or_run: Annotated[
+        str, typer.Argument(help="A stack's name, the path of a stack file, or a run's folder on this machine.")
+    ],
+) -> None:
+    """Say what a job is at: its record, its end, launches that are held; of a run's folder, each node."""
+    from stacks.bench.run_store import RunStore, bucket_region
+    from stacks.cli.common import stacks_dir
+    from stacks.config.loader import find_stack_file, from_file
+    from stacks.engines.breaker import LAUNCHED_BY, breaker_of
+    from stacks.engines.job_state import JobState
+    from stacks.finops.audit.state import stack_outputs
+    from stacks.paths import project_folder
+    from trainer.launch.nodes_said import lines_of_nodes
+
+    folder = Path(stack_or_run)
+    if folder.is_dir():
+        lines = [*JobState.read(RunStore(folder.resolve().as_uri())).lines(), *lines_of_nodes(folder)]
+    else:
+        config = from_file(find_stack_file(stack_or_run, stacks_dir()))
+        outputs = stack_outputs(config.stack, project_folder())
+        breaker = breaker_of(config.provider, config.stack, config.region, outputs)
+        cloud = (config.openstack.cloud or "") if config.openstack else ""
+        region = bucket_region(config.provider, config.region)
+        lines = JobState.read(RunStore(breaker.url, region, cloud)).lines()
+        if config.provider in LAUNCHED_BY:
+            held = breaker.held()
+            lines.append("launches are not held" if held is None else str(held))
+    for line in lines:
+        typer.echo(line)

@@ -1,0 +1,86 @@
+"""A job's state from outside, out of what its nodes put into the run's folder: the record and how the job has ended."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from components.core.findings import InputError
+from stacks.bench.ended import EndedRecord, read_end
+from stacks.bench.run_store import RunStore
+from stacks.bench.runner import StoreFailedError
+
+RECORD_FILE = "run.json"
+_MAX_BYTES = 64_000_000
+_FIX = "run it as the account that runs `up`, which may read the run bucket"
+
+
+class _Session(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    end: datetime | None = None
+
+
+class _Record(BaseModel):
+    """Of a record what is looked at here: any version's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str = Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=200)
+    status: Literal["running", "interrupted", "done"]
+    images: int = Field(ge=0)
+    sessions: tuple[_Session, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What is known of a job.
+
+    Attributes:
+        url: of the run's folder.
+        record: its record; None where none was put yet.
+        end: how it ended without being done; None where nobody has said so.
+    """
+
+    url: str
+    record: _Record | None
+    end: EndedRecord | None
+
+    @classmethod
+    def read(cls, store: RunStore) -> Self:
+        """InputError: the folder cannot be read, or what is there is no node's."""
+        try:
+            content = store.read(RECORD_FILE, _MAX_BYTES)
+            end = read_end(store)
+            record = None if content is None else _Record.model_validate_json(content)
+        except StoreFailedError as error:
+            raise InputError(store.url, str(error), fix=_FIX) from None
+        except ValidationError as error:
+            raise InputError(
+                f"{store.url}/{RECORD_FILE}",
+                f"no record: {error.errors()[0]['msg']}",
+                fix="look who else writes there",
+            ) from None
+        return cls(store.url, record, end)
+
+    def why_ended(self, run_id: str | None, since: datetime | None) -> str:
+        """How the job had ended that was at work at `since`, in words; empty where it goes on. `run_id`: its record's
+        name. An end before that is one of an attempt that was begun again; None for both: any end counts.
+        """
+        if self.record is not None and self.record.status == "done" and run_id in (None, self.record.id):
+            return "its record is done"
+        ends_it = self.end is not None and run_id in (None, self.end.run_id)
+        if self.end is not None and ends_it and (since is None or self.end.time >= since):
+            return f"{self.end.reason}, {self.end.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return ""
+
+    def lines(self) -> list[str]:
+        """For people."""
+        if self.record is None:
+            record = "no record yet: nodes put it whenever the trainer stops"
+        else:
+            at = self.record.sessions[-1].end if self.record.sessions else None
+            when = f", {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at is not None else ""
+            record = f"record {self.record.id}: {self.record.status}, {self.record.images:,} images{when}"
+        return [f"run in {self.url}", record, *([str(self.end)] if self.end is not None else [])]

@@ -1,0 +1,55 @@
+"""What the nodes of a run's jobs have said last, for people who look from outside (`gangway job RUN_DIR`)."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainer.launch.failures import own_failures
+from trainer.launch.job_clock import used_sec
+from trainer.launch.node_state import JobFolder
+
+LAUNCH_FOLDER = ".launch"
+"""In a run's folder: a folder of each job there, named by `images.shell.life_argv`."""
+_WORDS = r"^[A-Za-z0-9', -]{1,100}$"
+
+
+class _Change(BaseModel):
+    """Of a node's log of changes (`JobFolder.note`)."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    event: str = Field(pattern=_WORDS)
+    state: str = Field(pattern=_WORDS)
+
+
+def lines_of_nodes(run_dir: Path) -> Iterator[str]:
+    """What the nodes of a run's jobs have said last, a line each; nothing where none has a job's folder."""
+    now = time.time()
+    for folder in sorted(path for path in (run_dir / LAUNCH_FOLDER).glob("*") if path.is_dir()):
+        job = JobFolder(folder, "")
+        nodes = job.nodes()
+        if not nodes:
+            continue
+        yield f"job {folder.name}: {used_sec(nodes) / 3600:.2f} h with a node up"
+        for name, state in nodes.items():
+            failures = own_failures(name, nodes, now)
+            yield (
+                f"  {name}: {state.standing}, seen {max(0.0, now - state.seen_at):,.0f} s ago"
+                f"{f', {failures} failures within six hours' if failures else ''}{_last_change(folder, name)}"
+            )
+        if (over := job.over()) is not None:
+            ended_at = datetime.fromtimestamp(over.at, UTC)
+            yield f"  ended for all with exit code {over.code}, {over.node} says, {ended_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _last_change(folder: Path, node: str) -> str:
+    """The last line of a node's log of changes, in words."""
+    try:
+        *_, last = (folder / f"node-{node}.jsonl").read_text("utf-8").splitlines()
+        change = _Change.model_validate_json(last)
+    except (OSError, ValueError):
+        return ""
+    return f"; {change.event}: {change.state}"
