@@ -227,9 +227,9 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
     """
     job = spec.job
     # libtpu opens the chips' devices, which belong to root; Google's guide runs its containers so as well.
-    accelerators = ["--privileged", "--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
+    accelerators = ["--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
     return [
-        *container_argv(job, accelerators, None, spec.labels),
+        *container_argv(job, accelerators, None, spec.labels, privileged=True),
         *NO_LOG,
         *(job.image, *WATCH, *life_argv(job, spec.run_dir, spec.max_hours), "--"),
         f"--nproc-per-node={job.processes_per_node}",
@@ -296,7 +296,8 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
         "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "yes" if (node and node.terminate_when_done) or (host and host.queued_resource) else "",
-        "TRAINER_UID": str(TRAINER_UID),
+        # A TPU's container is root's: the devices ask for it.
+        "TRAINER_UID": "0" if host else str(TRAINER_UID),
     }
     if isinstance(spec, TpuHostSpec):
         settings |= worker_settings(spec.job, _tpu_steps(spec), files, tries_again=True)

@@ -206,4 +206,9 @@ def _needs(spec: HostSpec) -> list[str]:
     """`command: what to do` for each command without which nothing would work."""
     scheme = spec.bucket_uri.partition("://")[0]
     gpu = "nvidia-smi: install NVIDIA's driver, 580 or later, for the trainer's CUDA 13"
-    return [*([gpu] if spec.job.backend == "nccl" else []), *([_CLIENTS[scheme]] if scheme in _CLIENTS else [])]
+    python = "python3: install Python 3.9 or later, with which the run's record is read"
+    return [
+        python,
+        *([gpu] if spec.job.backend == "nccl" else []),
+        *([_CLIENTS[scheme]] if scheme in _CLIENTS else []),
+    ]

@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.core.job import JobSpec
-from images.shell import CONTAINER_NAME
+from images.shell import CONTAINED, CONTAINER_NAME
 from images.specs import TRAINER_UID, DockerfileSpec
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -23,6 +24,7 @@ BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
 LIB_DIR = "/opt/gangway/lib"
 _NODE = Path(__file__).parent / "node"
+_CALLED = MappingProxyType({"upload-record.sh": "outbox.py"})
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
@@ -70,14 +72,25 @@ def bare_python_file(name: str) -> NodeFile:
 
 
 def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
-    """Shell scripts of the cloud, or of all, without comments: prose packs worst, and EC2's limit leaves no room."""
-    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", script_text(cloud, name))) for name in names]
+    """Shell scripts of the cloud, or of all, with the Python that they call, without comments: prose packs worst, and
+    EC2's limit leaves no room.
+    """
+    called = [bare_python_file(_CALLED[name]) for name in names if name in _CALLED]
+    shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", script_text(cloud, name))) for name in names]
+    return shell + called
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     """A systemd unit, rendered from the template of its name."""
     template = template_environment().get_template(_template_of(cloud, f"{name}.j2"))
-    text = template.render(values, cloud=cloud, bin_dir=BIN_DIR, etc_dir=ETC_DIR, container=CONTAINER_NAME)
+    names = {
+        "bin_dir": BIN_DIR,
+        "cloud": cloud,
+        "contained": CONTAINED,
+        "container": CONTAINER_NAME,
+        "etc_dir": ETC_DIR,
+    }
+    text = template.render(values, **names)
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
 
 

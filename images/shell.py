@@ -11,6 +11,16 @@ from components.core.job import JobSpec
 from images.specs import FileSystem, job_key
 
 CONTAINER_NAME = "gangway-trainer"
+CONTAINED = (
+    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
+    # torch.compile loads what it has compiled from there.
+    *("--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777"),
+)
+"""Of every container but a privileged one, which has all capabilities whatever else is said: it can become nobody else,
+and changes nothing of its image. Docker's own seccomp profile stays as it is.
+"""
+_PIDS = 32_768
+"""Of a job: eight GPUs with their loaders and all threads of 200 cores are below 10,000."""
 # For putting a run's results where they outlive the stack: gigabytes at 100 MB a second.
 RESULTS_SEC = 300
 
@@ -38,8 +48,10 @@ def container_argv(
     name: str = CONTAINER_NAME,
     *,
     locks_memory: bool = True,
+    privileged: bool = False,
 ) -> list[str]:
-    """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it.
+    """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it, and gains
+    nothing there.
 
     Variables travel as `--env NAME=VALUE`: `--env-file` cannot write a newline, and `--env NAME` would put the job's
     variables into the docker client's own environment. `accelerators` are the arguments for GPUs or TPUs and what moves
@@ -49,6 +61,9 @@ def container_argv(
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
     argv += ["--network", "host", "--ipc", "host"]
     argv += ["--ulimit", "memlock=-1"] if locks_memory else []
+    argv += ["--privileged"] if privileged else CONTAINED
+    # Its user's home is part of the image.
+    argv += ["--pids-limit", str(_PIDS), "--env", "HOME=/tmp"]
     argv += accelerators
     if scratch is not None:
         # Fast and of this node alone: for temporary files, torch.compile's cache among them. The job may say otherwise.

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-import images
 from components.core.job import JobSpec, Rendezvous, Volume
 from images.aws import AwsHeadSpec, AwsNodeSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
@@ -346,16 +345,14 @@ def machines(load_module: Callable[[Path], ModuleType]) -> Any:
 
 @pytest.fixture(scope="session")
 def aws_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    root = tmp_path_factory.mktemp("aws")
-    (root / "lib" / "images").mkdir(parents=True)
-    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
-    folder: Path = machines.scripts_of("aws", root / "bin")
+    folder: Path = machines.scripts_of("aws", tmp_path_factory.mktemp("aws") / "bin")
     return folder
 
 
 @pytest.fixture
 def machine(tmp_path: Path, node: AwsNodeSpec, imds: Any, aws_scripts: Path, machines: Any) -> Any:
     (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "python3").symlink_to(sys.executable)
     made = machines.Machine(tmp_path, node, {"GANGWAY_IMDS_URL": imds.url}, aws_scripts)
     made.fake("aws")
     return made
@@ -363,12 +360,7 @@ def machine(tmp_path: Path, node: AwsNodeSpec, imds: Any, aws_scripts: Path, mac
 
 @pytest.fixture(scope="session")
 def gcp_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
-    root = tmp_path_factory.mktemp("gcp")
-    (root / "lib" / "images").mkdir(parents=True)
-    (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
-    folder: Path = machines.scripts_of("gcp", root / "bin")
+    folder: Path = machines.scripts_of("gcp", tmp_path_factory.mktemp("gcp") / "bin")
     return folder
 
 
@@ -387,12 +379,7 @@ def gcp_machine(
 
 @pytest.fixture(scope="session")
 def azure_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
-    root = tmp_path_factory.mktemp("azure")
-    (root / "lib" / "images").mkdir(parents=True)
-    (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
-    folder: Path = machines.scripts_of("azure", root / "bin")
+    folder: Path = machines.scripts_of("azure", tmp_path_factory.mktemp("azure") / "bin")
     return folder
 
 
@@ -411,12 +398,7 @@ def azure_machine(
 
 @pytest.fixture(scope="session")
 def openstack_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
-    root = tmp_path_factory.mktemp("openstack")
-    (root / "lib" / "images").mkdir(parents=True)
-    (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
-    folder: Path = machines.scripts_of("openstack", root / "bin")
+    folder: Path = machines.scripts_of("openstack", tmp_path_factory.mktemp("openstack") / "bin")
     return folder
 
 

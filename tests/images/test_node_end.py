@@ -35,7 +35,7 @@ def test_trainer_hands_its_arguments_over_and_its_exit_code_back(job_node: Any, 
     job_node.fake("docker", f"exit {status}")
     done = job_node.run("run-trainer.sh")
     assert done.returncode == status
-    assert job_node.calls("docker") == [aws_docker_argv(job_node.spec)]
+    assert job_node.started() == [aws_docker_argv(job_node.spec)]
 
 
 def test_the_containers_user_gets_the_run_and_the_data(job_node: Any, tmp_path: Path) -> None:
