@@ -237,7 +237,7 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     helpers = ["mount-lustre.sh", "upload-record.sh"] if with_files else []
     values = {
         "image_has_docker": True,
-        "log_options": lambda stream: _log_options(spec, stream),
+        "log_options": lambda stream: log_argv(spec.log_group, spec.region, stream),
         "mount": "mount-lustre.sh",
         "role": "head",
         "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
@@ -253,11 +253,6 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
         text = render_prometheus(spec.stack, spec.region, port=spec.metrics_port)
         files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
     return cloud_config(files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
-
-
-def _log_options(spec: AwsHeadSpec, stream: str) -> str:
-    """Docker's logging options for a unit's command line; names of log groups and streams need no quoting there."""
-    return "".join(f" {word}" for word in log_argv(spec.log_group, spec.region, stream))
 
 
 def _node_steps(spec: AwsNodeSpec) -> list[str]:

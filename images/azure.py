@@ -234,7 +234,7 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
-        "log_options": lambda stream: " --log-driver none",
+        "log_options": lambda stream: ["--log-driver", "none"],
         # Prometheus says much, and nothing that a metric reads.
         "shipped": ["gangway-prepare.service", "gangway-rendezvous.service", "gangway-fill.service"],
         "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},

@@ -394,7 +394,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps),
-        "log_options": lambda stream: " --log-driver none",
+        "log_options": lambda stream: ["--log-driver", "none"],
         "role": "head",
         # Prometheus says much, and nothing that a metric reads; the watch sends its events itself.
         "shipped": [name for name in units if name.endswith(".service") and name not in _NOT_SHIPPED],

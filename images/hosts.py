@@ -109,9 +109,9 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
     values = {
         "ended_uri": "",
         "image_has_docker": False,
-        "log_options": lambda stream: " --log-driver none",
+        "log_options": lambda stream: ["--log-driver", "none"],
         "mount": "check-shared.sh",
-        "prometheus_arguments": " ".join(_PROMETHEUS),
+        "prometheus_arguments": _PROMETHEUS,
         "results_at_end": False,
         "results_sec": 0,
         "role": "worker",

@@ -203,7 +203,7 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
-        "log_options": lambda stream: " --log-driver none",
+        "log_options": lambda stream: ["--log-driver", "none"],
         "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
         "tries_again": True,
     }

@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from components.core.job import JobSpec
 from images.shell import CONTAINED, CONTAINER_NAME
 from images.specs import TRAINER_UID, DockerfileSpec
+from images.unit_words import unit_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
@@ -27,6 +28,8 @@ _NODE = Path(__file__).parent / "node"
 _CALLED = MappingProxyType({"upload-record.sh": "outbox.py"})
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
+# Of words that are not there.
+_TRAILING = re.compile(r" +$", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
 STOP_MARGIN_SEC = 15
 
@@ -82,7 +85,7 @@ def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     """A systemd unit, rendered from the template of its name."""
-    template = template_environment().get_template(_template_of(cloud, f"{name}.j2"))
+    template = _unit_environment().get_template(_template_of(cloud, f"{name}.j2"))
     names = {
         "bin_dir": BIN_DIR,
         "cloud": cloud,
@@ -90,7 +93,7 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
         "container": CONTAINER_NAME,
         "etc_dir": ETC_DIR,
     }
-    text = template.render(values, **names)
+    text = _TRAILING.sub("", template.render(values, **names))
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
 
 
@@ -98,8 +101,16 @@ def cloud_config(
     files: Sequence[NodeFile], what: str, *, packages: Sequence[str] = (), units: Sequence[str] = ()
 ) -> str:
     """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting."""
+    _check_lines(files)
     template = template_environment().get_template("cloud-init.yaml.j2")
     return template.render(files=files, what=what, packages=packages, units=units)
+
+
+def _check_lines(files: Sequence[NodeFile]) -> None:
+    """A literal block of YAML holds printable ASCII in lines, whatever it says."""
+    for file in files:
+        assert file.text.isascii(), file.path
+        assert file.text.replace("\n", "").replace("\t", "").isprintable(), file.path
 
 
 @cache
@@ -115,6 +126,12 @@ def template_environment() -> Environment:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
+
+
+@cache
+def _unit_environment() -> Environment:
+    """The same for units: what an expression gives is quoted for systemd, whichever template it stands in."""
+    return template_environment().overlay(finalize=unit_text)
 
 
 def script_text(cloud: str, name: str) -> str:

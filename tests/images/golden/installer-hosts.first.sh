@@ -957,7 +957,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
-ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --entrypoint python "123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab" -m trainer.launch.rendezvous --port 29400
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --port 29400
 ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
 TimeoutStopSec=20
 Restart=always
@@ -975,7 +975,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-prometheus
-ExecStart=/usr/bin/docker run --rm --name gangway-prometheus --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 4g --log-driver none --mount type=bind,source=/etc/gangway/prometheus.yaml,target=/etc/prometheus/prometheus.yml,readonly --mount type=volume,source=gangway-prometheus,target=/prometheus "prom/prometheus:v3.7.3" --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/prometheus --web.listen-address=127.0.0.1:9090
+ExecStart=/usr/bin/docker run --rm --name gangway-prometheus --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 4g --log-driver none --mount type=bind,source=/etc/gangway/prometheus.yaml,target=/etc/prometheus/prometheus.yml,readonly --mount type=volume,source=gangway-prometheus,target=/prometheus prom/prometheus:v3.7.3 --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/prometheus --web.listen-address=127.0.0.1:9090
 ExecStop=/usr/bin/docker stop --time 10 gangway-prometheus
 Restart=always
 RestartSec=30

@@ -138,11 +138,12 @@ def test_a_name_that_is_swapped_all_the_time_never_leads_elsewhere(run: Path, tm
     mine, ended = Owned(os.open(run, os.O_RDONLY), os.getuid()), threading.Event()
 
     def swap() -> None:
+        new = run / "new"
         while not ended.is_set():
-            for make in (lambda new: new.symlink_to(tmp_path / "secret"), lambda new: new.write_text("{}")):
-                new = run / "new"
-                make(new)
-                new.replace(run / "run.json")
+            new.symlink_to(tmp_path / "secret")
+            new.replace(run / "run.json")
+            new.write_text("{}")
+            new.replace(run / "run.json")
 
     swapping = threading.Thread(target=swap)
     swapping.start()
