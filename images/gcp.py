@@ -32,6 +32,7 @@ from images.shell import (
     job_json_text,
     life_argv,
     results_sec,
+    store_values,
     worker_settings,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
@@ -398,7 +399,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
         "role": "head",
         # Prometheus says much, and nothing that a metric reads; the watch sends its events itself.
         "shipped": [name for name in units if name.endswith(".service") and name not in _NOT_SHIPPED],
-        "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
+        "spec": store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }
     files = [

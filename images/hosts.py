@@ -17,6 +17,7 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    store_values,
     worker_settings,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
@@ -115,7 +116,7 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
         "results_at_end": False,
         "results_sec": 0,
         "role": "worker",
-        "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
+        "spec": store_values(spec, spec.port, spec.prometheus_image),
         "steps": steps,
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
         "tries_again": True,

@@ -28,8 +28,8 @@ _NODE = Path(__file__).parent / "node"
 _CALLED = MappingProxyType({"upload-record.sh": "outbox.py"})
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
-# Of words that are not there.
-_TRAILING = re.compile(r" +$", re.MULTILINE)
+# Of words that are not there; no unit of ours is indented.
+_SPACES = re.compile(r" +$|(?<= ) +", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
 STOP_MARGIN_SEC = 15
 
@@ -93,7 +93,7 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
         "container": CONTAINER_NAME,
         "etc_dir": ETC_DIR,
     }
-    text = _TRAILING.sub("", template.render(values, **names))
+    text = _SPACES.sub("", template.render(values, **names))
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
 
 

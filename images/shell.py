@@ -8,9 +8,11 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from components.core.job import JobSpec
-from images.specs import FileSystem, job_key
+from images.specs import FileSystem, MachineSpec, job_key
 
 CONTAINER_NAME = "gangway-trainer"
+MEMBER_FILE = "/run/gangway-member.pem"
+"""Where `fetch-key.sh` puts the key of the job's nodes, in a container too."""
 CONTAINED = (
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
     # torch.compile loads what it has compiled from there.
@@ -115,10 +117,31 @@ def results_sec(files: FileSystem | None) -> int:
     return 0 if files is not None and files.kind == "bucket" else RESULTS_SEC
 
 
+def member_mount(member_key: str | None) -> list[str]:
+    """Docker's arguments by which a container has the key of the job's nodes, and may read it alone."""
+    return ["--mount", f"type=bind,source={MEMBER_FILE},target={MEMBER_FILE},readonly"] if member_key else []
+
+
+def member_argv(member_key: str | None) -> list[str]:
+    """The same of what runs in it: the launcher, or the store."""
+    return ["--member-key", MEMBER_FILE] if member_key else []
+
+
 def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
     """The launcher's arguments by which a job's nodes know of each other, and of its hours."""
     hours = [] if max_hours is None else ["--max-hours", f"{max_hours:.10g}"]
     return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
+
+
+def store_values(spec: MachineSpec, port: int | None, prometheus_image: str | None) -> dict[str, object]:
+    """What the units of whoever holds the rendezvous store are told."""
+    return {
+        "image": spec.job.image,
+        "member_argv": member_argv(spec.member_key),
+        "member_mount": member_mount(spec.member_key),
+        "port": port,
+        "prometheus_image": prometheus_image,
+    }
 
 
 def bash_assignments(settings: Mapping[str, str]) -> str:

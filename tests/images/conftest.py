@@ -77,6 +77,7 @@ def node(job: JobSpec) -> AwsNodeSpec:
         max_hours=8,
         terminate_when_done=True,
         breaker=Breaker(4, 180),
+        member_key="/gangway/demo/member-key",
     )
 
 
@@ -106,6 +107,7 @@ def head(job: JobSpec) -> AwsHeadSpec:
         file_system=FSX,
         prometheus_image="prom/prometheus:v3.7.3",
         log_group="/gangway/demo",
+        member_key="/gangway/demo/member-key",
         max_hours=8,
     )
 
@@ -113,7 +115,7 @@ def head(job: JobSpec) -> AwsHeadSpec:
 @pytest.fixture(scope="session")
 def plain_head(head: AwsHeadSpec) -> AwsHeadSpec:
     """A head node that only keeps the rendezvous."""
-    return replace(head, file_system=None, prometheus_image=None, log_group=None)
+    return replace(head, file_system=None, prometheus_image=None, log_group=None, member_key=None)
 
 
 GCP_REGISTRY = "us-central1-docker.pkg.dev"
