@@ -17,6 +17,8 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    member_argv,
+    member_mount,
     store_values,
     worker_settings,
 )
@@ -141,8 +143,8 @@ def host_docker_argv(spec: HostSpec) -> list[str]:
     accelerators = [*_gpu_arguments(spec)]
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
-    argv = container_argv(spec.job, accelerators, None, spec.labels)
-    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    argv = [*container_argv(spec.job, accelerators, None, spec.labels), *member_mount(spec.member_key)]
+    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     return [*argv, "--log-driver", "none", spec.job.image, *life, *spec.job.torchrun_argv()]
 
 
@@ -163,6 +165,7 @@ def host_env_text(spec: HostSpec) -> str:
         "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": "journal",
+        "MEMBER_KEY": spec.member_key or "",
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "ROLE": "worker",
         "RUN_DIR": spec.run_dir,
@@ -185,6 +188,7 @@ def _steps(spec: HostSpec) -> list[str]:
         "check-gpu.sh": gpus,
         "check-rdma.sh": spec.fabric is not None,
         "check-shared.sh": spec.shared_dir is not None,
+        "fetch-key.sh": spec.member_key is not None,
         "pull-image.sh": True,
         "check-container.sh": gpus,
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components.core.member_key import member_key, new_member_key
 from components.core.pinned import STASH
-from stacks.planning.recording import PlaceholderCloud, record
+from stacks.planning.recording import PlaceholderCloud, Recording, record
 
 
 def side(pem: Path, purpose: ssl.Purpose) -> ssl.SSLContext:
@@ -64,9 +64,13 @@ def test_it_fits_where_secrets_are_kept() -> None:
 
 def test_it_stays_and_is_a_secret() -> None:
     """That the engine keeps what the first `up` made is `pinned`'s."""
+
+    def declared(refresh: int) -> Recording:
+        return record(lambda: {"key": member_key("demo", refresh)}, PlaceholderCloud(), "demo")
+
     names = []
     for refresh in (0, 1):
-        made = record(lambda number=refresh: {"key": member_key("demo", number)}, PlaceholderCloud(), "demo")
+        made = declared(refresh)
         (stash,) = made.resources
         assert (stash.type, stash.to_json()["inputs"]) == (STASH, {"input": "[secret]"})
         names.append(stash.name)

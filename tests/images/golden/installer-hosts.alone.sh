@@ -247,6 +247,7 @@ JOB_KEY=9ced312a39f5
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=journal
 MAX_SEC=''
+MEMBER_KEY=''
 RESULTS_AT_END=''
 RESULTS_SEC=''
 ROLE=worker
@@ -415,6 +416,8 @@ put_object() {
     *) put_copy "$1" "$BUCKET_URI/$2" ;;
     esac
 }
+
+member_key() { cat "$MEMBER_KEY"; }
 
 registry_login() { :; }
 GANGWAY_FILE

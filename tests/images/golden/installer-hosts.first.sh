@@ -144,6 +144,7 @@ FILES=(
     /opt/gangway/bin/check-gpu.sh
     /opt/gangway/bin/check-rdma.sh
     /opt/gangway/bin/check-shared.sh
+    /opt/gangway/bin/fetch-key.sh
     /opt/gangway/bin/pull-image.sh
     /opt/gangway/bin/check-container.sh
     /opt/gangway/bin/run-trainer.sh
@@ -257,9 +258,13 @@ DOCKER_ARGV=(
     gangway.stack=lab
     --label
     team=ml-platform
+    --mount
+    type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly
     --log-driver
     none
     123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab
+    --member-key
+    /run/gangway-member.pem
     --job-dir
     /shared/gangway/runs/lab/.launch/9ced312a39f5
     --max-hours
@@ -292,6 +297,7 @@ JOB_KEY=9ced312a39f5
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=journal
 MAX_SEC=28800
+MEMBER_KEY=/etc/gangway/member.pem
 RDMA_DEVICES=8
 RDMA_GBPS=400
 RDMA_HCAS=''
@@ -465,6 +471,8 @@ put_object() {
     esac
 }
 
+member_key() { cat "$MEMBER_KEY"; }
+
 registry_login() { :; }
 GANGWAY_FILE
 put /opt/gangway/bin/check-gpu.sh 0755 <<'GANGWAY_FILE'
@@ -552,6 +560,22 @@ at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_
 [ "$at" != / ] || give_up "$SHARED_DIR is on this machine's own disk: mount the file system that all machines share"
 install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$RUN_DIR" ||
     give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"
+GANGWAY_FILE
+put /opt/gangway/bin/fetch-key.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-300}
+FILE=${GANGWAY_MEMBER_FILE:-/run/gangway-member.pem}
+
+fetched() { member_key >"$FILE.new" && grep -q 'PRIVATE KEY' "$FILE.new" && grep -q CERTIFICATE "$FILE.new"; }
+
+umask 077
+retry "$DEADLINE_SEC" fetched ||
+    give_up "cannot read $MEMBER_KEY, by which nodes know each other: no right to it, no way to it, or not there"
+chown "$TRAINER_UID:$TRAINER_UID" "$FILE.new"
+chmod 0400 "$FILE.new"
+mv "$FILE.new" "$FILE"
 GANGWAY_FILE
 put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
@@ -941,6 +965,7 @@ RestartSec=30
 ExecStart=/opt/gangway/bin/check-gpu.sh
 ExecStart=/opt/gangway/bin/check-rdma.sh
 ExecStart=/opt/gangway/bin/check-shared.sh
+ExecStart=/opt/gangway/bin/fetch-key.sh
 ExecStart=/opt/gangway/bin/pull-image.sh
 ExecStart=/opt/gangway/bin/check-container.sh
 # A first try that failed has taken the trainer's start with it.
@@ -957,7 +982,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
-ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --port 29400
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --mount type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400
 ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
 TimeoutStopSec=20
 Restart=always

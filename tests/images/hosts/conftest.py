@@ -40,6 +40,7 @@ def first(host_job: JobSpec) -> HostSpec:
         shared_dir="/shared/gangway",
         labels={"team": "ml-platform", "gangway.stack": "lab"},
         port=29400,
+        member_key="/etc/gangway/member.pem",
         prometheus_image="prom/prometheus:v3.7.3",
         workers=("10.30.0.11", "fd00::12"),
         keeps_record=True,
