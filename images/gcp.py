@@ -31,6 +31,8 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    member_argv,
+    member_mount,
     results_sec,
     store_values,
     worker_settings,
@@ -195,7 +197,9 @@ def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
     for device in spec.nccl.devices if spec.nccl else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels), *NO_LOG]
-    command = [*WATCH, *life_argv(spec.job, spec.run_dir, spec.max_hours), *spec.job.torchrun_argv()]
+    argv += member_mount(spec.member_key)
+    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
+    command = [*WATCH, *life, *spec.job.torchrun_argv()]
     if spec.nccl is None or not spec.nccl.env_script:
         return [*argv, spec.job.image, *command]
     script = _with_profile(spec.job, spec.nccl)
@@ -283,6 +287,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.log_id or "",
+        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
@@ -335,7 +340,8 @@ def _node_steps(spec: GcpNodeSpec) -> list[str]:
         "install-docker.sh": True,
         "prepare-nccl.sh": spec.nccl is not None,
     }
-    return [*(name for name, wanted in planned.items() if wanted), *_shared_steps(spec), "pull-image.sh"]
+    own = (name for name, wanted in planned.items() if wanted)
+    return [*own, *_shared_steps(spec), *spec.key_steps, "pull-image.sh"]
 
 
 def _tpu_steps(spec: TpuHostSpec) -> list[str]:
@@ -391,7 +397,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     timers += ["gangway-fill"] if spec.fallback_uri else []
     started = [*services, *_log_units(spec), *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", "pull-image.sh"]
+    steps = ["install-docker.sh", *spec.key_steps, "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps),

@@ -119,6 +119,7 @@ def plain_head(head: AwsHeadSpec) -> AwsHeadSpec:
 
 
 GCP_REGISTRY = "us-central1-docker.pkg.dev"
+GCP_MEMBER_KEY = "projects/acme-ml/secrets/demo-member-key"
 TPU_REQUEST = "projects/acme-ml/locations/us-central1-a/queuedResources/demo"
 GCP: dict[str, Any] = {
     "stack": "demo",
@@ -171,6 +172,7 @@ def gcp_node(gcp_job: JobSpec) -> GcpNodeSpec:
         labels={"team": "ml-platform", "cost_center": "4711"},
         terminate_when_done=True,
         breaker=Breaker(4, 180),
+        member_key=GCP_MEMBER_KEY,
     )
 
 
@@ -211,6 +213,7 @@ def gcp_head(gcp_job: JobSpec) -> GcpHeadSpec:
         zones=("us-central1-a", "us-central1-c"),
         prometheus_image="prom/prometheus:v3.7.3",
         fallback_uri="gs://gangway-records/demo/fallback.json",
+        member_key=GCP_MEMBER_KEY,
     )
 
 

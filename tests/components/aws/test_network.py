@@ -105,6 +105,7 @@ COMMANDS = {
     r"\baws ecr ": "ecr.api",
     r"\baws logs ": "logs",
     r"\baws s3 ": "s3",
+    r"\baws ssm ": "ssm",
     r"\bdocker login ": "ecr.dkr",
     r"awslogs": "logs",
 }

@@ -68,6 +68,8 @@ def example(labels: dict[str, str]) -> Example:
         "data_source": "gs://data/celeba",
         "run_bucket_name": "demo-runs-1a2b3c4",
         "files_bucket_name": "demo-head-1a2b3c4",
+        "member_key_id": "projects/lab/secrets/demo-member-key",
+        "pem": "PEM",
         "repository_id": "projects/lab/locations/us-east5/repositories/demo-trainer",
         "self_termination": True,
         "releases_slices": True,

@@ -268,6 +268,7 @@ to be known everywhere.
 REST and no `gcloud`: Ubuntu's images do not all bring it.
 """
 
+import base64
 import json
 import os
 import sys
@@ -407,6 +408,11 @@ class GoogleApi:
             if file.is_file():
                 self.put(file, f"{uri.rstrip('/')}/{file.relative_to(folder)}")
 
+    def secret(self, name: str) -> str:
+        """What Secret Manager has under `projects/P/secrets/NAME`, its newest version."""
+        answer = self.call("GET", f"https://secretmanager.googleapis.com/v1/{name}/versions/latest:access")
+        return base64.b64decode(answer["payload"]["data"]).decode()
+
     def exists(self, uri: str) -> bool:
         """Whether there is such an object.
 
@@ -524,6 +530,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "put-folder": lambda google, folder, uri: google.put_folder(Path(folder), uri),
     "release": lambda google, queued_resource: google.release_slices(queued_resource),
     "replace": lambda google: google.tell_group("recreateInstances"),
+    "secret": lambda google, name: print(google.secret(name), end=""),
     "token": lambda google: print(google.token()),
 }
 
@@ -918,6 +925,8 @@ list_objects() { gce list "$BUCKET_URI/$1"; }
 put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp put-folder "$1" "$BUCKET_URI/$2"
 }
+
+member_key() { gce secret "$MEMBER_KEY"; }
 
 login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }
 
