@@ -420,7 +420,12 @@ class _Machine:
         name = f"{self.name}-{self.kind}-member-key"
         return [
             secretmanager.SecretIamMember(
-                name, secret_id=secret_id, role=SECRET_READER, member=account.member, opts=self.opts
+                name,
+                project=self.project,
+                secret_id=secret_id,
+                role=SECRET_READER,
+                member=account.member,
+                opts=self.opts,
             )
         ]
 

@@ -179,7 +179,9 @@ def test_everything_is_in_the_stacks_project(
         if resource.type.startswith("gcp:") and "project" in _arguments(resource.type):
             # A repository's full id names its project already.
             assert resource.inputs.get("project", "lab") == "lab"
-            assert "project" in resource.inputs or resource.type.endswith(":RepositoryIamMember"), resource.name
+            assert "project" in resource.inputs or resource.type.endswith((":RepositoryIamMember", ":SecretVersion")), (
+                resource.name
+            )
 
 
 @of_the_provider
