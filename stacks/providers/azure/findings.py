@@ -344,6 +344,13 @@ def _egress(config: StackConfig) -> Iterable[Finding]:
             "services alone: it would ask for no nodes",
             "set egress: nat",
         )
+    yield from shared.ways_out(
+        config,
+        {
+            "by DNS": "Azure's resolver answers every name",
+            "into any tenant's storage accounts and registries": "a service tag names a service, and not whose",
+        },
+    )
 
 
 def _bastion(config: StackConfig) -> Iterable[Finding]:
