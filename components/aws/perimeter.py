@@ -58,9 +58,9 @@ def endpoint_policy(service: str, account: str, repository_arn: str | None = Non
     `account`, on what is the account's. `repository_arn`: the only one that images are pulled from, which may be
     another account's; None for all of the account's.
 
-    An endpoint's policy grants nothing: it is the most that gets through. AWS's own examples bind both ends by such keys
-    (aws-samples/data-perimeter-policy-examples, vpc_endpoint_policies), and ECR's user guide has one policy on both of
-    its endpoints ("Create a VPC endpoint policy for your Amazon ECR VPC endpoints").
+    An endpoint's policy grants nothing: it is the most that gets through. AWS's own examples bind both ends by such
+    keys (aws-samples/data-perimeter-policy-examples, vpc_endpoint_policies), and ECR's user guide has one policy on
+    both of its endpoints ("Create a VPC endpoint policy for your Amazon ECR VPC endpoints").
     """
     own = {"aws:PrincipalAccount": account}
     both = {**own, "aws:ResourceAccount": account}
@@ -153,10 +153,11 @@ def declare_dns_firewall(
             opts=opts,
         )
         rules.append(rule)
+    # Whole from its first second: with the second rule alone nothing would be answered.
+    whole: pulumi.Output[str] = after(group.id, *rules)
     return route53.ResolverFirewallRuleGroupAssociation(
         f"{name}-dns",
-        # Whole from its first second: with the second rule alone nothing would be answered.
-        firewall_rule_group_id=after(group.id, *rules),
+        firewall_rule_group_id=whole,
         vpc_id=vpc_id,
         priority=PRIORITY,
         tags={**tags, "Name": f"{name}-dns"},

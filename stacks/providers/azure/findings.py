@@ -144,7 +144,7 @@ def money(config: StackConfig) -> Iterable[Finding]:
     yield Finding.info(
         "budget.currency",
         "gangway:budget.monthly_usd",
-        f"Azure reads {budget.monthly_usd:,.2f} in the currency of the subscription's bill, and the plan compares it "
+        f"Azure reads {budget.monthly_usd:,.2f} in the currency of your bill, and the plan compares it "
         "with prices in dollars",
         "where the bill is in another currency, expect alarms and stop at that amount of it",
     )

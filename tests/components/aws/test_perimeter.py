@@ -1,4 +1,4 @@
-"""What gets out of a network without NAT: endpoints' policies are asked as IAM would ask them, names as DNS Firewall."""
+"""What gets out of a network without NAT: policies are asked as IAM would ask them, names as DNS Firewall would."""
 
 import json
 import re
