@@ -103,9 +103,10 @@ def _pass(sid: str, actions: Sequence[str], resource: Any, equal: Mapping[str, s
 
 
 def answered_names(region: str, cidr: str, zone: str | None) -> tuple[str, ...]:
-    """The names that machines may look up, as DNS Firewall keeps them, with the root's dot: those of the endpoints, of
-    S3 and FSx in `region`, of the machines themselves, and of their private `zone`, where there is one. AWS answers all
-    of them: no question gets to a name server that somebody else reads.
+    """The names that machines may look up, as DNS Firewall keeps them, with the root's dot (without it every refresh
+    finds a difference: hashicorp/terraform-provider-aws#23543): those of the endpoints, of S3 and FSx in `region`, of
+    the machines themselves, and of their private `zone`, where there is one. AWS answers all of them: no question gets
+    to a name server that somebody else reads.
     """
     suffix = f"{region}.amazonaws.com{'.cn' if partition_in(region) == 'aws-cn' else ''}"
     # `ecr.dkr` is the endpoint's service and `dkr.ecr` the host's name, which begins with the account.
