@@ -49,7 +49,7 @@ Prometheus comes from outside AWS and so runs only where there is a NAT gateway.
 """
 
 EVERYTHING = "*."
-# The lowest that an association of a VPC may have is 101; what an account's Firewall Manager puts first has 100.
+# The first place among a VPC's rule groups: AssociateFirewallRuleGroup takes what lies between 100 and 9900.
 PRIORITY = 101
 
 
