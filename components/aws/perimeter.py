@@ -60,8 +60,8 @@ def endpoint_policy(service: str, account: str, repository_arn: str | None = Non
 
     An endpoint's policy grants nothing: it is the most that gets through. AWS's own examples bind both ends by such
     keys (aws-samples/data-perimeter-policy-examples, vpc_endpoint_policies), and ECR's user guide has one policy on
-    both of its endpoints ("Create a VPC endpoint policy for your Amazon ECR VPC endpoints"). Systems Manager's three get
-    one in awslabs/landing-zone-accelerator-on-aws. aws:ResourceAccount is asked for only where an action names a
+    both of its endpoints ("Create a VPC endpoint policy for your Amazon ECR VPC endpoints"). Systems Manager's three
+    get one in awslabs/landing-zone-accelerator-on-aws. aws:ResourceAccount is asked for only where an action names a
     resource: IAM's user guide promises it for "most".
     """
     own = {"aws:PrincipalAccount": account}
