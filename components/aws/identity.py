@@ -10,7 +10,12 @@ from pulumi_aws import iam, kms
 from components.core.dependencies import after
 
 __all__ = [
+    "GROUP_ACTIONS",
+    "LEAVE_ACTION",
+    "LOG_ACTIONS",
+    "MEMBER_ACTIONS",
     "OPEN_RESOURCES",
+    "PULL_ACTIONS",
     "SESSION_ACTIONS",
     "EncryptionKey",
     "EncryptionKeyArgs",
@@ -190,6 +195,22 @@ SESSION_ACTIONS = (
 Not the rest: it has ssm:GetParameter on every parameter of the account, and training code may ask as its node does.
 """
 
+GROUP_ACTIONS = (
+    "autoscaling:CompleteLifecycleAction",
+    "autoscaling:RecordLifecycleActionHeartbeat",
+    "autoscaling:SetInstanceHealth",
+    # The alarms that would fill a lower rung for a job that has ended, whether its nodes stay or leave.
+    "autoscaling:SuspendProcesses",
+)
+"""A node's word about itself, to its own group."""
+
+LEAVE_ACTION = "autoscaling:TerminateInstanceInAutoScalingGroup"
+"""Of a node that ends with its job."""
+
+MEMBER_ACTIONS = ("ssm:GetParameter",)
+LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
+PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+
 OPEN_RESOURCES: Mapping[str, str] = MappingProxyType(
     {
         "autoscaling:DescribeAutoScalingGroups": "Auto Scaling has no narrower resource for describing; it only reads",
@@ -313,8 +334,10 @@ def _own_runs(run_bucket_arn: str, stack: str) -> list[Statement]:
 
 
 def _pull(repository_arn: str) -> list[Statement]:
-    pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    return [allow("PullImage", pull, repository_arn), allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*")]
+    return [
+        allow("PullImage", list(PULL_ACTIONS), repository_arn),
+        allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*"),
+    ]
 
 
 def _session() -> Statement:
@@ -322,24 +345,15 @@ def _session() -> Statement:
 
 
 def _own_groups(stack: str, self_termination: bool, beside: str) -> Statement:
-    """A node's word about itself, to its own group."""
-    actions = [
-        "autoscaling:CompleteLifecycleAction",
-        "autoscaling:RecordLifecycleActionHeartbeat",
-        "autoscaling:SetInstanceHealth",
-        # The alarms that would fill a lower rung for a job that has ended, whether its nodes stay or leave.
-        "autoscaling:SuspendProcesses",
-        *(["autoscaling:TerminateInstanceInAutoScalingGroup"] if self_termination else []),
-    ]
+    actions = [*GROUP_ACTIONS, *([LEAVE_ACTION] if self_termination else [])]
     return on_groups_of(stack, "OwnGroups", actions, beside)
 
 
 def _optional(log_group_arn: str | None, kms_key_arn: str | None, member_key_arn: str | None) -> list[Statement]:
-    logs, key = ["logs:CreateLogStream", "logs:PutLogEvents"], ["kms:Decrypt", "kms:GenerateDataKey"]
     return [
-        *([allow("WriteLogs", logs, f"{log_group_arn}:*")] if log_group_arn else []),
-        *([allow("UseKey", key, kms_key_arn)] if kms_key_arn else []),
-        *([allow("MemberKey", ["ssm:GetParameter"], member_key_arn)] if member_key_arn else []),
+        *([allow("WriteLogs", list(LOG_ACTIONS), f"{log_group_arn}:*")] if log_group_arn else []),
+        *([allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], kms_key_arn)] if kms_key_arn else []),
+        *([allow("MemberKey", list(MEMBER_ACTIONS), member_key_arn)] if member_key_arn else []),
     ]
 
 

@@ -59,7 +59,7 @@ class ComponentFactory:
         args = {"region": self.config.region, "tags": self.planned.tags}
         return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_arn
 
-    def network(self, runs: RunBucket, key: Key) -> TrainingNetwork:
+    def network(self, runs: RunBucket, repository_arn: pulumi.Input[str], key: Key) -> TrainingNetwork:
         """The network, the way out and the security groups."""
         network = self.config.network
         # Through a NAT gateway the whole of the internet is open, and packages of the region come through this door.
@@ -81,6 +81,8 @@ class ComponentFactory:
                 else None,
                 # The nodes' only bucket: the data set they read off the file system.
                 "s3_bucket_arns": [runs.bucket_arn] if closed else None,
+                "repository_arn": repository_arn,
+                "dns_firewall": network.dns_firewall,
                 "flow_logs": network.flow_logs,
                 "kms_key_arn": key,
                 "tags": self.planned.tags,

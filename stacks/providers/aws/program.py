@@ -34,9 +34,9 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
     key = stack.key()
     runs = stack.runs(key)
-    network = stack.network(runs, key)
     logs = stack.logs(key)
     image = stack.image(key)
+    network = stack.network(runs, image.repository_arn, key)
     lustre = stack.lustre(network, runs, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     members = stack.member_key(key) if planned.head else None

@@ -37,7 +37,7 @@ _TAGGABLE = """
     lambda: Function
     lb: LoadBalancer
     rds: Instance
-    route53: Zone
+    route53: ResolverFirewallDomainList ResolverFirewallRuleGroup ResolverFirewallRuleGroupAssociation Zone
     s3: Bucket BucketV2
     secretsmanager: Secret
     sns: Topic
