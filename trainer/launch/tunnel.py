@@ -9,22 +9,29 @@ import asyncio
 import socket
 import ssl
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
 
 from trainer.launch.job_key import FLAG, JobKey
 
 LOOPBACK = "127.0.0.1"
 HANDSHAKE_SEC = 5.0
-MAX_STRANGERS = 64
-"""Connections at once that have not shown the job's certificate yet."""
+MAX_STRANGERS = 512
+"""Connections at once that have not shown the job's certificate yet: all nodes of a large job come in one moment."""
+MAX_OF_ADDRESS = 32
+"""Of these from one address: a node has a worker for each GPU."""
+_HANDSHAKE_TAKES_SEC = 1.0
+"""At the very most."""
 _WELCOME = b"\x01"
 """What a front door says first, once it has seen the certificate and reached what it is for: by TLS 1.3 alone a client
 does not hear whether its certificate was taken."""
 _CHUNK = 1 << 16
 _CLOSE_SEC = 5.0
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 300), (socket.TCP_KEEPINTVL, 60), (socket.TCP_KEEPCNT, 10))
+"""A host that is gone is let go, no sooner than workers give a network up (COLLECTIVE_SEC)."""
 
 
 class _Plain:
@@ -186,13 +193,18 @@ class _End(threading.Thread):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._take(reader, writer)
-        except* OSError:
+        except* (OSError, asyncio.CancelledError):  # the latter where this end is closed, and asyncio would log it
             pass
         finally:
             writer.close()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         raise NotImplementedError
+
+
+class _Stranger(NamedTuple):
+    host: str
+    came_at: float
 
 
 class FrontDoor(_End):
@@ -202,7 +214,7 @@ class FrontDoor(_End):
 
     def __init__(self, key: JobKey, listening: socket.socket, target: int) -> None:
         self._inner_port = target
-        self._strangers: dict[asyncio.StreamWriter, str] = {}
+        self._strangers: dict[asyncio.StreamWriter, _Stranger] = {}
         self._members: Counter[str] = Counter()
         super().__init__(key, listening)
 
@@ -212,8 +224,8 @@ class FrontDoor(_End):
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host = _host_of(writer)
-        self._make_room()
-        self._strangers[writer] = host
+        self._make_room(host)
+        self._strangers[writer] = _Stranger(host, time.monotonic())
         try:
             async with asyncio.timeout(HANDSHAKE_SEC):
                 sealed = _Sealed(reader, writer, self._key, server=True)
@@ -227,14 +239,21 @@ class FrontDoor(_End):
         finally:
             self._members[host] -= 1
 
-    def _make_room(self) -> None:
-        """Where too many strangers are at the door, the oldest goes of those from the address that has sent most: a
-        node of the job needs some milliseconds, and one that floods is in its own way.
+    def _make_room(self, host: str) -> None:
+        """Of too many strangers from one address the oldest goes: one that floods is in its own way. Of too many from
+        all, the oldest of the address that has sent most, unless it has only just come: nodes of a large job do so
+        together, and try again (ConnectionAbortedError: this one has to).
         """
-        if len(self._strangers) < MAX_STRANGERS:
+        at_door = Counter(stranger.host for stranger in self._strangers.values())
+        full = len(self._strangers) >= MAX_STRANGERS
+        if at_door[host] < MAX_OF_ADDRESS and not full:
             return
-        (most, _), *_ = Counter(self._strangers.values()).most_common(1)
-        oldest = next(writer for writer, host in self._strangers.items() if host == most)
+        crowd = host if at_door[host] >= MAX_OF_ADDRESS else at_door.most_common(1)[0][0]
+        oldest, came_at = next(
+            (writer, stranger.came_at) for writer, stranger in self._strangers.items() if stranger.host == crowd
+        )
+        if crowd != host and time.monotonic() - came_at < _HANDSHAKE_TAKES_SEC:
+            raise ConnectionAbortedError("too many at once")
         del self._strangers[oldest]
         oldest.transport.abort()
 

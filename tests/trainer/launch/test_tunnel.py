@@ -3,6 +3,7 @@
 import os
 import socket
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,12 @@ class Inner:
             line.settimeout(PATIENCE_SEC)
             self._serve(line)
 
+    def shut(self) -> None:
+        with suppress(OSError):  # it is already
+            self._listening.shutdown(socket.SHUT_RDWR)  # or the accept under way would take one more
+
     def close(self) -> None:
+        self.shut()
         self._listening.close()
 
 
@@ -188,7 +194,7 @@ def test_where_nothing_listens_the_near_end_closes_what_it_took(stack: ExitStack
 def test_where_nothing_is_behind_the_door_nobody_is_taken_in(stack: ExitStack, key: JobKey) -> None:
     inner, door = behind_a_door(stack, key, echo)
     assert why_refused(key, LOOPBACK, door.port) == ""
-    inner.close()
+    inner.shut()
     assert is_closed(connect(stack, near(stack, key, door.port).port))
     assert why_refused(key, LOOPBACK, door.port) == "it answers, and closes the connection"
 
@@ -297,7 +303,7 @@ def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
 ) -> None:
     inner, door = behind_a_door(stack, key, echo)
     idle = [connect(stack, door.port) for _ in range(200)]
-    assert until(lambda: len(door._strangers) == tunnel.MAX_STRANGERS), "no more of them are kept"
+    assert until(lambda: len(door._strangers) == tunnel.MAX_OF_ADDRESS), "no more of them are kept"
     assert why_refused(key, LOOPBACK, door.port) == ""
     line = connect(stack, near(stack, key, door.port).port)
     line.sendall(b"x")
@@ -307,16 +313,34 @@ def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
     assert until(lambda: inner.connections == 2)
 
 
-def test_of_too_many_strangers_those_of_the_busiest_address_go(stack: ExitStack, key: JobKey) -> None:
+def test_of_too_many_strangers_the_oldest_of_the_busiest_address_go(
+    stack: ExitStack, key: JobKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunnel, "MAX_STRANGERS", 5)
     _, door = behind_a_door(stack, key, echo)
-    quiet = stack.enter_context(
-        socket.create_connection((LOOPBACK, door.port), timeout=PATIENCE_SEC, source_address=("127.0.0.2", 0))
-    )
-    assert until(lambda: len(door._strangers) == 1)
-    idle = [connect(stack, door.port) for _ in range(2 * tunnel.MAX_STRANGERS)]
-    assert is_closed(idle[0])
-    assert "127.0.0.2" in door._strangers.values()
-    assert is_closed(quiet), "later"
+
+    def idle(host: int, there: int) -> socket.socket:
+        """A connection that says nothing; `there`: how many there are with it."""
+        line = stack.enter_context(
+            socket.create_connection((LOOPBACK, door.port), PATIENCE_SEC, source_address=(f"127.0.0.{host}", 0))
+        )
+        assert until(lambda: len(door._strangers) == there)
+        return line
+
+    def at_door() -> list[str]:
+        return [stranger.host for stranger in door._strangers.values()]
+
+    idle(2, 1)
+    oldest = idle(3, 2)
+    for there in (3, 4, 5):
+        idle(3, there)
+    monkeypatch.setattr(tunnel, "_HANDSHAKE_TAKES_SEC", PATIENCE_SEC)
+    assert is_closed(idle(4, 5)), "all have come in this moment: this one may come again"
+    assert at_door() == ["127.0.0.2", *["127.0.0.3"] * 4]
+    monkeypatch.setattr(tunnel, "_HANDSHAKE_TAKES_SEC", 0.0)
+    idle(4, 5)
+    assert is_closed(oldest)
+    assert until(lambda: at_door() == ["127.0.0.2", *["127.0.0.3"] * 3, "127.0.0.4"])
 
 
 def test_a_date_ends_no_job(stack: ExitStack, tmp_path: Path) -> None:
@@ -340,10 +364,21 @@ def test_a_date_ends_no_job(stack: ExitStack, tmp_path: Path) -> None:
         assert why_refused(key, LOOPBACK, door.port) == ""
 
 
-def test_a_certificate_that_the_jobs_own_has_signed_is_another(stack: ExitStack, key: JobKey) -> None:
-    """Openssl's self-signed ones are those of authorities; only whoever has the key could sign by it."""
-    with pytest.raises(PermissionError):
-        key.check(b"another")
-    with pytest.raises(PermissionError):
-        key.check(None)
-    key.check(key.certificate)
+def test_a_certificate_that_the_jobs_own_has_signed_is_another(
+    stack: ExitStack, key: JobKey, job_pem: Path, tmp_path: Path
+) -> None:
+    """What openssl makes is an authority's: what that has signed is valid, and still not the job's."""
+    own, request, signed = (tmp_path / name for name in ("own.pem", "request.pem", "signed.pem"))
+    make = f"req -new -newkey rsa:2048 -nodes -subj /CN=node -keyout {own} -out {request}"
+    sign = f"x509 -req -in {request} -CA {job_pem} -CAkey {job_pem} -CAserial {tmp_path}/serial -CAcreateserial"
+    for words in (make, f"{sign} -out {signed}"):
+        subprocess.run(["openssl", *words.split()], check=True, capture_output=True)
+    own.write_text(own.read_text() + signed.read_text())
+    inner, door = behind_a_door(stack, key, echo)
+    for shown, taken in ((own, False), (job_pem, True)):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.load_verify_locations(job_pem)
+        context.load_cert_chain(shown)
+        assert _tls(lambda key, other, context=context: context)(door.port, key, key) is not taken
+    assert until(lambda: inner.connections == 1)
