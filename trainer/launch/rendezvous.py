@@ -72,7 +72,8 @@ def _listen(port: int, address: str = "") -> socket.socket:
     try:
         return listen_everywhere(port, address)
     except OSError as error:
-        if error.errno in (None, errno.EADDRNOTAVAIL) or isinstance(error, socket.gaierror):
+        # Below 0: of a name, which Python hands on so.
+        if error.errno is None or error.errno < 0 or error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise TrainerError(
                 place="--bind",
                 problem="no address of this machine",
