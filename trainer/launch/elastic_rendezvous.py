@@ -118,7 +118,7 @@ class ElasticRendezvous:
 
         if self._key is None:
             return params
-        if self._to_store is None:
+        if self._to_store is None or not self._to_store.is_alive():
             self._to_store = NearEnd(self._key, *address_of(params.endpoint))
         return RendezvousParameters(
             params.backend,

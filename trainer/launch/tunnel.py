@@ -30,8 +30,8 @@ _WELCOME = b"\x01"
 does not hear whether its certificate was taken."""
 _CHUNK = 1 << 16
 _CLOSE_SEC = 5.0
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 300), (socket.TCP_KEEPINTVL, 60), (socket.TCP_KEEPCNT, 10))
-"""A host that is gone is let go, no sooner than workers give a network up (COLLECTIVE_SEC)."""
+_KEEPALIVE = (("TCP_KEEPIDLE", 300), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 10))
+"""A host that is gone is let go, no sooner than workers give a network up (COLLECTIVE_SEC). Names of Linux's."""
 
 
 class _Plain:
@@ -76,8 +76,9 @@ class _Sealed(_Plain):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server)
         line: socket.socket = writer.get_extra_info("socket")
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
-            line.setsockopt(socket.IPPROTO_TCP, option, value)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     async def shake_hands(self) -> None:
         """OSError: the other side has not the job's key, or has gone."""

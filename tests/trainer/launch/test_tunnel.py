@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -242,6 +243,10 @@ def _trusting(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
+def _given(context: ssl.SSLContext, key: JobKey, other: JobKey) -> ssl.SSLContext:
+    return context
+
+
 def _with_other(key: JobKey, other: JobKey) -> ssl.SSLContext:
     """Shows its own certificate, and takes any."""
     context = other.client
@@ -278,7 +283,7 @@ def test_tls_before_1_3_is_refused_to_members_too(
     context.load_cert_chain(job_pem)
     context.maximum_version = newest
     old = newest is ssl.TLSVersion.TLSv1_2
-    assert _tls(lambda key, other: context)(door.port, key, key) is old
+    assert _tls(partial(_given, context))(door.port, key, key) is old
     assert until(lambda: inner.connections == (0 if old else 1))
 
 
@@ -380,5 +385,5 @@ def test_a_certificate_that_the_jobs_own_has_signed_is_another(
         context.check_hostname = False
         context.load_verify_locations(job_pem)
         context.load_cert_chain(shown)
-        assert _tls(lambda key, other, context=context: context)(door.port, key, key) is not taken
+        assert _tls(partial(_given, context))(door.port, key, key) is not taken
     assert until(lambda: inner.connections == 1)
