@@ -113,10 +113,18 @@ def events(run_dir: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("with_key", [False, True])
 def test_one_node_leaves_the_other_goes_on_and_the_job_can_be_started_again(
-    start: Callable[..., Any], tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path
+    start: Callable[..., Any],
+    tiny_config: TrainConfig,
+    digits_dir: Path,
+    tmp_path: Path,
+    job_pem: Path,
+    *,
+    with_key: bool,
 ) -> None:
-    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1")
+    own = ["--job-key", str(job_pem)] if with_key else []
+    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *own)
     log = tmp_path / "command-0.log"
     store.wait_for(lambda: "serving on port" in log.read_text())
     port = re.findall(r"serving on port (\d+)", log.read_text())[0]
@@ -127,7 +135,7 @@ def test_one_node_leaves_the_other_goes_on_and_the_job_can_be_started_again(
         where = ["--nnodes=1:2", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
         where += ["--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3", "--nproc-per-node=1"]
         where += ["--max-restarts=3", "-m", "trainer", "train", "--config", str(config), "--backend", "gloo"]
-        return start("-m", "trainer.launch", *where, "--run-dir", str(run_dir), "--data", str(digits_dir))
+        return start("-m", "trainer.launch", *own, *where, "--run-dir", str(run_dir), "--data", str(digits_dir))
 
     leaving, staying = node(), node()
     leaving.wait_for(lambda: any(event["event"] == "start" for event in events(run_dir)))
