@@ -1,6 +1,6 @@
 """Two nodes and a head that serves the rendezvous store, of real processes: each in a network namespace and under a
 host name of its own where we are root, else all on the loopback. A node starts its launcher again as systemd does.
-They meet by a key of the job's (trainer.launch.job_key), as strangers could not.
+They meet by a key of the job's (trainer.launch.member_key), as strangers could not.
 """
 
 import contextlib
@@ -233,7 +233,7 @@ class Cluster:
 
     def start_store(self) -> None:
         """Starts the rendezvous store on the head."""
-        argv = ["-m", "trainer.launch.rendezvous", "--port", str(PORT), "--job-key", str(self.key)]
+        argv = ["-m", "trainer.launch.rendezvous", "--port", str(PORT), "--member-key", str(self.key)]
         self.store = self._process(HEAD, argv)
 
     def lose_store(self) -> None:
@@ -250,7 +250,7 @@ class Cluster:
 
     def _launcher(self, host: Host) -> Callable[[], Process]:
         argv = ["-m", "trainer.launch", "--hang-after", "6", "--job-dir", str(self.folder / "job")]
-        argv += ["--node", host.name, "--job-key", str(self.key)]
+        argv += ["--node", host.name, "--member-key", str(self.key)]
         argv += [f"--nnodes={self.nodes_min}:2", "--nproc-per-node=1"]
         argv += ["--rdzv-backend=gangway", f"--rdzv-endpoint={self.hosts[HEAD].address}:{PORT}", "--rdzv-id=drill"]
         argv += [f"--rdzv-conf={_RENDEZVOUS}", f"--local-addr={host.address}", "--shutdown-timeout=20"]

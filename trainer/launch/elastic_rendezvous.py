@@ -24,8 +24,8 @@ from trainer.core.torch_private import (
     served_store,
 )
 from trainer.launch import meeting_state
-from trainer.launch.job_key import JobKey
 from trainer.launch.lifecycle import Event
+from trainer.launch.member_key import MemberKey
 from trainer.launch.tunnel import LOOPBACK, NearEnd, why_refused
 from trainer.launch.workers_store import WorkersStore, loopback_store
 
@@ -53,7 +53,7 @@ class ElasticRendezvous:
     `trains`: whether workers did until now; `key` is the job's, None for a network that is trusted.
     """
 
-    def __init__(self, on: Callable[[Event], None], trains: Callable[[], bool], key: JobKey | None = None) -> None:
+    def __init__(self, on: Callable[[Event], None], trains: Callable[[], bool], key: MemberKey | None = None) -> None:
         self._on, self._trains, self._key = on, trains, key
         self._handler: DynamicRendezvousHandler | None = None
         self._before: DynamicRendezvousHandler | None = None
@@ -213,7 +213,7 @@ def address_of(endpoint: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def why_no_answer(endpoint: str, key: JobKey | None = None) -> str:
+def why_no_answer(endpoint: str, key: MemberKey | None = None) -> str:
     """Why nothing takes a connection at `host:port`, with the job's key where there is one; empty where it does."""
     address = address_of(endpoint)
     if key is not None:
@@ -225,7 +225,7 @@ def why_no_answer(endpoint: str, key: JobKey | None = None) -> str:
     return ""
 
 
-def wait_for_store(endpoint: str, key: JobKey | None = None, poll_sec: float = POLL_SEC) -> None:
+def wait_for_store(endpoint: str, key: MemberKey | None = None, poll_sec: float = POLL_SEC) -> None:
     """Returns when something listens at `host:port`: a head node may boot later than the workers, and again. Waits for
     as long as nobody ends the job; says so at first, and then ever more seldom.
     """

@@ -10,7 +10,7 @@ torchrun's own arguments, `--watch aws`, `azure` or `gcp` looks out for the clou
 its workers are gone, it restores what a killed one has left set on a GPU (trainer.power.saved_limits). A job that waits
 for peers, or whose rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a
 line on stderr. Workers that hang are ended, and the job meets anew (trainer.launch.watchdog):
-`--hang-after` auto, off or seconds of silence. With `--job-key FILE` the nodes of a job meet through tunnels that none
+`--hang-after` auto, off or seconds of silence. With `--member-key FILE` the nodes of a job meet through tunnels that none
 opens without that file (trainer.launch.tunnel).
 """
 
@@ -38,7 +38,7 @@ from trainer.core.errors import (
     nearest,
 )
 from trainer.core.torch_private import note_ends
-from trainer.launch import job_key
+from trainer.launch import member_key
 from trainer.launch.elastic_rendezvous import (
     BACKEND,
     POLL_SEC,
@@ -60,7 +60,7 @@ _WATCH = "--watch"
 _START_WHEN = "--start-when"
 _MAX_HOURS = "--max-hours"
 _HANG_AFTER = "--hang-after"
-_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, "--job-dir", "--node", job_key.FLAG)
+_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, "--job-dir", "--node", member_key.FLAG)
 _NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
         max_sec = _max_sec(own.get(_MAX_HOURS))
         hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
         parsed = _parsed(torchrun_argv)
-        key = _job_key(own.get(job_key.FLAG), parsed)
+        key = _member_key(own.get(member_key.FLAG), parsed)
         folder = job_folder(own.get("--job-dir"), own.get("--node") or socket.gethostname())
         with Job(_nodes(parsed), folder, max_sec) as job:
             if job.life.exit_code is None and not _waited(own, torchrun_argv, job.left_sec()):
@@ -101,7 +101,7 @@ def _notices(folder: str) -> Path:
 
 
 def _watched(
-    parsed: argparse.Namespace, job: Job, key: job_key.JobKey | None, watcher: Watcher, watchdog: Watchdog
+    parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
     """Runs torchrun, looking out for notices, for the end of the job's hours and for workers that hang."""
     try:
@@ -140,7 +140,7 @@ def _nodes(parsed: argparse.Namespace) -> Nodes:
 
 
 def _torchrun(
-    parsed: argparse.Namespace, job: Job, key: job_key.JobKey | None, watcher: Watcher, watchdog: Watchdog
+    parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
     """Runs torchrun until the job has ended here, as often as it takes: it knows only one patience for waiting, and
     gives up where its store is gone.
@@ -180,7 +180,7 @@ def _torchrun(
 def _one_torchrun(
     parsed: argparse.Namespace,
     job: Job,
-    key: job_key.JobKey | None,
+    key: member_key.MemberKey | None,
     watchdog: Watchdog,
     ends: Mapping[int, int | None],
 ) -> None:
@@ -269,16 +269,16 @@ def _cloud(name: str | None) -> str:
     return name or ""
 
 
-def _job_key(path: str | None, parsed: argparse.Namespace) -> job_key.JobKey | None:
+def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.MemberKey | None:
     """None without one: then the network alone keeps others from taking part."""
     several = _nodes(parsed).max > 1
     if path is None:
         if several:
-            announce(f"warning: without {job_key.FLAG} whoever reaches the rendezvous is a member of this job")
+            announce(f"warning: without {member_key.FLAG} whoever reaches the rendezvous is a member of this job")
         return None
     if several and parsed.rdzv_backend != BACKEND:
         raise TrainerError(
-            place=job_key.FLAG,
+            place=member_key.FLAG,
             problem="this rendezvous has no use for a key",
             value=f"--rdzv-backend={parsed.rdzv_backend}",
             allowed=f"--rdzv-backend={BACKEND}, or a single node",
@@ -289,10 +289,10 @@ def _job_key(path: str | None, parsed: argparse.Namespace) -> job_key.JobKey | N
             place=f"${_NO_SHARED_STORE}",
             problem="a store that a worker serves has no use for a key",
             value="1",
-            allowed=f"0 with {job_key.FLAG}",
+            allowed=f"0 with {member_key.FLAG}",
             fix="unset it",
         )
-    return job_key.JobKey.read(Path(path))
+    return member_key.MemberKey.read(Path(path))
 
 
 def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:

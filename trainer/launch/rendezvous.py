@@ -1,8 +1,8 @@
 """The store in which a job's nodes meet, in a process that no worker's end can take with it.
 
-    python -m trainer.launch.rendezvous --port 29400 --job-key job.pem
+    python -m trainer.launch.rendezvous --port 29400 --member-key job.pem
 
-Whoever reaches the port is a member of its jobs; with a key (trainer.launch.job_key), whoever has that too. Workers
+Whoever reaches the port is a member of its jobs; with a key (trainer.launch.member_key), whoever has that too. Workers
 join by `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come and go;
 jobs may share it under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every minute.
 Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2 bad input.
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from trainer.commands.arguments import Parser
 from trainer.core.console import info, warn
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
-from trainer.launch.job_key import FLAG, JobKey
+from trainer.launch.member_key import FLAG, MemberKey
 from trainer.launch.tunnel import LOOPBACK, FrontDoor, listen_everywhere, why_refused
 from trainer.launch.workers_store import loopback_store
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         arguments = parser.parse_args(argv)
-        key = JobKey.read(arguments.job_key) if arguments.job_key else None
+        key = MemberKey.read(arguments.member_key) if arguments.member_key else None
         listening = _listen(arguments.port, arguments.bind)
     except TrainerError as error:
         warn(str(error))
@@ -125,7 +125,7 @@ def _without_key(listening: socket.socket) -> _Served:
     return _Served(store, port, lambda: connected_hosts(_socket_tables(), port, own), lambda: "")
 
 
-def _with_key(key: JobKey, listening: socket.socket) -> _Served:
+def _with_key(key: MemberKey, listening: socket.socket) -> _Served:
     """The store on the loopback, a front door in its place."""
     name = _own_name(listening)
     store = loopback_store(_STORE_TIMEOUT)

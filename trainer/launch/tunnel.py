@@ -15,7 +15,7 @@ from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
-from trainer.launch.job_key import FLAG, JobKey
+from trainer.launch.member_key import FLAG, MemberKey
 
 LOOPBACK = "127.0.0.1"
 HANDSHAKE_SEC = 5.0
@@ -67,7 +67,7 @@ class _Sealed(_Plain):
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: JobKey, *, server: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: MemberKey, *, server: bool
     ) -> None:
         super().__init__(reader, writer)
         self._key = key
@@ -148,7 +148,7 @@ async def _join(one: _Plain, other: _Plain, first: bytes = b"") -> None:
             each.close(at_once=not whole)
 
 
-async def _call(key: JobKey, host: str, port: int) -> _Sealed:
+async def _call(key: MemberKey, host: str, port: int) -> _Sealed:
     """A connection through the front door there (OSError: none, or not to us)."""
     async with asyncio.timeout(HANDSHAKE_SEC):
         reader, writer = await asyncio.open_connection(host, port)
@@ -166,7 +166,7 @@ async def _call(key: JobKey, host: str, port: int) -> _Sealed:
 class _End(threading.Thread):
     """Listens until it is closed, in a daemon thread from the beginning. `listening` is its own from now on."""
 
-    def __init__(self, key: JobKey, listening: socket.socket) -> None:
+    def __init__(self, key: MemberKey, listening: socket.socket) -> None:
         self.port: int = listening.getsockname()[1]
         super().__init__(name=f"{type(self).__name__}-{self.port}", daemon=True)
         self._key, self._listening = key, listening
@@ -213,7 +213,7 @@ class FrontDoor(_End):
     loopback.
     """
 
-    def __init__(self, key: JobKey, listening: socket.socket, target: int) -> None:
+    def __init__(self, key: MemberKey, listening: socket.socket, target: int) -> None:
         self._inner_port = target
         self._strangers: dict[asyncio.StreamWriter, _Stranger] = {}
         self._members: Counter[str] = Counter()
@@ -264,7 +264,7 @@ class NearEnd(_End):
     `remote`. One that does not come about there is closed here.
     """
 
-    def __init__(self, key: JobKey, host: str, remote: int) -> None:
+    def __init__(self, key: MemberKey, host: str, remote: int) -> None:
         self._host, self._remote = host, remote
         super().__init__(key, socket.create_server((LOOPBACK, 0), backlog=1024))
 
@@ -272,7 +272,7 @@ class NearEnd(_End):
         await _join(_Plain(reader, writer), await _call(self._key, self._host, self._remote))
 
 
-def why_refused(key: JobKey, host: str, port: int) -> str:
+def why_refused(key: MemberKey, host: str, port: int) -> str:
     """Why no front door there takes us; empty where one does. Not by an event loop, which may swallow what a signal's
     handler raises.
     """

@@ -7,7 +7,7 @@ import weakref
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from trainer.launch.job_key import JobKey
+from trainer.launch.member_key import MemberKey
 from trainer.launch.tunnel import LOOPBACK, FrontDoor, listen_everywhere
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class WorkersStore:
         port: for the others, of a front door; without a key there are no others.
     """
 
-    def __init__(self, key: JobKey | None) -> None:
+    def __init__(self, key: MemberKey | None) -> None:
         self._store = loopback_store()
         self.inner_port = self.port = self._store.port
         if key is not None:

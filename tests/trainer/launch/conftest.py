@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainer.drill.cluster import make_key
-from trainer.launch.job_key import JobKey
+from trainer.launch.member_key import MemberKey
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +25,10 @@ def other_pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def key(job_pem: Path) -> JobKey:
-    return JobKey.read(job_pem)
+def key(job_pem: Path) -> MemberKey:
+    return MemberKey.read(job_pem)
 
 
 @pytest.fixture(scope="session")
-def other_key(other_pem: Path) -> JobKey:
-    return JobKey.read(other_pem)
+def other_key(other_pem: Path) -> MemberKey:
+    return MemberKey.read(other_pem)

@@ -20,7 +20,7 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
 from trainer.config.train_config import TrainConfig
-from trainer.launch.job_key import JobKey
+from trainer.launch.member_key import MemberKey
 from trainer.launch.tunnel import NearEnd
 
 KEY = "torch.rendezvous.job"
@@ -109,9 +109,9 @@ def test_what_stands_in_an_open_store_runs_no_code(value: bytes, start: Callable
 
 
 def test_a_stranger_cannot_speak_to_the_store(
-    start: Callable[..., Any], tmp_path: Path, job_pem: Path, key: JobKey, other_key: JobKey
+    start: Callable[..., Any], tmp_path: Path, job_pem: Path, key: MemberKey, other_key: MemberKey
 ) -> None:
-    _, port = serve(start, tmp_path, "--job-key", str(job_pem))
+    _, port = serve(start, tmp_path, "--member-key", str(job_pem))
     with pytest.raises(RuntimeError):
         client(port, 2.0)
     ends = NearEnd(key, "127.0.0.1", port), NearEnd(other_key, "127.0.0.1", port)
@@ -182,9 +182,9 @@ def open_ports(command: Any) -> set[int]:
 
 @pytest.mark.slow
 def test_a_job_of_two_nodes_trains_while_strangers_knock(
-    start: Callable[..., Any], tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path, job_pem: Path, key: JobKey
+    start: Callable[..., Any], tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path, job_pem: Path, key: MemberKey
 ) -> None:
-    store, port = serve(start, tmp_path, "--job-key", str(job_pem))
+    store, port = serve(start, tmp_path, "--member-key", str(job_pem))
     config, run_dir = tmp_path / "config.json", tmp_path / "run"
     config.write_text(tiny_config.replace({"kimg": 3.2, "stats_kimg": 0.16, "sample_kimg": 100}).to_json())
     (tmp_path / "held.py").write_text(HELD)
@@ -199,7 +199,7 @@ def test_a_job_of_two_nodes_trains_while_strangers_knock(
         "--run-dir",
         str(run_dir),
     ]
-    own = ("--job-key", str(job_pem), "--")
+    own = ("--member-key", str(job_pem), "--")
     with Stranger(port) as stranger:
         both = [node(start, port, "2:2", *own, *train, "--data", str(digits_dir)) for _ in range(2)]
         both[0].wait_for(lambda: (run_dir / "stats.jsonl").exists())

@@ -68,13 +68,13 @@ def test_a_store_that_anybody_may_write_to_says_so(
     start: Callable[..., Any], job_pem: Path, bind: str, *, with_key: bool, warned: bool
 ) -> None:
     argv = ["--bind", bind] if bind else []
-    argv += ["--job-key", str(job_pem)] if with_key else []
+    argv += ["--member-key", str(job_pem)] if with_key else []
     store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *argv)
     store.wait_for(lambda: "healthy" in store.printed())
     store.process.send_signal(signal.SIGTERM)
     code, text = store.finish()
     assert code == 0, text
-    assert ("without --job-key whoever reaches the port is a member of its jobs" in text) is warned, text
+    assert ("without --member-key whoever reaches the port is a member of its jobs" in text) is warned, text
     assert "joined" not in text, "its own client is no host"
     assert "healthy: 0 host(s)" in text
 
@@ -123,7 +123,7 @@ def test_one_node_leaves_the_other_goes_on_and_the_job_can_be_started_again(
     *,
     with_key: bool,
 ) -> None:
-    own = ["--job-key", str(job_pem)] if with_key else []
+    own = ["--member-key", str(job_pem)] if with_key else []
     store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *own)
     log = tmp_path / "command-0.log"
     store.wait_for(lambda: "serving on port" in log.read_text())

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from trainer.launch import tunnel
-from trainer.launch.job_key import JobKey
+from trainer.launch.member_key import MemberKey
 from trainer.launch.tunnel import LOOPBACK, FrontDoor, NearEnd, listen_everywhere, why_refused
 
 PATIENCE_SEC = 30.0
@@ -73,12 +73,12 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
-def behind_a_door(stack: ExitStack, key: JobKey, serve: Callable[[socket.socket], None]) -> tuple[Inner, FrontDoor]:
+def behind_a_door(stack: ExitStack, key: MemberKey, serve: Callable[[socket.socket], None]) -> tuple[Inner, FrontDoor]:
     inner = stack.enter_context(closing(Inner(serve)))
     return inner, stack.enter_context(closing(FrontDoor(key, listen_everywhere(), inner.port)))
 
 
-def near(stack: ExitStack, key: JobKey, port: int) -> NearEnd:
+def near(stack: ExitStack, key: MemberKey, port: int) -> NearEnd:
     return stack.enter_context(closing(NearEnd(key, LOOPBACK, port)))
 
 
@@ -108,7 +108,7 @@ def until(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def test_what_goes_in_comes_out_at_several_connections_at_once(stack: ExitStack, key: JobKey) -> None:
+def test_what_goes_in_comes_out_at_several_connections_at_once(stack: ExitStack, key: MemberKey) -> None:
     inner, door = behind_a_door(stack, key, echo)
     end = near(stack, key, door.port)
     content = os.urandom(3_000_000)
@@ -130,7 +130,7 @@ def test_what_goes_in_comes_out_at_several_connections_at_once(stack: ExitStack,
     assert until(lambda: not door.hosts()), "those that have ended are no longer there"
 
 
-def test_an_answer_may_come_after_the_question_has_ended(stack: ExitStack, key: JobKey) -> None:
+def test_an_answer_may_come_after_the_question_has_ended(stack: ExitStack, key: MemberKey) -> None:
     _, door = behind_a_door(stack, key, answers_at_the_end)
     line = connect(stack, near(stack, key, door.port).port)
     content = os.urandom(2_000_000)
@@ -139,7 +139,7 @@ def test_an_answer_may_come_after_the_question_has_ended(stack: ExitStack, key: 
     assert read_all(line) == content[::-1]
 
 
-def test_a_question_may_go_on_after_the_answer_has_ended(stack: ExitStack, key: JobKey) -> None:
+def test_a_question_may_go_on_after_the_answer_has_ended(stack: ExitStack, key: MemberKey) -> None:
     heard: list[bytes] = []
 
     def says_little(line: socket.socket) -> None:
@@ -156,7 +156,7 @@ def test_a_question_may_go_on_after_the_answer_has_ended(stack: ExitStack, key: 
     assert until(lambda: heard == [content])
 
 
-def test_a_connection_that_breaks_behind_the_door_breaks_here(stack: ExitStack, key: JobKey) -> None:
+def test_a_connection_that_breaks_behind_the_door_breaks_here(stack: ExitStack, key: MemberKey) -> None:
     def hangs_up(line: socket.socket) -> None:
         line.recv(1)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # as where a process is killed
@@ -169,7 +169,7 @@ def test_a_connection_that_breaks_behind_the_door_breaks_here(stack: ExitStack, 
 
 @pytest.mark.parametrize("closed", ["front door", "near end"])
 def test_an_end_that_is_closed_cuts_its_connections_and_frees_its_port(
-    stack: ExitStack, key: JobKey, closed: str
+    stack: ExitStack, key: MemberKey, closed: str
 ) -> None:
     _, door = behind_a_door(stack, key, echo)
     end = near(stack, key, door.port)
@@ -185,14 +185,14 @@ def test_an_end_that_is_closed_cuts_its_connections_and_frees_its_port(
         socket.create_connection((LOOPBACK, ended.port), timeout=PATIENCE_SEC)
 
 
-def test_where_nothing_listens_the_near_end_closes_what_it_took(stack: ExitStack, key: JobKey) -> None:
+def test_where_nothing_listens_the_near_end_closes_what_it_took(stack: ExitStack, key: MemberKey) -> None:
     with socket.create_server((LOOPBACK, 0)) as gone:
         port = gone.getsockname()[1]
     assert is_closed(connect(stack, near(stack, key, port).port))
     assert "refused" in why_refused(key, LOOPBACK, port)
 
 
-def test_where_nothing_is_behind_the_door_nobody_is_taken_in(stack: ExitStack, key: JobKey) -> None:
+def test_where_nothing_is_behind_the_door_nobody_is_taken_in(stack: ExitStack, key: MemberKey) -> None:
     inner, door = behind_a_door(stack, key, echo)
     assert why_refused(key, LOOPBACK, door.port) == ""
     inner.shut()
@@ -200,7 +200,7 @@ def test_where_nothing_is_behind_the_door_nobody_is_taken_in(stack: ExitStack, k
     assert why_refused(key, LOOPBACK, door.port) == "it answers, and closes the connection"
 
 
-def test_a_member_that_does_not_read_keeps_nobody(stack: ExitStack, key: JobKey) -> None:
+def test_a_member_that_does_not_read_keeps_nobody(stack: ExitStack, key: MemberKey) -> None:
     _, door = behind_a_door(stack, key, echo)
     end = near(stack, key, door.port)
     slow = connect(stack, end.port)
@@ -213,8 +213,8 @@ def test_a_member_that_does_not_read_keeps_nobody(stack: ExitStack, key: JobKey)
     assert quick.recv(1) == b"x"
 
 
-def _plain(content: bytes) -> Callable[[int, JobKey, JobKey], bool]:
-    def attack(port: int, key: JobKey, other: JobKey) -> bool:
+def _plain(content: bytes) -> Callable[[int, MemberKey, MemberKey], bool]:
+    def attack(port: int, key: MemberKey, other: MemberKey) -> bool:
         with socket.create_connection((LOOPBACK, port), timeout=PATIENCE_SEC) as line:
             line.sendall(content)
             return is_closed(line)
@@ -222,8 +222,8 @@ def _plain(content: bytes) -> Callable[[int, JobKey, JobKey], bool]:
     return attack
 
 
-def _tls(context: Callable[[JobKey, JobKey], ssl.SSLContext]) -> Callable[[int, JobKey, JobKey], bool]:
-    def attack(port: int, key: JobKey, other: JobKey) -> bool:
+def _tls(context: Callable[[MemberKey, MemberKey], ssl.SSLContext]) -> Callable[[int, MemberKey, MemberKey], bool]:
+    def attack(port: int, key: MemberKey, other: MemberKey) -> bool:
         try:
             with (
                 socket.create_connection((LOOPBACK, port), timeout=PATIENCE_SEC) as line,
@@ -243,11 +243,11 @@ def _trusting(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-def _given(context: ssl.SSLContext, key: JobKey, other: JobKey) -> ssl.SSLContext:
+def _given(context: ssl.SSLContext, key: MemberKey, other: MemberKey) -> ssl.SSLContext:
     return context
 
 
-def _with_other(key: JobKey, other: JobKey) -> ssl.SSLContext:
+def _with_other(key: MemberKey, other: MemberKey) -> ssl.SSLContext:
     """Shows its own certificate, and takes any."""
     context = other.client
     context.verify_mode = ssl.CERT_NONE
@@ -265,18 +265,18 @@ STRANGERS = {
 
 @pytest.mark.parametrize("name", STRANGERS)
 def test_a_stranger_is_not_let_in(
-    name: str, stack: ExitStack, key: JobKey, other_pem: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, stack: ExitStack, key: MemberKey, other_pem: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tunnel, "HANDSHAKE_SEC", 1.0)
     inner, door = behind_a_door(stack, key, echo)
-    assert STRANGERS[name](door.port, key, JobKey.read(other_pem))
+    assert STRANGERS[name](door.port, key, MemberKey.read(other_pem))
     assert (inner.connections, door.hosts()) == (0, set())
     assert why_refused(key, LOOPBACK, door.port) == ""
 
 
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_tls_before_1_3_is_refused_to_members_too(
-    newest: ssl.TLSVersion, stack: ExitStack, key: JobKey, job_pem: Path
+    newest: ssl.TLSVersion, stack: ExitStack, key: MemberKey, job_pem: Path
 ) -> None:
     inner, door = behind_a_door(stack, key, echo)
     context = _trusting(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
@@ -287,7 +287,7 @@ def test_tls_before_1_3_is_refused_to_members_too(
     assert until(lambda: inner.connections == (0 if old else 1))
 
 
-def test_a_server_without_the_key_hears_nothing(stack: ExitStack, key: JobKey, other_key: JobKey) -> None:
+def test_a_server_without_the_key_hears_nothing(stack: ExitStack, key: MemberKey, other_key: MemberKey) -> None:
     heard: list[bytes] = []
     wrong = stack.enter_context(closing(Inner(lambda line: heard.append(line.recv(1 << 16)))))
     inner, door = behind_a_door(stack, other_key, echo)
@@ -300,11 +300,11 @@ def test_a_server_without_the_key_hears_nothing(stack: ExitStack, key: JobKey, o
     assert until(lambda: len(heard) == 2)
     assert not any(b"secret" in content for content in heard)
     assert inner.connections == 0
-    assert "it has not our --job-key, or we not its" in why_refused(key, LOOPBACK, door.port)
+    assert "it has not our --member-key, or we not its" in why_refused(key, LOOPBACK, door.port)
 
 
 def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
-    stack: ExitStack, key: JobKey, monkeypatch: pytest.MonkeyPatch
+    stack: ExitStack, key: MemberKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner, door = behind_a_door(stack, key, echo)
     idle = [connect(stack, door.port) for _ in range(200)]
@@ -319,7 +319,7 @@ def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
 
 
 def test_of_too_many_strangers_the_oldest_of_the_busiest_address_go(
-    stack: ExitStack, key: JobKey, monkeypatch: pytest.MonkeyPatch
+    stack: ExitStack, key: MemberKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tunnel, "MAX_STRANGERS", 5)
     _, door = behind_a_door(stack, key, echo)
@@ -364,13 +364,13 @@ def test_a_date_ends_no_job(stack: ExitStack, tmp_path: Path) -> None:
             private.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain)
             + dated.sign(private, hashes.SHA256()).public_bytes(encoding)
         )
-        key = JobKey.read(path)
+        key = MemberKey.read(path)
         _, door = behind_a_door(stack, key, echo)
         assert why_refused(key, LOOPBACK, door.port) == ""
 
 
 def test_a_certificate_that_the_jobs_own_has_signed_is_another(
-    stack: ExitStack, key: JobKey, job_pem: Path, tmp_path: Path
+    stack: ExitStack, key: MemberKey, job_pem: Path, tmp_path: Path
 ) -> None:
     """What openssl makes is an authority's: what that has signed is valid, and still not the job's."""
     own, request, signed = (tmp_path / name for name in ("own.pem", "request.pem", "signed.pem"))

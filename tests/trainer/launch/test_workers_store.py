@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
-from trainer.launch.job_key import JobKey
+from trainer.launch.member_key import MemberKey
 from trainer.launch.tunnel import LOOPBACK, NearEnd
 from trainer.launch.workers_store import WorkersStore, loopback_store
 
@@ -37,7 +37,7 @@ def test_without_a_key_the_workers_store_is_this_machines() -> None:
     client(served.inner_port).set("a", "b")
 
 
-def test_workers_here_and_elsewhere_find_each_other_and_a_stranger_does_not(key: JobKey) -> None:
+def test_workers_here_and_elsewhere_find_each_other_and_a_stranger_does_not(key: MemberKey) -> None:
     served = WorkersStore(key)
     assert answers("127.0.0.2", served.port)
     assert not answers("127.0.0.2", served.inner_port)

@@ -12,7 +12,7 @@ import pytest
 
 from trainer.core.errors import TrainerError
 from trainer.launch import launcher, rendezvous
-from trainer.launch.job_key import JobKey
+from trainer.launch.member_key import MemberKey
 
 
 def _parts(pem: Path) -> tuple[str, str]:
@@ -45,15 +45,15 @@ def test_what_is_no_key_is_refused(kind: str, job_pem: Path, other_pem: Path, tm
     make, problem = BROKEN[kind]
     path = tmp_path / "job.pem"
     path.write_text(make(job_pem, other_pem))
-    with pytest.raises(TrainerError, match=rf"--job-key: .*{problem}[\s\S]*openssl req"):
-        JobKey.read(path)
+    with pytest.raises(TrainerError, match=rf"--member-key: .*{problem}[\s\S]*openssl req"):
+        MemberKey.read(path)
 
 
 def test_a_missing_and_an_unreadable_file_are_named(job_pem: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=rf"No such file or directory[\s\S]*{tmp_path}"):
-        JobKey.read(tmp_path / "job.pem")
+        MemberKey.read(tmp_path / "job.pem")
     with pytest.raises(TrainerError, match="Is a directory"):
-        JobKey.read(tmp_path)
+        MemberKey.read(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -62,14 +62,14 @@ def test_a_file_of_others_is_named(job_pem: Path, tmp_path: Path) -> None:
     path.write_text(job_pem.read_text())
     path.chmod(0)
     with pytest.raises(TrainerError, match="Permission denied"):
-        JobKey.read(path)
+        MemberKey.read(path)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_either_order_and_newline_will_do(newline: str, job_pem: Path, tmp_path: Path, key: JobKey) -> None:
+def test_either_order_and_newline_will_do(newline: str, job_pem: Path, tmp_path: Path, key: MemberKey) -> None:
     path = tmp_path / "job.pem"
     path.write_text("".join(reversed(_parts(job_pem))), newline=newline)
-    assert JobKey.read(path).certificate == key.certificate
+    assert MemberKey.read(path).certificate == key.certificate
 
 
 def test_a_key_as_other_tools_write_it_will_do(job_pem: Path, tmp_path: Path) -> None:
@@ -79,19 +79,19 @@ def test_a_key_as_other_tools_write_it_will_do(job_pem: Path, tmp_path: Path) ->
     assert "BEGIN EC PRIVATE KEY" in old
     path = tmp_path / "job.pem"
     path.write_text(old + _parts(job_pem)[1])
-    assert JobKey.read(path).certificate == JobKey.read(job_pem).certificate
+    assert MemberKey.read(path).certificate == MemberKey.read(job_pem).certificate
 
 
 def test_both_commands_end_with_2_and_have_begun_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = str(tmp_path / "none.pem")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         free = taken.getsockname()[1]
-    assert rendezvous.main(["--port", str(free), "--job-key", missing]) == 2
-    assert "--job-key: No such file" in capsys.readouterr().err
+    assert rendezvous.main(["--port", str(free), "--member-key", missing]) == 2
+    assert "--member-key: No such file" in capsys.readouterr().err
     socket.create_server(("127.0.0.1", free)).close()
-    argv = ["--job-key", missing, "--job-dir", str(tmp_path / "job"), "--rdzv-backend=gangway", "--nnodes=2"]
+    argv = ["--member-key", missing, "--job-dir", str(tmp_path / "job"), "--rdzv-backend=gangway", "--nnodes=2"]
     assert launcher.main([*argv, "--rdzv-endpoint=127.0.0.1:9", "-m", "trainer", "presets"]) == 2
-    assert "--job-key: No such file" in capsys.readouterr().err
+    assert "--member-key: No such file" in capsys.readouterr().err
     assert not (tmp_path / "job").exists()
 
 
@@ -112,7 +112,7 @@ def test_what_a_key_would_not_protect_is_refused(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    argv = ["--job-key", str(job_pem), f"--rdzv-backend={backend}", "--nnodes=2", "--rdzv-endpoint=127.0.0.1:9"]
+    argv = ["--member-key", str(job_pem), f"--rdzv-backend={backend}", "--nnodes=2", "--rdzv-endpoint=127.0.0.1:9"]
     assert launcher.main([*argv, "-m", "trainer", "presets"]) == 2
     assert re.search(told, capsys.readouterr().err)
 
@@ -122,4 +122,4 @@ def test_several_nodes_without_a_key_are_warned_of(start: Callable[..., Any]) ->
     for nodes, warned in (("1:2", True), ("1", False)):
         code, text = start("-m", "trainer.launch", "--max-hours=0.0005", f"--nnodes={nodes}", *argv).finish()
         assert code == 6, text
-        assert ("without --job-key whoever reaches the rendezvous is a member" in text) is warned, text
+        assert ("without --member-key whoever reaches the rendezvous is a member" in text) is warned, text

@@ -10,7 +10,7 @@ from typing import Self
 
 from trainer.core.errors import TrainerError
 
-FLAG = "--job-key"
+FLAG = "--member-key"
 _ALLOWED = "a PEM file with one private key, without a passphrase, and the one certificate that belongs to it"
 _MAKE = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=job "
@@ -24,7 +24,7 @@ _NO_CHECK_TIME = 0x200000
 
 
 @dataclass(frozen=True)
-class JobKey:
+class MemberKey:
     """What both ends of a connection need, TLS 1.3 and nothing older; `certificate` is DER."""
 
     server: ssl.SSLContext
