@@ -127,9 +127,13 @@ def another_address_is_another_machine(lab: Any) -> None:
 def destroy_ends_the_first_machine_last(lab: Any) -> None:
     lab.applied("destroy")
     lines = asked(lab)
-    assert [(line["host"], line["verb"]) for line in lines] == [(NEW, "delete"), (FIRST, "delete")]
-    for line in lines:
-        assert "installer.sh remove dgx-" in line["text"]
+    assert {line["verb"] for line in lines} == {"delete"}
+    ended = [line["host"] for line in lines if "installer.sh remove dgx-" in line["text"]]
+    assert ended == [NEW, FIRST]
+    keyless = [(at, line["host"]) for at, line in enumerate(lines) if "rm -f /etc/gangway/member.pem" in line["text"]]
+    assert {host for _, host in keyless} == {NEW, FIRST}
+    services = {line["host"]: at for at, line in enumerate(lines) if "installer.sh" in line["text"]}
+    assert all(at > services[host] for at, host in keyless), "the key goes last"
     assert lab.resources() == []
     assert json.loads(lab.plain("stack", "export"))["deployment"].get("resources", []) == []
 
