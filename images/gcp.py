@@ -16,6 +16,7 @@ from images.render import (
     LIB_DIR,
     NodeFile,
     bare_python_file,
+    check_heredoc,
     cloud_config,
     python_file,
     scripts,
@@ -321,6 +322,7 @@ def render_gcp_node(spec: GcpNodeSpec) -> str:
 def render_tpu_startup(spec: TpuHostSpec) -> str:
     """A TPU host's start-up script, plain ASCII: the same files and units, written anew at each boot."""
     files, units = _worker_files(spec, _tpu_steps(spec), ["run-tpu.sh"])
+    check_heredoc(files, "GANGWAY_END_OF_FILE")
     template = template_environment().get_template("tpu-startup.sh.j2")
     return template.render(files=files, units=units, what="host of a TPU slice")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from images.observability import render_prometheus_static
-from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, script_text, scripts, unit
+from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, check_heredoc, script_text, scripts, unit
 from images.shell import (
     CONTAINER_NAME,
     bash_array,
@@ -95,6 +95,7 @@ def digest_of(installer: str) -> str:
 def render_host_installer(spec: HostSpec) -> str:
     """The machine's script, plain ASCII: `install` and `remove`."""
     files, services = host_files(spec), _services(spec)
+    check_heredoc(files, _END)
     settings = bash_assignments({"ENGINE_HINT": _ENGINE_HINTS[spec.container_engine], "STACK": spec.stack})
     arrays = [
         bash_array("FILES", [file.path for file in files]),

@@ -106,6 +106,12 @@ def cloud_config(
     return template.render(files=files, what=what, packages=packages, units=units)
 
 
+def check_heredoc(files: Sequence[NodeFile], mark: str) -> None:
+    """No text ends the block of bash it stands in: values of a stack file are words of one line there (bash_quote)."""
+    for file in files:
+        assert mark not in file.text.splitlines(), file.path
+
+
 def _check_lines(files: Sequence[NodeFile]) -> None:
     """A literal block of YAML holds printable ASCII in lines, whatever it says."""
     for file in files:
