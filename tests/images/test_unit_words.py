@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from images.render import unit
 from images.unit_words import unit_text
 
+pytestmark = pytest.mark.attack("a stack file's author", "values that add a line or a word to a unit")
+
 HOSTILE = ["a\nExecStartPre=/bin/touch /tmp/x", "%n", "$HOME", "${HOME}", 'a" "b', "a b", "\\", "'", ";", "", "\t", "ü"]
 _ESCAPE = re.compile(r'\\x([0-9a-f]{2})|\\([\\"])|%%|\$\$')
 
@@ -54,7 +56,8 @@ def test_several_are_several_and_none_is_nothing() -> None:
 @pytest.mark.parametrize("image", HOSTILE)
 def test_no_value_adds_a_line_or_a_word_to_a_unit(image: str, tmp_path: Path) -> None:
     def rendered(name: str) -> str:
-        values = {"log_options": lambda stream: [], "image_has_docker": False, "spec": {"image": name, "port": 29400}}
+        spec = {"image": name, "port": 29400, "member_mount": [], "member_argv": []}
+        values = {"log_options": lambda stream: [], "image_has_docker": False, "spec": spec}
         return unit("hosts", "gangway-rendezvous.service", values).text
 
     plain, hostile = rendered("image").splitlines(), rendered(image).splitlines()

@@ -12,6 +12,8 @@ import pytest
 
 from images.node.outbox import Owned, main, results_of
 
+pytestmark = pytest.mark.attack("a job (uid 10001)", "names in the run's folder that lead root elsewhere")
+
 SECRET = "of root alone"
 RUN = {
     "run.json": "{}",

@@ -19,6 +19,8 @@ from trainer.preemption.notices import Notice
 from trainer.telemetry.energy import EnergyReading, Gpu
 from trainer.telemetry.meters import Stalls, _Own
 
+pytestmark = pytest.mark.attack("a network neighbour", "hostile bytes as a worker's word")
+
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

@@ -23,6 +23,8 @@ from trainer.config.train_config import TrainConfig
 from trainer.launch.member_key import MemberKey
 from trainer.launch.tunnel import NearEnd
 
+pytestmark = pytest.mark.attack("a network neighbour", "code in the rendezvous, and talk with its store")
+
 KEY = "torch.rendezvous.job"
 IDLE = 200
 """Connections of a stranger who says nothing, at once."""

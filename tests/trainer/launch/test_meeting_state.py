@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from trainer.launch.meeting_state import MAX_BYTES, MeetingStateError, decode, encode
 
+pytestmark = pytest.mark.attack("a network neighbour", "hostile bytes as the nodes' state")
+
 NODES = st.tuples(st.text(min_size=1, max_size=20), st.integers(0, 2**31), st.integers(0, 2**31))
 TIMES = st.datetimes(datetime(1970, 1, 2), datetime(2199, 1, 1), timezones=st.just(UTC))
 VALID: dict[str, Any] = {

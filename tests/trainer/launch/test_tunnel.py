@@ -20,6 +20,8 @@ from trainer.launch.tunnel import LOOPBACK, FrontDoor, NearEnd, listen_everywher
 
 PATIENCE_SEC = 30.0
 
+stranger = pytest.mark.attack("a network neighbour", "a way through the front door without the member key")
+
 
 class Inner:
     """What lies behind a front door: every connection is handed to `serve`, in a thread."""
@@ -263,6 +265,7 @@ STRANGERS = {
 }
 
 
+@stranger
 @pytest.mark.parametrize("name", STRANGERS)
 def test_a_stranger_is_not_let_in(
     name: str, stack: ExitStack, key: MemberKey, other_pem: Path, monkeypatch: pytest.MonkeyPatch
@@ -274,6 +277,7 @@ def test_a_stranger_is_not_let_in(
     assert why_refused(key, LOOPBACK, door.port) == ""
 
 
+@stranger
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_tls_before_1_3_is_refused_to_members_too(
     newest: ssl.TLSVersion, stack: ExitStack, key: MemberKey, job_pem: Path
@@ -287,6 +291,7 @@ def test_tls_before_1_3_is_refused_to_members_too(
     assert until(lambda: inner.connections == (0 if old else 1))
 
 
+@stranger
 def test_a_server_without_the_key_hears_nothing(stack: ExitStack, key: MemberKey, other_key: MemberKey) -> None:
     heard: list[bytes] = []
     wrong = stack.enter_context(closing(Inner(lambda line: heard.append(line.recv(1 << 16)))))
@@ -303,6 +308,7 @@ def test_a_server_without_the_key_hears_nothing(stack: ExitStack, key: MemberKey
     assert "it has not our --member-key, or we not its" in why_refused(key, LOOPBACK, door.port)
 
 
+@stranger
 def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
     stack: ExitStack, key: MemberKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +324,7 @@ def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
     assert until(lambda: inner.connections == 2)
 
 
+@stranger
 def test_of_too_many_strangers_the_oldest_of_the_busiest_address_go(
     stack: ExitStack, key: MemberKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +376,7 @@ def test_a_date_ends_no_job(stack: ExitStack, tmp_path: Path) -> None:
         assert why_refused(key, LOOPBACK, door.port) == ""
 
 
+@stranger
 def test_a_certificate_that_the_jobs_own_has_signed_is_another(
     stack: ExitStack, key: MemberKey, job_pem: Path, tmp_path: Path
 ) -> None:
