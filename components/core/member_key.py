@@ -21,7 +21,7 @@ def new_member_key(stack: str) -> str:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"gangway {stack}"[:64])])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"gangway-{stack}"[:64])])
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
         x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())
