@@ -65,12 +65,16 @@ def python_file(name: str) -> NodeFile:
 
 
 def bare_python_file(name: str) -> NodeFile:
-    """The same without prose, which packs worst, and EC2's limit leaves no room."""
+    """The same without prose and types, which pack worst, and EC2's limit leaves no room."""
     path, mode, text = python_file(name)
     tree = ast.parse(text)
     for part in ast.walk(tree):
         if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(part):
             del part.body[0]
+        if isinstance(part, ast.FunctionDef):
+            part.returns = None
+        if isinstance(part, ast.arg):
+            part.annotation = None
     return NodeFile(path, mode, ast.unparse(tree) + "\n")
 
 

@@ -71,7 +71,7 @@ def test_a_machine_remembers_its_first_start_where_the_job_cannot_write(job_node
     assert job_node.state("first-start").read_text() == "100\n"
     assert list((tmp_path / "run").iterdir()) == []
     for call in job_node.calls("docker"):
-        own = call[call.index("--watch") :]
+        own = call[call.index("--member-key") :]
         folder = f"{job_node.spec.run_dir}/.launch/{job_node.key()}"
         assert own[2:6] == ["--job-dir", folder, "--max-hours", "8"]
 

@@ -42,6 +42,7 @@ _TAGGABLE = """
     secretsmanager: Secret
     sns: Topic
     sqs: Queue
+    ssm: Parameter
     vpc: SecurityGroupEgressRule SecurityGroupIngressRule
 """
 _LAUNCHED = ("instance", "volume")

@@ -356,7 +356,7 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.info(
             "network.private-services",
             "gangway:storage",
-            "Managed Lustre is reached over private service access: `up` connects the network to Google's services, "
+            "Lustre is reached over private service access: `up` connects the network to Google's services, "
             "and a destroy may have to wait until the file system has left it",
         )
     if storage.source is not None and not (storage.kind == "lustre" and planned.head):
@@ -381,7 +381,7 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.info(
             "budget.late",
             "gangway:budget.stop_at_percent",
-            "no hard limit: Google brings billing data up to date a few times a day, so the stop comes hours late",
+            "no hard limit: Google bills a few times a day, so the stop comes hours late",
         )
     yield from nodes_stay(config)
 

@@ -837,16 +837,16 @@ class Owned(NamedTuple):
     at: int
     uid: int
 
-    def file(self, name: str) -> int:
+    def file(self, name):
         return self._opened(name, _FILE, stat.S_IFREG)
 
-    def folder(self, name: str) -> 'Owned':
+    def folder(self, name):
         return Owned(self._opened(name, _FOLDER, stat.S_IFDIR), self.uid)
 
-    def names(self) -> list[str]:
+    def names(self):
         return sorted(os.listdir(self.at), reverse=True) if self.at != _NONE else []
 
-    def _opened(self, name: str, flags: int, kind: int) -> int:
+    def _opened(self, name, flags, kind):
         if self.at == _NONE:
             return _NONE
         try:
@@ -867,10 +867,10 @@ class Kept(NamedTuple):
     files: dict[str, int]
     sum: str
 
-def say(sentence: str) -> None:
+def say(sentence):
     print(f'gangway: {sentence}', file=sys.stderr, flush=True)
 
-def sum_of(descriptor: int) -> str:
+def sum_of(descriptor):
     if descriptor == _NONE:
         return ''
     content = hashlib.sha256()
@@ -880,7 +880,7 @@ def sum_of(descriptor: int) -> str:
     os.lseek(descriptor, 0, os.SEEK_SET)
     return content.hexdigest()
 
-def record_of(run: Owned) -> Kept:
+def record_of(run):
     record = run.file('run.json')
     if record == _NONE:
         say('no run record yet')
@@ -890,7 +890,7 @@ def record_of(run: Owned) -> Kept:
         return Kept({}, '')
     return Kept({'run.json': record}, sum_of(record))
 
-def results_of(run: Owned) -> Kept:
+def results_of(run):
     checkpoints, samples = (run.folder('checkpoints'), run.folder('samples'))
     names = {name: run.file(name) for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png')}
     newest = ''
@@ -904,7 +904,7 @@ def results_of(run: Owned) -> Kept:
     return Kept(files, f"{newest} {sum_of(names['stats.jsonl'])}")
 
 @contextmanager
-def gathered(run: Owned, files: dict[str, int]) -> Iterator[int]:
+def gathered(run, files):
     prefix = f'.results-{socket.gethostname()}-'
     for name in run.names():
         if name.startswith(prefix):
@@ -927,7 +927,7 @@ def gathered(run: Owned, files: dict[str, int]) -> Iterator[int]:
     finally:
         shutil.rmtree(f'/proc/self/fd/{run.at}/{name}', ignore_errors=True)
 
-def main(argv: Sequence[str]) -> int:
+def main(argv):
     run_dir, uid, marks, wants_results, *command = argv
     run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
     record = record_of(run)
@@ -943,7 +943,7 @@ def main(argv: Sequence[str]) -> int:
             paths['RESULTS'] = f'/proc/self/fd/{given[-1]}'
         return subprocess.run(command, env={**os.environ, **paths}, pass_fds=given, check=False).returncode
 
-def last_sum(marks: str, name: str) -> str:
+def last_sum(marks, name):
     path = Path(marks, name)
     return path.read_text('utf-8').strip() if path.exists() else ''
 if __name__ == '__main__':
