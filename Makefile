@@ -59,6 +59,9 @@ drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut
 bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
 	@$(BIN)/python -m stacks.bench.plan_speed
 
+attack: $(READY)  ## each known way in, tried as a job, a neighbour, a bucket's writer, a stack file's author: a table
+	@$(PYTEST) -q -m attack $(ARGS)
+
 lint: $(READY)  ## ruff and mypy --strict
 	@echo "==> ruff"
 	@$(BIN)/ruff check $(PACKAGES) && $(BIN)/ruff format --check $(PACKAGES)
@@ -114,5 +117,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
-.PHONY: help demo tools test test-all coverage test-xla bench bench-plan drill lint format lock clean
+.PHONY: help demo tools test test-all coverage test-xla bench bench-plan drill attack lint format lock clean
 .DEFAULT_GOAL := help

@@ -23,7 +23,10 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    member_argv,
+    member_mount,
     results_sec,
+    store_values,
     worker_settings,
 )
 from images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
@@ -130,8 +133,10 @@ def aws_docker_argv(spec: AwsNodeSpec) -> list[str]:
         fabric += ["--device", "/dev/infiniband", "--env", "NCCL_NET=AWS Libfabric"]
     return [
         *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels),
+        *member_mount(spec.member_key),
         *log_argv(spec.log_group, spec.region),
-        *(spec.job.image, *WATCH, *life_argv(spec.job, spec.run_dir, spec.max_hours), *spec.job.torchrun_argv()),
+        *(spec.job.image, *WATCH, *member_argv(spec.member_key)),
+        *(*life_argv(spec.job, spec.run_dir, spec.max_hours), *spec.job.torchrun_argv()),
     ]
 
 
@@ -172,6 +177,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         "LUSTRE_EFA": str(node.lustre_efa_interfaces) if node and node.lustre_efa else "",
         "LUSTRE_MOUNT_NAME": mount_name,
         "LUSTRE_MOUNT_POINT": files.mount_point if files else _MOUNT_POINT,
+        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "REGION": spec.region,
         "RESULTS_SEC": "",
@@ -179,6 +185,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         "RUN_DIR": spec.run_dir,
         "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "yes" if node and node.terminate_when_done else "",
+        "TRAINER_UID": str(TRAINER_UID),
     }
     if node:
         settings |= {
@@ -189,7 +196,6 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
             "EFA_INTERFACES_PLANNED": str(node.efa_interfaces_planned),
             "GPUS_PLANNED": str(spec.job.processes_per_node if spec.job.backend == "nccl" else 0),
             "SCRATCH_MOUNT_POINT": node.scratch_mount_point or "",
-            "TRAINER_UID": str(TRAINER_UID),
         }
     return bash_assignments(settings)
 
@@ -229,7 +235,7 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     """The head node's `#cloud-config` document, plain ASCII, for Amazon Linux 2023."""
     with_files, with_prometheus = spec.file_system is not None, spec.prometheus_image is not None
     # The store waits for its image alone: the file system is mounted by whoever puts the record.
-    steps = ["pull-image.sh"]
+    steps = [*spec.key_steps, "pull-image.sh"]
     timers = ["gangway-record"] if with_files else []
     services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if with_prometheus else [])]
     started = [*services, *(f"{name}.timer" for name in timers)]
@@ -237,10 +243,10 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     helpers = ["mount-lustre.sh", "upload-record.sh"] if with_files else []
     values = {
         "image_has_docker": True,
-        "log_options": lambda stream: _log_options(spec, stream),
+        "log_options": lambda stream: log_argv(spec.log_group, spec.region, stream),
         "mount": "mount-lustre.sh",
         "role": "head",
-        "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
+        "spec": store_values(spec, spec.port, spec.prometheus_image),
         "steps": steps,
         "tries_again": True,
     }
@@ -255,11 +261,6 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     return cloud_config(files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
 
 
-def _log_options(spec: AwsHeadSpec, stream: str) -> str:
-    """Docker's logging options for a unit's command line; names of log groups and streams need no quoting there."""
-    return "".join(f" {word}" for word in log_argv(spec.log_group, spec.region, stream))
-
-
 def _node_steps(spec: AwsNodeSpec) -> list[str]:
     """Scripts that must succeed before the trainer starts: what needs no network first, the long download last."""
     planned = {
@@ -267,6 +268,7 @@ def _node_steps(spec: AwsNodeSpec) -> list[str]:
         "check-efa.sh": spec.efa_interfaces_planned > 0,
         "mount-scratch.sh": spec.scratch_mount_point is not None,
         "mount-lustre.sh": spec.file_system is not None,
+        "fetch-key.sh": spec.member_key is not None,
         "pull-image.sh": True,
     }
     return [name for name, wanted in planned.items() if wanted]

@@ -29,6 +29,7 @@ from images.shell import (
     job_json_text,
     life_argv,
     results_sec,
+    store_values,
     worker_settings,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
@@ -234,10 +235,10 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
-        "log_options": lambda stream: " --log-driver none",
+        "log_options": lambda stream: ["--log-driver", "none"],
         # Prometheus says much, and nothing that a metric reads.
         "shipped": ["gangway-prepare.service", "gangway-rendezvous.service", "gangway-fill.service"],
-        "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
+        "spec": store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }
     files = [

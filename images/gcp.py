@@ -16,6 +16,7 @@ from images.render import (
     LIB_DIR,
     NodeFile,
     bare_python_file,
+    check_heredoc,
     cloud_config,
     python_file,
     scripts,
@@ -31,7 +32,10 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    member_argv,
+    member_mount,
     results_sec,
+    store_values,
     worker_settings,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
@@ -194,7 +198,9 @@ def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
     for device in spec.nccl.devices if spec.nccl else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels), *NO_LOG]
-    command = [*WATCH, *life_argv(spec.job, spec.run_dir, spec.max_hours), *spec.job.torchrun_argv()]
+    argv += member_mount(spec.member_key)
+    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
+    command = [*WATCH, *life, *spec.job.torchrun_argv()]
     if spec.nccl is None or not spec.nccl.env_script:
         return [*argv, spec.job.image, *command]
     script = _with_profile(spec.job, spec.nccl)
@@ -227,9 +233,9 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
     """
     job = spec.job
     # libtpu opens the chips' devices, which belong to root; Google's guide runs its containers so as well.
-    accelerators = ["--privileged", "--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
+    accelerators = ["--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
     return [
-        *container_argv(job, accelerators, None, spec.labels),
+        *container_argv(job, accelerators, None, spec.labels, privileged=True),
         *NO_LOG,
         *(job.image, *WATCH, *life_argv(job, spec.run_dir, spec.max_hours), "--"),
         f"--nproc-per-node={job.processes_per_node}",
@@ -282,6 +288,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.log_id or "",
+        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
@@ -296,7 +303,8 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
         "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "yes" if (node and node.terminate_when_done) or (host and host.queued_resource) else "",
-        "TRAINER_UID": str(TRAINER_UID),
+        # A TPU's container is root's: the devices ask for it.
+        "TRAINER_UID": "0" if host else str(TRAINER_UID),
     }
     if isinstance(spec, TpuHostSpec):
         settings |= worker_settings(spec.job, _tpu_steps(spec), files, tries_again=True)
@@ -314,6 +322,7 @@ def render_gcp_node(spec: GcpNodeSpec) -> str:
 def render_tpu_startup(spec: TpuHostSpec) -> str:
     """A TPU host's start-up script, plain ASCII: the same files and units, written anew at each boot."""
     files, units = _worker_files(spec, _tpu_steps(spec), ["run-tpu.sh"])
+    check_heredoc(files, "GANGWAY_END_OF_FILE")
     template = template_environment().get_template("tpu-startup.sh.j2")
     return template.render(files=files, units=units, what="host of a TPU slice")
 
@@ -333,7 +342,8 @@ def _node_steps(spec: GcpNodeSpec) -> list[str]:
         "install-docker.sh": True,
         "prepare-nccl.sh": spec.nccl is not None,
     }
-    return [*(name for name, wanted in planned.items() if wanted), *_shared_steps(spec), "pull-image.sh"]
+    own = (name for name, wanted in planned.items() if wanted)
+    return [*own, *_shared_steps(spec), *spec.key_steps, "pull-image.sh"]
 
 
 def _tpu_steps(spec: TpuHostSpec) -> list[str]:
@@ -389,15 +399,15 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     timers += ["gangway-fill"] if spec.fallback_uri else []
     started = [*services, *_log_units(spec), *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", "pull-image.sh"]
+    steps = ["install-docker.sh", *spec.key_steps, "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps),
-        "log_options": lambda stream: " --log-driver none",
+        "log_options": lambda stream: ["--log-driver", "none"],
         "role": "head",
         # Prometheus says much, and nothing that a metric reads; the watch sends its events itself.
         "shipped": [name for name in units if name.endswith(".service") and name not in _NOT_SHIPPED],
-        "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
+        "spec": store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }
     files = [

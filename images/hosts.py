@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from images.observability import render_prometheus_static
-from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, script_text, scripts, unit
+from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, check_heredoc, script_text, scripts, unit
 from images.shell import (
     CONTAINER_NAME,
     bash_array,
@@ -17,6 +17,9 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    member_argv,
+    member_mount,
+    store_values,
     worker_settings,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
@@ -92,6 +95,7 @@ def digest_of(installer: str) -> str:
 def render_host_installer(spec: HostSpec) -> str:
     """The machine's script, plain ASCII: `install` and `remove`."""
     files, services = host_files(spec), _services(spec)
+    check_heredoc(files, _END)
     settings = bash_assignments({"ENGINE_HINT": _ENGINE_HINTS[spec.container_engine], "STACK": spec.stack})
     arrays = [
         bash_array("FILES", [file.path for file in files]),
@@ -109,13 +113,13 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
     values = {
         "ended_uri": "",
         "image_has_docker": False,
-        "log_options": lambda stream: " --log-driver none",
+        "log_options": lambda stream: ["--log-driver", "none"],
         "mount": "check-shared.sh",
-        "prometheus_arguments": " ".join(_PROMETHEUS),
+        "prometheus_arguments": _PROMETHEUS,
         "results_at_end": False,
         "results_sec": 0,
         "role": "worker",
-        "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
+        "spec": store_values(spec, spec.port, spec.prometheus_image),
         "steps": steps,
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
         "tries_again": True,
@@ -140,8 +144,8 @@ def host_docker_argv(spec: HostSpec) -> list[str]:
     accelerators = [*_gpu_arguments(spec)]
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
-    argv = container_argv(spec.job, accelerators, None, spec.labels)
-    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    argv = [*container_argv(spec.job, accelerators, None, spec.labels), *member_mount(spec.member_key)]
+    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     return [*argv, "--log-driver", "none", spec.job.image, *life, *spec.job.torchrun_argv()]
 
 
@@ -162,6 +166,7 @@ def host_env_text(spec: HostSpec) -> str:
         "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": "journal",
+        "MEMBER_KEY": spec.member_key or "",
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "ROLE": "worker",
         "RUN_DIR": spec.run_dir,
@@ -184,6 +189,7 @@ def _steps(spec: HostSpec) -> list[str]:
         "check-gpu.sh": gpus,
         "check-rdma.sh": spec.fabric is not None,
         "check-shared.sh": spec.shared_dir is not None,
+        "fetch-key.sh": spec.member_key is not None,
         "pull-image.sh": True,
         "check-container.sh": gpus,
     }
@@ -206,4 +212,9 @@ def _needs(spec: HostSpec) -> list[str]:
     """`command: what to do` for each command without which nothing would work."""
     scheme = spec.bucket_uri.partition("://")[0]
     gpu = "nvidia-smi: install NVIDIA's driver, 580 or later, for the trainer's CUDA 13"
-    return [*([gpu] if spec.job.backend == "nccl" else []), *([_CLIENTS[scheme]] if scheme in _CLIENTS else [])]
+    python = "python3: install Python 3.9 or later, with which the run's record is read"
+    return [
+        python,
+        *([gpu] if spec.job.backend == "nccl" else []),
+        *([_CLIENTS[scheme]] if scheme in _CLIENTS else []),
+    ]

@@ -17,6 +17,7 @@ from images.shell import (
     job_json_text,
     life_argv,
     results_sec,
+    store_values,
     worker_settings,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
@@ -203,8 +204,8 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
-        "log_options": lambda stream: " --log-driver none",
-        "spec": {"image": spec.job.image, "port": spec.port, "prometheus_image": spec.prometheus_image},
+        "log_options": lambda stream: ["--log-driver", "none"],
+        "spec": store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }
     files = [

@@ -10,21 +10,26 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.core.job import JobSpec
-from images.shell import CONTAINER_NAME
+from images.shell import CONTAINED, CONTAINER_NAME
 from images.specs import TRAINER_UID, DockerfileSpec
+from images.unit_words import unit_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
 LIB_DIR = "/opt/gangway/lib"
 _NODE = Path(__file__).parent / "node"
+_CALLED = MappingProxyType({"upload-record.sh": "outbox.py"})
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
+# Of words that are not there; no unit of ours is indented.
+_SPACES = re.compile(r" +$|(?<= ) +", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
 STOP_MARGIN_SEC = 15
 
@@ -60,24 +65,39 @@ def python_file(name: str) -> NodeFile:
 
 
 def bare_python_file(name: str) -> NodeFile:
-    """The same without prose, which packs worst, and EC2's limit leaves no room."""
+    """The same without prose and types, which pack worst, and EC2's limit leaves no room."""
     path, mode, text = python_file(name)
     tree = ast.parse(text)
     for part in ast.walk(tree):
         if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(part):
             del part.body[0]
+        if isinstance(part, ast.FunctionDef):
+            part.returns = None
+        if isinstance(part, ast.arg):
+            part.annotation = None
     return NodeFile(path, mode, ast.unparse(tree) + "\n")
 
 
 def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
-    """Shell scripts of the cloud, or of all, without comments: prose packs worst, and EC2's limit leaves no room."""
-    return [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", script_text(cloud, name))) for name in names]
+    """Shell scripts of the cloud, or of all, with the Python that they call, without comments: prose packs worst, and
+    EC2's limit leaves no room.
+    """
+    called = [bare_python_file(_CALLED[name]) for name in names if name in _CALLED]
+    shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", script_text(cloud, name))) for name in names]
+    return shell + called
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     """A systemd unit, rendered from the template of its name."""
-    template = template_environment().get_template(_template_of(cloud, f"{name}.j2"))
-    text = template.render(values, cloud=cloud, bin_dir=BIN_DIR, etc_dir=ETC_DIR, container=CONTAINER_NAME)
+    template = _unit_environment().get_template(_template_of(cloud, f"{name}.j2"))
+    names = {
+        "bin_dir": BIN_DIR,
+        "cloud": cloud,
+        "contained": CONTAINED,
+        "container": CONTAINER_NAME,
+        "etc_dir": ETC_DIR,
+    }
+    text = _SPACES.sub("", template.render(values, **names))
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
 
 
@@ -85,8 +105,22 @@ def cloud_config(
     files: Sequence[NodeFile], what: str, *, packages: Sequence[str] = (), units: Sequence[str] = ()
 ) -> str:
     """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting."""
+    _check_lines(files)
     template = template_environment().get_template("cloud-init.yaml.j2")
     return template.render(files=files, what=what, packages=packages, units=units)
+
+
+def check_heredoc(files: Sequence[NodeFile], mark: str) -> None:
+    """No text ends the block of bash it stands in: values of a stack file are words of one line there (bash_quote)."""
+    for file in files:
+        assert mark not in file.text.splitlines(), file.path
+
+
+def _check_lines(files: Sequence[NodeFile]) -> None:
+    """A literal block of YAML holds printable ASCII in lines, whatever it says."""
+    for file in files:
+        assert file.text.isascii(), file.path
+        assert file.text.replace("\n", "").replace("\t", "").isprintable(), file.path
 
 
 @cache
@@ -102,6 +136,12 @@ def template_environment() -> Environment:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
+
+
+@cache
+def _unit_environment() -> Environment:
+    """The same for units: what an expression gives is quoted for systemd, whichever template it stands in."""
+    return template_environment().overlay(finalize=unit_text)
 
 
 def script_text(cloud: str, name: str) -> str:

@@ -8,9 +8,21 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from components.core.job import JobSpec
-from images.specs import FileSystem, job_key
+from images.specs import FileSystem, MachineSpec, job_key
 
 CONTAINER_NAME = "gangway-trainer"
+MEMBER_FILE = "/run/gangway-member.pem"
+"""Where `fetch-key.sh` puts the key of the job's nodes, in a container too."""
+CONTAINED = (
+    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
+    # torch.compile loads what it has compiled from there.
+    *("--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777"),
+)
+"""Of every container but a privileged one, which has all capabilities whatever else is said: it can become nobody else,
+and changes nothing of its image. Docker's own seccomp profile stays as it is.
+"""
+_PIDS = 32_768
+"""Of a job: eight GPUs with their loaders and all threads of 200 cores are below 10,000."""
 # For putting a run's results where they outlive the stack: gigabytes at 100 MB a second.
 RESULTS_SEC = 300
 
@@ -38,8 +50,10 @@ def container_argv(
     name: str = CONTAINER_NAME,
     *,
     locks_memory: bool = True,
+    privileged: bool = False,
 ) -> list[str]:
-    """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it.
+    """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it, and gains
+    nothing there.
 
     Variables travel as `--env NAME=VALUE`: `--env-file` cannot write a newline, and `--env NAME` would put the job's
     variables into the docker client's own environment. `accelerators` are the arguments for GPUs or TPUs and what moves
@@ -49,6 +63,9 @@ def container_argv(
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
     argv += ["--network", "host", "--ipc", "host"]
     argv += ["--ulimit", "memlock=-1"] if locks_memory else []
+    argv += ["--privileged"] if privileged else CONTAINED
+    # Its user's home is part of the image.
+    argv += ["--pids-limit", str(_PIDS), "--env", "HOME=/tmp"]
     argv += accelerators
     if scratch is not None:
         # Fast and of this node alone: for temporary files, torch.compile's cache among them. The job may say otherwise.
@@ -100,10 +117,31 @@ def results_sec(files: FileSystem | None) -> int:
     return 0 if files is not None and files.kind == "bucket" else RESULTS_SEC
 
 
+def member_mount(member_key: str | None) -> list[str]:
+    """Docker's arguments by which a container has the key of the job's nodes, and may read it alone."""
+    return ["--mount", f"type=bind,source={MEMBER_FILE},target={MEMBER_FILE},readonly"] if member_key else []
+
+
+def member_argv(member_key: str | None) -> list[str]:
+    """The same of what runs in it: the launcher, or the store."""
+    return ["--member-key", MEMBER_FILE] if member_key else []
+
+
 def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
     """The launcher's arguments by which a job's nodes know of each other, and of its hours."""
     hours = [] if max_hours is None else ["--max-hours", f"{max_hours:.10g}"]
     return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
+
+
+def store_values(spec: MachineSpec, port: int | None, prometheus_image: str | None) -> dict[str, object]:
+    """What the units of whoever holds the rendezvous store are told."""
+    return {
+        "image": spec.job.image,
+        "member_argv": member_argv(spec.member_key),
+        "member_mount": member_mount(spec.member_key),
+        "port": port,
+        "prometheus_image": prometheus_image,
+    }
 
 
 def bash_assignments(settings: Mapping[str, str]) -> str:

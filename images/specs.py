@@ -227,6 +227,7 @@ class MachineSpec:
         bucket_uri: `s3://...`, `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`.
         run_dir: the run directory as the machine sees it.
         file_system: to be mounted; None for none.
+        member_key: what the key by which the job's nodes know each other is called in the cloud's store; None for none.
         max_hours: of the job, counted while at least one of its nodes is up, over all starts; None for no limit.
     """
 
@@ -236,6 +237,7 @@ class MachineSpec:
     bucket_uri: str
     run_dir: str
     file_system: FileSystem | None = None
+    member_key: str | None = None
     max_hours: float | None = None
 
     def __post_init__(self) -> None:
@@ -244,6 +246,11 @@ class MachineSpec:
         check_digest(f"{place}.job.image", self.job.image)
         check_hours(place, self.max_hours)
         check_env(place, self.job.env)
+
+    @property
+    def key_steps(self) -> tuple[str, ...]:
+        """What brings the key, before the machine is ready."""
+        return ("fetch-key.sh",) if self.member_key else ()
 
     @property
     def ended_object(self) -> str:

@@ -45,6 +45,7 @@ settings.load_profile("ci" if "CI" in os.environ else "gangway")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Sets what has to stand before torch and a cloud's SDK are imported."""
+    config.pluginmanager.register(_load(Path(__file__).with_name("attack_table.py")))
     # The SDK warns of its own deprecated resources when it is imported, whichever of them are used.
     config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_aws\..*")
     config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_gcp\..*")

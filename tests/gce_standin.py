@@ -4,6 +4,7 @@ It holds state: groups with instances and sizes, objects of buckets, entries of 
 header, an API a token that the metadata server has given. Not a check of bodies: tests look at `calls`.
 """
 
+import base64
 import json
 import re
 import threading
@@ -43,6 +44,7 @@ class Gce:
         groups: by name: `targetSize`, `instances` (name -> status), `requests` (dicts of the API).
         objects: `bucket/key` -> content.
         entries: of logs.
+        secrets: `projects/P/secrets/NAME` -> its newest version.
         denied: verbs of groups, permissions on buckets, or hosts, that answer 403.
         hides_missing: objects that are not there answer 403, as to whoever may not list them.
         cut: objects of which only half comes before the connection ends.
@@ -70,6 +72,7 @@ class Gce:
         }
         self.objects: dict[str, bytes] = {}
         self.entries: list[dict[str, Any]] = []
+        self.secrets: dict[str, bytes] = {}
         self.denied: set[str] = set()
         self.cut: set[str] = set()
         self.refused_entries: set[str] = set()
@@ -118,7 +121,13 @@ class Gce:
             raise Refusal(403, "denied")
         if match := GROUP.fullmatch(call.path):
             return self._group(match[1], (match[2] or "")[1:], call)
-        answers = {"storage": self._storage, "logging": self._logging, "lustre": self._lustre, "tpu": self._tpu}
+        answers = {
+            "storage": self._storage,
+            "logging": self._logging,
+            "lustre": self._lustre,
+            "secretmanager": self._secret,
+            "tpu": self._tpu,
+        }
         return answers[host](call)
 
     def _group(self, name: str, verb: str, call: Call) -> Any:
@@ -179,6 +188,13 @@ class Gce:
             raise Refusal(400, "an entry is wrong")
         self.entries += [{**call.body["resource"], **entry} for entry in call.body["entries"]]
         return {}
+
+    def _secret(self, call: Call) -> Any:
+        name = call.path.removeprefix("/secretmanager.googleapis.com/v1/").removesuffix("/versions/latest:access")
+        if name not in self.secrets:
+            raise Refusal(404, name)
+        data = base64.b64encode(self.secrets[name]).decode()
+        return {"name": f"{name}/versions/1", "payload": {"data": data, "dataCrc32c": "0"}}
 
     def _lustre(self, call: Call) -> Any:
         if call.method == "GET":

@@ -10,7 +10,12 @@ from pulumi_aws import iam, kms
 from components.core.dependencies import after
 
 __all__ = [
+    "GROUP_ACTIONS",
+    "LEAVE_ACTION",
+    "LOG_ACTIONS",
+    "MEMBER_ACTIONS",
     "OPEN_RESOURCES",
+    "PULL_ACTIONS",
     "SESSION_ACTIONS",
     "EncryptionKey",
     "EncryptionKeyArgs",
@@ -190,6 +195,22 @@ SESSION_ACTIONS = (
 Not the rest: it has ssm:GetParameter on every parameter of the account, and training code may ask as its node does.
 """
 
+GROUP_ACTIONS = (
+    "autoscaling:CompleteLifecycleAction",
+    "autoscaling:RecordLifecycleActionHeartbeat",
+    "autoscaling:SetInstanceHealth",
+    # The alarms that would fill a lower rung for a job that has ended, whether its nodes stay or leave.
+    "autoscaling:SuspendProcesses",
+)
+"""A node's word about itself, to its own group."""
+
+LEAVE_ACTION = "autoscaling:TerminateInstanceInAutoScalingGroup"
+"""Of a node that ends with its job."""
+
+MEMBER_ACTIONS = ("ssm:GetParameter",)
+LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
+PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+
 OPEN_RESOURCES: Mapping[str, str] = MappingProxyType(
     {
         "autoscaling:DescribeAutoScalingGroups": "Auto Scaling has no narrower resource for describing; it only reads",
@@ -230,7 +251,8 @@ def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str,
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `log_group_arn` is the one log group they may write to, `kms_key_arn` the one key they
-    may use. `self_termination` lets a node end itself and shrink its group.
+    may use, `member_key_arn` the one parameter they may read. `self_termination` lets a node end itself and shrink its
+    group.
     """
 
     run_bucket_arn: pulumi.Input[str]
@@ -238,6 +260,7 @@ class NodeIdentityArgs(TypedDict):
     stack: str
     log_group_arn: NotRequired[pulumi.Input[str] | None]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    member_key_arn: NotRequired[pulumi.Input[str] | None]
     self_termination: NotRequired[bool]
     tags: dict[str, str]
 
@@ -250,6 +273,7 @@ class HeadIdentityArgs(TypedDict):
     stack: str
     log_group_arn: NotRequired[pulumi.Input[str] | None]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    member_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
 
@@ -260,6 +284,7 @@ def node_policy(
     *,
     log_group_arn: str | None = None,
     kms_key_arn: str | None = None,
+    member_key_arn: str | None = None,
     self_termination: bool = False,
 ) -> dict[str, Any]:
     """The policy document of a node: exact prefixes, the one repository, the groups that carry the stack's tag."""
@@ -271,7 +296,7 @@ def node_policy(
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             _own_groups(stack, self_termination, run_bucket_arn),
             _session(),
-            *_optional(log_group_arn, kms_key_arn),
+            *_optional(log_group_arn, kms_key_arn, member_key_arn),
         ]
     )
 
@@ -283,6 +308,7 @@ def head_policy(
     *,
     log_group_arn: str | None = None,
     kms_key_arn: str | None = None,
+    member_key_arn: str | None = None,
 ) -> dict[str, Any]:
     """The policy document of the head node: its image, the run's prefix, and where the workers are."""
     return document(
@@ -291,7 +317,7 @@ def head_policy(
             *_pull(repository_arn),
             allow("FindWorkers", ["ec2:DescribeInstances"], "*"),
             _session(),
-            *_optional(log_group_arn, kms_key_arn),
+            *_optional(log_group_arn, kms_key_arn, member_key_arn),
         ]
     )
 
@@ -308,8 +334,10 @@ def _own_runs(run_bucket_arn: str, stack: str) -> list[Statement]:
 
 
 def _pull(repository_arn: str) -> list[Statement]:
-    pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    return [allow("PullImage", pull, repository_arn), allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*")]
+    return [
+        allow("PullImage", list(PULL_ACTIONS), repository_arn),
+        allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*"),
+    ]
 
 
 def _session() -> Statement:
@@ -317,23 +345,15 @@ def _session() -> Statement:
 
 
 def _own_groups(stack: str, self_termination: bool, beside: str) -> Statement:
-    """A node's word about itself, to its own group."""
-    actions = [
-        "autoscaling:CompleteLifecycleAction",
-        "autoscaling:RecordLifecycleActionHeartbeat",
-        "autoscaling:SetInstanceHealth",
-        # The alarms that would fill a lower rung for a job that has ended, whether its nodes stay or leave.
-        "autoscaling:SuspendProcesses",
-        *(["autoscaling:TerminateInstanceInAutoScalingGroup"] if self_termination else []),
-    ]
+    actions = [*GROUP_ACTIONS, *([LEAVE_ACTION] if self_termination else [])]
     return on_groups_of(stack, "OwnGroups", actions, beside)
 
 
-def _optional(log_group_arn: str | None, kms_key_arn: str | None) -> list[Statement]:
-    logs, key = ["logs:CreateLogStream", "logs:PutLogEvents"], ["kms:Decrypt", "kms:GenerateDataKey"]
+def _optional(log_group_arn: str | None, kms_key_arn: str | None, member_key_arn: str | None) -> list[Statement]:
     return [
-        *([allow("WriteLogs", logs, f"{log_group_arn}:*")] if log_group_arn else []),
-        *([allow("UseKey", key, kms_key_arn)] if kms_key_arn else []),
+        *([allow("WriteLogs", list(LOG_ACTIONS), f"{log_group_arn}:*")] if log_group_arn else []),
+        *([allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], kms_key_arn)] if kms_key_arn else []),
+        *([allow("MemberKey", list(MEMBER_ACTIONS), member_key_arn)] if member_key_arn else []),
     ]
 
 
@@ -358,6 +378,12 @@ def _profile(
     return role.name, after(profile.arn, own)
 
 
+def _arns(args: NodeIdentityArgs | HeadIdentityArgs) -> pulumi.Output[list[Any]]:
+    """Of the run bucket, the repository, the log group, the key, and the member key, once they are known."""
+    more = (args.get("log_group_arn"), args.get("kms_key_arn"), args.get("member_key_arn"))
+    return pulumi.Output.all(args["run_bucket_arn"], args["repository_arn"], *more)
+
+
 class NodeIdentity(pulumi.ComponentResource):
     """Role, policy and instance profile of the nodes."""
 
@@ -366,15 +392,14 @@ class NodeIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:NodeIdentity", name, None, opts)
-        policy = pulumi.Output.all(
-            args["run_bucket_arn"], args["repository_arn"], args.get("log_group_arn"), args.get("kms_key_arn")
-        ).apply(
+        policy = _arns(args).apply(
             lambda arns: node_policy(
                 arns[0],
                 arns[1],
                 args["stack"],
                 log_group_arn=arns[2],
                 kms_key_arn=arns[3],
+                member_key_arn=arns[4],
                 self_termination=args.get("self_termination", False),
             )
         )
@@ -391,9 +416,16 @@ class HeadIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: HeadIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:HeadIdentity", name, None, opts)
-        policy = pulumi.Output.all(
-            args["run_bucket_arn"], args["repository_arn"], args.get("log_group_arn"), args.get("kms_key_arn")
-        ).apply(lambda arns: head_policy(arns[0], arns[1], args["stack"], log_group_arn=arns[2], kms_key_arn=arns[3]))
+        policy = _arns(args).apply(
+            lambda arns: head_policy(
+                arns[0],
+                arns[1],
+                args["stack"],
+                log_group_arn=arns[2],
+                kms_key_arn=arns[3],
+                member_key_arn=arns[4],
+            )
+        )
         child = pulumi.ResourceOptions(parent=self)
         self.role_name, self.instance_profile_arn = _profile(name, "head", policy, args["tags"], child)
         self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})

@@ -9,12 +9,18 @@ import pulumi
 from pulumi_aws import cloudwatch, ec2, iam, route53, vpc
 
 from components.aws.identity import account_of, allow, document, partition_in, trust
+from components.aws.perimeter import (
+    ENDPOINT_SERVICES,
+    answered_names,
+    declare_dns_firewall,
+    endpoint_policy,
+    s3_endpoint_policy,
+)
 from components.core.dependencies import after
 from components.core.fields import Egress
 from components.core.network import HeadPortsArgs, private_network
 
 __all__ = [
-    "ENDPOINT_SERVICES",
     "GROUPS",
     "Flow",
     "NetworkPlan",
@@ -28,7 +34,6 @@ __all__ = [
     "plan_flows",
     "plan_network",
     "plan_rules",
-    "s3_endpoint_policy",
 ]
 
 
@@ -211,29 +216,13 @@ def declare_flow_logs(
     )
 
 
-ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
-    {
-        "autoscaling": "a node's word about itself to its group",
-        "ec2messages": "Session Manager",
-        "ecr.api": "login for the image pull",
-        "ecr.dkr": "the image pull; its layers come from S3",
-        "logs": "Docker's log driver",
-        "ssm": "Session Manager",
-        "ssmmessages": "Session Manager",
-    }
-)
-"""What machines call, each over an interface endpoint that costs by the hour, and for what.
-
-S3 has a free gateway endpoint instead. Not EC2: only Prometheus on the head node asks it, to find the workers, and
-Prometheus comes from outside AWS and so runs only where there is a NAT gateway. Not KMS: S3 and EBS call it themselves.
-"""
-
-
 class TrainingNetworkArgs(TypedDict):
     """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags. `head` makes a security
     group for a head node and a private DNS zone `<name>.gangway.internal`. `s3_bucket_arns` closes the way to every
-    other bucket (but for ECR's layers and Amazon Linux's packages); left out, any bucket can be reached. Flow logs
-    are kept unless `flow_logs` is false.
+    other bucket (but for ECR's layers and Amazon Linux's packages); left out, any bucket can be reached. The other
+    endpoints let pass what machines call in their own account, and images from `repository_arn`, which may be another
+    account's; left out, from all of their own. Without a NAT gateway the resolver answers no names but those that are
+    needed, unless `dns_firewall` is false. Flow logs are kept unless `flow_logs` is false.
     """
 
     cidr: str
@@ -242,6 +231,8 @@ class TrainingNetworkArgs(TypedDict):
     egress: Egress
     head: NotRequired[HeadPortsArgs | None]
     s3_bucket_arns: NotRequired[list[pulumi.Input[str]] | None]
+    repository_arn: NotRequired[pulumi.Input[str] | None]
+    dns_firewall: NotRequired[bool]
     flow_logs: NotRequired[bool]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
@@ -260,25 +251,6 @@ def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr")
     network = private_network(cidr, place)
     *private, last = network.subnets(prefixlen_diff=3)
     return NetworkPlan(tuple(str(subnet) for subnet in private[:num_zones]), str(next(last.subnets(prefixlen_diff=4))))
-
-
-def s3_endpoint_policy(region: str, bucket_arns: list[str]) -> dict[str, Any]:
-    """Opens the S3 gateway for these buckets, and for ECR's, from which Docker reads layers by presigned links, and
-    Amazon Linux 2023's packages, among them the Lustre client. The buckets' and roles' own policies decide the
-    rest.
-    """
-    buckets = f"arn:{partition_in(region)}:s3:::"
-    layers = f"{buckets}prod-{region}-starport-layer-bucket/*"
-    packages = f"{buckets}al2023-repos-{region}-de612dc2/*"
-    ours = [part for arn in bucket_arns for part in (arn, f"{arn}/*")]
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {"Sid": "OurBuckets", "Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": ours},
-            {"Sid": "ImageLayers", "Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": layers},
-            {"Sid": "Packages", "Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": packages},
-        ],
-    }
 
 
 class TrainingNetwork(pulumi.ComponentResource):
@@ -314,6 +286,7 @@ class TrainingNetwork(pulumi.ComponentResource):
             way_out += self._nat(plan, routes)
         else:
             way_out += self._interface_endpoints(subnets, groups["endpoints"])
+            way_out += self._dns_firewall()
         if args.get("flow_logs", True):
             declare_flow_logs(name, self._vpc.id, args["region"], args.get("kms_key_arn"), args["tags"], self._child)
         nothing = pulumi.Output.from_input("")
@@ -366,11 +339,14 @@ class TrainingNetwork(pulumi.ComponentResource):
         flows = plan_flows(self._args["cidr"], self._args.get("head"), endpoints)
         return declare_groups(self._name, self._vpc.id, plan_rules(flows), self._args["tags"], self._child)
 
+    def _zone_name(self) -> str:
+        return f"{self._name}.gangway.internal"
+
     def _zone(self) -> route53.Zone:
         """Names that only this VPC resolves, so that workers find the head node wherever it has been restarted."""
         return route53.Zone(
             f"{self._name}-private",
-            name=f"{self._name}.gangway.internal",
+            name=self._zone_name(),
             comment=f"{self._name}: the head node's fixed name",
             vpcs=[route53.ZoneVpcArgs(vpc_id=self._vpc.id, vpc_region=self._args["region"])],
             tags=self._tags("private"),
@@ -381,8 +357,15 @@ class TrainingNetwork(pulumi.ComponentResource):
         region, arns = self._args["region"], self._args.get("s3_bucket_arns")
         if arns is None:
             return None
+        known = pulumi.Output.all(self._vpc.arn, *arns)
+        policy = known.apply(lambda known: s3_endpoint_policy(region, known[1:], account_of(known[0])))
+        return pulumi.Output.json_dumps(policy)
+
+    def _endpoint_policy(self, service: str) -> pulumi.Output[str]:
+        """The account is the VPC's own, which its ARN tells."""
+        known = pulumi.Output.all(self._vpc.arn, self._args.get("repository_arn"))
         return pulumi.Output.json_dumps(
-            pulumi.Output.all(*arns).apply(lambda known: s3_endpoint_policy(region, list(known)))
+            known.apply(lambda arns: endpoint_policy(service, account_of(arns[0]), arns[1]))
         )
 
     def _interface_endpoints(
@@ -395,9 +378,17 @@ class TrainingNetwork(pulumi.ComponentResource):
                 subnet_ids=[subnet.id for subnet in subnets],
                 security_group_ids=[security_group_id],
                 private_dns_enabled=True,
+                policy=self._endpoint_policy(service),
             )
             for service in ENDPOINT_SERVICES
         ]
+
+    def _dns_firewall(self) -> list[pulumi.CustomResource]:
+        if not self._args.get("dns_firewall", True):
+            return []
+        zone = None if self._args.get("head") is None else self._zone_name()
+        answered = answered_names(self._args["region"], self._args["cidr"], zone)
+        return [declare_dns_firewall(self._name, self._vpc.id, answered, self._args["tags"], self._child)]
 
     def _endpoint(
         self,

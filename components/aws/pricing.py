@@ -300,6 +300,13 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
         count = sum(len(resource.inputs["subnetIds"]) for resource in interfaces)
         price = catalog.service_price("aws", region, "interface-endpoint")
         yield from of_resources([from_service("interface endpoints", price, count, region)], *interfaces)
+    lists = [
+        one for one in resources if one.type == "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList"
+    ]
+    if lists:
+        names = sum(len(one.inputs["domains"]) for one in lists)
+        price = catalog.service_price("aws", region, "dns-firewall-name")
+        yield from of_resources([from_service("names of the DNS firewall", price, names, region)], *lists)
 
 
 def _one(

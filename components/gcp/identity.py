@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_gcp import artifactregistry, kms, logging, projects, serviceaccount, storage
+from pulumi_gcp import artifactregistry, kms, logging, projects, secretmanager, serviceaccount, storage
 
 from components.core.dependencies import after
 from components.core.settling import Settling
 from components.core.tags import shortened
+from components.gcp.member_key import SECRET_READER
 
 __all__ = [
     "AGENT_DOMAINS",
@@ -64,6 +65,7 @@ ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "filestore": ("file",),
         "tpu": ("tpu",),
         "encryption": ("cloudkms",),
+        "members": ("secretmanager",),
         "stop": ("eventarc", "workflows", "workflowexecutions"),
         "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
     }
@@ -77,6 +79,7 @@ AGENT_DOMAINS: Mapping[str, str] = MappingProxyType(
         "lustre": "gcp-sa-lustre",
         "artifactregistry": "gcp-sa-artifactregistry",
         "pubsub": "gcp-sa-pubsub",
+        "secretmanager": "gcp-sa-secretmanager",
         "tpu": "cloud-tpu",
         "workflows": "gcp-sa-workflows",
     }
@@ -86,7 +89,7 @@ ROTATION_SEC = 90 * 24 * 3600
 # Destroying the stack leaves this time to notice that something encrypted is still wanted.
 DELETION_SEC = 30 * 24 * 3600
 # Made when first asked for; the agents of the others exist as soon as the API is enabled.
-MADE_ON_REQUEST = ("artifactregistry", "filestore", "lustre", "pubsub", "tpu", "workflows")
+MADE_ON_REQUEST = ("artifactregistry", "filestore", "lustre", "pubsub", "secretmanager", "tpu", "workflows")
 # Named otherwise than the part of the stack that they serve.
 API_NAMES = {"filestore": "file"}
 USUAL = ("compute", "storage", "artifactregistry", "logging", "pubsub")
@@ -148,8 +151,8 @@ class ProjectServices(pulumi.ComponentResource):
 
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` are those that use the key
-    besides USUAL: lustre, filestore, tpu, workflows. `grant_wait_sec` (0) is how long Google gets to heed who may use
-    the key: from Python programs alone (`components.core.settling`).
+    besides USUAL: lustre, filestore, secretmanager, tpu, workflows. `grant_wait_sec` (0) is how long Google gets to
+    heed who may use the key: from Python programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
@@ -287,9 +290,10 @@ def prefix_of(url: str) -> str:
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the
-    `gs://bucket/prefix` whose bucket nodes may read (whoever runs `up` must be allowed to grant that).
-    `self_termination` lets a node delete itself from its group, `releases_slices` a TPU host all slices. An account
-    takes no labels, and no key either: Google's own services use the stack's key on behalf of a node.
+    `gs://bucket/prefix` whose bucket nodes may read (whoever runs `up` must be allowed to grant that), `member_key_id`
+    MemberKeySecret's. `self_termination` lets a node delete itself from its group, `releases_slices` a TPU host all
+    slices. An account takes no labels, and no key either: Google's own services use the stack's key on behalf of a
+    node.
     """
 
     project: pulumi.Input[str]
@@ -297,13 +301,14 @@ class NodeIdentityArgs(TypedDict):
     run_bucket_name: pulumi.Input[str]
     repository_id: pulumi.Input[str]
     data_source: NotRequired[str | None]
+    member_key_id: NotRequired[pulumi.Input[str] | None]
     self_termination: NotRequired[bool]
     releases_slices: NotRequired[bool]
 
 
 class HeadIdentityArgs(TypedDict):
     """Inputs of HeadIdentity. `fills_groups`: it resizes the groups of lower rungs. `imports`: it has Lustre import.
-    `files_bucket_name` is HeadFiles', where it reads which groups there are.
+    `files_bucket_name` is HeadFiles', where it reads which groups there are; `member_key_id` MemberKeySecret's.
     """
 
     project: pulumi.Input[str]
@@ -313,6 +318,7 @@ class HeadIdentityArgs(TypedDict):
     fills_groups: NotRequired[bool]
     imports: NotRequired[bool]
     files_bucket_name: NotRequired[pulumi.Input[str] | None]
+    member_key_id: NotRequired[pulumi.Input[str] | None]
 
 
 @dataclass(frozen=True)
@@ -405,6 +411,24 @@ class _Machine:
             f"{self.name}-{self.kind}-{label}", bucket=bucket, role=role, member=account.member, opts=self.opts
         )
 
+    def on_secret(
+        self, account: serviceaccount.Account, secret_id: pulumi.Input[str] | None
+    ) -> list[pulumi.CustomResource]:
+        """The key of the job's nodes, and no other secret."""
+        if secret_id is None:
+            return []
+        name = f"{self.name}-{self.kind}-member-key"
+        return [
+            secretmanager.SecretIamMember(
+                name,
+                project=self.project,
+                secret_id=secret_id,
+                role=SECRET_READER,
+                member=account.member,
+                opts=self.opts,
+            )
+        ]
+
     def own_role(
         self, account: serviceaccount.Account, title: str, permissions: Sequence[str]
     ) -> list[pulumi.CustomResource]:
@@ -429,6 +453,7 @@ class NodeIdentity(pulumi.ComponentResource):
         grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
         if source := args.get("data_source"):
             grants.append(machine.on_bucket("data", account, bucket_of(source), DATA_READER))
+        grants += machine.on_secret(account, args.get("member_key_id"))
         permissions = node_permissions(
             self_termination=args.get("self_termination", False), releases_slices=args.get("releases_slices", False)
         )
@@ -456,6 +481,7 @@ class HeadIdentity(pulumi.ComponentResource):
         grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
         if (files := args.get("files_bucket_name")) is not None:
             grants.append(machine.on_bucket("files", account, files, DATA_READER))
+        grants += machine.on_secret(account, args.get("member_key_id"))
         permissions = head_permissions(fills_groups=args.get("fills_groups", False), imports=args.get("imports", False))
         grants += machine.own_role(account, "find workers, fill groups", permissions)
         self.service_account_email = after(account.email, *grants)

@@ -40,11 +40,14 @@ ROLES = ("fabric", "head")
 LUSTRE_PORT = 988
 # The lowest that a rule can have: just above what a network refuses by itself, without a word.
 LAST_PRIORITY = 65534
-# VPC documentation, "Configure Private Google Access": the addresses of private.googleapis.com, which serves nearly
-# every Google API and Artifact Registry; restricted.googleapis.com would leave out those without VPC Service Controls.
-PRIVATE_API_RANGE = "199.36.153.8/30"
-PRIVATE_API_ADDRESSES = [str(address) for address in IPv4Network(PRIVATE_API_RANGE)]
-PRIVATE_API_DOMAINS = {"apis": "googleapis.com.", "registry": "pkg.dev."}
+# VPC Service Controls documentation, "Private Google Access with VPC Service Controls": the addresses of
+# restricted.googleapis.com, which serves only what a service perimeter can hold. Machines call no other: Cloud Storage,
+# Cloud Logging, Compute Engine and Cloud TPU ("Supported products and limitations"), and Artifact Registry at pkg.dev
+# ("Configure restricted access for GKE private clusters"). File servers are in the network itself, tokens come from the
+# metadata server.
+RESTRICTED_API_RANGE = "199.36.153.4/30"
+RESTRICTED_API_ADDRESSES = [str(address) for address in IPv4Network(RESTRICTED_API_RANGE)]
+RESTRICTED_API_DOMAINS = {"apis": "googleapis.com.", "registry": "pkg.dev."}
 # The range is cut into so many pieces.
 PIECES_BITS = 4
 MAIN_PIECES = 4
@@ -353,22 +356,22 @@ class TrainingNetwork(pulumi.ComponentResource):
         return [nat]
 
     def _private_apis(self, network: compute.Network) -> list[pulumi.CustomResource]:
-        """A route to Google's APIs alone, and names that lead there."""
+        """A route to those of Google's APIs that a service perimeter can hold, and names that lead there."""
         project = self._args["project"]
         made: list[pulumi.CustomResource] = [
             compute.Route(
                 f"{self._name}-apis",
                 project=project,
                 network=network.id,
-                dest_range=PRIVATE_API_RANGE,
+                dest_range=RESTRICTED_API_RANGE,
                 next_hop_gateway="default-internet-gateway",
                 description="Google's APIs, over Google's own network",
                 opts=self._child,
             )
         ]
-        for key, domain in PRIVATE_API_DOMAINS.items():
-            zone = self._zone(key, domain, "Google's APIs by their private addresses", network)
-            for name, kind, values in ((domain, "A", PRIVATE_API_ADDRESSES), (f"*.{domain}", "CNAME", [domain])):
+        for key, domain in RESTRICTED_API_DOMAINS.items():
+            zone = self._zone(key, domain, "Google's APIs by their restricted addresses", network)
+            for name, kind, values in ((domain, "A", RESTRICTED_API_ADDRESSES), (f"*.{domain}", "CNAME", [domain])):
                 record = dns.RecordSet(
                     f"{self._name}-{key}-{kind.lower()}",
                     project=project,

@@ -172,6 +172,8 @@ def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComp
             yield _filestore(resource, catalog, region)
         case "gcp:compute/instance:Instance":
             yield from _instance(resource, catalog, region)
+        case "gcp:secretmanager/secretVersion:SecretVersion":
+            yield from_service(f"{name}: version", catalog.service_price("gcp", region, "secret-version"), 1, region)
         case "gcp:kms/cryptoKey:CryptoKey":
             yield from_service(f"{name}: key version", catalog.service_price("gcp", region, "kms-key"), 1, region)
         case "gcp:dns/managedZone:ManagedZone":

@@ -16,6 +16,8 @@ __all__ = ["LADDER", "HostArgs", "HostPool", "HostPoolArgs", "check_ladder"]
 LADDER = "gangway:cluster.capacity"
 INSTALLED = "/opt/gangway/installer.sh"
 """Where a machine keeps the script: what takes things away must not depend on a copy in somebody's home."""
+MEMBER_KEY = "/etc/gangway/member.pem"
+"""Where a machine keeps the key by which it knows the others: root's alone, and no word of the script."""
 DIAL_TRIES = 5
 # The SSH user is root, or has a sudo that asks for nothing: a password would have nobody to type it.
 _AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
@@ -65,10 +67,12 @@ class HostArgs(TypedDict):
 
 class HostPoolArgs(TypedDict):
     """Inputs of HostPool. The first machine is there before the others, and stays until they have left. `private_key`
-    is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK.
+    is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK. `member_key` is that of
+    `components.core.member_key`, by which several machines know each other.
     """
 
     machines: list[HostArgs]
+    member_key: NotRequired[pulumi.Input[str] | None]
     private_key: NotRequired[pulumi.Input[str] | None]
 
 
@@ -97,9 +101,9 @@ class HostPool(pulumi.ComponentResource):
     def __init__(self, name: str, args: HostPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:hosts:HostPool", name, None, opts)
         first, *others = args["machines"]
-        head = self._machine(name, first, args.get("private_key"), [])
+        head = self._machine(name, first, args, [])
         for machine in others:
-            self._machine(name, machine, args.get("private_key"), [head])
+            self._machine(name, machine, args, [head])
         self.host_names = pulumi.Output.from_input([machine["name"] for machine in args["machines"]])
         self.addresses = pulumi.Output.from_input([machine["address"] for machine in args["machines"]])
         self.register_outputs({"host_names": self.host_names, "addresses": self.addresses})
@@ -108,10 +112,11 @@ class HostPool(pulumi.ComponentResource):
         self,
         pool: str,
         machine: HostArgs,
-        private_key: pulumi.Input[str] | None,
+        args: HostPoolArgs,
         after: Sequence[pulumi.Resource],
     ) -> remote.Command:
-        host, connection = machine["name"], _connection(machine, private_key)
+        host, connection = machine["name"], _connection(machine, args.get("private_key"))
+        key = self._member_key(f"{pool}-{host}", connection, args.get("member_key"))
         # In the user's home: SFTP knows no sudo, and a folder that all may write to is no place for what root runs.
         path = f".gangway-{pool}-{host}.sh"
         script = pulumi.Output.from_input(machine["installer"])
@@ -139,6 +144,28 @@ class HostPool(pulumi.ComponentResource):
             # Servers refuse variables that nobody allowed them.
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=[copy, *after], replace_on_changes=elsewhere, delete_before_replace=True
+                parent=self, depends_on=[copy, *key, *after], replace_on_changes=elsewhere, delete_before_replace=True
             ),
         )
+
+    def _member_key(
+        self, name: str, connection: remote.ConnectionArgs, member_key: pulumi.Input[str] | None
+    ) -> list[remote.Command]:
+        """By standard input: what a machine is told in words stands in its list of processes."""
+        if member_key is None:
+            return []
+        keep = _as_root(f"$as_root install -D -m 0400 /dev/stdin {MEMBER_KEY}")
+        command = remote.Command(
+            f"{name}-member-key",
+            connection=connection,
+            create=keep,
+            update=keep,
+            delete=_as_root(f"$as_root rm -f {MEMBER_KEY}"),
+            stdin=pulumi.Output.secret(member_key),
+            logging=remote.Logging.NONE,
+            add_previous_output_in_env=False,
+            opts=pulumi.ResourceOptions(
+                parent=self, replace_on_changes=["connection.host"], delete_before_replace=True
+            ),
+        )
+        return [command]

@@ -14,6 +14,7 @@ to be known everywhere.
 REST and no `gcloud`: Ubuntu's images do not all bring it.
 """
 
+import base64
 import json
 import os
 import sys
@@ -153,6 +154,11 @@ class GoogleApi:
             if file.is_file():
                 self.put(file, f"{uri.rstrip('/')}/{file.relative_to(folder)}")
 
+    def secret(self, name: str) -> str:
+        """What Secret Manager has under `projects/P/secrets/NAME`, its newest version."""
+        answer = self.call("GET", f"https://secretmanager.googleapis.com/v1/{name}/versions/latest:access")
+        return base64.b64decode(answer["payload"]["data"]).decode()
+
     def exists(self, uri: str) -> bool:
         """Whether there is such an object.
 
@@ -270,6 +276,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "put-folder": lambda google, folder, uri: google.put_folder(Path(folder), uri),
     "release": lambda google, queued_resource: google.release_slices(queued_resource),
     "replace": lambda google: google.tell_group("recreateInstances"),
+    "secret": lambda google, name: print(google.secret(name), end=""),
     "token": lambda google: print(google.token()),
 }
 

@@ -284,10 +284,15 @@ class JobConfig(Section):
 
 
 class NetworkConfig(Section):
-    """Address range of the VPC and how nodes reach the provider's services."""
+    """Address range of the VPC and how nodes reach the provider's services.
+
+    Attributes:
+        dns_firewall: with `egress: endpoints`, answer no names but those that the stack needs.
+    """
 
     cidr: str = Field(default="10.42.0.0/16", examples=["10.42.0.0/16"])
     egress: Egress = Egress.ENDPOINTS
+    dns_firewall: StrictBool = True
     flow_logs: StrictBool = True
 
 

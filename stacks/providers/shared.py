@@ -12,6 +12,7 @@ from components.catalog.offered import region_findings, zone_findings
 from components.catalog.schema import MachinePrice, MachineType, Region
 from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
 from components.core.capacity import Spot, plan_ladder
+from components.core.fields import Egress
 from components.core.findings import Finding, InputError
 from components.core.job import JobSpec, Rendezvous, Volume
 from components.core.tags import TagPolicy, carbon_class
@@ -263,6 +264,23 @@ def sold_here(
             if other != zone:
                 named = f"{path}.{'zone' if rung.reserved else 'zones'}"
                 yield from zone_findings(machine, region, other, named, today, reserved=rung.reserved)
+
+
+def ways_out(config: StackConfig, remaining: Mapping[str, str], fix: str = "") -> Iterable[Finding]:
+    """What can leave a stack's network, in one line; nothing where nothing can. `remaining`: the ways that
+    `egress: endpoints` leaves open on this provider -> why they are; `fix`: what closes them.
+    """
+    path = "gangway:network.egress"
+    if config.network.egress is Egress.NAT:
+        yield Finding.info(
+            "network.ways-out",
+            path,
+            "machines reach the whole internet: what runs on them can send its data anywhere",
+            "set egress: endpoints where images hold all that machines would install",
+        )
+    elif remaining:
+        ways, reasons = " and ".join(remaining), "; ".join(remaining.values())
+        yield Finding.info("network.ways-out", path, f"data can still leave {ways}: {reasons}", fix)
 
 
 def zone(name: str, reason: str) -> Iterable[Finding]:

@@ -105,7 +105,28 @@ def _key_policy(aws: Aws, wire: Wire) -> Applied:
     return Applied(key["KeyId"], wire.outputs(), {**parameters, "Policy": json.loads(parameters["Policy"])}, read_back)
 
 
+def _parameter(aws: Aws, wire: Wire) -> Applied:
+    # A secret of the wire: its mark, and the value.
+    value = wire.take("value")["value"]["value"]
+    parameters = aws.request("ssm", "PutParameter", {**wire.tags(), "value": value, **wire.rest()})
+    aws.call("ssm", "PutParameter", parameters)
+    name = parameters["Name"]
+
+    def read_back() -> Mapping[str, Any]:
+        about = one(
+            aws.read("ssm", "DescribeParameters", {"Filters": [{"Key": "Name", "Values": [name]}]})["Parameters"]
+        )
+        tags = aws.read("ssm", "ListTagsForResource", {"ResourceType": "Parameter", "ResourceId": name})["TagList"]
+        kept = aws.read("ssm", "GetParameter", {"Name": name, "WithDecryption": True})["Parameter"]
+        return {**about, **kept, "Tags": sorted(tags, key=str)}
+
+    arn = aws.read("ssm", "GetParameter", {"Name": name})["Parameter"]["ARN"]
+    declared = {**parameters, "Tags": sorted(parameters["Tags"], key=str)}
+    return Applied(name, wire.outputs(name=name, arn=arn), declared, read_back)
+
+
 ENCRYPTION_HANDLERS = {
+    "aws:ssm/parameter:Parameter": _parameter,
     "aws:kms/key:Key": _key,
     "aws:kms/alias:Alias": _alias,
     "aws:kms/keyPolicy:KeyPolicy": _key_policy,

@@ -1,5 +1,5 @@
 """Sandbox handlers: VPC, subnets, routes, endpoints, the NAT gateway, security groups, flow logs, the private DNS
-zone.
+zone and the DNS firewall.
 """
 
 from collections.abc import Callable, Mapping
@@ -115,7 +115,8 @@ def _vpc(aws: Aws, wire: Wire) -> Applied:
             },
         }
 
-    return Applied(id_, wire.outputs(), {**expected(parameters, wire), **switches}, read_back)
+    outputs = wire.outputs(arn=f"arn:aws:ec2:{aws.region}:{aws.account}:vpc/{id_}")
+    return Applied(id_, outputs, {**expected(parameters, wire), **switches}, read_back)
 
 
 def _subnet(aws: Aws, wire: Wire) -> Applied:
@@ -254,6 +255,25 @@ def _zone(aws: Aws, wire: Wire) -> Applied:
     return Applied(id_, wire.outputs(), {**parameters, **tags}, read_back)
 
 
+def _resolver(operation: str) -> Handler:
+    """The handler of a part of the DNS firewall, all of which moto lacks."""
+
+    def handle(aws: Aws, wire: Wire) -> Applied:
+        name, domains = wire.physical_name(), wire.take("domains").get("domains")
+        inputs = {"creatorRequestId": wire.name, "name": name, **wire.rest()}
+        parameters = {**aws.request("route53resolver", operation, inputs), **wire.tags()}
+        aws.validate("route53resolver", operation, parameters)
+        id_ = f"rslvr-{wire.name}"
+        if domains:
+            update = {"firewallDomainListId": id_, "operation": "REPLACE", "domains": domains}
+            filling = aws.request("route53resolver", "UpdateFirewallDomains", update)
+            aws.validate("route53resolver", "UpdateFirewallDomains", filling)
+        note = f"moto has no {operation}: botocore checked and serialized the request"
+        return Applied(id_, wire.outputs(name=name), note=note)
+
+    return handle
+
+
 NETWORK_HANDLERS = {
     "aws:ec2/vpc:Vpc": _vpc,
     "aws:ec2/subnet:Subnet": _subnet,
@@ -265,5 +285,11 @@ NETWORK_HANDLERS = {
     "aws:ec2/eip:Eip": _eip,
     "aws:ec2/natGateway:NatGateway": _nat_gateway,
     "aws:ec2/flowLog:FlowLog": _flow_log,
+    "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": _resolver("CreateFirewallDomainList"),
+    "aws:route53/resolverFirewallRule:ResolverFirewallRule": _resolver("CreateFirewallRule"),
+    "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": _resolver("CreateFirewallRuleGroup"),
+    "aws:route53/resolverFirewallRuleGroupAssociation:ResolverFirewallRuleGroupAssociation": _resolver(
+        "AssociateFirewallRuleGroup"
+    ),
     "aws:route53/zone:Zone": _zone,
 }

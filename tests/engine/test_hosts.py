@@ -66,8 +66,12 @@ def up_installs_the_first_machine_first(lab: Any) -> None:
         assert line["connection"]["user"] == "gangway"
         assert line["connection"]["hostKey"].startswith("ssh-ed25519 ")
         assert "privateKey" not in line["connection"]
-        if line["verb"] == "create":
-            assert "$as_root bash .gangway-hosts-lab-dgx-" in line["text"]
+    told = [(line["host"], line["text"]) for line in lines if line["verb"] == "create"]
+    for host in (FIRST, SECOND):
+        key, services = (text for name, text in told if name == host)
+        assert "$as_root install -D -m 0400 /dev/stdin /etc/gangway/member.pem" in key
+        assert "$as_root bash .gangway-hosts-lab-dgx-" in services
+    assert "-----BEGIN" not in lab.plain("stack", "export"), "it is a secret of the state"
     exports = json.loads(lab.plain("stack", "output", "--json"))
     assert exports["group_names"] == ["dgx-1", "dgx-2"]
     assert exports["run_bucket_url"] == "s3://my-bucket/runs"
@@ -123,9 +127,13 @@ def another_address_is_another_machine(lab: Any) -> None:
 def destroy_ends_the_first_machine_last(lab: Any) -> None:
     lab.applied("destroy")
     lines = asked(lab)
-    assert [(line["host"], line["verb"]) for line in lines] == [(NEW, "delete"), (FIRST, "delete")]
-    for line in lines:
-        assert "installer.sh remove dgx-" in line["text"]
+    assert {line["verb"] for line in lines} == {"delete"}
+    ended = [line["host"] for line in lines if "installer.sh remove dgx-" in line["text"]]
+    assert ended == [NEW, FIRST]
+    keyless = [(at, line["host"]) for at, line in enumerate(lines) if "rm -f /etc/gangway/member.pem" in line["text"]]
+    assert {host for _, host in keyless} == {NEW, FIRST}
+    services = {line["host"]: at for at, line in enumerate(lines) if "installer.sh" in line["text"]}
+    assert all(at > services[host] for at, host in keyless), "the key goes last"
     assert lab.resources() == []
     assert json.loads(lab.plain("stack", "export"))["deployment"].get("resources", []) == []
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-import images
 from components.core.job import JobSpec, Rendezvous, Volume
 from images.aws import AwsHeadSpec, AwsNodeSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
@@ -78,6 +77,7 @@ def node(job: JobSpec) -> AwsNodeSpec:
         max_hours=8,
         terminate_when_done=True,
         breaker=Breaker(4, 180),
+        member_key="/gangway/demo/member-key",
     )
 
 
@@ -107,6 +107,7 @@ def head(job: JobSpec) -> AwsHeadSpec:
         file_system=FSX,
         prometheus_image="prom/prometheus:v3.7.3",
         log_group="/gangway/demo",
+        member_key="/gangway/demo/member-key",
         max_hours=8,
     )
 
@@ -114,10 +115,11 @@ def head(job: JobSpec) -> AwsHeadSpec:
 @pytest.fixture(scope="session")
 def plain_head(head: AwsHeadSpec) -> AwsHeadSpec:
     """A head node that only keeps the rendezvous."""
-    return replace(head, file_system=None, prometheus_image=None, log_group=None)
+    return replace(head, file_system=None, prometheus_image=None, log_group=None, member_key=None)
 
 
 GCP_REGISTRY = "us-central1-docker.pkg.dev"
+GCP_MEMBER_KEY = "projects/acme-ml/secrets/demo-member-key"
 TPU_REQUEST = "projects/acme-ml/locations/us-central1-a/queuedResources/demo"
 GCP: dict[str, Any] = {
     "stack": "demo",
@@ -170,6 +172,7 @@ def gcp_node(gcp_job: JobSpec) -> GcpNodeSpec:
         labels={"team": "ml-platform", "cost_center": "4711"},
         terminate_when_done=True,
         breaker=Breaker(4, 180),
+        member_key=GCP_MEMBER_KEY,
     )
 
 
@@ -210,6 +213,7 @@ def gcp_head(gcp_job: JobSpec) -> GcpHeadSpec:
         zones=("us-central1-a", "us-central1-c"),
         prometheus_image="prom/prometheus:v3.7.3",
         fallback_uri="gs://gangway-records/demo/fallback.json",
+        member_key=GCP_MEMBER_KEY,
     )
 
 
@@ -346,16 +350,14 @@ def machines(load_module: Callable[[Path], ModuleType]) -> Any:
 
 @pytest.fixture(scope="session")
 def aws_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    root = tmp_path_factory.mktemp("aws")
-    (root / "lib" / "images").mkdir(parents=True)
-    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
-    folder: Path = machines.scripts_of("aws", root / "bin")
+    folder: Path = machines.scripts_of("aws", tmp_path_factory.mktemp("aws") / "bin")
     return folder
 
 
 @pytest.fixture
 def machine(tmp_path: Path, node: AwsNodeSpec, imds: Any, aws_scripts: Path, machines: Any) -> Any:
     (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "python3").symlink_to(sys.executable)
     made = machines.Machine(tmp_path, node, {"GANGWAY_IMDS_URL": imds.url}, aws_scripts)
     made.fake("aws")
     return made
@@ -363,12 +365,7 @@ def machine(tmp_path: Path, node: AwsNodeSpec, imds: Any, aws_scripts: Path, mac
 
 @pytest.fixture(scope="session")
 def gcp_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
-    root = tmp_path_factory.mktemp("gcp")
-    (root / "lib" / "images").mkdir(parents=True)
-    (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
-    folder: Path = machines.scripts_of("gcp", root / "bin")
+    folder: Path = machines.scripts_of("gcp", tmp_path_factory.mktemp("gcp") / "bin")
     return folder
 
 
@@ -387,12 +384,7 @@ def gcp_machine(
 
 @pytest.fixture(scope="session")
 def azure_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
-    root = tmp_path_factory.mktemp("azure")
-    (root / "lib" / "images").mkdir(parents=True)
-    (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
-    folder: Path = machines.scripts_of("azure", root / "bin")
+    folder: Path = machines.scripts_of("azure", tmp_path_factory.mktemp("azure") / "bin")
     return folder
 
 
@@ -411,12 +403,7 @@ def azure_machine(
 
 @pytest.fixture(scope="session")
 def openstack_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
-    """Scripts and Python side by side, as on a machine: of the package only what is there too."""
-    root = tmp_path_factory.mktemp("openstack")
-    (root / "lib" / "images").mkdir(parents=True)
-    (root / "lib" / "images" / "__init__.py").touch()
-    (root / "lib" / "images" / "node").symlink_to(Path(images.__file__).parent / "node")
-    folder: Path = machines.scripts_of("openstack", root / "bin")
+    folder: Path = machines.scripts_of("openstack", tmp_path_factory.mktemp("openstack") / "bin")
     return folder
 
 

@@ -53,6 +53,10 @@ from images.openstack import (
 from images.specs import job_key
 
 TEMPLATES = Path(images.__file__).parent / "templates"
+PUT = ("upload-record.sh", "leave-node.sh", "watch-node.sh")
+"""What may put a run's record."""
+MEMORY = ["--memory", "260046848k"]
+"""What the trainer's container gets of a machine's 256 GiB."""
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Machine:
     def __post_init__(self) -> None:
         """Just booted, whatever this machine's uptime is: after half a day it is beyond a job's hours."""
         self.up_for(60.0)
+        (self.root / "meminfo").write_text("MemTotal:       268435456 kB\nMemFree:        1024 kB\n")
 
     UNHEALTHY: ClassVar = [
         *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
@@ -108,6 +113,13 @@ class Machine:
     def calls(self, name: str) -> list[list[str]]:
         """The argument lists with which the fake command `name` was called."""
         return [words[1:] for words in self.every_call() if words[0] == name]
+
+    def started(self) -> list[list[str]]:
+        """The arguments of containers that were run, as planned: without the memory, which is the machine's."""
+        calls = [call for call in self.calls("docker") if call[0] == "run"]
+        at = [call.index(MEMORY[0]) for call in calls]
+        assert all(call[i : i + 2] == MEMORY for call, i in zip(calls, at, strict=True))
+        return [[*call[:i], *call[i + 2 :]] for call, i in zip(calls, at, strict=True)]
 
     def every_call(self) -> list[list[str]]:
         """The calls of all fake commands, in their order, each with the command's name."""
@@ -166,13 +178,17 @@ class Machine:
     ) -> subprocess.CompletedProcess[str]:
         self.write_settings(head)
         with (self.root / "node.env").open("a") as file:
-            file.writelines(f"{name}={value}\n" for name, value in self.more_settings.items())
+            puts = Path(command[1]).name in PUT
+            # A run's files are those of whoever runs the tests.
+            more = {**({"TRAINER_UID": str(os.getuid())} if puts else {}), **self.more_settings}
+            file.writelines(f"{name}={value}\n" for name, value in more.items())
         env = {
             "PATH": f"{self.root}/fake:{os.environ['PATH']}",
             "GANGWAY_NODE_ENV": f"{self.root}/node.env",
             "GANGWAY_JOB_ENV": f"{self.root}/job.env",
             "GANGWAY_STATE_DIR": f"{self.root}/state",
             "GANGWAY_POLL_SEC": "0.05",
+            "GANGWAY_MEMINFO": f"{self.root}/meminfo",
             # One look each; the tests that wait set their own.
             "GANGWAY_LET_GO_SEC": "0",
             "GANGWAY_COMPLETE_SEC": "0",
@@ -349,10 +365,16 @@ def files_of(document: str) -> dict[str, tuple[str, str]]:
 
 
 def scripts_of(cloud: str, folder: Path) -> Path:
-    """The scripts of a cloud's nodes as they are in the repository, side by side as on a node."""
+    """The scripts of a cloud's nodes as they are in the repository, side by side as on a node, and in `lib` beside
+    their folder the Python: of the package only what is there too.
+    """
     folder.mkdir()
     for part in ("node", cloud):
         for script in (TEMPLATES / part).glob("*.sh"):
             shutil.copy(script, folder)
             (folder / script.name).chmod(0o755)
+    package = folder.parent / "lib" / "images"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "node").symlink_to(Path(images.__file__).parent / "node")
     return folder

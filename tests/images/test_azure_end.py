@@ -72,7 +72,7 @@ def test_the_trainer_meets_the_nodes_of_its_own_scale_set_alone(worker: Any) -> 
     worker.plan(max_hours=None)
     done = worker.run("run-trainer.sh")
     assert done.returncode == 0, done.stderr
-    (call,) = worker.calls("docker")
+    (call,) = worker.started()
     planned = azure_docker_argv(worker.azure)
     assert [(ours, said) for ours, said in zip(planned, call, strict=True) if ours != said] == [
         ("--rdzv-id=dcgan-celeba64", "--rdzv-id=dcgan-celeba64-demo-0-spot")
@@ -98,7 +98,7 @@ def test_the_trainer_is_told_which_capacity_its_node_came_from(
 def test_over_ethernet_nodes_of_all_scale_sets_meet(worker: Any) -> None:
     worker.plan(max_hours=None, fabric=None)
     assert worker.run("run-trainer.sh").returncode == 0
-    assert worker.calls("docker") == [azure_docker_argv(worker.azure)]
+    assert worker.started() == [azure_docker_argv(worker.azure)]
 
 
 def test_who_does_not_know_its_scale_set_does_not_start_the_trainer(worker: Any, azure_vm: Any) -> None:

@@ -75,7 +75,7 @@ def test_a_host_of_a_slice_and_the_head_try_again_by_themselves(
 def test_the_trainer_starts_as_it_is_told(worker: Any) -> None:
     worker.plan(max_hours=None, nccl=None)
     assert worker.run("run-trainer.sh").returncode == 0
-    (call,) = worker.calls("docker")
+    (call,) = worker.started()
     assert call == gcp_docker_argv(worker.gcp)
     assert call[call.index(worker.gcp.job.image) + 1 :][:2] == ["--watch", "gcp"]
     assert call[call.index("--log-driver") + 1] == "none", "the journal has its lines already"
@@ -105,7 +105,7 @@ def test_the_trainer_is_told_which_capacity_its_node_came_from(
     assert worker.run("run-trainer.sh").returncode == 0
     gce.items["instance/scheduling/preemptible"] = preemptible
     assert worker.run("run-trainer.sh").returncode == 0
-    silent, told = worker.calls("docker")
+    silent, told = worker.started()
     assert told == [silent[0], "--env", f"GANGWAY_CAPACITY={kind}", *silent[1:]]
 
 

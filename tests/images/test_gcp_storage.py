@@ -146,7 +146,8 @@ def test_a_bucket_is_mounted_for_the_containers_user(slice_host: Any, tmp_path: 
     (call,) = slice_host.calls("gcsfuse")
     assert call[-2:] == ["gangway-records", f"{tmp_path}/runs"]
     options = dict(itertools.pairwise(call))
-    assert (options["--only-dir"], options["--uid"], options["-o"]) == ("demo/shared", "10001", "allow_other")
+    owner = "0"  # a slice's container is root's
+    assert (options["--only-dir"], options["--uid"], options["-o"]) == ("demo/shared", owner, "allow_other")
     assert options["--metadata-cache-ttl-secs"] == "0", "another host's checkpoint has to be seen"
     assert (tmp_path / "runs/demo").is_dir()
     slice_host.fake("mountpoint")

@@ -54,7 +54,7 @@ def tell(host: Any, worker: int, of: int, slice_id: int | None = None, port: str
 
 def launcher_of(host: Any) -> tuple[list[str], list[str]]:
     """Docker's own arguments, and what the launcher in the container is given."""
-    (call,) = host.calls("docker")
+    (call,) = host.started()
     at = call.index(host.gcp.job.image)
     return call[:at], call[at + 1 :]
 

@@ -32,7 +32,7 @@ def test_what_a_worker_prepares_is_what_was_planned(
     unit: Any, gcp_node: GcpNodeSpec, gcp_plain_node: GcpNodeSpec
 ) -> None:
     first = ["check-gpu.sh", "check-nics.sh", "mount-scratch.sh", "install-docker.sh", "prepare-nccl.sh"]
-    assert steps(unit, gcp_node) == [*first, "mount-lustre.sh", "fill-data.sh", "pull-image.sh"]
+    assert steps(unit, gcp_node) == [*first, "mount-lustre.sh", "fill-data.sh", "fetch-key.sh", "pull-image.sh"]
     assert steps(unit, gcp_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
     assert "check-nics.sh" in steps(unit, replace(gcp_plain_node, rdma_nics_planned=8))
     assert unit(gcp_node, "gangway-prepare.service", "Restart") == [], "a worker is given up, not prepared again"

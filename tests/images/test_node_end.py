@@ -35,7 +35,7 @@ def test_trainer_hands_its_arguments_over_and_its_exit_code_back(job_node: Any, 
     job_node.fake("docker", f"exit {status}")
     done = job_node.run("run-trainer.sh")
     assert done.returncode == status
-    assert job_node.calls("docker") == [aws_docker_argv(job_node.spec)]
+    assert job_node.started() == [aws_docker_argv(job_node.spec)]
 
 
 def test_the_containers_user_gets_the_run_and_the_data(job_node: Any, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_machine_remembers_its_first_start_where_the_job_cannot_write(job_node
     assert job_node.state("first-start").read_text() == "100\n"
     assert list((tmp_path / "run").iterdir()) == []
     for call in job_node.calls("docker"):
-        own = call[call.index("--watch") :]
+        own = call[call.index("--member-key") :]
         folder = f"{job_node.spec.run_dir}/.launch/{job_node.key()}"
         assert own[2:6] == ["--job-dir", folder, "--max-hours", "8"]
 

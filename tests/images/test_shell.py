@@ -64,6 +64,9 @@ def test_container_sees_host_network_fabric_and_accelerators(node: AwsNodeSpec) 
     line = " ".join(argv)
     for flags in (
         "--network host",
+        "--cap-drop ALL",
+        "--security-opt no-new-privileges",
+        "--read-only",
         "--ipc host",
         "--ulimit memlock=-1",
         "--gpus all",
@@ -77,7 +80,8 @@ def test_container_sees_host_network_fabric_and_accelerators(node: AwsNodeSpec) 
     assert argv[argv.index("NCCL_NET=AWS Libfabric") - 1] == "--env"
     image = argv.index(node.job.image)
     life = ["--job-dir", f"/fsx/runs/dcgan-celeba64/.launch/{job_key(node.job)}", "--max-hours", "8"]
-    assert argv[image + 1 :] == ["--watch", "aws", *life, *node.job.torchrun_argv()]
+    member = ["--member-key", "/run/gangway-member.pem"]
+    assert argv[image + 1 :] == ["--watch", "aws", *member, *life, *node.job.torchrun_argv()]
 
 
 def test_lines_go_to_the_log_group_without_ever_blocking(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:

@@ -65,7 +65,8 @@ def test_preparation_has_the_planned_steps_in_order(node: AwsNodeSpec, plain_nod
     def steps(spec: AwsNodeSpec) -> list[str]:
         return [Path(step).name for step in units_of(spec)["gangway-prepare.service"]["Service"]["ExecStart"]]
 
-    assert steps(node) == ["check-gpu.sh", "check-efa.sh", "mount-scratch.sh", "mount-lustre.sh", "pull-image.sh"]
+    first = ["check-gpu.sh", "check-efa.sh", "mount-scratch.sh", "mount-lustre.sh"]
+    assert steps(node) == [*first, "fetch-key.sh", "pull-image.sh"]
     assert steps(plain_node) == ["pull-image.sh"]
 
 
@@ -90,12 +91,14 @@ def test_the_head_node_serves_and_starts_again_for_ever(head: AwsHeadSpec) -> No
     units = units_of(head)
     store = units["gangway-rendezvous.service"]
     (start,) = store["Service"]["ExecStart"]
-    assert f'--entrypoint python "{head.job.image}" -m trainer.launch.rendezvous --port 29400' in start
+    said = "-m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400"
+    assert "--cap-drop ALL --security-opt no-new-privileges --read-only" in start
+    assert f"--entrypoint python {head.job.image} {said}" in start
     assert (store["Service"]["Restart"], store["Unit"]["StartLimitIntervalSec"]) == (["always"], ["0"])
     assert units["gangway-prepare.service"]["Service"]["Restart"] == ["on-failure"], "the image may not be pushed yet"
     assert units["gangway-record.timer"]["Timer"]["OnUnitInactiveSec"] == ["60"]
     (prometheus,) = units["gangway-prometheus.service"]["Service"]["ExecStart"]
-    assert '"prom/prometheus:v3.7.3"' in prometheus
+    assert " prom/prometheus:v3.7.3" in prometheus
 
 
 def test_every_worker_looks_each_minute_whether_it_is_needed(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:

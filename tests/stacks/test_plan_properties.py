@@ -111,6 +111,7 @@ NETWORK = some(
     cidr=st.sampled_from(["10.42.0.0/16", "172.16.0.0/20", "192.168.0.0/18", "10.42.0.0/21"]),
     egress=st.sampled_from(["nat", "endpoints"]),
     flow_logs=st.booleans(),
+    dns_firewall=st.booleans(),
 )
 BUDGET = some(
     {

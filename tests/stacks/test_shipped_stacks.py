@@ -26,14 +26,14 @@ SEVERAL_NODES = {"HeadIdentity", "HeadNode", "LustreFileSystem"}
 # The head asks for the nodes there, also for one.
 AZURE = {"FlowLogStore", "HeadIdentity", "HeadNode", "IbNodePool", "ResourceGroup", *BUILT}
 BESIDES = {
-    "aws-demo": {*AWS, *SEVERAL_NODES},
+    "aws-demo": {*AWS, *SEVERAL_NODES, "MemberKeyParameter"},
     "aws-g5-dev": AWS,
-    "aws-p4d-block": {*AWS, *SEVERAL_NODES},
-    "aws-p5-spot": {*AWS, *SEVERAL_NODES, "EncryptionKey"},
+    "aws-p4d-block": {*AWS, *SEVERAL_NODES, "MemberKeyParameter"},
+    "aws-p5-spot": {*AWS, *SEVERAL_NODES, "EncryptionKey", "MemberKeyParameter"},
     "azure-nc-dev": AZURE,
     "azure-ndv4": {*AZURE, "LustreFileSystem"},
     "azure-ndv5-spot": {*AZURE, "EncryptionKey", "LustreFileSystem"},
-    "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles"},
+    "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles", "MemberKeySecret"},
     "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "QueuedTpu", "TpuReconciler"},
     "gcp-v5p-multislice": {*GCP, "EncryptionKey", "LustreFileSystem", "HeadFiles", "QueuedTpu", "TpuReconciler"},
 }
@@ -88,7 +88,7 @@ COUNTS = {
     "gcp-a3-spot": (1, 2, 2, 2, 9, 1, 1, 1),
     "gcp-v5e-pod": (1, 1, 0, 0, 1, 1, 1, 1),
     "gcp-v5p-multislice": (1, 1, 0, 0, 1, 1, 1, 2),
-    "hosts-lab": (2, 2),
+    "hosts-lab": (4, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
     "openstack-gpu": (1, 1, 5, 37, 1, 2, 1),
 }

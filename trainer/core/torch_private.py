@@ -3,9 +3,10 @@ the versions they were read in; a test fails where another one is installed, or 
 """
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
+from datetime import timedelta
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,6 +82,74 @@ def forget_store(handler: "DynamicRendezvousHandler") -> object:
     before = handler._shared_tcp_store_server
     handler._bootstrap_store_info = handler._shared_tcp_store_server = None
     return before
+
+
+def exchange_states(
+    encode: Callable[[Mapping[str, Any]], bytes], decode: Callable[[bytes], dict[str, Any]], refused: type[Exception]
+) -> None:
+    """Has torchrun's nodes exchange the state of their rendezvous by these two instead of as pickles, on any backend.
+
+    Both take and give the state's fields by their names, a node as its address, process and number. What `decode`
+    raises, `refused`, torchrun raises as RendezvousStateError.
+    """
+    from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+    from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _NodeDesc, _RendezvousState
+
+    def plain(node: _NodeDesc) -> tuple[str, int, int]:
+        return node.addr, node.pid, node.local_id
+
+    def dumps(state: _RendezvousState) -> bytes:
+        fields = {**vars(state)}
+        for name in ("participants", "last_heartbeats"):
+            fields[name] = {plain(node): value for node, value in fields[name].items()}
+        for name in ("wait_list", "redundancy_list"):
+            fields[name] = {plain(node) for node in fields[name]}
+        return encode(fields)
+
+    def loads(content: bytes) -> _RendezvousState:
+        state, fields = _RendezvousState(), decode(content)
+        for name in ("participants", "last_heartbeats"):
+            fields[name] = {_NodeDesc(*node): value for node, value in fields[name].items()}
+        for name in ("wait_list", "redundancy_list"):
+            fields[name] = {_NodeDesc(*node) for node in fields[name]}
+        vars(state).update(fields)
+        return state
+
+    codec = SimpleNamespace(dumps=dumps, loads=loads, PickleError=refused)
+    dynamic_rendezvous.pickle = codec  # type: ignore[attr-defined,assignment]  # there is no hook
+
+
+def serve_workers_by(serve: "Callable[[DynamicRendezvousHandler], Any]") -> None:
+    """Has a round's store of the workers' own made by `serve`, as anything with the `port` that others are told; None
+    for torchrun's way, on all interfaces.
+    """
+    from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
+
+    own = DynamicRendezvousHandler._create_tcp_store_server
+
+    def created(self: DynamicRendezvousHandler, master_addr: str, master_port: int) -> Any:
+        return serve(self) or own(self, master_addr, master_port)
+
+    DynamicRendezvousHandler._create_tcp_store_server = created  # type: ignore[method-assign]  # there is no hook
+
+
+def served_store(handler: "DynamicRendezvousHandler") -> Any:
+    """What serves the present round's workers from here; None on the nodes that do not."""
+    return handler._shared_tcp_store_server
+
+
+def serve_standalone_by(serve: Callable[[timedelta], Any]) -> None:
+    """Has the store of `torchrun --standalone`, which torch opens on all interfaces, made by `serve` with a timeout."""
+    from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend
+
+    own = c10d_rendezvous_backend.TCPStore  # type: ignore[attr-defined]  # torch only imports it there
+
+    def created(host: str, port: int, **options: Any) -> Any:
+        if (host, port, options.get("is_master")) == ("localhost", 0, True):
+            return serve(options["timeout"])
+        return own(host, port, **options)
+
+    c10d_rendezvous_backend.TCPStore = created  # type: ignore[attr-defined,assignment]  # there is no hook
 
 
 def note_ends(ends: dict[int, int | None]) -> None:

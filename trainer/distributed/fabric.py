@@ -124,7 +124,7 @@ def _measure(world: "World", sizes: Sequence[int], clock: Callable[[], float]) -
                 torch.cuda.synchronize(world.device)
             seconds.append(clock() - began)
         # Every worker sees every worker's times, so all of them stop at the same size.
-        everyone = world.gather((statistics.median(seconds[_WARM_UP:]), sum(seconds)))
+        everyone = world.gather((statistics.median(seconds[_WARM_UP:]), sum(seconds)), tuple[float, float])
         slowest = max(median for median, _ in everyone)
         bus = bus_gbps(size, slowest, world.world_size)
         points.append(

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.core.errors import COLLECTIVE_SEC, LoneError, TrainerError, WorkerFailedError
+from trainer.distributed import messages
 from trainer.distributed.async_allreduce import AsyncAllreduce
 from trainer.distributed.ranks import Ranks
 from trainer.distributed.sharded_modules import accumulate, is_sharded
@@ -166,13 +167,26 @@ class World:
         dist.all_reduce(sums, group=self.control)
         return int(sums.item())
 
-    def gather(self, value: T) -> list[T]:
-        """Every worker's value, in the order of ranks, on every worker. For small plain data."""
+    def gather(self, value: T, kind: Any = None) -> list[T]:
+        """Every worker's value, in the order of ranks, on every worker. For small data: numbers, text and lists of
+        them, or what the type `kind` says (trainer.distributed.messages). ValueError, on all alike: one told more than
+        is read, or something else.
+        """
         if self.control is None:
             return [value]
-        values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value, group=self.control)
-        return values
+        return [messages.decode(content, kind) for content in self._gather_bytes(messages.encode(value, kind))]
+
+    def _gather_bytes(self, mine: bytes) -> list[bytes]:
+        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
+        dist.all_gather(lengths, torch.tensor([len(mine)]), group=self.control)
+        sizes = [int(length) for length in lengths]
+        if not all(0 <= size <= messages.MAX_BYTES for size in sizes):
+            raise ValueError(f"workers have {sizes} bytes to tell; up to {messages.MAX_BYTES} are read")
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        padded[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
+        tables = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(tables, padded, group=self.control)
+        return [bytes(table[:size].numpy()) for table, size in zip(tables, sizes, strict=True)]
 
     def run_on_all(self, action: Callable[[], T]) -> T:
         """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever. TrainerError

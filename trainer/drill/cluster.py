@@ -1,5 +1,6 @@
 """Two nodes and a head that serves the rendezvous store, of real processes: each in a network namespace and under a
 host name of its own where we are root, else all on the loopback. A node starts its launcher again as systemd does.
+They meet by a key of the job's (trainer.launch.member_key), as strangers could not.
 """
 
 import contextlib
@@ -91,6 +92,16 @@ def _run(*argv: str) -> None:
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     if done.returncode:
         raise DrillError(f"{' '.join(argv)}: {done.stderr.strip()}")
+
+
+def make_key(path: Path) -> None:
+    """A new job's key (DrillError: no openssl)."""
+    made = path.with_suffix(".made")
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=drill -days 1"
+    _run("openssl", *words.split(), "-keyout", str(path), "-out", str(made))
+    with path.open("ab") as file:
+        file.write(made.read_bytes())
+    made.unlink()
 
 
 def cable(host: Host, *, connected: bool) -> None:
@@ -209,7 +220,8 @@ class Cluster:
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.run_dir = self.folder / "run"
+        self.run_dir, self.key = self.folder / "run", self.folder / "job.pem"
+        make_key(self.key)
         self._mounted = False
         self.store: Process | None = None
         self.one, self.two = (Node(self.hosts[name], self._launcher(self.hosts[name])) for name in NODES)
@@ -221,7 +233,7 @@ class Cluster:
 
     def start_store(self) -> None:
         """Starts the rendezvous store on the head."""
-        argv = ["-m", "trainer.launch.rendezvous", "--port", str(PORT)]
+        argv = ["-m", "trainer.launch.rendezvous", "--port", str(PORT), "--member-key", str(self.key)]
         self.store = self._process(HEAD, argv)
 
     def lose_store(self) -> None:
@@ -238,7 +250,8 @@ class Cluster:
 
     def _launcher(self, host: Host) -> Callable[[], Process]:
         argv = ["-m", "trainer.launch", "--hang-after", "6", "--job-dir", str(self.folder / "job")]
-        argv += ["--node", host.name, f"--nnodes={self.nodes_min}:2", "--nproc-per-node=1"]
+        argv += ["--node", host.name, "--member-key", str(self.key)]
+        argv += [f"--nnodes={self.nodes_min}:2", "--nproc-per-node=1"]
         argv += ["--rdzv-backend=gangway", f"--rdzv-endpoint={self.hosts[HEAD].address}:{PORT}", "--rdzv-id=drill"]
         argv += [f"--rdzv-conf={_RENDEZVOUS}", f"--local-addr={host.address}", "--shutdown-timeout=20"]
         argv += ["-m", "trainer", "train", "--config", str(self.folder / "config.json")]

@@ -34,7 +34,6 @@ class Shifted(datetime.datetime):
     def utcnow(cls):
         return cls.fromtimestamp(now(), datetime.UTC).replace(tzinfo=None)
 
-Shifted.__module__, Shifted.__name__, Shifted.__qualname__ = "datetime", "datetime", "datetime"  # nodes send them
 time.time, datetime.datetime = now, Shifted
 """
 """For sitecustomize, which Python loads before anything else."""

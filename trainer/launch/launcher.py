@@ -10,7 +10,8 @@ torchrun's own arguments, `--watch aws`, `azure` or `gcp` looks out for the clou
 its workers are gone, it restores what a killed one has left set on a GPU (trainer.power.saved_limits). A job that waits
 for peers, or whose rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a
 line on stderr. Workers that hang are ended, and the job meets anew (trainer.launch.watchdog):
-`--hang-after` auto, off or seconds of silence.
+`--hang-after` auto, off or seconds of silence. With `--member-key FILE` the nodes of a job meet through tunnels that
+none opens without that file (trainer.launch.tunnel).
 """
 
 import argparse
@@ -37,6 +38,7 @@ from trainer.core.errors import (
     nearest,
 )
 from trainer.core.torch_private import note_ends
+from trainer.launch import member_key
 from trainer.launch.elastic_rendezvous import (
     BACKEND,
     POLL_SEC,
@@ -58,7 +60,8 @@ _WATCH = "--watch"
 _START_WHEN = "--start-when"
 _MAX_HOURS = "--max-hours"
 _HANG_AFTER = "--hang-after"
-_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, "--job-dir", "--node")
+_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, "--job-dir", "--node", member_key.FLAG)
+_NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -73,6 +76,7 @@ def main(argv: Sequence[str]) -> int:
         max_sec = _max_sec(own.get(_MAX_HOURS))
         hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
         parsed = _parsed(torchrun_argv)
+        key = _member_key(own.get(member_key.FLAG), parsed)
         folder = job_folder(own.get("--job-dir"), own.get("--node") or socket.gethostname())
         with Job(_nodes(parsed), folder, max_sec) as job:
             if job.life.exit_code is None and not _waited(own, torchrun_argv, job.left_sec()):
@@ -82,7 +86,7 @@ def main(argv: Sequence[str]) -> int:
                 with tempfile.TemporaryDirectory(prefix="gangway-") as place:
                     watcher = Watcher(_notices(place), poll, job.left_sec, poll_sec)
                     watchdog = watch_workers(Path(place), carbon_start.run_dir_of(torchrun_argv), hang_after_sec)
-                    _watched(parsed, job, watcher, watchdog)
+                    _watched(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
         warn(str(error))
         return EXIT_BAD_INPUT
@@ -96,10 +100,12 @@ def _notices(folder: str) -> Path:
     return Path(folder, "notices.jsonl")
 
 
-def _watched(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: Watchdog) -> None:
+def _watched(
+    parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
+) -> None:
     """Runs torchrun, looking out for notices, for the end of the job's hours and for workers that hang."""
     try:
-        _torchrun(parsed, job, watcher, watchdog)
+        _torchrun(parsed, job, key, watcher, watchdog)
     finally:
         watchdog.close()
         if watcher.is_alive():
@@ -133,7 +139,9 @@ def _nodes(parsed: argparse.Namespace) -> Nodes:
     return Nodes(*parse_min_max_nnodes("1" if parsed.standalone else parsed.nnodes))
 
 
-def _torchrun(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: Watchdog) -> None:
+def _torchrun(
+    parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
+) -> None:
     """Runs torchrun until the job has ended here, as often as it takes: it knows only one patience for waiting, and
     gives up where its store is gone.
     """
@@ -151,7 +159,7 @@ def _torchrun(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: 
 
     ends: dict[int, int | None] = {}
     note_ends(ends)
-    rendezvous = ElasticRendezvous(job.on, lambda: job.life.state is State.TRAINING)
+    rendezvous = ElasticRendezvous(job.on, lambda: job.life.state is State.TRAINING, key)
     rendezvous.register()
     # torchrun would take these two over, and only when its workers start: until then a node may wait for hours.
     parsed.signals_to_handle = "SIGHUP,SIGQUIT"
@@ -161,13 +169,21 @@ def _torchrun(parsed: argparse.Namespace, job: Job, watcher: Watcher, watchdog: 
     try:
         watcher.start()
         while job.life.exit_code is None:
-            _one_torchrun(parsed, job, watchdog, ends)
+            _one_torchrun(parsed, job, key, watchdog, ends)
     except SignalException as stopped:
         rendezvous.leave()
         job.stopped(_code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval))
+    finally:
+        rendezvous.close()
 
 
-def _one_torchrun(parsed: argparse.Namespace, job: Job, watchdog: Watchdog, ends: Mapping[int, int | None]) -> None:
+def _one_torchrun(
+    parsed: argparse.Namespace,
+    job: Job,
+    key: member_key.MemberKey | None,
+    watchdog: Watchdog,
+    ends: Mapping[int, int | None],
+) -> None:
     """One agent of torchrun's, which meets the others, starts workers and watches them."""
     from torch.distributed import DistNetworkError, DistStoreError, run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -179,7 +195,7 @@ def _one_torchrun(parsed: argparse.Namespace, job: Job, watchdog: Watchdog, ends
 
     try:
         if parsed.rdzv_backend == BACKEND:
-            wait_for_store(parsed.rdzv_endpoint)
+            wait_for_store(parsed.rdzv_endpoint, key)
         run.run(parsed)  # type: ignore[no-untyped-call]  # torch publishes no types for it
         job.workers_ended(0)
     except ChildFailedError as failed:
@@ -251,6 +267,32 @@ def _cloud(name: str | None) -> str:
             fix=f"did you mean {near!r}?" if near else f"{_WATCH} and this machine's cloud, nothing elsewhere",
         )
     return name or ""
+
+
+def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.MemberKey | None:
+    """None without one: then the network alone keeps others from taking part."""
+    several = _nodes(parsed).max > 1
+    if path is None:
+        if several:
+            announce(f"warning: without {member_key.FLAG} whoever reaches the rendezvous is a member of this job")
+        return None
+    if several and parsed.rdzv_backend != BACKEND:
+        raise TrainerError(
+            place=member_key.FLAG,
+            problem="this rendezvous has no use for a key",
+            value=f"--rdzv-backend={parsed.rdzv_backend}",
+            allowed=f"--rdzv-backend={BACKEND}, or a single node",
+            fix=f"--rdzv-backend={BACKEND}, and python -m trainer.launch.rendezvous where the nodes meet",
+        )
+    if os.environ.get(_NO_SHARED_STORE) == "1":
+        raise TrainerError(
+            place=f"${_NO_SHARED_STORE}",
+            problem="a store that a worker serves has no use for a key",
+            value="1",
+            allowed=f"0 with {member_key.FLAG}",
+            fix="unset it",
+        )
+    return member_key.MemberKey.read(Path(path))
 
 
 def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:

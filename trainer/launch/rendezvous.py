@@ -1,27 +1,33 @@
 """The store in which a job's nodes meet, in a process that no worker's end can take with it.
 
-    python -m trainer.launch.rendezvous --port 29400
+    python -m trainer.launch.rendezvous --port 29400 --member-key job.pem
 
-Workers join by `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come
-and go; jobs may share it under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every
-minute. Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2 bad input.
+Whoever reaches the port is a member of its jobs; with a key (trainer.launch.member_key), whoever has that too. Workers
+join by `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come and go;
+jobs may share it under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every minute.
+Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2 bad input.
 """
 
+import errno
 import os
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.commands.arguments import Parser
 from trainer.core.console import info, warn
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
+from trainer.launch.member_key import FLAG, MemberKey
+from trainer.launch.tunnel import LOOPBACK, FrontDoor, listen_everywhere, why_refused
+from trainer.launch.workers_store import loopback_store
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
@@ -39,29 +45,42 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="python -m trainer.launch.rendezvous", description="Holds the store in which a job's nodes meet."
     )
-    parser.add_argument("--port", type=int, default=29400, help="to listen on, all interfaces [29400]; 0 for any")
+    parser.add_argument("--port", type=int, default=29400, help="to listen on [29400]; 0 for any")
+    parser.add_argument("--bind", default="", metavar="ADDRESS", help="of the interface to listen on [all of them]")
+    parser.add_argument(FLAG, type=Path, metavar="FILE", help="a PEM file: none but who has it may connect")
     parser.add_argument("--health-sec", type=float, default=60.0, help="seconds between two health lines [60]")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
         arguments = parser.parse_args(argv)
-        listening = _listen(arguments.port)
+        key = MemberKey.read(arguments.member_key) if arguments.member_key else None
+        listening = _listen(arguments.port, arguments.bind)
     except TrainerError as error:
         warn(str(error))
         return EXIT_BAD_INPUT
-    return _serve(listening, arguments.health_sec, stop)
+    if key is None and not ip_address(listening.getsockname()[0]).is_loopback:
+        warn(f"rendezvous: warning: without {FLAG} whoever reaches the port is a member of its jobs")
+    served = _with_key(key, listening) if key else _without_key(listening)
+    return _serve(served, arguments.health_sec, stop)
 
 
-def _listen(port: int) -> socket.socket:
-    """A listening socket, dual-stack where this machine has IPv6 (TrainerError: no port, or one in use)."""
+def _listen(port: int, address: str = "") -> socket.socket:
+    """A listening socket, dual-stack where it is of all interfaces (TrainerError: no port, or one in use)."""
     if not 0 <= port <= _LAST_PORT:
         raise TrainerError(place="--port", problem="not a port", value=port, allowed=_ALLOWED, fix="--port 29400")
     try:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
-        return socket.create_server(("", port), backlog=1024)
+        return listen_everywhere(port, address)
     except OSError as error:
+        # Below 0: of a name, which Python hands on so.
+        if error.errno is None or error.errno < 0 or error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            raise TrainerError(
+                place="--bind",
+                problem="no address of this machine",
+                value=address,
+                allowed="an IP address of one of its interfaces",
+                fix="leave it out to listen on all",
+            ) from None
         reason = os.strerror(error.errno) if error.errno else error
         raise TrainerError(
             place="--port",
@@ -73,13 +92,29 @@ def _listen(port: int) -> socket.socket:
         ) from None
 
 
-def _serve(listening: socket.socket, health_sec: float, stop: threading.Event) -> int:
+@dataclass(frozen=True)
+class _Served:
+    """A store that is up.
+
+    Attributes:
+        port: that nodes are told.
+        hosts: those that are connected.
+        refused: why a node would not be taken in; empty where it would.
+    """
+
+    store: "TCPStore"
+    port: int
+    hosts: Callable[[], set[str]]
+    refused: Callable[[], str]
+
+
+def _without_key(listening: socket.socket) -> _Served:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
 
-    port: int = listening.getsockname()[1]
+    own, port = _own_name(listening), listening.getsockname()[1]
     # The store takes the socket over, so that no one can come between the check of the port and its use.
     store = TCPStore(
-        "localhost",
+        own,
         port,
         is_master=True,
         wait_for_workers=False,
@@ -87,11 +122,29 @@ def _serve(listening: socket.socket, health_sec: float, stop: threading.Event) -
         timeout=_STORE_TIMEOUT,
         master_listen_fd=listening.detach(),
     )
+    return _Served(store, port, lambda: connected_hosts(_socket_tables(), port, own), lambda: "")
+
+
+def _with_key(key: MemberKey, listening: socket.socket) -> _Served:
+    """The store on the loopback, a front door in its place."""
+    name = _own_name(listening)
+    store = loopback_store(_STORE_TIMEOUT)
+    door = FrontDoor(key, listening, store.port)
+    return _Served(store, door.port, door.hosts, lambda: why_refused(key, name, door.port))
+
+
+def _own_name(listening: socket.socket) -> str:
+    """The address at which this machine reaches it."""
+    address: str = listening.getsockname()[0]
+    return LOOPBACK if ip_address(address).is_unspecified else address
+
+
+def _serve(served: _Served, health_sec: float, stop: threading.Event) -> int:
     began = reported_at = time.monotonic()
     hosts: set[str] = set()
-    _say(f"serving on port {port}")
+    _say(f"serving on port {served.port}")
     while not stop.wait(_LOOK_SEC):
-        now = connected_hosts(_socket_tables(), port)
+        now = served.hosts()
         for sentence in [
             *(f"{host} joined" for host in sorted(now - hosts)),
             *(f"{host} left" for host in sorted(hosts - now)),
@@ -100,10 +153,10 @@ def _serve(listening: socket.socket, health_sec: float, stop: threading.Event) -
         hosts = now
         if time.monotonic() - reported_at >= health_sec:
             reported_at = time.monotonic()
-            if trouble := _trouble(store):
+            if trouble := _trouble(served.store) or served.refused():
                 _say(f"sick: {trouble}")
                 return EXIT_FAILED
-            _say(f"healthy: {len(hosts)} host(s), {store.num_keys()} keys, up {reported_at - began:.0f} s")
+            _say(f"healthy: {len(hosts)} host(s), {served.store.num_keys()} keys, up {reported_at - began:.0f} s")
     _say("stopped")
     return 0
 
@@ -123,9 +176,9 @@ def _socket_tables() -> list[str]:
     return [path.read_text() for path in paths if path.exists()]
 
 
-def connected_hosts(tables: Iterable[str], port: int) -> set[str]:
-    """Addresses of the hosts with an established connection to that local port, our own client's left out. `tables` are
-    texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
+def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> set[str]:
+    """Addresses of the hosts with an established connection to that local port, our own client's left out, which is
+    `own`'s. `tables` are texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
     """
     hosts: dict[str, int] = {}
     for row in (line.split() for table in tables for line in table.splitlines()[1:]):
@@ -134,7 +187,7 @@ def connected_hosts(tables: Iterable[str], port: int) -> set[str]:
             host = _address(remote.rpartition(":")[0])
             hosts[host] = hosts.get(host, 0) + 1
     # The store's own client is one connection from this machine.
-    return {host for host, count in hosts.items() if host not in ("127.0.0.1", "::1") or count > 1}
+    return {host for host, count in hosts.items() if host not in (LOOPBACK, "::1", own) or count > 1}
 
 
 def _address(text: str) -> str:

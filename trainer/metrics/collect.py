@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -109,15 +109,15 @@ def collect(
     return FeatureSet(added, _bring_together(kept, len(parts), dim, world) if keep else None)
 
 
-def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on) -> list[T]:
-    """What all jobs give, in their order, each done by one worker; known to all; what they give travels. All workers
-    call; `ask` comes before each worker's next job. AbandonedError: a worker's answer was yes.
+def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on, kind: Any = float) -> list[T]:
+    """What all jobs give, in their order, each done by one worker; known to all; what they give travels, as `kind`.
+    All workers call; `ask` comes before each worker's next job. AbandonedError: a worker's answer was yes.
     """
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
         agree_to_go_on(world, ask)
         part = world.run_on_all(partial(_results, jobs[first + world.rank : first + world.rank + 1]))
-        done += itertools.chain.from_iterable(world.gather(part))
+        done += itertools.chain.from_iterable(world.gather(part, list[kind]))
     return done
 
 

@@ -71,7 +71,7 @@ class Metric:
 
 def _first(team: Team, compute: Callable[[], list[Value]]) -> list[Value]:
     """Computed by rank 0 alone, known to all: eight workers of a machine would only wait for each other."""
-    return shared([compute], *team)[0]
+    return shared([compute], *team, kind=list[Value])[0]
 
 
 def _frechet(

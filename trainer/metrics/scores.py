@@ -2,6 +2,7 @@
 them; precision, recall, density and coverage by nearest neighbours.
 """
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -144,9 +145,10 @@ def _distances(rows: Tensor, among: Tensor) -> Tensor:
 def _by_rows(features: Tensor, of: Callable[[Tensor], Tensor], world: World, ask: Ask) -> Tensor:
     """`of` for all rows in blocks, each computed by one worker; the whole on every worker."""
 
-    def block(start: int) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = of(features[start : start + _BLOCK]).cpu().numpy()
+    def block(start: int) -> list[list[float]]:
+        found: list[list[float]] = of(features[start : start + _BLOCK]).tolist()
         return found
 
     blocks = [partial(block, start) for start in range(0, len(features), _BLOCK)]
-    return torch.from_numpy(np.concatenate(shared(blocks, world, ask))).to(features.device)
+    rows = itertools.chain.from_iterable(shared(blocks, world, ask, list[list[float]]))
+    return torch.tensor([*rows]).to(features.device)

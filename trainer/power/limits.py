@@ -66,7 +66,9 @@ class Limiter:
         self._search: Search | None = None
         self._on_event: OnEvent = lambda event, **details: None
         self.choice = ""
-        everyone = world.gather((world.node_rank, gpu))
+        from trainer.telemetry.energy import Gpu
+
+        everyone = world.gather((world.node_rank, gpu), tuple[int, Gpu | None])
         mine = [each for node, each in everyone if node == world.node_rank and each is not None]
         self._node = NodeLimits(world.node_rank, mine if world.local_rank == 0 else [], folder, nvml)
         world.run_on_all(lambda: self._node.check(asked.watts, asked.clock_mhz))
@@ -134,7 +136,7 @@ class Limiter:
 
     def _everywhere(self, report: Report) -> list[Report] | None:
         """Every worker's report; None where a node could not do it, and all have been restored."""
-        reports = self._world.gather(report)
+        reports = self._world.gather(report, Report)
         if troubles := [each.trouble for each in reports if each.trouble]:
             self._give_up(troubles)
             return None

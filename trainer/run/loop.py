@@ -13,7 +13,7 @@ from trainer.distributed.fabric import check_fabric, unhealthy
 from trainer.distributed.world import World, start_world
 from trainer.metrics.evaluate import MetricsInTraining
 from trainer.power.limits import Limiter, limiting
-from trainer.preemption.notices import Interruption, Request
+from trainer.preemption.notices import Interruption, Notice, Request
 from trainer.records.run_record import RunContext
 from trainer.run.heartbeat import Heartbeat, beating
 from trainer.run.memory import enough_memory
@@ -176,7 +176,7 @@ def _run(
         if state.passed(config.checkpoint_kimg):
             reporter.checkpoint(state)
         if request == Request.SAVE:
-            reporter.checkpoint(state, world.gather(interruption.notice))
+            reporter.checkpoint(state, world.gather(interruption.notice, Notice | None))
             interruption.saved()
 
         # Quality metrics, when they are due: of a state that is saved, and no longer than until a worker has to stop.

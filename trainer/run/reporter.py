@@ -22,7 +22,7 @@ from trainer.core.errors import TrainerError, WorkerFailedError
 from trainer.core.host import code_sha256, versions
 from trainer.core.program import program
 from trainer.data.loader import Sampler
-from trainer.data.verification import Verification
+from trainer.data.verification import Verification, Verified
 from trainer.distributed.devices import device_name
 from trainer.distributed.nccl import nccl_versions, unqualified
 from trainer.distributed.world import World, is_shared_failure
@@ -102,7 +102,7 @@ class Reporter:
         self._saved_images = state.images if state.images else -1
         flops = step_flops(self._config, device_name(world), self._context)
         facts: dict[str, Any] = {
-            "capacity": by_node(world.gather((world.node_rank, own_capacity()))),
+            "capacity": by_node(world.gather((world.node_rank, own_capacity()), tuple[int, str])),
             "fabric": fabric.model_dump(mode="json"),
             "flops": {name: quantity.model_dump(mode="json") for name, quantity in flops._asdict().items()},
         }
@@ -189,7 +189,8 @@ class Reporter:
         """Writes, once, when each node's data was compared with its hashes, and by whom."""
         if self._verification is None or self._told_verified:
             return
-        found = self._world.gather((self._world.local_rank == 0, self._world.node_rank, self._verification.outcome))
+        own = self._world.local_rank == 0, self._world.node_rank, self._verification.outcome
+        found = self._world.gather(own, tuple[bool, int, Verified | None])
         nodes = {node: outcome for reads, node, outcome in found if reads}
         if any(outcome is None for outcome in nodes.values()):
             return

@@ -62,7 +62,7 @@ def run_lock(
     lock = _LockFile(run_dir)
     try:
         taken = world.run_on_all(lambda: lock.take(stopped, patience) if world.rank == 0 else _TAKEN)
-        taken = world.gather(taken)[0]
+        taken = world.gather(taken, _Taken)[0]
         if taken.holder:
             raise InUseError(
                 place="--run-dir",

@@ -62,7 +62,7 @@ class Meters:
         self._config, self._world, self._flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
         self._last_images, self._last_metrics_sec = images, 0.0
-        begun = world.gather((time.monotonic(), load(world)))
+        begun = world.gather((time.monotonic(), load(world)), tuple[float, Load])
         # One clock for all, the first worker's: what is decided by a line must be decided alike everywhere.
         self._began = self._last_time = begun[0][0]
         self._last_cpu_sec, self._last_cpu_wait_sec = _cpu([each for _, each in begun])
@@ -72,7 +72,7 @@ class Meters:
         generator and discriminator have the last step's gradients.
         """
         own = time.monotonic(), sums.tolist(), sums.order, read_all(self._readers, self._world.node_rank)
-        everyone = self._world.gather(_Own(*own, load(self._world), stalls))
+        everyone = self._world.gather(_Own(*own, load(self._world), stalls), _Own)
         now, workers = everyone[0].now, len(everyone)
         waits = _waits([own.stalls for own in everyone])
         stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)

@@ -116,6 +116,11 @@ put_folder() {
     timeout "$RESULTS_SEC" aws s3 cp --region "$REGION" --recursive --only-show-errors "$1" "$BUCKET_URI/$2"
 }
 
+member_key() {
+    aws ssm get-parameter --region "$REGION" --name "$MEMBER_KEY" --with-decryption --output text \
+        --query Parameter.Value
+}
+
 registry_login() {
     aws ecr get-login-password --region "$REGION" |
         docker login --username AWS --password-stdin "$IMAGE_REGISTRY"

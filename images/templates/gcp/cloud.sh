@@ -79,6 +79,8 @@ put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp put-folder "$1" "$BUCKET_URI/$2"
 }
 
+member_key() { gce secret "$MEMBER_KEY"; }
+
 # login_at HOST: to a registry, as this machine's service account.
 login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }
 

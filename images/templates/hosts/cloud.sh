@@ -36,5 +36,7 @@ put_object() {
     esac
 }
 
+member_key() { cat "$MEMBER_KEY"; }
+
 # The machine's administrator has logged it in, where the registry wants that.
 registry_login() { :; }

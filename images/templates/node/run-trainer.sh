@@ -43,6 +43,10 @@ rm -f "$STATE_DIR/failed" "$STATE_DIR/unfit"
 for folder in "$RUN_DIR" ${DATA_DIR:+"$DATA_DIR"}; do
     prepare_folder "$folder" || exit 1
 done
+# Where the job wants more memory than there is, it ends, and not what looks after the machine.
+total_kib=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' "${GANGWAY_MEMINFO:-/proc/meminfo}")
+kept_kib=$((total_kib / 20 < 8388608 ? total_kib / 20 : 8388608))
+DOCKER_ARGV=("${DOCKER_ARGV[0]}" --memory "$((total_kib - kept_kib))k" "${DOCKER_ARGV[@]:1}")
 # What this node costs: the record prices it by the kind of capacity that it came from.
 capacity=$(own_capacity) || capacity=
 if [ -n "$capacity" ]; then

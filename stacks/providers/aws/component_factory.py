@@ -9,6 +9,7 @@ import pulumi_aws as aws
 from components.aws.budget import Budget, CostTagActivation
 from components.aws.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity
 from components.aws.launch import HEAD_IMAGE, HeadNode, count_efa
+from components.aws.member_key import MemberKeyParameter
 from components.aws.monitoring import NodeLogs, Observability
 from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool
@@ -16,6 +17,7 @@ from components.aws.registry import ImageRegistry
 from components.aws.storage import LustreFileSystem, RunBucket
 from components.core.fields import Egress
 from components.core.image import RegistryLogin
+from components.core.member_key import member_key
 from components.core.pinned import pinned
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
@@ -57,7 +59,7 @@ class ComponentFactory:
         args = {"region": self.config.region, "tags": self.planned.tags}
         return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_arn
 
-    def network(self, runs: RunBucket, key: Key) -> TrainingNetwork:
+    def network(self, runs: RunBucket, repository_arn: pulumi.Input[str], key: Key) -> TrainingNetwork:
         """The network, the way out and the security groups."""
         network = self.config.network
         # Through a NAT gateway the whole of the internet is open, and packages of the region come through this door.
@@ -79,6 +81,8 @@ class ComponentFactory:
                 else None,
                 # The nodes' only bucket: the data set they read off the file system.
                 "s3_bucket_arns": [runs.bucket_arn] if closed else None,
+                "repository_arn": repository_arn,
+                "dns_firewall": network.dns_firewall,
                 "flow_logs": network.flow_logs,
                 "kms_key_arn": key,
                 "tags": self.planned.tags,
@@ -166,7 +170,18 @@ class ComponentFactory:
             self.opts,
         )
 
-    def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs, key: Key) -> NodeIdentity:
+    def member_key(self, key: Key) -> MemberKeyParameter:
+        """By which the job's nodes know each other."""
+        name = self.config.stack
+        return MemberKeyParameter(
+            name,
+            {"pem": member_key(name), "stack": name, "kms_key_arn": key, "tags": self.planned.tags},
+            self.opts,
+        )
+
+    def node_identity(
+        self, image: Image, runs: RunBucket, logs: NodeLogs, key: Key, members: MemberKeyParameter | None
+    ) -> NodeIdentity:
         """The workers' role."""
         return NodeIdentity(
             self.config.stack,
@@ -176,6 +191,7 @@ class ComponentFactory:
                 "stack": self.config.stack,
                 "log_group_arn": logs.log_group_arn,
                 "kms_key_arn": key,
+                "member_key_arn": members.arn if members else None,
                 "self_termination": self.config.job.terminate_when_done,
                 "tags": self.planned.tags,
             },
@@ -225,6 +241,7 @@ class ComponentFactory:
         key: Key,
         images: pulumi.Output[dict[str, str]],
         user_data_inputs: UserDataInputs,
+        members: MemberKeyParameter,
     ) -> HeadNode:
         """The head node, with an identity of its own."""
         name, tags = self.config.stack, self.planned.tags
@@ -236,6 +253,7 @@ class ComponentFactory:
                 "stack": name,
                 "log_group_arn": logs.log_group_arn,
                 "kms_key_arn": key,
+                "member_key_arn": members.arn,
                 "tags": tags,
             },
             self.opts,

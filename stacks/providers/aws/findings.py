@@ -15,7 +15,7 @@ from components.estimate.cost import CostEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
-from stacks.providers.shared import fabric_check, nodes_stay, sold_here, spot_caps, trainable, zone
+from stacks.providers.shared import fabric_check, nodes_stay, sold_here, spot_caps, trainable, ways_out, zone
 
 
 def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
@@ -40,6 +40,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_storage(config),
         *_storage_fabric(config, planned.machine),
         *_metrics(config, planned),
+        *_network(config),
         *spot_caps(config, planned.machine, "aws"),
         *_money(config),
     )
@@ -101,6 +102,20 @@ def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
             f"{config.head.prometheus_image} is left out: the head node cannot pull it over AWS's endpoints, and "
             "nobody scrapes the trainer's metrics; CloudWatch has those of the log",
             "set egress: nat, or prometheus_image: null to say so",
+        )
+
+
+def _network(config: StackConfig) -> Iterable[Finding]:
+    """The endpoints' policies leave one way out: questions for names, where nobody looks at them."""
+    network = config.network
+    by_name = {} if network.dns_firewall else {"by DNS": "the resolver carries each question to whoever owns the name"}
+    yield from ways_out(config, by_name, "leave dns_firewall: false out")
+    if network.egress is Egress.NAT and "dns_firewall" in network.model_fields_set:
+        yield Finding.warning(
+            "network.dns-firewall-ignored",
+            "gangway:network.dns_firewall",
+            "of no effect with egress: nat, which is open to everywhere: endpoints alone have names filtered",
+            "leave dns_firewall out",
         )
 
 

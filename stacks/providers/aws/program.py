@@ -34,15 +34,18 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
     key = stack.key()
     runs = stack.runs(key)
-    network = stack.network(runs, key)
     logs = stack.logs(key)
     image = stack.image(key)
+    network = stack.network(runs, image.repository_arn, key)
     lustre = stack.lustre(network, runs, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    user_data_inputs = UserDataInputs(job, runs.bucket_name, logs.log_group_name, lustre)
-    identity = stack.node_identity(image, runs, logs, key)
+    members = stack.member_key(key) if planned.head else None
+    user_data_inputs = UserDataInputs(
+        job, runs.bucket_name, logs.log_group_name, lustre, members.name if members else None
+    )
+    identity = stack.node_identity(image, runs, logs, key, members)
     images = stack.machine_images()
-    head = stack.head(network, image, runs, logs, key, images, user_data_inputs) if planned.head else None
+    head = stack.head(network, image, runs, logs, key, images, user_data_inputs, members) if members else None
     user_data = node_user_data(config, planned, user_data_inputs)
     # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
     pool = stack.pool(network, identity, images, after(user_data, head.host) if head else user_data, key)

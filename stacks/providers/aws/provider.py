@@ -37,11 +37,12 @@ _TAGGABLE = """
     lambda: Function
     lb: LoadBalancer
     rds: Instance
-    route53: Zone
+    route53: ResolverFirewallDomainList ResolverFirewallRuleGroup ResolverFirewallRuleGroupAssociation Zone
     s3: Bucket BucketV2
     secretsmanager: Secret
     sns: Topic
     sqs: Queue
+    ssm: Parameter
     vpc: SecurityGroupEgressRule SecurityGroupIngressRule
 """
 _LAUNCHED = ("instance", "volume")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pulumi
 
 from components.aws.launch import count_efa, count_lustre_efa
+from components.aws.member_key import parameter_name
 from components.aws.node_pool import LIFECYCLE_HOOK
 from components.aws.storage import LustreFileSystem
 from components.core.fields import Egress
@@ -32,22 +33,27 @@ class _Names(NamedTuple):
     bucket: str
     log_group: str
     mount_source: str | None
+    member_key: str | None
 
 
 @dataclass(frozen=True)
 class UserDataInputs:
-    """Names that only resources have: the job with its image, the run bucket, the log group, the file system."""
+    """Names that only resources have: the job with its image, the run bucket, the log group, the file system, the key
+    of the job's nodes (None where there is one alone).
+    """
 
     job: pulumi.Output[JobSpec]
     bucket: pulumi.Output[str]
     log_group: pulumi.Output[str]
     lustre: LustreFileSystem | None
+    member_key: pulumi.Output[str] | None
 
     def known(self) -> pulumi.Output[_Names]:
         """The names, once there are any."""
         lustre = self.lustre
         source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
-        return pulumi.Output.all(self.job, self.bucket, self.log_group, source).apply(lambda known: _Names(*known))
+        named = pulumi.Output.all(self.job, self.bucket, self.log_group, source, self.member_key)
+        return named.apply(lambda known: _Names(*known))
 
 
 def node_user_data(config: StackConfig, planned: AwsPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
@@ -77,6 +83,7 @@ def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
         "file_system": None if names.mount_source is None else FileSystem("lustre", names.mount_source, MOUNT),
         "log_group": names.log_group,
         "max_hours": config.job.max_hours,
+        "member_key": names.member_key,
     }
 
 
@@ -119,6 +126,7 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         bucket="b" * 63,
         log_group=f"/gangway/{config.stack}",
         mount_source=f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None,
+        member_key=parameter_name(config.stack) if planned.head else None,
     )
     try:
         _node(config, planned, names)

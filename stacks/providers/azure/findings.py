@@ -144,7 +144,7 @@ def money(config: StackConfig) -> Iterable[Finding]:
     yield Finding.info(
         "budget.currency",
         "gangway:budget.monthly_usd",
-        f"Azure reads {budget.monthly_usd:,.2f} in the currency of the subscription's bill, and the plan compares it "
+        f"Azure reads {budget.monthly_usd:,.2f} in the currency of your bill, and the plan compares it "
         "with prices in dollars",
         "where the bill is in another currency, expect alarms and stop at that amount of it",
     )
@@ -344,6 +344,13 @@ def _egress(config: StackConfig) -> Iterable[Finding]:
             "services alone: it would ask for no nodes",
             "set egress: nat",
         )
+    yield from shared.ways_out(
+        config,
+        {
+            "by DNS": "Azure's resolver answers every name",
+            "into any tenant's storage accounts and registries": "a service tag names a service, and not whose",
+        },
+    )
 
 
 def _bastion(config: StackConfig) -> Iterable[Finding]:

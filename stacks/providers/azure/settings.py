@@ -93,6 +93,7 @@ SETTINGS = ProviderSettings(
             "head.machine_type": "Standard_D2s_v5",
         }
     ),
+    unsupported=MappingProxyType({"network.dns_firewall": "a stack on Azure declares nothing that filters names"}),
     lacking=MappingProxyType(
         {
             "cluster.root_device_name": "Azure knows an image's boot disk by itself",

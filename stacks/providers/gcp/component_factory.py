@@ -11,11 +11,13 @@ import pulumi_gcp as gcp
 
 from components.core.dependencies import after
 from components.core.image import RegistryLogin
+from components.core.member_key import member_key
 from components.core.pinned import pinned
 from components.gcp.budget import Budget, BudgetArgs
 from components.gcp.capacity import rung_zone
 from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity, ProjectServices
 from components.gcp.launch import GPU_IMAGE, HEAD_IMAGE, HeadNode, HeadNodeArgs
+from components.gcp.member_key import MemberKeySecret, MemberKeySecretArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
 from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
@@ -251,7 +253,7 @@ class ComponentFactory:
             return None
         storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
         tpus = self.planned.tpu is not None
-        users = {"tpu": tpus, "workflows": stops or tpus}
+        users = {"secretmanager": self.planned.head, "tpu": tpus, "workflows": stops or tpus}
         services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
             **place(self.config, self.planned),
@@ -356,7 +358,18 @@ class ComponentFactory:
         }
         return LustreFileSystem(name, typed_args(LustreFileSystemArgs, args), self.opts)
 
-    def node_identity(self, image: Image, runs: RunBucket) -> NodeIdentity:
+    def member_key(self, key: Key) -> pulumi.Output[str]:
+        """The secret by which the job's nodes know each other."""
+        name = self.config.stack
+        args = {
+            **place(self.config, self.planned),
+            "pem": member_key(name),
+            "kms_key_name": key,
+            "tags": self.planned.tags,
+        }
+        return MemberKeySecret(name, typed_args(MemberKeySecretArgs, args), self.opts).secret_id
+
+    def node_identity(self, image: Image, runs: RunBucket, members: pulumi.Output[str] | None) -> NodeIdentity:
         """The workers' service account."""
         storage = self.config.storage
         # What the head has Managed Lustre import, no machine reads from the bucket.
@@ -369,6 +382,7 @@ class ComponentFactory:
                 "run_bucket_name": runs.bucket_name,
                 "repository_id": image.repository_id,
                 "data_source": storage.source if storage and not imported else None,
+                "member_key_id": members,
                 "self_termination": self.config.job.terminate_when_done and self.planned.tpu is None,
                 "releases_slices": self.config.job.terminate_when_done and self.planned.tpu is not None,
             },
@@ -415,6 +429,7 @@ class ComponentFactory:
                 "repository_id": image.repository_id,
                 "fills_groups": len(self.config.cluster.capacity) > 1,
                 "files_bucket_name": user_data_inputs.head_files,
+                "member_key_id": user_data_inputs.member_key,
                 "imports": storage is not None and lustre and storage.source is not None,
             },
             self.opts,

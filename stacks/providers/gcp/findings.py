@@ -20,7 +20,16 @@ from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, zone_is_assumed
-from stacks.providers.shared import CLUSTER, fabric_check, ignored_check, nodes_stay, sold_here, spot_notice, zone
+from stacks.providers.shared import (
+    CLUSTER,
+    fabric_check,
+    ignored_check,
+    nodes_stay,
+    sold_here,
+    spot_notice,
+    ways_out,
+    zone,
+)
 
 # Settings of a cluster that mean nothing to a slice.
 _HAS_ITS_OWN = {
@@ -34,6 +43,17 @@ _HAS_ITS_OWN = {
 NOTICE_SEC = 30
 # Torch's own, as images/locks/trainer.lock pins it.
 IMAGE_NCCL = "2.30.7"
+
+
+_WAYS_OUT = {
+    "by DNS": "Google's resolver answers every name",
+    "into other projects' buckets and registries": "only a service perimeter says whose, and a stack declares none",
+}
+"""What a route to Google's APIs alone leaves open."""
+_PERIMETER = (
+    "have the organisation's administrator put the project into a perimeter of VPC Service Controls; names go to "
+    "restricted.googleapis.com already, which enforces it"
+)
 
 
 def slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
@@ -239,6 +259,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
         *spot_notice(config, NOTICE_SEC),
         *_storage(config, planned),
         *egress(config, planned),
+        *ways_out(config, _WAYS_OUT, _PERIMETER),
         *_quotas(config, planned),
         *_money(config, planned),
     )
@@ -335,7 +356,7 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.info(
             "network.private-services",
             "gangway:storage",
-            "Managed Lustre is reached over private service access: `up` connects the network to Google's services, "
+            "Lustre is reached over private service access: `up` connects the network to Google's services, "
             "and a destroy may have to wait until the file system has left it",
         )
     if storage.source is not None and not (storage.kind == "lustre" and planned.head):
@@ -360,7 +381,7 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield Finding.info(
             "budget.late",
             "gangway:budget.stop_at_percent",
-            "no hard limit: Google brings billing data up to date a few times a day, so the stop comes hours late",
+            "no hard limit: Google bills a few times a day, so the stop comes hours late",
         )
     yield from nodes_stay(config)
 

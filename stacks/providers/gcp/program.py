@@ -41,8 +41,11 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     image = stack.image(key)
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    user_data_inputs = UserDataInputs(job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None)
-    email = stack.node_identity(image, runs).service_account_email
+    members = stack.member_key(key) if planned.head else None
+    user_data_inputs = UserDataInputs(
+        job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None, members
+    )
+    email = stack.node_identity(image, runs, members).service_account_email
     images = stack.machine_images()
     head = stack.head(network, image, runs, key, images, user_data_inputs) if planned.head else None
     around = (config, planned, network, email, key, user_data_inputs)
@@ -95,6 +98,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
         "filestore": config.storage is not None and config.storage.kind == "filestore",
         "tpu": planned.tpu is not None,
         "encryption": config.encryption == "customer-key",
+        "members": planned.head,
         "reconcile": planned.tpu is not None,
         "stop": config.budget.stop_at_percent is not None,
     }

@@ -64,6 +64,9 @@ SETTINGS = ProviderSettings(
             "head.machine_type": "e2-medium",
         }
     ),
+    unsupported=MappingProxyType(
+        {"network.dns_firewall": "a stack on Google Cloud declares nothing that filters names"}
+    ),
     lacking=MappingProxyType(
         {
             "cluster.root_device_name": "Google Cloud knows an image's boot disk by itself",

@@ -42,13 +42,15 @@ class _Names(NamedTuple):
     mount_source: str | None
     file_system_id: str | None
     head_files: str | None
+    member_key: str | None
 
 
 @dataclass(frozen=True)
 class UserDataInputs:
     """Names that only resources have: the job with its image, the run bucket, the log, the file system.
 
-    `head_files` is the bucket with what the head reads; None where there is nothing to read.
+    `head_files` is the bucket with what the head reads; None where there is nothing to read. `member_key` is the
+    secret by which the job's nodes know each other; None where no head has their store.
     """
 
     job: pulumi.Output[JobSpec]
@@ -56,6 +58,7 @@ class UserDataInputs:
     log_id: pulumi.Output[str]
     storage: LustreFileSystem | Filestore | None
     head_files: pulumi.Output[str] | None = None
+    member_key: pulumi.Output[str] | None = None
 
     def known(self) -> pulumi.Output[_Names]:
         """The names, once there are any."""
@@ -67,6 +70,7 @@ class UserDataInputs:
             storage.mount_point if storage else None,
             storage.file_system_id if storage else None,
             self.head_files,
+            self.member_key,
         ).apply(lambda values: _Names(*values))
 
 
@@ -113,6 +117,7 @@ def _common(config: StackConfig, planned: GcpPlan, names: _Names) -> dict[str, A
         "log_id": names.log_id,
         "file_system": _file_system(config, planned, names),
         "max_hours": config.job.max_hours,
+        "member_key": names.member_key,
     }
 
 

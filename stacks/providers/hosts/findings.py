@@ -88,7 +88,7 @@ def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Itera
         f"{HOSTS}.machines",
         f"the machines' firewall is not touched: all of them reach {own.machines[0].reached_at} at port "
         f"{RENDEZVOUS_PORT}, it reaches theirs at {METRICS_PORT}, and each reaches every other at all ports for "
-        f"{'NCCL' if planned.fabric.num_devices else 'NCCL, also for the gradients'}; nothing is encrypted there",
+        f"{'NCCL' if planned.fabric.num_devices else 'NCCL, also for the gradients'}; gradients travel in the clear",
         "keep them in a network of their own",
     )
 

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_command as command
 
 from components.core.job import JobSpec
+from components.core.member_key import member_key
 from components.estimate.cost import CostComponent, Declared, from_fact
 from components.hosts.node_pool import HostArgs, HostPool
 from stacks.config.stack_config import StackConfig
@@ -35,7 +36,8 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     machines = [_machine(config, planned, job, position) for position in range(len(own.machines))]
     opts = pulumi.ResourceOptions(providers={"command": provider})
     # One component: everything else is there already.
-    pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key}, opts)
+    key = None if job.rendezvous.standalone else member_key(config.stack)
+    pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "member_key": key}, opts)
     return {
         "job": job.model_dump(mode="json"),
         "image": job.image,

@@ -121,6 +121,13 @@ def _egress(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
             + (", and nobody fetches Prometheus" if planned.head and config.head.prometheus_image else ""),
             "set egress: nat where an image lacks them",
         )
+    yield from shared.ways_out(
+        config,
+        {
+            "by DNS": "the network's resolvers answer what they like",
+            "into any project's containers": "service_cidrs says where a service is, and not whose",
+        },
+    )
 
 
 def _storage(config: StackConfig) -> Iterable[Finding]:

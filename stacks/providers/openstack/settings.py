@@ -89,6 +89,7 @@ SETTINGS = ProviderSettings(
     ),
     unsupported=MappingProxyType(
         {
+            "network.dns_firewall": "a stack on OpenStack declares nothing that filters names",
             "network.flow_logs": "OpenStack's network has no flow log",
             "cluster.image_id": "an image of OpenStack's is gangway:openstack.image, by id or name",
             "cluster.image_refresh": "gangway:openstack.image names the image, by id or name",

@@ -10,6 +10,7 @@ import pulumi
 import pytest
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
+MEMBER_KEY = "arn:aws:ssm:us-east-2:1:parameter/gangway/test/member-key"
 
 
 # A program that makes components -> what it declared; `declare` is in the conftest above.
@@ -78,6 +79,7 @@ def identity_args(tags: dict[str, str]) -> dict[str, Any]:
         "stack": "test",
         "log_group_arn": "arn:aws:logs:us-east-2:1:log-group:x",
         "kms_key_arn": KEY,
+        "member_key_arn": MEMBER_KEY,
         "tags": tags,
     }
 
@@ -107,6 +109,7 @@ def example_args(
         "Ec2Fleet": {**fleet_args, "market": "spot", "max_usd_per_hour": 23.125},
         "EfaNodePool": {**pool_args, "capacity": [written("bought"), *pool_args["capacity"]]},
         "EncryptionKey": {"region": "us-east-2", "tags": tags},
+        "MemberKeyParameter": {"pem": "PEM", "stack": "test", "kms_key_arn": KEY, "tags": tags},
         "HeadIdentity": identity_args,
         "HeadNode": {
             "subnet_id": "subnet-1",

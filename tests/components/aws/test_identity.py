@@ -17,7 +17,7 @@ from components.aws.identity import (
 )
 from components.aws.network import delivery_policy
 
-OPTIONAL = {"log_group_arn": "arn:logs", "kms_key_arn": "arn:key"}
+OPTIONAL = {"log_group_arn": "arn:logs", "kms_key_arn": "arn:key", "member_key_arn": "arn:member"}
 ALL = {
     "node": node_policy("arn:runs", "arn:repo", "demo", self_termination=True, **OPTIONAL),
     "head": head_policy("arn:runs", "arn:repo", "demo", **OPTIONAL),
@@ -85,7 +85,8 @@ def test_people_get_in_and_no_secret_of_the_account_gets_out(name: str) -> None:
     assert services == {"s3", "ecr", "ssm", "ssmmessages", "ec2messages", "logs", "kms"} | (
         {"autoscaling"} if name == "node" else {"ec2"}
     )
-    assert [action for action in actions if action.startswith("ssm:")] == ["ssm:UpdateInstanceInformation"]
+    own = [(action, resource) for action, resource, _ in grants(ALL[name]) if action.startswith("ssm:")]
+    assert own == [("ssm:UpdateInstanceInformation", "*"), ("ssm:GetParameter", "arn:member")]
     assert {resource for action, resource, _ in grants(ALL[name]) if action.startswith("s3:")} == {
         "arn:runs", "arn:runs/demo/*",
     }  # fmt: skip
@@ -135,7 +136,11 @@ def test_role_and_profile(make: Callable[..., Any], component: Any, name: str) -
 
 def test_the_documents_on_the_wire_are_the_planned_ones(make: Callable[..., Any]) -> None:
     bucket, repository = "arn:aws:s3:::runs", "arn:aws:ecr:us-east-2:1:repository/x"
-    given = {"log_group_arn": "arn:aws:logs:us-east-2:1:log-group:x", "kms_key_arn": "arn:aws:kms:us-east-2:1:key/x"}
+    given = {
+        "log_group_arn": "arn:aws:logs:us-east-2:1:log-group:x",
+        "kms_key_arn": "arn:aws:kms:us-east-2:1:key/x",
+        "member_key_arn": "arn:aws:ssm:us-east-2:1:parameter/gangway/test/member-key",
+    }
     node = json.loads(make(NodeIdentity).one("RolePolicy").inputs["policy"])
     assert node == node_policy(
         bucket, repository, "test", self_termination=True, **given

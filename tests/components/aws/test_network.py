@@ -11,14 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.aws.network import (
-    ENDPOINT_SERVICES,
-    TrainingNetwork,
-    delivery_policy,
-    delivery_trust,
-    plan_network,
-    s3_endpoint_policy,
-)
+from components.aws.network import TrainingNetwork, delivery_policy, delivery_trust, plan_network
+from components.aws.perimeter import ENDPOINT_SERVICES, s3_endpoint_policy
 from components.core.findings import InputError
 
 PRIVATE = [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16")]
@@ -105,6 +99,7 @@ COMMANDS = {
     r"\baws ecr ": "ecr.api",
     r"\baws logs ": "logs",
     r"\baws s3 ": "s3",
+    r"\baws ssm ": "ssm",
     r"\bdocker login ": "ecr.dkr",
     r"awslogs": "logs",
 }
@@ -164,14 +159,14 @@ def test_named_buckets_and_image_layers_are_all_that_s3_offers(make: Callable[..
     made = make(TrainingNetwork)
     gateway = next(e.inputs for e in made.of("VpcEndpoint") if e.inputs["vpcEndpointType"] == "Gateway")
     policy = json.loads(gateway["policy"])
-    assert policy == s3_endpoint_policy("us-east-2", ["arn:aws:s3:::runs"])
+    assert policy == s3_endpoint_policy("us-east-2", ["arn:aws:s3:::runs"], "${account of Vpc.demo-vpc.arn}")
     ours, *theirs = policy["Statement"]
     assert ours["Resource"] == ["arn:aws:s3:::runs", "arn:aws:s3:::runs/*"]
     assert [statement["Resource"] for statement in theirs] == [
         "arn:aws:s3:::prod-us-east-2-starport-layer-bucket/*",
         "arn:aws:s3:::al2023-repos-us-east-2-de612dc2/*",
     ]
-    assert {statement["Action"] for statement in theirs} == {"s3:GetObject"}
+    assert [statement["Action"] for statement in theirs] == [["s3:GetObject"]] * 2
 
 
 def test_the_head_node_gets_a_name_that_only_the_vpc_resolves(make: Callable[..., Any]) -> None:

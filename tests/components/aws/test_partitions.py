@@ -8,7 +8,8 @@ import pytest
 from components.aws.budget import stop_policy
 from components.aws.identity import head_policy, key_policy, node_policy
 from components.aws.monitoring import topic_policy
-from components.aws.network import delivery_trust, s3_endpoint_policy
+from components.aws.network import delivery_trust
+from components.aws.perimeter import s3_endpoint_policy
 
 GOV = ("us-gov-west-1", "aws-us-gov")
 CHINA = ("cn-north-1", "aws-cn")
@@ -20,7 +21,7 @@ def policies(region: str, partition: str) -> list[dict[str, Any]]:
     return [
         key_policy("1234", region),
         delivery_trust("1234", region),
-        s3_endpoint_policy(region, [bucket]),
+        s3_endpoint_policy(region, [bucket], "1234"),
         node_policy(bucket, repository, "demo", log_group_arn=logs, self_termination=True),
         head_policy(bucket, repository, "demo", log_group_arn=logs),
         stop_policy(logs, "demo"),

@@ -245,6 +245,17 @@ def test_lustre_nat_and_endpoints_by_hand() -> None:
     assert endpoints.hourly == pytest.approx(0.03)
 
 
+def test_the_firewall_for_names_costs_by_the_name_in_its_lists() -> None:
+    domains = "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList"
+    (line,) = bill(
+        Resource(domains, "answered", {"domains": ["a.", "b.", "*.c."]}),
+        Resource(domains, "refused", {"domains": ["*."]}),
+        Resource("aws:route53/resolverFirewallRule:ResolverFirewallRule", "refused", {}),
+    )
+    assert (line.name, line.quantity) == ("names of the DNS firewall", 4)
+    assert line.hourly == pytest.approx(4 * 0.0005 / 730)
+
+
 def test_what_watches_costs_by_metric_and_dashboard() -> None:
     """3 metrics in two alarms, one of them an old-fashioned one without queries; a composite; two filters."""
     queries = [{"id": "a", "metric": {}}, {"id": "b", "metric": {}}, {"id": "sum", "expression": "a + b"}]

@@ -68,6 +68,8 @@ def example(labels: dict[str, str]) -> Example:
         "data_source": "gs://data/celeba",
         "run_bucket_name": "demo-runs-1a2b3c4",
         "files_bucket_name": "demo-head-1a2b3c4",
+        "member_key_id": "projects/lab/secrets/demo-member-key",
+        "pem": "PEM",
         "repository_id": "projects/lab/locations/us-east5/repositories/demo-trainer",
         "self_termination": True,
         "releases_slices": True,
@@ -177,7 +179,9 @@ def test_everything_is_in_the_stacks_project(
         if resource.type.startswith("gcp:") and "project" in _arguments(resource.type):
             # A repository's full id names its project already.
             assert resource.inputs.get("project", "lab") == "lab"
-            assert "project" in resource.inputs or resource.type.endswith(":RepositoryIamMember"), resource.name
+            assert "project" in resource.inputs or resource.type.endswith((":RepositoryIamMember", ":SecretVersion")), (
+                resource.name
+            )
 
 
 @of_the_provider

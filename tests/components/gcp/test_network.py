@@ -98,7 +98,8 @@ def test_without_nat_only_googles_apis_are_reached(make: Make) -> None:
     made = make(egress="endpoints")
     assert made.one("Network").inputs["deleteDefaultRoutesOnCreate"] is True
     route = made.one("Route").inputs
-    assert (route["destRange"], route["nextHopGateway"]) == ("199.36.153.8/30", "default-internet-gateway")
+    # Those of restricted.googleapis.com, before which a service perimeter can stand.
+    assert (route["destRange"], route["nextHopGateway"]) == ("199.36.153.4/30", "default-internet-gateway")
     assert not [*made.of("Router"), *made.of("RouterNat")]
     zones = {zone.inputs["dnsName"]: zone for zone in made.of("ManagedZone")}
     assert set(zones) == {"googleapis.com.", "pkg.dev."}

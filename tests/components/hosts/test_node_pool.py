@@ -11,7 +11,7 @@ import pulumi
 import pytest
 from pulumi.runtime import rpc
 
-from components.hosts.node_pool import HostPool, HostPoolArgs
+from components.hosts.node_pool import MEMBER_KEY, HostPool, HostPoolArgs
 
 SCRIPT = "#!/usr/bin/env bash\necho made\n"
 Make = Callable[..., Any]
@@ -33,8 +33,9 @@ def machine(number: int, **changes: Any) -> dict[str, Any]:
 def make(declare: Callable[..., Any]) -> Make:
     """Declares a pool called lab."""
 
-    def run(*machines: dict[str, Any], private_key: str | None = None) -> Any:
-        args = cast("HostPoolArgs", {"machines": list(machines), "private_key": private_key})
+    def run(*machines: dict[str, Any], private_key: str | None = None, member_key: str | None = None) -> Any:
+        given = {"machines": list(machines), "private_key": private_key, "member_key": member_key}
+        args = cast("HostPoolArgs", given)
         return declare(lambda: HostPool("lab", args))
 
     return run
@@ -71,6 +72,18 @@ def test_the_connection_is_a_secret_and_believes_one_key(make: Make) -> None:
             assert (connection["port"], connection["user"]) == (2222, "root")
             assert connection["hostKey"] == "ssh-ed25519 AAAA"
             assert "nobody's" in str(connection["privateKey"])
+
+
+def test_the_key_of_the_jobs_nodes_comes_by_standard_input_before_anything_is_started(make: Make) -> None:
+    made = make(machine(1), machine(2), member_key="PEM")
+    commands = {resource.name: resource for resource in made.resources if resource.type.endswith(":Command")}
+    for host in ("dgx-1", "dgx-2"):
+        key, services = commands[f"lab-{host}-member-key"], commands[f"lab-{host}-services"]
+        assert opened(key.inputs["stdin"]) == "PEM"
+        assert "PEM" not in key.inputs["create"] + key.inputs["update"] + key.inputs["delete"]
+        assert f"install -D -m 0400 /dev/stdin {MEMBER_KEY}" in key.inputs["create"]
+        assert key.inputs["logging"] == "none"
+        assert key.urn in services.dependencies
 
 
 def test_without_a_key_the_agents_are_used_and_without_a_host_key_anybody_is_believed(make: Make) -> None:

@@ -24,6 +24,9 @@ ID_PREFIXES: Mapping[str, str] = {
     "aws:ec2/vpcEndpoint:VpcEndpoint": "vpce",
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": "dra",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "fs",
+    "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": "rslvr-fdl",
+    "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": "rslvr-frg",
+    "aws:route53/resolverFirewallRuleGroupAssociation:ResolverFirewallRuleGroupAssociation": "rslvr-frgassoc",
     "aws:route53/zone:Zone": "Z",
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "sgr",
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "sgr",
@@ -43,6 +46,7 @@ ID_INPUTS: Mapping[str, tuple[str, ...]] = {
     "aws:kms/keyPolicy:KeyPolicy": ("keyId",),
     "aws:lambda/permission:Permission": ("function", "statementId"),
     "aws:route53/record:Record": ("zoneId", "name", "type"),
+    "aws:route53/resolverFirewallRule:ResolverFirewallRule": ("firewallRuleGroupId", "firewallDomainListId"),
     "aws:sns/topicPolicy:TopicPolicy": ("arn",),
     "aws:sns/topicSubscription:TopicSubscription": ("topic", "protocol", "endpoint"),
 }
@@ -116,6 +120,12 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:lambda/function:Function": frozenset({"name", "packageType"}),
     "aws:lambda/permission:Permission": frozenset({"action", "function", "principal", "sourceArn", "statementId"}),
     "aws:route53/record:Record": frozenset({"name", "type", "zoneId"}),
+    "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": frozenset({"name"}),
+    "aws:route53/resolverFirewallRule:ResolverFirewallRule": frozenset({"firewallDomainListId", "firewallRuleGroupId"}),
+    "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": frozenset({"name"}),
+    "aws:route53/resolverFirewallRuleGroupAssociation:ResolverFirewallRuleGroupAssociation": frozenset(
+        {"firewallRuleGroupId", "vpcId"}
+    ),
     "aws:route53/zone:Zone": frozenset({"name"}),
     "aws:s3/bucket:Bucket": _BUCKET,
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _BUCKET,

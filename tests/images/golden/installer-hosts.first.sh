@@ -144,12 +144,14 @@ FILES=(
     /opt/gangway/bin/check-gpu.sh
     /opt/gangway/bin/check-rdma.sh
     /opt/gangway/bin/check-shared.sh
+    /opt/gangway/bin/fetch-key.sh
     /opt/gangway/bin/pull-image.sh
     /opt/gangway/bin/check-container.sh
     /opt/gangway/bin/run-trainer.sh
     /opt/gangway/bin/upload-record.sh
     /opt/gangway/bin/leave-node.sh
     /opt/gangway/bin/watch-node.sh
+    /opt/gangway/lib/images/node/outbox.py
     /etc/systemd/system/gangway-prepare.service
     /etc/systemd/system/gangway-rendezvous.service
     /etc/systemd/system/gangway-prometheus.service
@@ -162,6 +164,7 @@ FILES=(
 )
 
 NEEDS=(
+    'python3: install Python 3.9 or later, with which the run'"'"'s record is read'
     'nvidia-smi: install NVIDIA'"'"'s driver, 580 or later, for the trainer'"'"'s CUDA 13'
     'aws: install AWS'"'"'s command line, version 2, which puts records into the run store'
 )
@@ -228,6 +231,17 @@ DOCKER_ARGV=(
     host
     --ulimit
     memlock=-1
+    --cap-drop
+    ALL
+    --security-opt
+    no-new-privileges
+    --read-only
+    --tmpfs
+    /tmp:rw,exec,nosuid,nodev,mode=1777
+    --pids-limit
+    32768
+    --env
+    HOME=/tmp
     --gpus
     all
     --device
@@ -244,9 +258,13 @@ DOCKER_ARGV=(
     gangway.stack=lab
     --label
     team=ml-platform
+    --mount
+    type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly
     --log-driver
     none
     123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab
+    --member-key
+    /run/gangway-member.pem
     --job-dir
     /shared/gangway/runs/lab/.launch/9ced312a39f5
     --max-hours
@@ -279,6 +297,7 @@ JOB_KEY=9ced312a39f5
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=journal
 MAX_SEC=28800
+MEMBER_KEY=/etc/gangway/member.pem
 RDMA_DEVICES=8
 RDMA_GBPS=400
 RDMA_HCAS=''
@@ -452,6 +471,8 @@ put_object() {
     esac
 }
 
+member_key() { cat "$MEMBER_KEY"; }
+
 registry_login() { :; }
 GANGWAY_FILE
 put /opt/gangway/bin/check-gpu.sh 0755 <<'GANGWAY_FILE'
@@ -540,6 +561,22 @@ at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_
 install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$RUN_DIR" ||
     give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"
 GANGWAY_FILE
+put /opt/gangway/bin/fetch-key.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-300}
+FILE=${GANGWAY_MEMBER_FILE:-/run/gangway-member.pem}
+
+fetched() { member_key >"$FILE.new" && grep -q 'PRIVATE KEY' "$FILE.new" && grep -q CERTIFICATE "$FILE.new"; }
+
+umask 077
+retry "$DEADLINE_SEC" fetched ||
+    give_up "cannot read $MEMBER_KEY, by which nodes know each other: no right to it, no way to it, or not there"
+chown "$TRAINER_UID:$TRAINER_UID" "$FILE.new"
+chmod 0400 "$FILE.new"
+mv "$FILE.new" "$FILE"
+GANGWAY_FILE
 put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
@@ -598,6 +635,9 @@ rm -f "$STATE_DIR/failed" "$STATE_DIR/unfit"
 for folder in "$RUN_DIR" ${DATA_DIR:+"$DATA_DIR"}; do
     prepare_folder "$folder" || exit 1
 done
+total_kib=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' "${GANGWAY_MEMINFO:-/proc/meminfo}")
+kept_kib=$((total_kib / 20 < 8388608 ? total_kib / 20 : 8388608))
+DOCKER_ARGV=("${DOCKER_ARGV[0]}" --memory "$((total_kib - kept_kib))k" "${DOCKER_ARGV[@]:1}")
 capacity=$(own_capacity) || capacity=
 if [ -n "$capacity" ]; then
     DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
@@ -612,8 +652,6 @@ put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-changed() { [ "$2" != "$(cat "$STATE_DIR/$1" 2>/dev/null)" ]; }
-
 put() {
     local said status=0
     said=$("${@:3}" 2>&1) || status=$?
@@ -626,39 +664,25 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
-put_results() {
-    local folder=$RUN_DIR/.results-$HOSTNAME names=(config.json stats.jsonl reals.png samples.png samples) newest sum name status=0
-    newest=$(cd "$RUN_DIR" && find checkpoints -name '*.pt' 2>/dev/null | sort | tail -n 1)
-    names+=(${newest:+"$newest" "${newest%.pt}.json"})
-    sum="$newest $(sha256sum "$RUN_DIR/stats.jsonl" 2>/dev/null)"
-    changed results "$sum" || return 0
-    rm -rf "$folder"
-    mkdir -p "$folder/checkpoints"
-    for name in "${names[@]}"; do
-        [ ! -e "$RUN_DIR/$name" ] || cp -rlP "$RUN_DIR/$name" "$folder/$name"
-    done
-    find "$folder" -type l -delete
-    [ -z "$(find "$folder" -type f)" ] || put results "$sum" put_folder "$folder" "$JOB_NAME" || status=1
-    rm -rf "$folder"
-    return "$status"
-}
-
-mkdir -p "$STATE_DIR"
+if [ -z "${OPENED:-}" ]; then
+    mkdir -p "$STATE_DIR"
+    results=
+    if [ -n "$RESULTS_SEC" ] && { [ -z "$RESULTS_AT_END" ] || [ -e "$STATE_DIR/ended" ]; }; then
+        results=yes
+    fi
+    OPENED=yes exec python3 "$(dirname "$0")/../lib/images/node/outbox.py" \
+        "$RUN_DIR" "$TRAINER_UID" "$STATE_DIR" "$results" bash "$0"
+fi
 status=0
-if [ ! -e "$RUN_DIR/run.json" ]; then
-    log "no run record at $RUN_DIR/run.json yet"
-else
-    sum=$(sha256sum <"$RUN_DIR/run.json")
-    if changed uploaded "$sum"; then
-        if put uploaded "$sum" put_object "$RUN_DIR/run.json" "$JOB_NAME/run.json"; then
-            event record-put reason "$BUCKET_URI/$JOB_NAME/run.json"
-        else
-            status=1
-        fi
+if [ -n "$RECORD" ]; then
+    if put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
+        event record-put reason "$BUCKET_URI/$JOB_NAME/run.json"
+    else
+        status=1
     fi
 fi
-if [ -n "$RESULTS_SEC" ] && { [ -z "$RESULTS_AT_END" ] || [ -e "$STATE_DIR/ended" ]; } && [ -d "$RUN_DIR" ]; then
-    put_results || status=1
+if [ -n "$RESULTS" ]; then
+    put results "$SUM_OF_RESULTS" put_folder "$RESULTS" "$JOB_NAME" || status=1
 fi
 exit "$status"
 GANGWAY_FILE
@@ -792,6 +816,139 @@ elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && rested; then
     systemctl start --no-block "$TRAINER"
 fi
 GANGWAY_FILE
+put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
+import hashlib
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_BYTES_OF_RECORD = 64000000
+_NONE = -1
+
+class Owned(NamedTuple):
+    at: int
+    uid: int
+
+    def file(self, name):
+        return self._opened(name, _FILE, stat.S_IFREG)
+
+    def folder(self, name):
+        return Owned(self._opened(name, _FOLDER, stat.S_IFDIR), self.uid)
+
+    def names(self):
+        return sorted(os.listdir(self.at), reverse=True) if self.at != _NONE else []
+
+    def _opened(self, name, flags, kind):
+        if self.at == _NONE:
+            return _NONE
+        try:
+            descriptor = os.open(name, flags, dir_fd=self.at)
+        except FileNotFoundError:
+            return _NONE
+        except OSError as error:
+            say(f'{name!r} is left out: {error.strerror}')
+            return _NONE
+        found = os.fstat(descriptor)
+        if stat.S_IFMT(found.st_mode) == kind and found.st_uid == self.uid:
+            return descriptor
+        os.close(descriptor)
+        say(f'{name!r} is left out: it is nothing that the trainer has written')
+        return _NONE
+
+class Kept(NamedTuple):
+    files: dict[str, int]
+    sum: str
+
+def say(sentence):
+    print(f'gangway: {sentence}', file=sys.stderr, flush=True)
+
+def sum_of(descriptor):
+    if descriptor == _NONE:
+        return ''
+    content = hashlib.sha256()
+    with os.fdopen(descriptor, 'rb', closefd=False) as file:
+        while (block := file.read(1 << 20)):
+            content.update(block)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return content.hexdigest()
+
+def record_of(run):
+    record = run.file('run.json')
+    if record == _NONE:
+        say('no run record yet')
+        return Kept({}, '')
+    if os.fstat(record).st_size > _MOST_BYTES_OF_RECORD:
+        say("'run.json' is left out: it is too large for a record")
+        return Kept({}, '')
+    return Kept({'run.json': record}, sum_of(record))
+
+def results_of(run):
+    checkpoints, samples = (run.folder('checkpoints'), run.folder('samples'))
+    names = {name: run.file(name) for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png')}
+    newest = ''
+    for newest in (name for name in checkpoints.names() if name.endswith('.pt')):
+        if (found := checkpoints.file(newest)) != _NONE:
+            beside = newest[:-len('pt')] + 'json'
+            names.update({f'checkpoints/{newest}': found, f'checkpoints/{beside}': checkpoints.file(beside)})
+            break
+    names.update({f'samples/{name}': samples.file(name) for name in samples.names()})
+    files = {name: descriptor for name, descriptor in names.items() if descriptor != _NONE}
+    return Kept(files, f"{newest} {sum_of(names['stats.jsonl'])}")
+
+@contextmanager
+def gathered(run, files):
+    prefix = f'.results-{socket.gethostname()}-'
+    for name in run.names():
+        if name.startswith(prefix):
+            shutil.rmtree(f'/proc/self/fd/{run.at}/{name}', ignore_errors=True)
+    name = prefix + os.urandom(8).hex()
+    os.mkdir(name, 448, dir_fd=run.at)
+    own = Owned(run.at, os.geteuid()).folder(name)
+    if own.at == _NONE:
+        raise OSError(f'{name} was swapped as soon as it was made')
+    try:
+        for target, descriptor in files.items():
+            folder, _, last = target.rpartition('/')
+            at = own.at
+            if folder:
+                with suppress(FileExistsError):
+                    os.mkdir(folder, 448, dir_fd=own.at)
+                at = own.folder(folder).at
+            os.link(f'/proc/self/fd/{descriptor}', last, dst_dir_fd=at, follow_symlinks=True)
+        yield own.at
+    finally:
+        shutil.rmtree(f'/proc/self/fd/{run.at}/{name}', ignore_errors=True)
+
+def main(argv):
+    run_dir, uid, marks, wants_results, *command = argv
+    run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
+    record = record_of(run)
+    results = results_of(run) if wants_results else Kept({}, '')
+    paths = {'RECORD': '', 'SUM_OF_RECORD': record.sum, 'RESULTS': '', 'SUM_OF_RESULTS': results.sum}
+    with ExitStack() as held:
+        given = []
+        if record.files and record.sum != last_sum(marks, 'uploaded'):
+            given.append(record.files['run.json'])
+            paths['RECORD'] = f'/proc/self/fd/{given[-1]}'
+        if results.files and results.sum != last_sum(marks, 'results'):
+            given.append(held.enter_context(gathered(run, results.files)))
+            paths['RESULTS'] = f'/proc/self/fd/{given[-1]}'
+        return subprocess.run(command, env={**os.environ, **paths}, pass_fds=given, check=False).returncode
+
+def last_sum(marks, name):
+    path = Path(marks, name)
+    return path.read_text('utf-8').strip() if path.exists() else ''
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
+GANGWAY_FILE
 put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
 [Unit]
 Description=Gangway: make this node ready for the trainer, or give it up
@@ -808,6 +965,7 @@ RestartSec=30
 ExecStart=/opt/gangway/bin/check-gpu.sh
 ExecStart=/opt/gangway/bin/check-rdma.sh
 ExecStart=/opt/gangway/bin/check-shared.sh
+ExecStart=/opt/gangway/bin/fetch-key.sh
 ExecStart=/opt/gangway/bin/pull-image.sh
 ExecStart=/opt/gangway/bin/check-container.sh
 # A first try that failed has taken the trainer's start with it.
@@ -824,7 +982,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
-ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --log-driver none --entrypoint python "123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab" -m trainer.launch.rendezvous --port 29400
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --mount type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400
 ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
 TimeoutStopSec=20
 Restart=always
@@ -842,7 +1000,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-prometheus
-ExecStart=/usr/bin/docker run --rm --name gangway-prometheus --network host --log-driver none --mount type=bind,source=/etc/gangway/prometheus.yaml,target=/etc/prometheus/prometheus.yml,readonly --mount type=volume,source=gangway-prometheus,target=/prometheus "prom/prometheus:v3.7.3" --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/prometheus --web.listen-address=127.0.0.1:9090
+ExecStart=/usr/bin/docker run --rm --name gangway-prometheus --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 4g --log-driver none --mount type=bind,source=/etc/gangway/prometheus.yaml,target=/etc/prometheus/prometheus.yml,readonly --mount type=volume,source=gangway-prometheus,target=/prometheus prom/prometheus:v3.7.3 --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/prometheus --web.listen-address=127.0.0.1:9090
 ExecStop=/usr/bin/docker stop --time 10 gangway-prometheus
 Restart=always
 RestartSec=30

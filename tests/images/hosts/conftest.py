@@ -1,6 +1,7 @@
 """A machine that is there already, in small: a folder for its root, fake commands, and the real scripts."""
 
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ def first(host_job: JobSpec) -> HostSpec:
         shared_dir="/shared/gangway",
         labels={"team": "ml-platform", "gangway.stack": "lab"},
         port=29400,
+        member_key="/etc/gangway/member.pem",
         prometheus_image="prom/prometheus:v3.7.3",
         workers=("10.30.0.11", "fd00::12"),
         keeps_record=True,
@@ -136,6 +138,7 @@ def host(tmp_path: Path, first: HostSpec, hosts_scripts: Path, machines: Any) ->
             (self.root / "job.env").write_text(bash_array("DOCKER_ARGV", ["run", self.spec.job.image]))
 
     (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "python3").symlink_to(sys.executable)
     made = Host(tmp_path, first, {"GANGWAY_ROOT": str(tmp_path)}, hosts_scripts)
     made.fake("systemctl", "[ $1 != is-system-running ] || echo running")
     return made

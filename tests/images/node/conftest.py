@@ -11,7 +11,12 @@ import pytest
 from images.node.gcp import GoogleApi
 
 # There is none of Managed Lustre among them.
-DOCUMENTS = {"compute": "compute.v1", "logging": "logging.v2", "storage": "storage.v1"}
+DOCUMENTS = {
+    "compute": "compute.v1",
+    "logging": "logging.v2",
+    "secretmanager": "secretmanager.v1",
+    "storage": "storage.v1",
+}
 
 
 @pytest.fixture

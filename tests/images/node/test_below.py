@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from images.node.below import UnsafeNameError, folder_of, new_file, parts_of, size_of
 
+pytestmark = pytest.mark.attack("a bucket's writer", "object names and links that lead out of the data folder")
+
 PARTS = st.sampled_from(["a", "b", "..", ".", "", "c d", "\n", "$(id)", "~", "a\0b", "...", "-x"]) | st.text(max_size=5)
 
 

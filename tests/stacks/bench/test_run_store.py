@@ -115,6 +115,7 @@ def test_an_account_is_part_of_azures_address(monkeypatch: pytest.MonkeyPatch) -
     assert opened == ["https://myaccount.blob.core.windows.net/runs/stack/stack"]
 
 
+@pytest.mark.attack("a bucket's writer", "object names and links that lead out of the data folder")
 @pytest.mark.parametrize("name", ["../../x", "/tmp/gangway-test-x", "a/../../x", "a//x", "./x", "..", "a\0b"])
 def test_no_name_leads_out_of_the_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes choose the names of objects, and must not write to the disk of whoever runs the suite."""

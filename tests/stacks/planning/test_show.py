@@ -131,12 +131,12 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
     assert (
-        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 8 notes\n$50.63 an hour")
+        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 9 notes\n$50.63 an hour")
     )
     assert "fabric.efa" not in text
     assert "envelope" not in text
     money = "$50.63 an hour; a run: 6 s, $0.08 expected; 1 h, $114.75 at most (on-demand)"
-    assert f"no errors, 3 warnings, 8 notes\n{money}" in all_of(demo_plan, Detail.BRIEF)
+    assert f"no errors, 3 warnings, 9 notes\n{money}" in all_of(demo_plan, Detail.BRIEF)
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
 

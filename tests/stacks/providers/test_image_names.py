@@ -15,6 +15,8 @@ from components.core.findings import InputError
 from stacks.config.loader import from_file
 from stacks.planning.plan import make_plan
 
+pytestmark = pytest.mark.attack("a stack file's author", "image names that say more to bash, a unit or YAML")
+
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 IMAGES = {
     "aws-demo": f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@{DIGEST}",

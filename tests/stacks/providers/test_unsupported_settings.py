@@ -39,6 +39,9 @@ ON_GCP: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "a tag to activate": (
         GPU, {"budget": {"activate_tag": True}}, "gangway:budget.activate_tag", "leave activate_tag out",
     ),
+    "a firewall for names": (
+        GPU, {"network": {"dns_firewall": False}}, "gangway:network.dns_firewall", "leave dns_firewall out",
+    ),
     "a root device": (
         GPU,
         {"cluster": {"image_id": "projects/p/global/images/i", "root_device_name": "/dev/xvda"}},
@@ -100,6 +103,9 @@ ON_AZURE: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "a watcher of no log": (
         V4, {"azure": {"network_watcher": "net-hub/nw-eastus"}, "network": {"flow_logs": False}},
         "gangway:azure.network_watcher", "or add network.flow_logs",
+    ),
+    "a firewall for names": (
+        V4, {"network": {"dns_firewall": False}}, "gangway:network.dns_firewall", "leave dns_firewall out",
     ),
     "a registry of no image": (
         V4,

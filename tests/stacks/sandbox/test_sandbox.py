@@ -35,6 +35,10 @@ NOT_READ_BACK = {
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": Status.VALIDATED,
     "aws:fsx/lustreFileSystem:LustreFileSystem": Status.ACCEPTED,
     "aws:lambda/function:Function": Status.ACCEPTED,
+    "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": Status.VALIDATED,
+    "aws:route53/resolverFirewallRule:ResolverFirewallRule": Status.VALIDATED,
+    "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": Status.VALIDATED,
+    "aws:route53/resolverFirewallRuleGroupAssociation:ResolverFirewallRuleGroupAssociation": Status.VALIDATED,
     "docker-build:index:Image": Status.VALIDATED,
 }
 
@@ -169,6 +173,8 @@ def test_rows_tell_what_moto_cannot_show(rows: tuple[SandboxRow, ...]) -> None:
         ),
         ("budgets", "list_tags_for_resource", {"ResourceARN": "arn:aws:budgets::123456789012:budget/x"}),
         ("ce", "list_cost_allocation_tags", {}),
+        ("route53resolver", "list_firewall_domain_lists", {}),
+        ("route53resolver", "list_firewall_rule_groups", {}),
     ],
 )
 def test_moto_still_lacks_what_is_only_validated(service: str, request_: str, parameters: dict[str, str]) -> None:

@@ -2,18 +2,24 @@
 
 import ast
 import json
+import pickle
+import re
 import signal
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 from torch.distributed.elastic.multiprocessing.api import SubprocessContext
-from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+from torch.distributed.elastic.rendezvous import RendezvousStateError, dynamic_rendezvous
 
 from trainer.core import torch_private
+from trainer.launch import meeting_state
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = REPOSITORY / "trainer" / "core" / "torch_private.py"
@@ -122,6 +128,96 @@ def test_the_rendezvous_has_the_names_that_a_node_leaves_by() -> None:
     names = {node.attr for node in ast.walk(ast.parse(Path(dynamic_rendezvous.__file__).read_text("utf-8")))
              if isinstance(node, ast.Attribute)}  # fmt: skip
     assert {"_op_executor", "_shared_tcp_store_server", "_bootstrap_store_info"} <= names
+
+
+class _Held:
+    """A backend that holds one state, as a store does."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        self.content: bytes | None = None
+
+    def get_state(self) -> tuple[bytes, bytes] | None:
+        return None if self.content is None else (self.content, self.content)
+
+    def set_state(self, state: bytes, token: object = None) -> tuple[bytes, bytes, bool]:
+        self.content = state
+        return state, state, True
+
+
+def _holder(backend: _Held) -> dynamic_rendezvous._BackendRendezvousStateHolder:
+    forever = timedelta(days=365)
+    settings = dynamic_rendezvous.RendezvousSettings("job", 1, 2, dynamic_rendezvous.RendezvousTimeout(), forever, 9)
+    return dynamic_rendezvous._BackendRendezvousStateHolder(backend, settings, cache_duration=0)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _pickle_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamic_rendezvous, "pickle", pickle)
+
+
+@pytest.mark.usefixtures("_pickle_put_back")
+def test_states_of_a_rendezvous_go_through_the_store_as_we_write_them() -> None:
+    torch_private.exchange_states(meeting_state.encode, meeting_state.decode, meeting_state.MeetingStateError)
+    backend, now = _Held(), datetime.now(UTC)
+    writer, reader = _holder(backend), _holder(backend)
+    state = writer.state
+    one, two, three = (dynamic_rendezvous._NodeDesc(name, 7, 0) for name in ("one", "two", "three"))
+    state.round, state.complete, state.deadline, state.closed = 3, True, now, True
+    state.participants, state.wait_list, state.redundancy_list = {one: 1}, {two}, {three}
+    state.last_heartbeats = {one: now, two: now, three: now}
+    assert len(vars(state)) == 8, "what torch adds to its state has to travel too"
+    assert [field.name for field in fields(dynamic_rendezvous._NodeDesc)] == ["addr", "pid", "local_id"]
+    writer.mark_dirty()
+    assert writer.sync()
+    assert json.loads(backend.content or b"")["round"] == 3
+    reader.sync()
+    assert vars(reader.state) == vars(state)
+    for hostile in (pickle.dumps(state), b"", b"[" * 100_000):
+        backend.content = hostile
+        with pytest.raises(RendezvousStateError):
+            reader.sync()
+
+
+def test_torch_uses_pickles_for_that_alone() -> None:
+    nodes = [*ast.walk(ast.parse(Path(dynamic_rendezvous.__file__).read_text("utf-8")))]
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pickle"}
+    assert used == {"dumps", "loads", "PickleError"}
+    assert sum(isinstance(node, ast.Name) and node.id == "pickle" for node in nodes) == 3
+    elastic = Path(dynamic_rendezvous.__file__).parents[1]
+    unpickling = {path for path in elastic.rglob("*.py") if re.search("pickle|marshal|torch.load", path.read_text())}
+    assert unpickling == {Path(dynamic_rendezvous.__file__)}, "nothing else of torchrun's reads any"
+
+
+def test_the_workers_store_is_ours_where_we_serve_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = dynamic_rendezvous.DynamicRendezvousHandler
+    monkeypatch.setattr(handler, "_create_tcp_store_server", lambda *_: "torch's")
+    served: list[str] = ["ours"]
+    torch_private.serve_workers_by(lambda handler: next(iter(served), None))
+    made = handler.from_backend("job", HashStore(), _Held(), 1, 1)  # type: ignore[arg-type]  # a fake
+    assert made._create_tcp_store_server("host", 0) == "ours"
+    assert torch_private.served_store(made) is None
+    served.clear()
+    assert made._create_tcp_store_server("host", 0) == "torch's"
+
+
+def test_the_store_of_standalone_is_ours_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.distributed import run
+    from torch.distributed.elastic.rendezvous import RendezvousParameters, c10d_rendezvous_backend
+
+    monkeypatch.setattr(c10d_rendezvous_backend, "TCPStore", lambda *_, **__: HashStore())
+    ours: list[timedelta] = []
+
+    def serve(timeout: timedelta) -> HashStore:
+        ours.append(timeout)
+        return HashStore()
+
+    torch_private.serve_standalone_by(serve)
+    for endpoint, expected in (("localhost:0", 1), ("localhost:29400", 1), ("127.0.0.2:0", 1)):
+        c10d_rendezvous_backend.create_backend(RendezvousParameters("c10d", endpoint, "job", 1, 1))
+        assert len(ours) == expected, endpoint
+    assert 'rdzv_endpoint = "localhost:0"' in Path(run.__file__).read_text("utf-8"), "what --standalone asks for"
 
 
 def test_ends_are_noted_where_torchrun_closes_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:

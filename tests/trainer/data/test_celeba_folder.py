@@ -152,6 +152,7 @@ def test_more_than_8_bits_are_refused(tmp_path: Path) -> None:
         _prepared(source, tmp_path / "out")
 
 
+@pytest.mark.attack("who gives the data", "archives and images that unpack to gigabytes")
 def test_an_image_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300)
     source = tmp_path / "pictures"

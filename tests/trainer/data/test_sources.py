@@ -114,6 +114,7 @@ def test_the_fingerprint_tells_names_and_sizes_apart() -> None:
     assert fingerprint(sizes) == f"sha256 over 2 names and sizes {digest}"
 
 
+@pytest.mark.attack("who gives the data", "archives and images that unpack to gigabytes")
 def test_a_bomb_in_an_archive_is_not_unpacked(tmp_path: Path) -> None:
     """16 MiB of zeros shrink to a thousandth, and may: a bitmap does. More that shrinks so far is no picture."""
     path = tmp_path / "files.zip"
@@ -126,6 +127,7 @@ def test_a_bomb_in_an_archive_is_not_unpacked(tmp_path: Path) -> None:
         files.read("bomb.png")
 
 
+@pytest.mark.attack("who gives the data", "archives and images that unpack to gigabytes")
 def test_what_an_archive_says_is_too_large_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "files.zip"
     with zipfile.ZipFile(path, "w") as archive:

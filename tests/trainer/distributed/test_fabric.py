@@ -77,7 +77,7 @@ class Gpu:
         monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
         monkeypatch.setattr("torch.zeros", zeros)
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Any, kind: Any = None) -> list[Any]:
         return [value]
 
     def clock(self) -> float:
@@ -135,6 +135,7 @@ TWO_WORKERS = """
 import itertools
 from trainer.distributed.world import start_world
 from trainer.distributed.fabric import check_fabric
+from trainer.records.run_record import FabricRecord
 
 with start_world("gloo") as world:
     real = check_fabric(world, 1e-6, None)
@@ -153,7 +154,7 @@ with start_world("gloo") as world:
     # Where one size alone takes long, the next, larger one is left out.
     ticks = (float(count) for count in itertools.count())
     assert len(check_fabric(world, 100.0, None, clock=lambda: next(ticks)).points) == 1
-    assert world.gather(slow)[0] == slow
+    assert world.gather(slow, FabricRecord)[0] == slow
     print("worker is content")
 """
 

@@ -17,6 +17,7 @@ TWO_WORKERS = """
 import atexit, sys, time
 from pathlib import Path
 import torch
+from trainer.distributed import messages
 from trainer.distributed.world import start_world
 from trainer.core.errors import TrainerError, WorkerFailedError
 
@@ -38,6 +39,17 @@ with start_world("auto") as world:
     assert outcome() == 3
     assert world.total(3 + world.rank) == 7
     assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}]
+    words = "x" * (100_000 * world.rank)
+    assert world.gather(words) == ["", "x" * 100_000], "of any lengths"
+    assert world.gather((world.rank, None), tuple[int, str | None]) == [(0, None), (1, None)]
+    most, messages.MAX_BYTES = messages.MAX_BYTES, 1000
+    try:
+        world.gather(words)
+    except ValueError as error:
+        assert "100002" in str(error)  # on both: who has little to tell knows too
+    else:
+        raise AssertionError("no error on this rank")
+    messages.MAX_BYTES = most
     assert world.run_on_all(lambda: fails_on(None, world)) == world.rank
     for action in (
         lambda: world.run_on_all(lambda: fails_on(1, world)),

@@ -138,5 +138,5 @@ def test_a_peer_that_dies_while_it_is_met_is_no_failure(monkeypatch: pytest.Monk
     monkeypatch.setattr(run, "run", dies)
     monkeypatch.setattr(launcher, "POLL_SEC", 0.0)
     with Job(Nodes(1, 2)) as job:
-        launcher._one_torchrun(Namespace(rdzv_backend="static"), job, Watchdog(Path("/nowhere"), None), {})
+        launcher._one_torchrun(Namespace(rdzv_backend="static"), job, None, Watchdog(Path("/nowhere"), None), {})
         assert (job.life.state, job.life.exit_code) == (State.WAITING, None)

@@ -53,6 +53,32 @@ def test_a_taken_port_is_told_with_the_way_out() -> None:
         _listen(70000)
 
 
+def test_an_address_of_another_machine_is_told() -> None:
+    for address in ("192.0.2.1", "2001:db8::1", "no such name"):
+        with pytest.raises(TrainerError, match=r"--bind: no address of this machine[\s\S]*leave it out"):
+            _listen(0, address)
+    with _listen(0, "127.0.0.2") as listening:
+        assert listening.getsockname()[0] == "127.0.0.2"
+
+
+@pytest.mark.parametrize(
+    ("bind", "with_key", "warned"), [("", False, True), ("", True, False), ("127.0.0.2", False, False)]
+)
+def test_a_store_that_anybody_may_write_to_says_so(
+    start: Callable[..., Any], job_pem: Path, bind: str, *, with_key: bool, warned: bool
+) -> None:
+    argv = ["--bind", bind] if bind else []
+    argv += ["--member-key", str(job_pem)] if with_key else []
+    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *argv)
+    store.wait_for(lambda: "healthy" in store.printed())
+    store.process.send_signal(signal.SIGTERM)
+    code, text = store.finish()
+    assert code == 0, text
+    assert ("without --member-key whoever reaches the port is a member of its jobs" in text) is warned, text
+    assert "joined" not in text, "its own client is no host"
+    assert "healthy: 0 host(s)" in text
+
+
 def test_a_store_that_does_not_answer_is_sick() -> None:
     class Sick:
         def set(self, key: str, value: str) -> None:
@@ -87,10 +113,18 @@ def events(run_dir: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("with_key", [False, True])
 def test_one_node_leaves_the_other_goes_on_and_the_job_can_be_started_again(
-    start: Callable[..., Any], tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path
+    start: Callable[..., Any],
+    tiny_config: TrainConfig,
+    digits_dir: Path,
+    tmp_path: Path,
+    job_pem: Path,
+    *,
+    with_key: bool,
 ) -> None:
-    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1")
+    own = ["--member-key", str(job_pem)] if with_key else []
+    store = start("-m", "trainer.launch.rendezvous", "--port", "0", "--health-sec", "1", *own)
     log = tmp_path / "command-0.log"
     store.wait_for(lambda: "serving on port" in log.read_text())
     port = re.findall(r"serving on port (\d+)", log.read_text())[0]
@@ -101,7 +135,7 @@ def test_one_node_leaves_the_other_goes_on_and_the_job_can_be_started_again(
         where = ["--nnodes=1:2", "--rdzv-backend=gangway", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
         where += ["--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3", "--nproc-per-node=1"]
         where += ["--max-restarts=3", "-m", "trainer", "train", "--config", str(config), "--backend", "gloo"]
-        return start("-m", "trainer.launch", *where, "--run-dir", str(run_dir), "--data", str(digits_dir))
+        return start("-m", "trainer.launch", *own, *where, "--run-dir", str(run_dir), "--data", str(digits_dir))
 
     leaving, staying = node(), node()
     leaving.wait_for(lambda: any(event["event"] == "start" for event in events(run_dir)))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from trainer.distributed import messages
 from trainer.distributed.world import World
 from trainer.telemetry.energy import Gpu
 
@@ -147,6 +148,10 @@ def gpu() -> Gpu:
     return Gpu("NVIDIA H200", "GPU-0", 0)
 
 
+def _sent(value: Any, kind: Any) -> Any:
+    return messages.decode(messages.encode(value, kind), kind)
+
+
 class Group:
     """Workers as threads, who gather as World does. Only what limits need of it."""
 
@@ -161,7 +166,7 @@ class Group:
         world = replace(
             ALONE, rank=rank, local_rank=local_rank, world_size=len(self.nodes), node_rank=node, num_nodes=2
         )
-        object.__setattr__(world, "gather", lambda value: self._gather(rank, value))
+        object.__setattr__(world, "gather", lambda value, kind=None: self._gather(rank, _sent(value, kind)))
         return world
 
     def _gather(self, rank: int, value: Any) -> list[Any]:

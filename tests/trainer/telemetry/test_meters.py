@@ -26,7 +26,7 @@ NOTHING = Stalls(0.0, 0.0, 0.0)
 class Twins(World):
     """Two workers of which one is here; the other says the same, but waited longer for images."""
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Any, kind: Any = None) -> list[Any]:
         if isinstance(value[1], Load):
             now, own = value
             return [value, (now, own._replace(cores=0, host_memory_gib=0.0))]
@@ -37,7 +37,7 @@ class Twins(World):
 class Second(World):
     """The second of two workers; the first one's clock is another one and half as fast."""
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Any, kind: Any = None) -> list[Any]:
         if isinstance(value[1], Load):
             return [(value[0] / 2 + 40, value[1]), value]
         return [value._replace(now=value.now / 2 + 40), value]

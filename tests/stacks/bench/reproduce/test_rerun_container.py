@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from components.core.findings import InputError
 from components.core.job import JobSpec, Rendezvous
+from images.shell import CONTAINED
 from stacks.bench.reproduce.rerun import Container, container_job, find_container, start_argv
 from stacks.cli.main import app
 from trainer.records.run_record import RunRecord
@@ -62,7 +63,8 @@ def test_the_whole_command_of_docker() -> None:
     made = container_job(job(), of("docker"), Path("/runs/new"), Path("/data/digits"))
     assert start_argv(of("docker"), made, "again-1", on_gpus=False) == [
         *("/usr/bin/docker", "run", "--rm", "--init", "--name", "again-1"),
-        *("--network", "host", "--ipc", "host", "--ulimit", "memlock=-1", "--user", f"{os.getuid()}:{os.getgid()}"),
+        *("--network", "host", "--ipc", "host", "--ulimit", "memlock=-1", *CONTAINED),
+        *("--pids-limit", "32768", "--env", "HOME=/tmp", "--user", f"{os.getuid()}:{os.getgid()}"),
         *("--env", "HOME=/tmp", "--env", "OMP_NUM_THREADS=1", "--env", "USER=gangway"),
         *("--mount", "type=bind,source=/runs/new,target=/runs/new"),
         *("--mount", "type=bind,source=/data/digits,target=/data/digits,readonly"),

@@ -51,6 +51,24 @@ def test_every_machine_can_be_trained_on_or_is_an_error(edited: Edited, machine_
         assert "gangway catalog list" in error.fix
 
 
+def test_the_way_out_that_remains_is_named(edited: Edited) -> None:
+    """Over endpoints with their policies none does, but DNS where nobody filters names."""
+    assert "network.ways-out" not in found_in(edited(section("network", egress="endpoints")))
+    by_name = found_in(edited(section("network", egress="endpoints", dns_firewall=False)))["network.ways-out"]
+    assert (by_name.severity, by_name.path) == (Severity.INFO, "gangway:network.egress")
+    assert by_name.message.startswith("data can still leave by DNS: ")
+    assert by_name.fix == "leave dns_firewall: false out"
+    everywhere = found_in(edited(section("network", egress="nat")))
+    assert "machines reach the whole internet" in everywhere["network.ways-out"].message
+    assert "network.dns-firewall-ignored" not in everywhere
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_firewall_for_names_behind_nat_is_of_no_effect(edited: Edited, wanted: bool) -> None:
+    found = found_in(edited(section("network", egress="nat", dns_firewall=wanted)))["network.dns-firewall-ignored"]
+    assert (found.severity, found.path) == (Severity.WARNING, "gangway:network.dns_firewall")
+
+
 def test_a_fabric_and_its_check_are_told(edited: Edited) -> None:
     found = found_in(edited(on("p4d.24xlarge")))
     assert "4 EFA interfaces a node, 400 Gbit/s" in found["fabric.efa"].message

@@ -34,6 +34,14 @@ def test_the_shipped_stacks_have_no_mistake(azure_plans: dict[str, Plan]) -> Non
         assert [finding for finding in made.findings if finding.severity is Severity.ERROR] == []
 
 
+def test_the_ways_out_that_remain_are_named(azure_edited: Edited) -> None:
+    found = found_in(azure_edited(V5, network={"egress": "endpoints"}))["network.ways-out"]
+    assert (found.severity, found.path) == (Severity.INFO, "gangway:network.egress")
+    assert "into any tenant's storage accounts and registries" in found.message
+    everywhere = found_in(azure_edited(V5, network={"egress": "nat"}))["network.ways-out"]
+    assert "machines reach the whole internet" in everywhere.message
+
+
 def test_a_fabric_and_its_check_are_told(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
     assert "8 NDR InfiniBand adapters of 400 Gbit/s a node" in found["fabric.ib"].message

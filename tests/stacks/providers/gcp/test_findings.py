@@ -28,6 +28,16 @@ def test_the_shipped_stacks_have_no_mistake(gcp_configs: dict[str, StackConfig])
         assert [finding for finding in findings(config, plan(config), None) if finding.severity is Severity.ERROR] == []
 
 
+@pytest.mark.parametrize("name", [GPU, POD, SLICES])
+def test_the_ways_out_that_remain_are_named(gcp_edited: Edited, name: str) -> None:
+    found = found_in(gcp_edited(name, network={"egress": "endpoints"}))["network.ways-out"]
+    assert (found.severity, found.path) == (Severity.INFO, "gangway:network.egress")
+    assert found.message.startswith("data can still leave by DNS and into other projects' buckets and registries: ")
+    assert "perimeter of VPC Service Controls" in found.fix
+    everywhere = found_in(gcp_edited(name, network={"egress": "nat"}))["network.ways-out"]
+    assert "machines reach the whole internet" in everywhere.message
+
+
 def test_a_fabric_and_its_check_are_told(gcp_edited: Edited) -> None:
     found = found_in(gcp_edited(GPU))
     assert "8 gVNICs for the GPUs beside the machine's own" in found["fabric.gpu-nics"].message

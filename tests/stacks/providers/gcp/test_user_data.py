@@ -63,7 +63,8 @@ def test_the_head_imports_the_data_and_fills_the_ladder(gcp_plans: dict[str, Pla
     namespace: dict[str, Any] = {"__name__": "fill_order"}
     exec(compile(files["/opt/gangway/lib/images/node/fill_order.py"], "fill_order.py", "exec"), namespace)
     assert namespace["plan_fill"](4, [[1, 0, 0], [2, 0, 0]], [4, 0, 0]) == (4, 2, 0)
-    assert "gs://${Bucket.gcp-a3-spot-head.name}/fallback.json " in files["/etc/systemd/system/gangway-fill.service"]
+    fill = files["/etc/systemd/system/gangway-fill.service"].replace("$$", "$")
+    assert "gs://${Bucket.gcp-a3-spot-head.name}/fallback.json" in fill
     assert "/etc/gangway/import.json" not in files_of(machines(gcp_plans[GPU].resources, "InstanceTemplate")[0])
 
 

@@ -44,6 +44,11 @@ def test_the_shipped_stack_may_come_up(made: Plan) -> None:
             {"network": {"egress": "endpoints"}, "openstack": {"service_cidrs": ["192.0.2.0/24"]}},
             "network.no-packages", "info", "nobody fetches Prometheus",
         ),
+        (
+            {"network": {"egress": "endpoints"}, "openstack": {"service_cidrs": ["192.0.2.0/24"]}},
+            "network.ways-out", "info", "by DNS and into any project's containers",
+        ),
+        ({"network": {"egress": "nat"}}, "network.ways-out", "info", "machines reach the whole internet"),
         ({"openstack": {"share_protocol": "CEPHFS"}}, "storage.ceph-reached", "info", "Ceph's monitors"),
         ({"openstack": {"access_rules": False}}, "identity.whole-project", "warning", "role member"),
         ({"job": {"terminate_when_done": False}}, "job.nodes-stay", "info", "the nodes stay, and cost"),

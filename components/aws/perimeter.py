@@ -1,0 +1,173 @@
+"""What an AWS network without a NAT gateway lets out: the services it has doors to, the policy of each door, and the
+names that its resolver answers.
+"""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network
+from types import MappingProxyType
+from typing import Any
+
+import pulumi
+from pulumi_aws import route53
+
+from components.aws.identity import (
+    GROUP_ACTIONS,
+    LEAVE_ACTION,
+    LOG_ACTIONS,
+    MEMBER_ACTIONS,
+    OPEN_RESOURCES,
+    PULL_ACTIONS,
+    Statement,
+    allow,
+    document,
+    partition_in,
+)
+from components.aws.member_key import parameter_name
+from components.core.dependencies import after
+
+__all__ = [
+    "ENDPOINT_SERVICES",
+    "answered_names",
+    "declare_dns_firewall",
+    "endpoint_policy",
+    "s3_endpoint_policy",
+]
+
+ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
+    {
+        "autoscaling": "a node's word about itself to its group",
+        "ec2messages": "Session Manager",
+        "ecr.api": "login for the image pull",
+        "ecr.dkr": "the image pull; its layers come from S3",
+        "logs": "Docker's log driver",
+        "ssm": "Session Manager, and the key by which a job's nodes know each other",
+        "ssmmessages": "Session Manager",
+    }
+)
+"""What machines call, each over an interface endpoint that costs by the hour, and for what.
+
+S3 has a free gateway endpoint instead. Not EC2: only Prometheus on the head node asks it, to find the workers, and
+Prometheus comes from outside AWS and so runs only where there is a NAT gateway. Not KMS: S3 and EBS call it themselves.
+"""
+
+EVERYTHING = "*."
+# The first place among a VPC's rule groups: AssociateFirewallRuleGroup takes what lies between 100 and 9900.
+PRIORITY = 101
+
+
+def endpoint_policy(service: str, account: str, repository_arn: str | None = None) -> dict[str, Any]:
+    """What passes the interface endpoint of `service`: the calls that our machines' roles allow, by identities of
+    `account`, on what is the account's. `repository_arn`: the only one that images are pulled from, which may be
+    another account's; None for all of the account's.
+
+    An endpoint's policy grants nothing: it is the most that gets through. AWS's own examples bind both ends by such
+    keys (aws-samples/data-perimeter-policy-examples, vpc_endpoint_policies), and ECR's user guide has one policy on
+    both of its endpoints ("Create a VPC endpoint policy for your Amazon ECR VPC endpoints"). Systems Manager's three
+    get one in awslabs/landing-zone-accelerator-on-aws. aws:ResourceAccount is asked for only where an action names a
+    resource: IAM's user guide promises it for "most".
+    """
+    own = {"aws:PrincipalAccount": account}
+    both = {**own, "aws:ResourceAccount": account}
+    prefix = f"{service.partition('.')[0]}:"
+    # They name nothing that could be somebody else's: who asks, asks for himself, in his own account.
+    statements = [_pass("OwnCallers", [action for action in OPEN_RESOURCES if action.startswith(prefix)], "*", own)]
+    match service:
+        case "autoscaling":
+            statements.append(_pass("OwnGroups", [*GROUP_ACTIONS, LEAVE_ACTION], "*", both))
+        case "ssm":
+            keys = f"arn:*:ssm:*:{account}:parameter{parameter_name('*')}"
+            statements.append(_pass("MemberKeys", MEMBER_ACTIONS, keys, both))
+        case "logs":
+            statements.append(_pass("OwnLogs", LOG_ACTIONS, "*", both))
+        case "ecr.api" | "ecr.dkr" if repository_arn is None:
+            statements.append(_pass("OwnImages", PULL_ACTIONS, "*", both))
+        case "ecr.api" | "ecr.dkr":
+            statements.append(_pass("OneRepository", PULL_ACTIONS, repository_arn, own))
+    return document([statement for statement in statements if statement["Action"]])
+
+
+def s3_endpoint_policy(region: str, bucket_arns: list[str], account: str) -> dict[str, Any]:
+    """Opens the S3 gateway to `account`'s own identities for these buckets of its own; and to everybody, for reading
+    alone, for those of AWS that a machine reads without an identity of ours: ECR's, from which Docker has layers by
+    presigned links, and Amazon Linux 2023's packages, among them the Lustre client. The buckets' and roles' own
+    policies decide the rest.
+    """
+    buckets = f"arn:{partition_in(region)}:s3:::"
+    own = {"aws:PrincipalAccount": account, "aws:ResourceAccount": account}
+    ours = [part for arn in bucket_arns for part in (arn, f"{arn}/*")]
+    return document(
+        [
+            _pass("OurBuckets", ["s3:*"], ours, own),
+            _pass("ImageLayers", ["s3:GetObject"], f"{buckets}prod-{region}-starport-layer-bucket/*"),
+            _pass("Packages", ["s3:GetObject"], f"{buckets}al2023-repos-{region}-de612dc2/*"),
+        ]
+    )
+
+
+def _pass(sid: str, actions: Sequence[str], resource: Any, equal: Mapping[str, str] | None = None) -> Statement:
+    condition = {"StringEquals": dict(equal)} if equal else None
+    return {**allow(sid, list(actions), resource, condition), "Principal": "*"}
+
+
+def answered_names(region: str, cidr: str, zone: str | None) -> tuple[str, ...]:
+    """The names that machines may look up, as DNS Firewall keeps them, with the root's dot (without it every refresh
+    finds a difference: hashicorp/terraform-provider-aws#23543): those of the endpoints, of S3 and FSx in `region`, of
+    the machines themselves, and of their private `zone`, where there is one. AWS answers all of them: no question gets
+    to a name server that somebody else reads.
+    """
+    suffix = f"{region}.amazonaws.com{'.cn' if partition_in(region) == 'aws-cn' else ''}"
+    # `ecr.dkr` is the endpoint's service and `dkr.ecr` the host's name, which begins with the account.
+    hosts = [".".join(reversed(service.split("."))) for service in ENDPOINT_SERVICES]
+    own = ["*.dkr.ecr" if host == "dkr.ecr" else host for host in hosts]
+    # Amazon Linux asks for its packages by the dual-stack name.
+    own += ["s3", "*.s3", "*.s3.dualstack", "*.fsx"]
+    inside = "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
+    high, low, *_ = str(IPv4Network(cidr).network_address).split(".")
+    names = [
+        *(f"{host}.{suffix}" for host in own),
+        # What older command lines of AWS take for that region's S3.
+        *(["s3.amazonaws.com", "*.s3.amazonaws.com"] if region == "us-east-1" else []),
+        f"*.{inside}",
+        f"*.{low}.{high}.in-addr.arpa",
+        *([] if zone is None else [f"*.{zone}"]),
+    ]
+    return tuple(f"{name}." for name in names)
+
+
+def declare_dns_firewall(
+    name: str,
+    vpc_id: pulumi.Input[str],
+    answered: Sequence[str],
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.CustomResource:
+    """Declares that the VPC's resolver answers these names and, of all others, that there are none. Returns what a
+    machine has to wait for. Where the firewall itself fails, the resolver answers nothing, which is AWS's default.
+    """
+    group = route53.ResolverFirewallRuleGroup(f"{name}-dns", tags={**tags, "Name": f"{name}-dns"}, opts=opts)
+    rules: list[pulumi.CustomResource] = []
+    for priority, (key, domains) in enumerate({"answered": list(answered), "refused": [EVERYTHING]}.items(), 1):
+        label, refused = f"{name}-dns-{key}", key == "refused"
+        listed = route53.ResolverFirewallDomainList(label, domains=domains, tags={**tags, "Name": label}, opts=opts)
+        rule = route53.ResolverFirewallRule(
+            label,
+            firewall_rule_group_id=group.id,
+            firewall_domain_list_id=listed.id,
+            priority=priority * 100,
+            action="BLOCK" if refused else "ALLOW",
+            block_response="NXDOMAIN" if refused else None,
+            # Where a name of AWS's is another name for one of AWS's own, S3's or an endpoint's, that is AWS's choice.
+            firewall_domain_redirection_action=None if refused else "TRUST_REDIRECTION_DOMAIN",
+            opts=opts,
+        )
+        rules.append(rule)
+    # Whole from its first second: with the second rule alone nothing would be answered.
+    whole: pulumi.Output[str] = after(group.id, *rules)
+    return route53.ResolverFirewallRuleGroupAssociation(
+        f"{name}-dns",
+        firewall_rule_group_id=whole,
+        vpc_id=vpc_id,
+        priority=PRIORITY,
+        tags={**tags, "Name": f"{name}-dns"},
+        opts=opts,
+    )

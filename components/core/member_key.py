@@ -1,0 +1,46 @@
+"""The key by which the nodes of a job know each other: made at the first `up`, a secret of the state from then on."""
+
+from datetime import UTC, datetime, timedelta
+
+import pulumi
+
+from components.core.pinned import pinned
+
+__all__ = ["member_key", "new_member_key"]
+
+DAYS = 3650
+"""A job ends before; another `refresh` makes another key."""
+
+
+def new_member_key(stack: str) -> str:
+    """A private key (P-256) and its own certificate as one PEM text, below 1,200 characters. Who has it is a member:
+    both ends of a connection show this very certificate, so it names nobody.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"gangway-{stack}"[:64])])
+    own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    certificate = (
+        x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))  # clocks differ
+        .not_valid_after(now + timedelta(days=DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(own, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return (secret + certificate.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+def member_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
+    """A stack's key, a secret. `refresh`: another number makes another one, which reaches nodes when they start."""
+    made = pulumi.Output.secret(new_member_key(stack))
+    return pulumi.Output.secret(
+        pinned(f"{stack}-member-key", {"pem": made}, refresh, opts).apply(lambda key: key["pem"])
+    )

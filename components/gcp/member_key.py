@@ -1,0 +1,58 @@
+"""MemberKeySecret: the key of a job's nodes in Secret Manager, kept in the stack's region alone."""
+
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_gcp import secretmanager
+
+from components.core.dependencies import after
+
+__all__ = ["SECRET_READER", "MemberKeySecret", "MemberKeySecretArgs"]
+
+SECRET_READER = "roles/secretmanager.secretAccessor"
+
+
+class MemberKeySecretArgs(TypedDict):
+    """Inputs of MemberKeySecret. `pem` is `components.core.member_key`'s; without `kms_key_name` Google's own keys
+    encrypt it.
+    """
+
+    project: pulumi.Input[str]
+    region: str
+    pem: pulumi.Input[str]
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class MemberKeySecret(pulumi.ComponentResource):
+    """A secret and its one version. `secret_id`, `projects/P/secrets/NAME`: known once it can be read."""
+
+    secret_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: MemberKeySecretArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:MemberKeySecret", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        key = args.get("kms_key_name")
+        encryption = secretmanager.SecretReplicationUserManagedReplicaCustomerManagedEncryptionArgs
+        secret = secretmanager.Secret(
+            f"{name}-member-key",
+            project=args["project"],
+            secret_id=f"{name}-member-key",
+            replication=secretmanager.SecretReplicationArgs(
+                user_managed=secretmanager.SecretReplicationUserManagedArgs(
+                    replicas=[
+                        secretmanager.SecretReplicationUserManagedReplicaArgs(
+                            location=args["region"],
+                            customer_managed_encryption=None if key is None else encryption(kms_key_name=key),
+                        )
+                    ]
+                )
+            ),
+            labels=args["tags"],
+            opts=child,
+        )
+        version = secretmanager.SecretVersion(
+            f"{name}-member-key", secret=secret.id, secret_data=pulumi.Output.secret(args["pem"]), opts=child
+        )
+        self.secret_id = after(secret.id, version)
+        self.register_outputs({"secret_id": self.secret_id})

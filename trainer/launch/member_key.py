@@ -1,0 +1,87 @@
+"""A job's key: who has it is a member of the job. One PEM file with a private key and its self-signed certificate, the
+same on every node; both sides of a connection show the certificate, and trust no other.
+"""
+
+import re
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from trainer.core.errors import TrainerError
+
+FLAG = "--member-key"
+_ALLOWED = "a PEM file with one private key, without a passphrase, and the one certificate that belongs to it"
+_MAKE = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=job "
+    "-keyout job.pem -out cert.pem && cat cert.pem >> job.pem"
+)
+_MAX_BYTES = 1 << 16
+_PRIVATE_KEY = re.compile("-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----")
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_NO_CHECK_TIME = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""
+
+
+@dataclass(frozen=True)
+class MemberKey:
+    """What both ends of a connection need, TLS 1.3 and nothing older; `certificate` is DER."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+    certificate: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """TrainerError: there is none, or it is no key of a job."""
+        text = _text(path)
+        certificates = _CERTIFICATE.findall(text)
+        for what, found in (("private key", _PRIVATE_KEY.findall(text)), ("certificate", certificates)):
+            if len(found) != 1:
+                raise _refused(path, f"holds {len(found) or 'no'} {what}{'s' * (len(found) > 1)}")
+        try:
+            return cls(
+                _context(path, ssl.PROTOCOL_TLS_SERVER),
+                _context(path, ssl.PROTOCOL_TLS_CLIENT),
+                ssl.PEM_cert_to_DER_cert(certificates[0]),
+            )
+        except ssl.SSLError as error:
+            mixed_up = error.reason == "KEY_VALUES_MISMATCH"
+            problem = "key and certificate do not belong together" if mixed_up else f"cannot be read: {error}"
+        except ValueError as error:
+            problem = f"cannot be read: {error}"
+        raise _refused(path, problem)
+
+    def check(self, peer: bytes | None) -> None:
+        """PermissionError: the certificate that the other side has shown, as DER, is not the job's."""
+        if peer != self.certificate:
+            raise PermissionError("another certificate than the job's")
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
+    if len(content) > _MAX_BYTES:
+        raise _refused(path, "is too long for a key")
+    return content.decode("ascii", "replace").replace("\r\n", "\n")
+
+
+def _context(path: Path, protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # who has the key is the one that is meant, wherever it is reached
+    context.verify_mode = ssl.CERT_REQUIRED
+    # A node's clock may be hours off, and a job may outlive any date: the key is the job's for as long as it lasts.
+    context.verify_flags = ssl.VerifyFlags(context.verify_flags | _NO_CHECK_TIME)
+    context.load_cert_chain(path, password="")  # none: OpenSSL would ask for one on the terminal
+    context.load_verify_locations(path)
+    if protocol == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # every connection shows its certificate
+    return context
+
+
+def _refused(path: Path, problem: str) -> TrainerError:
+    return TrainerError(place=FLAG, problem=problem, value=str(path), allowed=_ALLOWED, fix=f"make one: {_MAKE}")
