@@ -378,10 +378,15 @@ def _profile(
     return role.name, after(profile.arn, own)
 
 
-def _arns(args: NodeIdentityArgs | HeadIdentityArgs) -> pulumi.Output[list[Any]]:
-    """Of the run bucket, the repository, the log group, the key, and the member key, once they are known."""
-    more = (args.get("log_group_arn"), args.get("kms_key_arn"), args.get("member_key_arn"))
-    return pulumi.Output.all(args["run_bucket_arn"], args["repository_arn"], *more)
+def _named(args: NodeIdentityArgs | HeadIdentityArgs) -> pulumi.Output[dict[str, Any]]:
+    """The ARNs by the names that a policy takes them by, once they are known."""
+    return pulumi.Output.all(
+        run_bucket_arn=args["run_bucket_arn"],
+        repository_arn=args["repository_arn"],
+        log_group_arn=args.get("log_group_arn"),
+        kms_key_arn=args.get("kms_key_arn"),
+        member_key_arn=args.get("member_key_arn"),
+    )
 
 
 class NodeIdentity(pulumi.ComponentResource):
@@ -392,17 +397,8 @@ class NodeIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NodeIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:NodeIdentity", name, None, opts)
-        policy = _arns(args).apply(
-            lambda arns: node_policy(
-                arns[0],
-                arns[1],
-                args["stack"],
-                log_group_arn=arns[2],
-                kms_key_arn=arns[3],
-                member_key_arn=arns[4],
-                self_termination=args.get("self_termination", False),
-            )
-        )
+        leaves = args.get("self_termination", False)
+        policy = _named(args).apply(lambda arns: node_policy(**arns, stack=args["stack"], self_termination=leaves))
         child = pulumi.ResourceOptions(parent=self)
         self.role_name, self.instance_profile_arn = _profile(name, "node", policy, args["tags"], child)
         self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})
@@ -416,16 +412,7 @@ class HeadIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: HeadIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:HeadIdentity", name, None, opts)
-        policy = _arns(args).apply(
-            lambda arns: head_policy(
-                arns[0],
-                arns[1],
-                args["stack"],
-                log_group_arn=arns[2],
-                kms_key_arn=arns[3],
-                member_key_arn=arns[4],
-            )
-        )
+        policy = _named(args).apply(lambda arns: head_policy(**arns, stack=args["stack"]))
         child = pulumi.ResourceOptions(parent=self)
         self.role_name, self.instance_profile_arn = _profile(name, "head", policy, args["tags"], child)
         self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})
