@@ -25,7 +25,7 @@ from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_
 # The journal has the lines, and nothing sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 CLOUD = "openstack"
-_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+_RUN = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
     timers = ["gangway-record"] if files_there else []
     started = [*services, *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", "pull-image.sh"]
+    steps = ["install-docker.sh", "close-metadata.sh", "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),

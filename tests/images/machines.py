@@ -73,6 +73,10 @@ class Machine:
         """Just booted, whatever this machine's uptime is: after half a day it is beyond a job's hours."""
         self.up_for(60.0)
         (self.root / "meminfo").write_text("MemTotal:       268435456 kB\nMemFree:        1024 kB\n")
+        # Its firewall works: the job's user is refused.
+        for name in ("iptables", "ip6tables"):
+            self.fake(name)
+        self.fake("setpriv", "exit 7")
 
     UNHEALTHY: ClassVar = [
         *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),

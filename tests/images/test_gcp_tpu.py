@@ -76,7 +76,15 @@ def test_a_host_alone_meets_nobody(host: Any) -> None:
     assert done.returncode == 0, done.stderr
     docker, launcher = launcher_of(host)
     assert docker == tpu_docker_argv(host.gcp)[: len(docker)]
-    assert launcher == ["--watch", "gcp", *life_of(host), "--standalone", "--nnodes=1", *LAST, *TRAIN]
+    assert launcher == [
+        "--watch",
+        "/run/gangway-notices/held",
+        *life_of(host),
+        "--standalone",
+        "--nnodes=1",
+        *LAST,
+        *TRAIN,
+    ]
     assert {"--privileged", "PJRT_DEVICE=TPU"} <= set(docker)
     assert not [word for word in docker if word.startswith("MEGASCALE_")]
 

@@ -143,6 +143,7 @@ FILES=(
     /opt/gangway/bin/cloud.sh
     /opt/gangway/bin/pull-image.sh
     /opt/gangway/bin/check-shared.sh
+    /opt/gangway/bin/close-metadata.sh
     /opt/gangway/bin/run-trainer.sh
     /opt/gangway/bin/upload-record.sh
     /opt/gangway/bin/leave-node.sh
@@ -387,6 +388,8 @@ up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
 GANGWAY_FILE
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
 
+export METADATA_ADDRESSES=169.254.169.254 METADATA_IS_SURE=no
+
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
 made_for_job() { false; }
@@ -443,6 +446,46 @@ at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_
 install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$RUN_DIR" ||
     give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"
 GANGWAY_FILE
+put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+closed() {
+    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
+        --jump REJECT)
+    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
+}
+
+refused() {
+    local code=0
+    setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups \
+        curl --silent --globoff --noproxy '*' --max-time 5 --output /dev/null "http://$1/" || code=$?
+    [ "$code" = 7 ]
+}
+
+if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
+    log "no iptables here: should this machine have a metadata service, the job reaches it"
+    exit 0
+fi
+for address in $METADATA_ADDRESSES; do
+    tables=iptables host=$address
+    if [[ $address == *:* ]]; then
+        tables=ip6tables host=[$address]
+        [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+    fi
+    for protocol in tcp udp; do
+        closed "$tables" "$address" "$protocol" || {
+            log "cannot keep the job from $address"
+            exit 1
+        }
+    done
+    refused "$host" || {
+        log "the job's user still reaches $address"
+        exit 1
+    }
+done
+GANGWAY_FILE
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
@@ -467,6 +510,9 @@ fi
 if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
     log "this node was given up: nothing is started on it"
     exit 4
+fi
+if [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+    exit 1
 fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do

@@ -79,9 +79,11 @@ DOCKER_ARGV=(
     team=ml-platform
     --log-driver
     none
+    --mount
+    type=bind,source=/run/gangway-notices,target=/run/gangway-notices,readonly
     us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
     --watch
-    gcp
+    /run/gangway-notices/held
     --job-dir
     /var/lib/gangway/runs/demo/.launch/2e621a0a855b
     --max-hours
@@ -732,6 +734,112 @@ GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/apt/apt.conf.d/99gangway <<'GANGWAY_END_OF_FILE'
 APT::Periodic::Unattended-Upgrade "0";
 GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/notices.py <<'GANGWAY_END_OF_FILE'
+"""Keeps in a file what a cloud says now of this machine's end. The job reads it there: of a machine's users root alone
+may ask the metadata service (close-metadata.sh). With Python 3.9 alone.
+
+A line is a kind of `trainer.preemption.notices` and, where the cloud names one, a time in its own words. The file is
+written whole after each answer, so its age says when the cloud was last heard.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+METADATA_URL = "http://169.254.169.254"
+TIMEOUT_SEC = 2.0
+
+Poll = Callable[[], Iterable[tuple[str, str]]]
+"""Asks once: the kind and the time, or an empty text, of each notice that holds now. OSError: no answer."""
+
+
+class Keeper:
+    """Writes `file` after each answer. A cloud that does not answer is told once, not every few seconds."""
+
+    def __init__(self, file: Path, poll: Poll) -> None:
+        self._file, self._poll, self._trouble = file, poll, ""
+
+    def look(self) -> None:
+        """Asks once; without an answer the file stays as it is, and grows old."""
+        try:
+            held = "".join(f"{kind} {moment}".rstrip() + "\n" for kind, moment in self._poll())
+        except Exception as error:  # an answer of any form: without this loop nobody hears of an end
+            said = f"cannot ask for notices, trying on: {type(error).__name__}: {error}"
+            if said != self._trouble:
+                print("gangway:", said, file=sys.stderr, flush=True)
+            self._trouble = said
+            return
+        self._trouble = ""
+        new = self._file.with_name(f"{self._file.name}.new")
+        new.write_text(held, encoding="utf-8")
+        new.replace(self._file)
+
+
+def keep(file: str, poll: Poll, poll_sec: float) -> None:
+    """Never returns. `poll_sec`: between two questions, unless GANGWAY_POLL_SEC says otherwise."""
+    keeper, rest_sec = Keeper(Path(file), poll), float(os.environ.get("GANGWAY_POLL_SEC", poll_sec))
+    while True:
+        keeper.look()
+        time.sleep(rest_sec)
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp_notices.py <<'GANGWAY_END_OF_FILE'
+"""What Compute Engine says of this machine's end, kept in FILE: `python3 -m images.node.gcp_notices FILE`."""
+
+import os
+import sys
+import urllib.request
+from collections.abc import Iterator
+
+from images.node.notices import METADATA_URL, TIMEOUT_SEC, keep
+from images.node.web import RefusedError, open_url
+
+# Google gives 30 s in all, so it is asked all the time: each question waits for its answer.
+POLL_SEC = 0.5
+WAIT_SEC = 4
+
+
+class GcpNotices:
+    """By the metadata server. `wait_sec`: for how long it may hold back its answer until there is a preemption."""
+
+    def __init__(self, url: str = METADATA_URL, wait_sec: int = WAIT_SEC) -> None:
+        self._url, self._wait_sec, self._etag = url, wait_sec, ""
+
+    def poll(self) -> Iterator[tuple[str, str]]:
+        """The notices that hold now, after a wait for a preemption, without times."""
+        # MIGRATE_ON_HOST_MAINTENANCE needs nothing, and machines with GPUs or TPUs never migrate.
+        if self._get("instance/maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE":
+            yield "host-maintenance", ""
+        if self._get("instance/preempted", waits=True) == "TRUE":
+            yield "spot-interruption", ""
+
+    def _get(self, item: str, *, waits: bool = False) -> str:
+        """One item of metadata; empty where there is none, as on a machine that is no spot one (OSError: neither that
+        nor 404).
+
+        With `waits` the server answers when the item is another than at the last such call, or after `wait_sec`.
+        """
+        query = ""
+        if waits and self._etag:
+            query = f"?wait_for_change=true&timeout_sec={self._wait_sec}&last_etag={self._etag}"
+        url = f"{self._url}/computeMetadata/v1/{item}{query}"
+        request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})
+        try:
+            with open_url(request, TIMEOUT_SEC + self._wait_sec) as answer:
+                text, etag = answer.read().decode(), answer.headers.get("ETag", "")
+        except RefusedError as error:
+            if error.status == 404:
+                return ""
+            raise
+        if waits:
+            self._etag = etag
+        return str(text).strip()
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], GcpNotices(os.environ.get("GANGWAY_METADATA_URL", METADATA_URL)).poll, POLL_SEC)
+GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
 . "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
 POLL_SEC=${GANGWAY_POLL_SEC:-5}
@@ -864,6 +972,8 @@ export GANGWAY_METADATA_URL=$METADATA_URL
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 ROOT=${GANGWAY_ROOT:-}
 export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
+
+export METADATA_ADDRESSES='169.254.169.254 fd20:ce::254' METADATA_IS_SURE=yes
 
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
@@ -1026,6 +1136,46 @@ pull() { registry_login && docker pull --quiet "$IMAGE"; }
 
 retry "$DEADLINE_SEC" pull || give_up "cannot pull $IMAGE within $DEADLINE_SEC s"
 GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/close-metadata.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+closed() {
+    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
+        --jump REJECT)
+    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
+}
+
+refused() {
+    local code=0
+    setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups \
+        curl --silent --globoff --noproxy '*' --max-time 5 --output /dev/null "http://$1/" || code=$?
+    [ "$code" = 7 ]
+}
+
+if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
+    log "no iptables here: should this machine have a metadata service, the job reaches it"
+    exit 0
+fi
+for address in $METADATA_ADDRESSES; do
+    tables=iptables host=$address
+    if [[ $address == *:* ]]; then
+        tables=ip6tables host=[$address]
+        [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+    fi
+    for protocol in tcp udp; do
+        closed "$tables" "$address" "$protocol" || {
+            log "cannot keep the job from $address"
+            exit 1
+        }
+    done
+    refused "$host" || {
+        log "the job's user still reaches $address"
+        exit 1
+    }
+done
+GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-trainer.sh <<'GANGWAY_END_OF_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
@@ -1050,6 +1200,9 @@ fi
 if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
     log "this node was given up: nothing is started on it"
     exit 4
+fi
+if [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+    exit 1
 fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
@@ -1430,6 +1583,31 @@ def last_sum(marks, name):
 if __name__ == '__main__':
     sys.exit(main(sys.argv[1:]))
 GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-notices.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: keep what the cloud says of this machine's end where the job reads it
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+RuntimeDirectory=gangway-notices
+# The container has this very folder.
+RuntimeDirectoryPreserve=restart
+Environment=PYTHONPATH=/opt/gangway/lib
+ExecStart=/usr/bin/python3 -m images.node.gcp_notices /run/gangway-notices/held
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+Restart=always
+RestartSec=1
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-prepare.service <<'GANGWAY_END_OF_FILE'
 [Unit]
 Description=Gangway: make this node ready for the trainer, or give it up
@@ -1464,6 +1642,9 @@ install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GAN
 Description=Gangway: the trainer's container
 Requires=gangway-prepare.service
 After=gangway-prepare.service docker.service
+# Its folder must be there before the container, which sees it.
+Wants=gangway-notices.service
+After=gangway-notices.service
 # systemd's own limit counts every start, those after an interruption too. The launcher counts failures alone, over hours.
 StartLimitIntervalSec=0
 

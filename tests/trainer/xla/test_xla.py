@@ -310,16 +310,15 @@ def test_two_workers_run_the_same_programs_and_train_as_two_on_the_cpu(
     assert len(list((tmp_path / "xla" / "samples").iterdir())) == 2
 
 
-def test_this_torchrun_takes_what_the_script_of_a_tpu_host_gives_it(start: Callable[..., Any], gce: Any) -> None:
+def test_this_torchrun_takes_what_the_script_of_a_tpu_host_gives_it(start: Callable[..., Any], tmp_path: Path) -> None:
     """run-tpu.sh of two hosts, which tests/images runs with a docker that starts nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     hosts = [
         start(
-            *("-m", "trainer.launch", "--watch", "gcp", "--nnodes=2", "--rdzv-backend=c10d"),
+            *("-m", "trainer.launch", "--watch", str(tmp_path / "held"), "--nnodes=2", "--rdzv-backend=c10d"),
             *(f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=demo", f"--rdzv-conf=is_host={first},join_timeout=3600"),
             *("--nproc-per-node=1", "--max-restarts=3", "-m", "trainer", "presets"),
-            GANGWAY_METADATA_URL=gce.url,
         )
         for first in (1, 0)
     ]
