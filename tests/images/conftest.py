@@ -20,7 +20,7 @@ from components.core.job import JobSpec, Rendezvous, Volume
 from images.aws import AwsHeadSpec, AwsNodeSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
 from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
-from images.openstack import ObjectStore, OpenstackHeadSpec, OpenstackNodeSpec
+from images.openstack import SECRETS_FILE, OpenstackHeadSpec, OpenstackNodeSpec, OpenstackSecrets
 from images.specs import Breaker, FileSystem, RdmaSetup
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -293,7 +293,7 @@ def azure_head(azure_job: JobSpec) -> AzureHeadSpec:
 
 OPENSTACK: dict[str, Any] = {
     "stack": "demo",
-    "store": ObjectStore("https://cloud.example.com:5000/v3", "RegionOne", "credential-id", "credential-secret"),
+    "member_key": SECRETS_FILE,
     "image_registry": "registry.example.com",
     "bucket_uri": "swift://demo-runs/demo",
     "run_dir": "/shared/runs/demo",
@@ -327,7 +327,7 @@ def openstack_node(openstack_job: JobSpec) -> OpenstackNodeSpec:
 @pytest.fixture(scope="session")
 def openstack_plain_node(openstack_job: JobSpec) -> OpenstackNodeSpec:
     """A single worker with one disk and nothing shared."""
-    alone = {**OPENSTACK, "file_system": None, "max_hours": None, "terminate_when_done": False}
+    alone = {**OPENSTACK, "member_key": None, "file_system": None, "max_hours": None, "terminate_when_done": False}
     return OpenstackNodeSpec(**alone, job=openstack_job.model_copy(update={"volumes": (), "env": {}}))
 
 
@@ -419,8 +419,15 @@ def openstack_machine(
     (tmp_path / "fake").mkdir()
     # This Python without this environment's packages: the machine's has none of them.
     (tmp_path / "fake" / "python3").symlink_to(sys.executable)
-    spec = replace(openstack_node, store=ObjectStore(swift.auth_url, "RegionOne", *swift.credential))
-    made = machines.OpenstackMachine(tmp_path, node, {"GANGWAY_ROOT": str(tmp_path)}, openstack_scripts, spec_=spec)
+    env = {"GANGWAY_ROOT": str(tmp_path), "GANGWAY_METADATA_URL": swift.url}
+    made = machines.OpenstackMachine(
+        tmp_path,
+        node,
+        env,
+        openstack_scripts,
+        spec_=openstack_node,
+        secrets=OpenstackSecrets(swift.auth_url, "RegionOne", *swift.credential),
+    )
     made.fake("systemctl", "[ $1 != is-system-running ] || echo running")
     return made
 
