@@ -49,6 +49,8 @@ HTTPS = ("443",)
 # Azure Managed Lustre documentation, "Network size requirements": from the smallest file system to the largest.
 LUSTRE_PREFIXES = range(23, 28)
 NAT_IDLE_MINUTES = 4
+SERVICES = ("Microsoft.Storage", "Microsoft.KeyVault")
+"""That a subnet has endpoints of."""
 
 
 def declare_bastion(
@@ -82,6 +84,7 @@ def declare_bastion(
 AZURE_SERVICES: Mapping[str, str] = {
     "AzureActiveDirectory": "people's sign-in by SSH",
     "AzureContainerRegistry": "the trainer's image",
+    "AzureKeyVault": "the job's member key",
     "AzureMonitor": "log lines",
     "AzureResourceManager": "a node that leaves, the head that fills a scale set",
     "Storage": "runs, data, the layers of the image",
@@ -380,8 +383,8 @@ class TrainingNetwork(pulumi.ComponentResource):
             default_outbound_access=False,
             nat_gateway=network.SubResourceArgs(id=nat.id),
             network_security_group=network.NetworkSecurityGroupArgs(id=rules.id),
-            # Storage over Azure's own network: no gateway to pay for, and accounts can know the subnet.
-            service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
+            # Over Azure's own network: no gateway to pay for, and accounts and vaults can know the subnet.
+            service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service=service) for service in SERVICES],
             opts=self._one_by_one(before),
         )
 

@@ -27,6 +27,7 @@ _COMPUTED_IN_LISTS = {"exportLocations": "path", "externalFixedIps": "ipAddress"
 _ANSWERS = {
     "aws:ssm/getParameter:getParameter": ("insecureValue",),
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName"),
+    "azure-native:authorization:getClientConfig": ("tenantId",),
     "azure-native:authorization:getClientToken": ("token",),
     "gcp:compute/getImage:getImage": ("selfLink",),
     "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": ("serviceAccountId",),

@@ -199,7 +199,14 @@ def tpu_host(gcp_job: JobSpec) -> TpuHostSpec:
         "run_dir": "/var/lib/gangway/runs/demo",
         "file_system": FileSystem("bucket", "gangway-records/demo/shared", "/var/lib/gangway/runs"),
     }
-    return TpuHostSpec(**there, job=job, num_slices=2, queued_resource=TPU_REQUEST, labels={"team": "ml-platform"})
+    return TpuHostSpec(
+        **there,
+        job=job,
+        num_slices=2,
+        queued_resource=TPU_REQUEST,
+        labels={"team": "ml-platform"},
+        member_key=GCP_MEMBER_KEY,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -217,6 +224,7 @@ def gcp_head(gcp_job: JobSpec) -> GcpHeadSpec:
     )
 
 
+AZURE_MEMBER_KEY = "https://demo-members12345678.vault.azure.net/secrets/member-key"
 AZURE: dict[str, Any] = {
     "stack": "demo",
     "client_id": "11111111-2222-3333-4444-555555555555",
@@ -227,6 +235,7 @@ AZURE: dict[str, Any] = {
     "ingestion_url": "https://demo-lines.westus-1.ingest.monitor.azure.com/dataCollectionRules/dcr-1/streams/"
     "Custom-Gangway?api-version=2023-01-01",
     "max_hours": 8,
+    "member_key": AZURE_MEMBER_KEY,
 }
 
 
@@ -274,7 +283,7 @@ def azure_node(azure_job: JobSpec) -> AzureNodeSpec:
 @pytest.fixture(scope="session")
 def azure_plain_node(azure_job: JobSpec) -> AzureNodeSpec:
     """A single worker with one GPU, one disk and nothing shared."""
-    alone = {**AZURE, "file_system": None, "ingestion_url": None, "max_hours": None}
+    alone = {**AZURE, "file_system": None, "ingestion_url": None, "max_hours": None, "member_key": None}
     return AzureNodeSpec(**alone, job=azure_job.model_copy(update={"volumes": (), "env": {}}))
 
 

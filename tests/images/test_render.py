@@ -187,8 +187,8 @@ def files(document: str, machines: Any, tmp_path: Path) -> list[Path]:
 
 SCRIPTS = {
     **{"node": 14, "plain_node": 9, "head": 7, "plain_head": 4},
-    **{"azure_node": 16, "azure_plain_node": 12, "azure_head": 7},
-    **{"gcp_node": 18, "gcp_plain_node": 11, "gcp_head": 9, "tpu_host": 12},
+    **{"azure_node": 17, "azure_plain_node": 12, "azure_head": 8},
+    **{"gcp_node": 18, "gcp_plain_node": 11, "gcp_head": 9, "tpu_host": 13},
     **{"openstack_node": 16, "openstack_plain_node": 13, "openstack_head": 10},
 }
 """How many files of bash there are."""

@@ -24,7 +24,7 @@ AWS = {"EfaNodePool", *BUILT}
 GCP = {"ProjectServices"}
 SEVERAL_NODES = {"HeadIdentity", "HeadNode", "LustreFileSystem"}
 # The head asks for the nodes there, also for one.
-AZURE = {"FlowLogStore", "HeadIdentity", "HeadNode", "IbNodePool", "ResourceGroup", *BUILT}
+AZURE = {"FlowLogStore", "HeadIdentity", "HeadNode", "IbNodePool", "MemberKeyVault", "ResourceGroup", *BUILT}
 BESIDES = {
     "aws-demo": {*AWS, *SEVERAL_NODES, "MemberKeyParameter"},
     "aws-g5-dev": AWS,
@@ -34,8 +34,16 @@ BESIDES = {
     "azure-ndv4": {*AZURE, "LustreFileSystem"},
     "azure-ndv5-spot": {*AZURE, "EncryptionKey", "LustreFileSystem"},
     "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles", "MemberKeySecret"},
-    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "QueuedTpu", "TpuReconciler"},
-    "gcp-v5p-multislice": {*GCP, "EncryptionKey", "LustreFileSystem", "HeadFiles", "QueuedTpu", "TpuReconciler"},
+    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "MemberKeySecret", "QueuedTpu", "TpuReconciler"},
+    "gcp-v5p-multislice": {
+        *GCP,
+        "EncryptionKey",
+        "LustreFileSystem",
+        "HeadFiles",
+        "MemberKeySecret",
+        "QueuedTpu",
+        "TpuReconciler",
+    },
 }
 # Machines that are there already have everything else; OpenStack has no budget, and no service for lines.
 ALONE = {

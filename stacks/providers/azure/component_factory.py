@@ -28,6 +28,7 @@ from components.azure.identity import (
     ResourceGroup,
 )
 from components.azure.launch import plan_image
+from components.azure.member_key import MemberKeyVault, MemberKeyVaultArgs
 from components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
 from components.azure.node_pool import CapacityRungArgs, IbNodePool, IbNodePoolArgs
@@ -35,6 +36,7 @@ from components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryAr
 from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
 from components.core.fields import Egress
 from components.core.image import RegistryLogin
+from components.core.member_key import member_key
 from components.core.pinned import pinned
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
@@ -243,19 +245,32 @@ class ComponentFactory:
         }
         return LustreFileSystem(self.config.stack, typed_args(LustreFileSystemArgs, args), self.opts)
 
-    def _machines_rights(self, image: Image, runs: RunBucket, logs: NodeLogs) -> dict[str, Any]:
+    def member_key(self, network: TrainingNetwork, tenant: pulumi.Output[str]) -> MemberKeyVault:
+        """Where machines have the job's member key from; `tenant`: the directory of whoever runs `up`."""
+        args = {
+            **self._place(),
+            "tenant_id": tenant,
+            "pem": member_key(self.config.stack, self.config.job.member_key_refresh),
+            "subnet_id": network.private_subnet_ids[0],
+        }
+        return MemberKeyVault(self.config.stack, typed_args(MemberKeyVaultArgs, args), self.opts)
+
+    def _machines_rights(
+        self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault
+    ) -> dict[str, Any]:
         """What every machine may do: pull the image, put runs, send lines. Data comes by the file system alone."""
         return {
             **self._place("subscription_id", "stack"),
             "run_container_id": runs.container_id,
             "repository_id": image.repository_id,
             "data_collection_rule_id": logs.data_collection_rule_id,
+            "member_secret_id": members.secret_id,
             **self._role_wait,
         }
 
-    def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs) -> NodeIdentity:
+    def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault) -> NodeIdentity:
         """Whom the workers act as."""
-        rights = self._machines_rights(image, runs, logs)
+        rights = self._machines_rights(image, runs, logs, members)
         args = {**rights, "self_termination": self.config.job.terminate_when_done}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
@@ -313,6 +328,7 @@ class ComponentFactory:
         image: Image,
         runs: RunBucket,
         logs: NodeLogs,
+        members: MemberKeyVault,
         key: Key,
         images: Mapping[str, pulumi.Output[str]],
         user_data_inputs: UserDataInputs,
@@ -321,7 +337,7 @@ class ComponentFactory:
         """The head node, with an identity of its own. It asks for the nodes of every rung, the first one's too."""
         name, lustre = self.config.stack, self.planned.lustre
         rights = {
-            **self._machines_rights(image, runs, logs),
+            **self._machines_rights(image, runs, logs, members),
             "fills_groups": True,
             "scrapes": self.config.head.prometheus_image is not None and self.config.network.egress is Egress.NAT,
         }

@@ -197,6 +197,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         *storage(config, planned),
         *key(config),
         *_egress(config),
+        *shared.member_key_refreshed(config, has_key=True),
         *_bastion(config),
         *money(config),
     )
@@ -348,7 +349,7 @@ def _egress(config: StackConfig) -> Iterable[Finding]:
         config,
         {
             "by DNS": "Azure's resolver answers every name",
-            "into any tenant's storage accounts and registries": "a service tag names a service, and not whose",
+            "into any tenant's storage accounts, registries and vaults": "a service tag names a service, and not whose",
         },
     )
 

@@ -77,7 +77,7 @@ class ComponentFactory:
         """What the machines fetch when they boot."""
         name, own = self.config.stack, self._own
         credential = (identity.credential_id, identity.credential_secret)
-        members = member_key(name) if self.planned.head else None
+        members = member_key(name, self.config.job.member_key_refresh) if self.planned.head else None
         args = {
             "content": secrets_content(self.config, credential, members, storage.access_key if storage else ""),
             "url_key": url_key(name) if own.temp_url_key is None else own.temp_url_key,

@@ -34,6 +34,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
         *_encryption(config),
         *_identity(config),
         *_secrets(config),
+        *shared.member_key_refreshed(config, has_key=planned.head),
         *_lines(config, planned),
         *_money(config),
     )

@@ -13,6 +13,7 @@ from pulumi.provider.experimental.analyzer import Analyzer, is_output
 from components.azure.budget import Budget
 from components.azure.file_system import LustreFileSystem
 from components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity, ResourceGroup
+from components.azure.member_key import MemberKeyVault
 from components.azure.monitoring import NodeLogs, Observability
 from components.azure.network import TrainingNetwork
 from components.azure.registry import ImageRegistry
@@ -26,6 +27,7 @@ COMPONENTS: list[type[pulumi.ComponentResource]] = [
     HeadIdentity,
     ImageRegistry,
     LustreFileSystem,
+    MemberKeyVault,
     NodeIdentity,
     NodeLogs,
     Observability,
@@ -67,6 +69,8 @@ def example(place: dict[str, Any]) -> Example:
         "run_container_id": "/runs",
         "repository_id": "/registry",
         "data_collection_rule_id": "/rule",
+        "member_secret_id": "/vault/secrets/member-key",
+        "pem": "PEM",
         "self_termination": True,
         "fills_groups": True,
         "scrapes": True,

@@ -130,6 +130,7 @@ def test_secrets_are_fetched_once_and_are_roots_alone(swift: Any, kept: Path, ca
     assert capsys.readouterr().out == "PEM"
 
 
+@pytest.mark.attack("a reader of the project's servers", "an old address, or one of another key, for machines' secrets")
 def test_an_address_that_is_over_is_worth_nothing(swift: Any, kept: Path, capsys: Any) -> None:
     swift.publish("one.json", {"member_key": "PEM"}, ttl_sec=-1)
     assert main(["fetch"]) == 1
@@ -157,6 +158,7 @@ def test_newer_secrets_take_the_place_of_those_kept(swift: Any, kept: Path) -> N
     assert main(["fetch"]) == 1, "nodes with another key would not be met"
 
 
+@pytest.mark.attack("a reader of the project's servers", "an old address, or one of another key, for machines' secrets")
 def test_another_key_signs_nothing(swift: Any, kept: Path) -> None:
     swift.publish("one.json", {"member_key": "PEM"}, key="somebody's")
     assert main(["fetch"]) == 1

@@ -37,7 +37,7 @@ def test_the_shipped_stacks_have_no_mistake(azure_plans: dict[str, Plan]) -> Non
 def test_the_ways_out_that_remain_are_named(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5, network={"egress": "endpoints"}))["network.ways-out"]
     assert (found.severity, found.path) == (Severity.INFO, "gangway:network.egress")
-    assert "into any tenant's storage accounts and registries" in found.message
+    assert "into any tenant's storage accounts, registries and vaults" in found.message
     everywhere = found_in(azure_edited(V5, network={"egress": "nat"}))["network.ways-out"]
     assert "machines reach the whole internet" in everywhere.message
 

@@ -221,12 +221,11 @@ def test_a_prebuilt_image_is_pulled_from_where_it_is(azure_edited: Edited) -> No
 
 def test_an_image_is_pushed_with_a_password_that_no_plan_asks_for(made: Resources) -> None:
     (built,) = [r for r in made if r.type.startswith("docker-build:")]
-    # One secret inside makes one of the whole.
-    (registry,) = built.inputs["registries"]["value"]
+    (registry,) = built.inputs["registries"]
     assert registry["address"] == "${Registry.azurendv5spot.loginServer}"
     assert registry["username"] == "00000000-0000-0000-0000-000000000000"
-    assert registry["password"] == ""
-    assert built.to_json()["inputs"]["registries"] == "[secret]"
+    assert registry["password"]["value"] == ""
+    assert built.to_json()["inputs"]["registries"][0]["password"] == "[secret]"
     assert built.inputs["tags"] == [
         f"${{Registry.azurendv5spot.loginServer}}/trainer:{built.inputs['buildArgs']['REVISION']}"
     ]
