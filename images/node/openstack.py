@@ -36,14 +36,15 @@ SERVICE, INTERFACE = "object-store", "public"
 
 def fetch(file: Path) -> None:
     """Has the newest secrets in a file of root's. Raises OSError where they cannot be had, and none are kept."""
+    kept = _kept(file)
     try:
         place, signature = _where()
     except OSError as error:
-        if not file.exists():
+        if not kept:
             raise
         print(f"gangway: fetch: {error}; what was fetched before is taken", file=sys.stderr, flush=True)
         return
-    if file.exists() and json.loads(file.read_text("utf-8"))["place"] == place:
+    if kept.get("place") == place:
         return
     try:
         with open_url(urllib.request.Request(f"{place}?{signature}"), TIMEOUT_SEC) as answer:
@@ -57,7 +58,19 @@ def fetch(file: Path) -> None:
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as written:
         json.dump({**found, "place": place}, written)
+        written.flush()
+        # The address may be over when a machine that has lost its power boots again.
+        os.fsync(written.fileno())
     new.replace(file)
+
+
+def _kept(file: Path) -> dict[str, Any]:
+    """What was fetched before; nothing where that is not whole."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _where() -> tuple[str, str]:

@@ -51,7 +51,9 @@ def test_another_head_leaves_the_workers(cloud: Any, set_value: Any) -> None:
         assert place < began[urn]
 
 
-def test_a_url_that_is_renewed_replaces_no_machine_and_no_user_data_have_a_secret(cloud: Any, tmp_path: Path) -> None:
+def test_another_url_or_key_replaces_no_machine_and_no_user_data_have_a_secret(
+    cloud: Any, set_value: Any, tmp_path: Path
+) -> None:
     """The next period is simulated: the program's clock is set, as an `up` on the next day finds it."""
     before = {**instances(cloud, "worker"), **instances(cloud, "head")}
     first = signatures(cloud)
@@ -63,6 +65,11 @@ def test_a_url_that_is_renewed_replaces_no_machine_and_no_user_data_have_a_secre
     assert {**instances(cloud, "worker"), **instances(cloud, "head")} == before
     assert len(first) == len(signatures(cloud)) == 1
     assert signatures(cloud) != first
+    cloud.change(set_value("job.member_key_refresh", 1))
+    rotated = cloud.applied("up")
+    assert rotated.types("replace") == {TEMP_URL, "openstack:objectstorage/containerObject:ContainerObject"}
+    assert rotated.types("update") == {INSTANCE}
+    assert {**instances(cloud, "worker"), **instances(cloud, "head")} == before
     exported = cloud.plain("stack", "export")
     for secret in ("credential-secret-", "temp_url_sig", "PRIVATE KEY"):
         assert secret not in exported

@@ -149,6 +149,13 @@ def test_what_was_fetched_is_good_when_the_address_is_over(swift: Any, kept: Pat
     assert main(["fetch"]) == 0, "and one without the metadata service"
 
 
+@pytest.mark.parametrize("broken", ["", "{", "[]", "{}"])
+def test_a_file_that_is_not_whole_is_fetched_again(kept: Path, broken: str) -> None:
+    kept.write_text(broken)
+    assert main(["fetch"]) == 0
+    assert json.loads(kept.read_text())["member_key"] == "PEM"
+
+
 def test_newer_secrets_take_the_place_of_those_kept(swift: Any, kept: Path) -> None:
     assert main(["fetch"]) == 0
     swift.publish("two.json", {"member_key": "ANOTHER"})
