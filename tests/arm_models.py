@@ -53,6 +53,12 @@ TABLE: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "network:NatGateway": (_NETWORK, "NatGateway", ("natGatewayName",)),
     "network:NetworkInterface": (_NETWORK, "NetworkInterface", ("networkInterfaceName",)),
     "network:NetworkSecurityGroup": (_NETWORK, "NetworkSecurityGroup", ("networkSecurityGroupName",)),
+    "network:PrivateDnsZoneGroup": (
+        _NETWORK,
+        "PrivateDnsZoneGroup",
+        ("privateDnsZoneGroupName", "privateEndpointName"),
+    ),
+    "network:PrivateEndpoint": (_NETWORK, "PrivateEndpoint", ("privateEndpointName",)),
     "network:PublicIPAddress": (_NETWORK, "PublicIPAddress", ("publicIpAddressName",)),
     "network:Subnet": (_NETWORK, "Subnet", ("subnetName", "virtualNetworkName")),
     "network:VirtualNetwork": (_NETWORK, "VirtualNetwork", ("virtualNetworkName",)),

@@ -32,9 +32,10 @@ class MemberKeyVaultArgs(TypedDict):
 
 class MemberKeyVault(pulumi.ComponentResource):
     """A vault with one secret. `secret_id` is its resource id, on which rights are given; `secret_url` where machines
-    ask for it.
+    ask for it; `vault_id` the vault's resource id.
     """
 
+    vault_id: pulumi.Output[str]
     secret_id: pulumi.Output[str]
     secret_url: pulumi.Output[str]
 
@@ -54,10 +55,10 @@ class MemberKeyVault(pulumi.ComponentResource):
             # goes with the vault.
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
-        self.secret_id = secret.id
+        self.vault_id, self.secret_id = vault.id, secret.id
         uri = vault.properties.vault_uri.apply(lambda known: known or "")
         self.secret_url = pulumi.Output.concat(uri, "secrets/", SECRET)
-        self.register_outputs({"secret_id": self.secret_id, "secret_url": self.secret_url})
+        self.register_outputs({"vault_id": self.vault_id, "secret_id": self.secret_id, "secret_url": self.secret_url})
 
     def _vault(self, name: str, args: MemberKeyVaultArgs) -> keyvault.Vault:
         return keyvault.Vault(

@@ -47,9 +47,10 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     place = group.resource_group_name
     user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, place, members.secret_url)
     images = stack.image_versions()
-    pool = stack.pool(network, stack.node_identity(image, runs, logs, members), key, images, user_data_inputs)
+    subnet = stack.machines_subnet(network, image, runs, members)
+    pool = stack.pool(network, subnet, stack.node_identity(image, runs, logs, members), key, images, user_data_inputs)
     # The head fills the scale sets, and so has to know their names.
-    head = stack.head(network, image, runs, logs, members, key, images, user_data_inputs, pool.fallback_config)
+    head = stack.head(network, subnet, image, runs, logs, members, key, images, user_data_inputs, pool.fallback_config)
     budget = stack.budget(pool, head)
     observed = stack.observe(logs)
     return {

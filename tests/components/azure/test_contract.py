@@ -16,6 +16,7 @@ from components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity,
 from components.azure.member_key import MemberKeyVault
 from components.azure.monitoring import NodeLogs, Observability
 from components.azure.network import TrainingNetwork
+from components.azure.private_endpoints import PrivateEndpoints
 from components.azure.registry import ImageRegistry
 from components.azure.storage import FlowLogStore, RunBucket
 from components.core.fields import Egress
@@ -31,6 +32,7 @@ COMPONENTS: list[type[pulumi.ComponentResource]] = [
     NodeIdentity,
     NodeLogs,
     Observability,
+    PrivateEndpoints,
     ResourceGroup,
     RunBucket,
     TrainingNetwork,
@@ -71,6 +73,11 @@ def example(place: dict[str, Any]) -> Example:
         "data_collection_rule_id": "/rule",
         "member_secret_id": "/vault/secrets/member-key",
         "pem": "PEM",
+        "private_endpoints": True,
+        "network_id": "/network",
+        "account_id": f"{account}/runs",
+        "registry_id": "/registry",
+        "vault_id": "/vault",
         "self_termination": True,
         "fills_groups": True,
         "scrapes": True,

@@ -35,6 +35,10 @@ PATHS: Mapping[str, str] = {
     "network:NatGateway": "Microsoft.Network/natGateways/{natGatewayName}",
     "network:NetworkInterface": "Microsoft.Network/networkInterfaces/{networkInterfaceName}",
     "network:NetworkSecurityGroup": "Microsoft.Network/networkSecurityGroups/{networkSecurityGroupName}",
+    "network:PrivateDnsZoneGroup": (
+        "Microsoft.Network/privateEndpoints/{privateEndpointName}/privateDnsZoneGroups/{privateDnsZoneGroupName}"
+    ),
+    "network:PrivateEndpoint": "Microsoft.Network/privateEndpoints/{privateEndpointName}",
     "network:PublicIPAddress": "Microsoft.Network/publicIPAddresses/{publicIpAddressName}",
     "network:Subnet": "Microsoft.Network/virtualNetworks/{virtualNetworkName}/subnets/{subnetName}",
     "network:VirtualNetwork": "Microsoft.Network/virtualNetworks/{virtualNetworkName}",
@@ -90,6 +94,8 @@ NAMES: Mapping[str, str] = {
     "network:NatGateway": _NETWORK,
     "network:NetworkInterface": _NETWORK,
     "network:NetworkSecurityGroup": _NETWORK,
+    "network:PrivateDnsZoneGroup": _NETWORK,
+    "network:PrivateEndpoint": _NETWORK,
     "network:PublicIPAddress": _NETWORK,
     "network:Subnet": _NETWORK,
     "network:VirtualNetwork": r"[A-Za-z0-9]([\w.-]{0,62}\w)",
