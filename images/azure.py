@@ -30,6 +30,8 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    member_argv,
+    member_mount,
     results_sec,
     store_values,
     worker_settings,
@@ -145,8 +147,9 @@ def azure_docker_argv(spec: AzureNodeSpec) -> list[str]:
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels)
-    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
-    return [*argv, *NO_LOG, *NOTICES_MOUNT, spec.job.image, *WATCH, *life, *spec.job.torchrun_argv()]
+    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key)]
+    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
+    return [*argv, *NO_LOG, spec.job.image, *WATCH, *life, *spec.job.torchrun_argv()]
 
 
 def azure_job_env_text(spec: AzureNodeSpec, bin_dir: str) -> str:
@@ -180,6 +183,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.ingestion_url or "",
+        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
@@ -233,7 +237,7 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
     timers += ["gangway-fill"] if spec.fallback is not None else []
     started = [*services, *_own_units(spec), *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", "close-metadata.sh", "pull-image.sh"]
+    steps = [*spec.key_steps, "install-docker.sh", "close-metadata.sh", "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
@@ -258,6 +262,7 @@ def _node_steps(spec: AzureNodeSpec) -> list[str]:
         "check-gpu.sh": spec.job.backend == "nccl",
         "check-ib.sh": spec.fabric is not None,
         "mount-scratch.sh": spec.scratch_mount_point is not None,
+        "fetch-key.sh": spec.member_key is not None,
         "install-docker.sh": True,
         "mount-lustre.sh": spec.file_system is not None,
         "pull-image.sh": True,

@@ -47,6 +47,8 @@ LAUNCHER = ("python", "-m", "trainer.launch")
 # The journal has the lines, and images.node.gcp_logs sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 CLOUD = "gcp"
+_MEETING_PORT = 29400
+"""Of the store on the first host of all slices; run-tpu.sh has the same."""
 _RUN = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _STARTED = ("gangway-trainer.service", "gangway-watch.timer")
 _NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service")
@@ -238,7 +240,8 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
     return [
         *container_argv(job, accelerators, None, spec.labels, privileged=True),
         *(*NO_LOG, *NOTICES_MOUNT),
-        *(job.image, *WATCH, *life_argv(job, spec.run_dir, spec.max_hours), "--"),
+        *member_mount(spec.member_key),
+        *(job.image, *WATCH, *member_argv(spec.member_key), *life_argv(job, spec.run_dir, spec.max_hours), "--"),
         f"--nproc-per-node={job.processes_per_node}",
         f"--max-restarts={job.max_restarts}",
         *("-m", job.module, *job.argv),
@@ -321,8 +324,19 @@ def render_gcp_node(spec: GcpNodeSpec) -> str:
 
 
 def render_tpu_startup(spec: TpuHostSpec) -> str:
-    """A TPU host's start-up script, plain ASCII: the same files and units, written anew at each boot."""
+    """A TPU host's start-up script, plain ASCII: the same files and units, written anew at each boot. The unit of the
+    store in which hosts meet is on each, and run-tpu.sh starts that of the first.
+    """
     files, units = _worker_files(spec, _tpu_steps(spec), ["run-tpu.sh"])
+    if spec.member_key is not None:
+        # The key is root's here, as the trainer's container is.
+        mount = ["--user", "0:0", *member_mount(spec.member_key)]
+        values = {
+            "image_has_docker": False,
+            "log_options": lambda stream: ["--log-driver", "none"],
+            "spec": {**store_values(spec, _MEETING_PORT, None), "member_mount": mount},
+        }
+        files.append(unit(CLOUD, "gangway-rendezvous.service", values))
     check_heredoc(files, "GANGWAY_END_OF_FILE")
     template = template_environment().get_template("tpu-startup.sh.j2")
     return template.render(files=files, units=units, what="host of a TPU slice")
@@ -348,7 +362,7 @@ def _node_steps(spec: GcpNodeSpec) -> list[str]:
 
 
 def _tpu_steps(spec: TpuHostSpec) -> list[str]:
-    return ["install-docker.sh", *_shared_steps(spec), "pull-image.sh"]
+    return ["install-docker.sh", *_shared_steps(spec), *spec.key_steps, "pull-image.sh"]
 
 
 def _shared_steps(spec: GcpMachineSpec) -> list[str]:

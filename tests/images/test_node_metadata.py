@@ -58,6 +58,15 @@ def test_a_firewall_that_cannot_be_told_ends_it_too(gcp_machine: Any) -> None:
     assert f"cannot keep the job from {ADDRESS}" in result.stderr
 
 
+def test_a_machine_that_knows_ipv6_is_closed_there_too(openstack_machine: Any, tmp_path: Path) -> None:
+    assert openstack_machine.run("close-metadata.sh", IPV6="/nowhere").returncode == 0
+    assert openstack_machine.calls("ip6tables") == []
+    assert openstack_machine.run("close-metadata.sh", IPV6=str(tmp_path)).returncode == 0
+    assert {call[call.index("--destination") + 1] for call in openstack_machine.calls("ip6tables")} == {
+        "fe80::a9fe:a9fe"
+    }
+
+
 @pytest.mark.attack("a job (uid 10001)", "asks the metadata service for the machine's token")
 @pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, REAL)), reason="wants root, iptables and a network of its own"

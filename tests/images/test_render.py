@@ -187,9 +187,9 @@ def files(document: str, machines: Any, tmp_path: Path) -> list[Path]:
 
 SCRIPTS = {
     **{"node": 15, "plain_node": 10, "head": 8, "plain_head": 5},
-    **{"azure_node": 17, "azure_plain_node": 13, "azure_head": 8},
-    **{"gcp_node": 19, "gcp_plain_node": 12, "gcp_head": 10, "tpu_host": 13},
-    **{"openstack_node": 14, "openstack_plain_node": 12, "openstack_head": 8},
+    **{"azure_node": 18, "azure_plain_node": 13, "azure_head": 9},
+    **{"gcp_node": 19, "gcp_plain_node": 12, "gcp_head": 10, "tpu_host": 14},
+    **{"openstack_node": 16, "openstack_plain_node": 13, "openstack_head": 10},
 }
 """How many files of bash there are."""
 
@@ -234,7 +234,7 @@ def test_scripts_lose_their_comments_and_nothing_else(
         assert printed(text) == printed(source), script
 
 
-@pytest.mark.parametrize(("cloud", "number"), [("aws", 15), ("azure", 16), ("gcp", 20), ("openstack", 15)])
+@pytest.mark.parametrize(("cloud", "number"), [("aws", 15), ("azure", 16), ("gcp", 20), ("openstack", 16)])
 def test_every_script_passes_shellcheck(cloud: str, number: int, request: pytest.FixtureRequest) -> None:
     if not (shellcheck := shutil.which("shellcheck")):
         pytest.skip("no shellcheck on this machine")

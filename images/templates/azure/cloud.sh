@@ -60,6 +60,8 @@ put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.azure put-folder "$1" "$BUCKET_URI/$2"
 }
 
+member_key() { azure secret "$MEMBER_KEY"; }
+
 # Azure Container Registry's documentation, "Authentication": this name says that the password is a token.
 registry_login() {
     azure registry-token "$IMAGE_REGISTRY" |

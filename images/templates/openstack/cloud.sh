@@ -43,6 +43,8 @@ put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.openstack put-folder "$1" "$BUCKET_URI/$2"
 }
 
+member_key() { swift secret member_key; }
+
 # The image is in a registry that the machines can read as they are.
 registry_login() { :; }
 

@@ -175,7 +175,12 @@ class ComponentFactory:
         name = self.config.stack
         return MemberKeyParameter(
             name,
-            {"pem": member_key(name), "stack": name, "kms_key_arn": key, "tags": self.planned.tags},
+            {
+                "pem": member_key(name, self.config.job.member_key_refresh),
+                "stack": name,
+                "kms_key_arn": key,
+                "tags": self.planned.tags,
+            },
             self.opts,
         )
 

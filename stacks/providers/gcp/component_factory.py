@@ -253,7 +253,7 @@ class ComponentFactory:
             return None
         storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
         tpus = self.planned.tpu is not None
-        users = {"secretmanager": self.planned.head, "tpu": tpus, "workflows": stops or tpus}
+        users = {"secretmanager": self.planned.has_member_key, "tpu": tpus, "workflows": stops or tpus}
         services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
             **place(self.config, self.planned),
@@ -363,7 +363,7 @@ class ComponentFactory:
         name = self.config.stack
         args = {
             **place(self.config, self.planned),
-            "pem": member_key(name),
+            "pem": member_key(name, self.config.job.member_key_refresh),
             "kms_key_name": key,
             "tags": self.planned.tags,
         }

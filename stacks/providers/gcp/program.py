@@ -41,7 +41,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     image = stack.image(key)
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    members = stack.member_key(key) if planned.head else None
+    members = stack.member_key(key) if planned.has_member_key else None
     user_data_inputs = UserDataInputs(
         job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None, members
     )
@@ -98,7 +98,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
         "filestore": config.storage is not None and config.storage.kind == "filestore",
         "tpu": planned.tpu is not None,
         "encryption": config.encryption == "customer-key",
-        "members": planned.head,
+        "members": planned.has_member_key,
         "reconcile": planned.tpu is not None,
         "stop": config.budget.stop_at_percent is not None,
     }

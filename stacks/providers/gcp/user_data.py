@@ -50,7 +50,7 @@ class UserDataInputs:
     """Names that only resources have: the job with its image, the run bucket, the log, the file system.
 
     `head_files` is the bucket with what the head reads; None where there is nothing to read. `member_key` is the
-    secret by which the job's nodes know each other; None where no head has their store.
+    secret by which the job's nodes know each other; None for one machine alone.
     """
 
     job: pulumi.Output[JobSpec]

@@ -36,7 +36,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     machines = [_machine(config, planned, job, position) for position in range(len(own.machines))]
     opts = pulumi.ResourceOptions(providers={"command": provider})
     # One component: everything else is there already.
-    key = None if job.rendezvous.standalone else member_key(config.stack)
+    key = None if job.rendezvous.standalone else member_key(config.stack, config.job.member_key_refresh)
     pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "member_key": key}, opts)
     return {
         "job": job.model_dump(mode="json"),

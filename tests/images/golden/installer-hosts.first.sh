@@ -63,8 +63,8 @@ take_away() {
     done
     mapfile -t paths < <(listed files)
     drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
-    # That the job has ended here is forgotten with it.
-    rm -rf "$ROOT/run/gangway"
+    # That the job has ended here is forgotten with it, and the trainer's copy of its member key.
+    rm -rf "$ROOT/run/gangway" "$ROOT"/run/gangway-member.pem{,.new}
     systemctl daemon-reload
 }
 
@@ -572,7 +572,7 @@ put /opt/gangway/bin/fetch-key.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-300}
+DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-900}
 FILE=${GANGWAY_MEMBER_FILE:-/run/gangway-member.pem}
 
 fetched() { member_key >"$FILE.new" && grep -q 'PRIVATE KEY' "$FILE.new" && grep -q CERTIFICATE "$FILE.new"; }

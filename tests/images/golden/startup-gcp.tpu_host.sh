@@ -81,9 +81,13 @@ DOCKER_ARGV=(
     none
     --mount
     type=bind,source=/run/gangway-notices,target=/run/gangway-notices,readonly
+    --mount
+    type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly
     us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
     --watch
     /run/gangway-notices/held
+    --member-key
+    /run/gangway-member.pem
     --job-dir
     /var/lib/gangway/runs/demo/.launch/2e621a0a855b
     --max-hours
@@ -120,6 +124,7 @@ JOB_KEY=2e621a0a855b
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=gangway-demo
 MAX_SEC=28800
+MEMBER_KEY=projects/acme-ml/secrets/demo-member-key
 MOUNT_POINT=/var/lib/gangway/runs
 MOUNT_SOURCE=gangway-records/demo/shared
 NUM_SLICES=2
@@ -1126,6 +1131,22 @@ retry "$DEADLINE_SEC" mount_once || give_up "cannot mount gs://$MOUNT_SOURCE at 
 mkdir -p "$RUN_DIR"
 log "bucket: gs://$MOUNT_SOURCE is at $MOUNT_POINT"
 GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/fetch-key.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-900}
+FILE=${GANGWAY_MEMBER_FILE:-/run/gangway-member.pem}
+
+fetched() { member_key >"$FILE.new" && grep -q 'PRIVATE KEY' "$FILE.new" && grep -q CERTIFICATE "$FILE.new"; }
+
+umask 077
+retry "$DEADLINE_SEC" fetched ||
+    give_up "cannot read $MEMBER_KEY, by which nodes know each other: no right to it, no way to it, or not there"
+chown "$TRAINER_UID:$TRAINER_UID" "$FILE.new"
+chmod 0400 "$FILE.new"
+mv "$FILE.new" "$FILE"
+GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/pull-image.sh <<'GANGWAY_END_OF_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
@@ -1425,22 +1446,17 @@ if [ "$NUM_SLICES" != 1 ]; then
     fi
 fi
 hosts=$((${#workers[@]} * NUM_SLICES))
-is_first=0
-if first_host; then
-    is_first=1
-fi
 if [ "$hosts" = 1 ]; then
     meeting=(--standalone --nnodes=1)
 else
-    meeting=("--nnodes=$hosts" --rdzv-backend=c10d "--rdzv-endpoint=$first:$PORT" "--rdzv-id=$JOB_NAME"
-        "--rdzv-conf=is_host=$is_first,join_timeout=$MEET_SEC")
+    meeting=("--nnodes=$hosts" --rdzv-backend=gangway "--rdzv-endpoint=$first:$PORT" "--rdzv-id=$JOB_NAME"
+        "--rdzv-conf=is_host=0,join_timeout=$MEET_SEC")
+    if first_host && ! systemctl start gangway-rendezvous.service; then
+        log "the store in which the hosts meet does not start"
+        exit 1
+    fi
 fi
 log "TPU: host $(tpu_env WORKER_ID) of ${#workers[@]}, $NUM_SLICES slices, $hosts hosts meet at $first"
-store_serves() { timeout 5 bash -c "exec 3<>/dev/tcp/$first/$PORT" 2>/dev/null; }
-if [ "$hosts" != 1 ] && [ "$is_first" = 0 ] && ! retry "$MEET_SEC" store_serves; then
-    log "nobody at $first:$PORT after $MEET_SEC s"
-    exit 1
-fi
 before=() word=
 while [ $# -gt 0 ]; do
     word=$1
@@ -1623,6 +1639,7 @@ Restart=on-failure
 RestartSec=30
 ExecStart=/opt/gangway/bin/install-docker.sh
 ExecStart=/opt/gangway/bin/mount-bucket.sh
+ExecStart=/opt/gangway/bin/fetch-key.sh
 ExecStart=/opt/gangway/bin/pull-image.sh
 # A first try that failed has taken the trainer's start with it.
 ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
@@ -1696,6 +1713,26 @@ Environment=PYTHONPATH=/opt/gangway/lib
 ExecStart=/usr/bin/python3 -m images.node.gcp_logs acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
 Restart=always
 RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-rendezvous.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: the store in which the job's nodes meet
+Wants=gangway-prepare.service
+After=gangway-prepare.service docker.service
+# Nodes wait for it, so it is started again for ever.
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --user 0:0 --mount type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly --entrypoint python us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400
+ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
+TimeoutStopSec=20
+Restart=always
+RestartSec=5
 
 [Install]
 WantedBy=multi-user.target

@@ -132,6 +132,7 @@ def test_removal_leaves_what_was_there_and_what_the_job_wrote(owned: Any, first:
     owned.install(first)
     (owned.root / "run/gangway/key").mkdir(parents=True)
     (owned.root / "run/gangway/key/ended").write_text("0 done")
+    (owned.root / "run/gangway-member.pem").write_text("the trainer's copy")
     done = owned.remove()
     assert done.returncode == 0, done.stderr
     assert owned.files() == before
