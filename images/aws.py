@@ -178,6 +178,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         "LUSTRE_MOUNT_NAME": mount_name,
         "LUSTRE_MOUNT_POINT": files.mount_point if files else _MOUNT_POINT,
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
+        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "REGION": spec.region,
         "RESULTS_SEC": "",

@@ -228,6 +228,7 @@ class MachineSpec:
         run_dir: the run directory as the machine sees it.
         file_system: to be mounted; None for none.
         member_key: what the key by which the job's nodes know each other is called in the cloud's store; None for none.
+        signing_key: the same of the key by which the run's record is signed.
         max_hours: of the job, counted while at least one of its nodes is up, over all starts; None for no limit.
     """
 
@@ -238,6 +239,7 @@ class MachineSpec:
     run_dir: str
     file_system: FileSystem | None = None
     member_key: str | None = None
+    signing_key: str | None = None
     max_hours: float | None = None
 
     def __post_init__(self) -> None:

@@ -80,6 +80,7 @@ put_folder() {
 }
 
 member_key() { gce secret "$MEMBER_KEY"; }
+signing_key() { gce secret "$SIGNING_KEY"; }
 
 # login_at HOST: to a registry, as this machine's service account.
 login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }

@@ -14,6 +14,7 @@
 #   list_objects PREFIX    what is there with such a beginning, a line each, its name last
 #   put_folder FOLDER KEY  the same with all that is in a folder, for $RESULTS_SEC at most
 #   member_key         prints the key by which the job's nodes know each other, $MEMBER_KEY of the cloud's store
+#   signing_key        prints the key by which the run's record is signed, $SIGNING_KEY of that store
 #   registry_login     logs docker in to $IMAGE_REGISTRY
 # shellcheck source=/dev/null
 . "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"

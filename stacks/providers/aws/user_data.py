@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import pulumi
 
 from components.aws.launch import count_efa, count_lustre_efa
-from components.aws.member_key import parameter_name
 from components.aws.node_pool import LIFECYCLE_HOOK
+from components.aws.secret_parameter import parameter_name
 from components.aws.storage import LustreFileSystem
 from components.core.fields import Egress
 from components.core.findings import InputError
@@ -34,12 +34,13 @@ class _Names(NamedTuple):
     log_group: str
     mount_source: str | None
     member_key: str | None
+    signing_key: str
 
 
 @dataclass(frozen=True)
 class UserDataInputs:
     """Names that only resources have: the job with its image, the run bucket, the log group, the file system, the key
-    of the job's nodes (None where there is one alone).
+    of the job's nodes (None where there is one alone), the key that signs records.
     """
 
     job: pulumi.Output[JobSpec]
@@ -47,12 +48,13 @@ class UserDataInputs:
     log_group: pulumi.Output[str]
     lustre: LustreFileSystem | None
     member_key: pulumi.Output[str] | None
+    signing_key: pulumi.Output[str]
 
     def known(self) -> pulumi.Output[_Names]:
         """The names, once there are any."""
         lustre = self.lustre
         source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
-        named = pulumi.Output.all(self.job, self.bucket, self.log_group, source, self.member_key)
+        named = pulumi.Output.all(self.job, self.bucket, self.log_group, source, self.member_key, self.signing_key)
         return named.apply(lambda known: _Names(*known))
 
 
@@ -84,6 +86,7 @@ def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
         "log_group": names.log_group,
         "max_hours": config.job.max_hours,
         "member_key": names.member_key,
+        "signing_key": names.signing_key,
     }
 
 
@@ -126,7 +129,8 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         bucket="b" * 63,
         log_group=f"/gangway/{config.stack}",
         mount_source=f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None,
-        member_key=parameter_name(config.stack) if planned.head else None,
+        member_key=parameter_name(config.stack, "member-key") if planned.head else None,
+        signing_key=parameter_name(config.stack, "signing-key"),
     )
     try:
         _node(config, planned, names)

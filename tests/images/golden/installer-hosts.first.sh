@@ -308,6 +308,7 @@ ROLE=worker
 RUN_DIR=/shared/gangway/runs/lab
 RUN_ID=''
 SHARED_DIR=/shared/gangway
+SIGNING_KEY=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
 TRAINER_UID=10001
@@ -472,6 +473,7 @@ put_object() {
 }
 
 member_key() { cat "$MEMBER_KEY"; }
+signing_key() { cat "$SIGNING_KEY"; }
 
 registry_login() { :; }
 GANGWAY_FILE
@@ -664,6 +666,27 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
+signed() {
+    local key=$STATE_DIR/signing.pem public own
+    [ -s "$key" ] || { (umask 077 && signing_key >"$key.new") && mv "$key.new" "$key"; } || return
+    public=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) &&
+        own=$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$1" | base64 -w0) && [ "${#own}" = 88 ] &&
+        echo "$public $own"
+}
+
+sign_record() {
+    local own file=$STATE_DIR/run.json.sig
+    [ -n "${SIGNING_KEY:-}" ] || return 0
+    if own=$(signed "$RECORD"); then
+        own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
+    else
+        log "cannot sign run.json: $SIGNING_KEY cannot be read, or no OpenSSL 3 is here"
+        event record-not-signed reason "$SIGNING_KEY cannot be read, or no OpenSSL 3 is here"
+    fi
+    echo "$own" >"$file.new" && mv "$file.new" "$file"
+    put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
+}
+
 if [ -z "${OPENED:-}" ]; then
     mkdir -p "$STATE_DIR"
     results=
@@ -675,7 +698,7 @@ if [ -z "${OPENED:-}" ]; then
 fi
 status=0
 if [ -n "$RECORD" ]; then
-    if put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
+    if sign_record && put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
         event record-put reason "$BUCKET_URI/$JOB_NAME/run.json"
     else
         status=1

@@ -927,6 +927,7 @@ put_folder() {
 }
 
 member_key() { gce secret "$MEMBER_KEY"; }
+signing_key() { gce secret "$SIGNING_KEY"; }
 
 login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }
 
@@ -1092,6 +1093,27 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
+signed() {
+    local key=$STATE_DIR/signing.pem public own
+    [ -s "$key" ] || { (umask 077 && signing_key >"$key.new") && mv "$key.new" "$key"; } || return
+    public=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) &&
+        own=$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$1" | base64 -w0) && [ "${#own}" = 88 ] &&
+        echo "$public $own"
+}
+
+sign_record() {
+    local own file=$STATE_DIR/run.json.sig
+    [ -n "${SIGNING_KEY:-}" ] || return 0
+    if own=$(signed "$RECORD"); then
+        own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
+    else
+        log "cannot sign run.json: $SIGNING_KEY cannot be read, or no OpenSSL 3 is here"
+        event record-not-signed reason "$SIGNING_KEY cannot be read, or no OpenSSL 3 is here"
+    fi
+    echo "$own" >"$file.new" && mv "$file.new" "$file"
+    put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
+}
+
 if [ -z "${OPENED:-}" ]; then
     mkdir -p "$STATE_DIR"
     results=
@@ -1103,7 +1125,7 @@ if [ -z "${OPENED:-}" ]; then
 fi
 status=0
 if [ -n "$RECORD" ]; then
-    if put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
+    if sign_record && put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
         event record-put reason "$BUCKET_URI/$JOB_NAME/run.json"
     else
         status=1
