@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from components.core.job import JobSpec
+from images.pins import pinned_image
 from images.specs import FileSystem, MachineSpec, job_key
 
 CONTAINER_NAME = "gangway-trainer"
@@ -140,7 +141,7 @@ def store_values(spec: MachineSpec, port: int | None, prometheus_image: str | No
         "member_argv": member_argv(spec.member_key),
         "member_mount": member_mount(spec.member_key),
         "port": port,
-        "prometheus_image": prometheus_image,
+        "prometheus_image": prometheus_image and pinned_image(prometheus_image),
     }
 
 

@@ -18,6 +18,9 @@ Flavour = Literal["cpu", "cuda", "cuda-efa", "xla"]
 # directory, so the Dockerfile and the node must agree on the number.
 TRAINER_UID = 10001
 
+PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"
+"""What heads run where a stack file names no other."""
+
 
 def job_key(job: JobSpec) -> str:
     """Tells this job from a stack's next one, on any number of nodes. `max_hours` does not count: more let it go on."""
@@ -85,6 +88,10 @@ def check_env(place: str, env: Mapping[str, str]) -> None:
             )
 
 
+EFA_KEY_FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
+"""As AWS prints it (EC2 user guide, "Get started with EFA and MPI", on the authenticity of the installer)."""
+
+
 @dataclass(frozen=True)
 class DockerfileSpec:
     """One flavour of the trainer's image.
@@ -99,7 +106,8 @@ class DockerfileSpec:
         build_apt_packages: only of the stage that builds the virtual environment.
         shared_libraries: that the final image must be able to load, or its build fails.
         efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None leaves EFA out.
-        efa_installer_sha256: checksum of that archive; None trusts TLS alone.
+        efa_installer_sha256: checksum of that archive; None trusts its signature alone.
+        efa_key_fingerprint: of the key by which AWS signs that archive.
         entrypoint: what `docker run IMAGE <torchrun arguments>` starts.
     """
 
@@ -112,6 +120,7 @@ class DockerfileSpec:
     shared_libraries: tuple[str, ...] = ()
     efa_installer_version: str | None = None
     efa_installer_sha256: str | None = None
+    efa_key_fingerprint: str = EFA_KEY_FINGERPRINT
     entrypoint: tuple[str, ...] = ("python", "-m", "trainer.launch")
     version: str = "0.1.0"
 

@@ -41,6 +41,17 @@ retry() {
     done
 }
 
+# apt_key NAME URL [FINGERPRINT]: brings the key of an apt repository. Another key than that, or one more beside it, gives
+# this node up; without a fingerprint TLS alone says whose it is.
+apt_key() {
+    local key found
+    key=$(mktemp)
+    curl -fsS --max-time 60 "$2" >"$key" || return
+    found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
+}
+
 # event EVENT [NAME VALUE]...: one JSON line in the stack's log, where metrics see it; exit_status is a number, other
 # values are text. Failing to send it never stops a node.
 event() {

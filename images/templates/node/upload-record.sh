@@ -38,8 +38,8 @@ sign_record() {
     if own=$(signed "$RECORD"); then
         own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
     else
-        log "cannot sign run.json: $SIGNING_KEY cannot be read, or no OpenSSL 3 is here"
-        event record-not-signed reason "$SIGNING_KEY cannot be read, or no OpenSSL 3 is here"
+        log "cannot sign run.json with $SIGNING_KEY"
+        event record-not-signed reason "cannot read $SIGNING_KEY, or no OpenSSL 3"
         rm -f "$STATE_DIR/signing.pem"
     fi
     echo "$own" >"$file.new" && mv "$file.new" "$file"

@@ -13,6 +13,7 @@ from components.core.fields import Egress
 from components.core.findings import InputError
 from components.core.job import JobSpec
 from images.aws import (
+    EFA_SETUP_SHA256,
     USER_DATA_LIMIT_BYTES,
     AwsHeadSpec,
     AwsNodeSpec,
@@ -97,6 +98,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         efa_interfaces_planned=num_efa,
         # A machine without EFA reads such a file system over TCP, and giving it up would help nobody.
         lustre_efa=config.storage is not None and config.storage.efa and num_efa > 0,
+        lustre_efa_setup_sha256=(config.storage and config.storage.efa_setup_sha256) or EFA_SETUP_SHA256,
         # Fewer than AWS's script sets up means one that failed, and a file system at a fraction of its speed.
         lustre_efa_interfaces=count_lustre_efa(planned.machine),
         data_dir=_data_dir(names.job),

@@ -279,6 +279,15 @@ retry() {
     done
 }
 
+apt_key() {
+    local key found
+    key=$(mktemp)
+    curl -fsS --max-time 60 "$2" >"$key" || return
+    found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
+}
+
 event() {
     [ -n "$LOG_GROUP" ] || return 0
     send_event "$@" || log "could not send to $LOG_GROUP: $*"
@@ -525,8 +534,9 @@ sign_record() {
     if own=$(signed "$RECORD"); then
         own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
     else
-        log "cannot sign run.json: $SIGNING_KEY cannot be read, or no OpenSSL 3 is here"
-        event record-not-signed reason "$SIGNING_KEY cannot be read, or no OpenSSL 3 is here"
+        log "cannot sign run.json with $SIGNING_KEY"
+        event record-not-signed reason "cannot read $SIGNING_KEY, or no OpenSSL 3"
+        rm -f "$STATE_DIR/signing.pem"
     fi
     echo "$own" >"$file.new" && mv "$file.new" "$file"
     put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
