@@ -80,6 +80,12 @@ lock:  ## resolve requirements.lock and the image's locks anew (needs uv)
 	@$(COMPILE) --group xla --output-file images/locks/xla.lock
 	@$(COMPILE) --group xla-test --constraint images/locks/xla.lock --output-file tests/trainer/xla/tools.lock
 
+audit: $(READY)  ## known vulnerabilities of all locked packages, by osv.dev (needs the internet; not part of test-all)
+	@$(BIN)/python -m images.audit_locks
+
+lock-images: $(READY)  ## ask registries what the tags of base images and Prometheus stand for: images/images.lock
+	@$(BIN)/python -m images.lock_images
+
 clean:  ## remove .venv, caches and runs
 	@rm -rf .venv .venv-tools .venv-xla stacks/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* runs
 
@@ -117,5 +123,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
-.PHONY: help demo tools test test-all coverage test-xla bench bench-plan drill attack lint format lock clean
+.PHONY: help demo tools test test-all coverage test-xla bench bench-plan drill attack audit lint format lock lock-images clean
 .DEFAULT_GOAL := help

@@ -23,7 +23,6 @@ from images.shell import (
     bash_array,
     bash_assignments,
     container_argv,
-    job_json_text,
     life_argv,
     member_argv,
     member_mount,
@@ -42,6 +41,10 @@ CLOUD = "aws"
 _LUSTRE = "@tcp:/"
 # What a machine without one is told, whose scripts look at nothing there.
 _MOUNT_POINT = "/fsx"
+EFA_SETUP_SHA256 = "ed421b0cd251f4dae78cc727f857937de345d7c67700cc240db5f6af7ba6ef49"
+"""Of configure-efa-fsx-lustre-client.zip, which AWS publishes without a sum: as somebody on GitHub fetched it on
+2026-08-20. Another one needs `storage.efa_setup_sha256`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,7 @@ class AwsNodeSpec(AwsMachineSpec):
         efa_interfaces_planned: of the launch template; 0 asks for none and checks none.
         lustre_efa: reach the file system over EFA; a node that cannot is given up.
         lustre_efa_interfaces: how many of them LNet must have up for that.
+        lustre_efa_setup_sha256: of AWS's archive that sets LNet up.
         data_dir: a folder outside the run directory that the job reads, and may have to fill; None for none.
         scratch_mount_point: of instance-store NVMe, on the node and in the container, whose TMPDIR it is; None leaves
             it alone.
@@ -85,6 +89,7 @@ class AwsNodeSpec(AwsMachineSpec):
     efa_interfaces_planned: int = 0
     lustre_efa: bool = False
     lustre_efa_interfaces: int = 1
+    lustre_efa_setup_sha256: str = EFA_SETUP_SHA256
     data_dir: str | None = None
     scratch_mount_point: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -177,9 +182,11 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         "LOG_GROUP": spec.log_group or "",
         "LUSTRE_DNS_NAME": dns_name,
         "LUSTRE_EFA": str(node.lustre_efa_interfaces) if node and node.lustre_efa else "",
+        **({"LUSTRE_EFA_SHA256": node.lustre_efa_setup_sha256} if node and node.lustre_efa else {}),
         "LUSTRE_MOUNT_NAME": mount_name,
         "LUSTRE_MOUNT_POINT": files.mount_point if files else _MOUNT_POINT,
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
+        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "REGION": spec.region,
         "RESULTS_SEC": "",
@@ -220,7 +227,6 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     run = ["close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh"]
     files = [
-        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),

@@ -293,6 +293,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.log_id or "",
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
+        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",

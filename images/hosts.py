@@ -176,6 +176,7 @@ def host_env_text(spec: HostSpec) -> str:
         "ROLE": "worker",
         "RUN_DIR": spec.run_dir,
         "SHARED_DIR": spec.shared_dir or "",
+        "SIGNING_KEY": spec.signing_key or "",
         "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "",
         "TRAINER_UID": str(spec.uid or TRAINER_UID),

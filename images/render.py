@@ -16,6 +16,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.core.job import JobSpec
+from images.pins import pinned_image
 from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR
 from images.specs import TRAINER_UID, DockerfileSpec
 from images.unit_words import unit_text
@@ -44,7 +45,11 @@ class NodeFile(NamedTuple):
 
 def render_dockerfile(spec: DockerfileSpec) -> str:
     """The trainer's Dockerfile; its build context is the repository root."""
-    return template_environment().get_template("Dockerfile.j2").render(spec=spec, uid=TRAINER_UID)
+    return (
+        template_environment()
+        .get_template("Dockerfile.j2")
+        .render(spec=spec, base=pinned_image(spec.base_image), uid=TRAINER_UID)
+    )
 
 
 def base64gzip(text: str) -> str:

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from components.core.job import JobSpec
+from images.pins import pinned_image
 from images.specs import FileSystem, MachineSpec, job_key
 
 CONTAINER_NAME = "gangway-trainer"
@@ -95,7 +96,7 @@ def bash_array(name: str, words: Iterable[str]) -> str:
 
 
 def job_json_text(job: JobSpec) -> str:
-    """`/etc/gangway/job.json`: the JobSpec, for people and for the record."""
+    """`/etc/gangway/job.json`: the JobSpec, for people. Not on AWS, where there is no room for what nothing reads."""
     return json.dumps(job.model_dump(mode="json"), indent=1) + "\n"
 
 
@@ -150,7 +151,7 @@ def store_values(
         "member_argv": member_argv(spec.member_key),
         "member_mount": member_mount(spec.member_key),
         "port": port,
-        "prometheus_image": prometheus_image,
+        "prometheus_image": prometheus_image and pinned_image(prometheus_image),
         "user_argv": [] if uid is None else ["--user", f"{uid}:{uid}"],
     }
 

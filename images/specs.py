@@ -29,6 +29,10 @@ def own_uid(stack: str) -> int:
     return _OWN_UIDS[int.from_bytes(hashlib.sha256(stack.encode()).digest()[:8]) % len(_OWN_UIDS)]
 
 
+PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"
+"""What heads run where a stack file names no other."""
+
+
 def job_key(job: JobSpec) -> str:
     """Tells this job from a stack's next one, on any number of nodes. `max_hours` does not count: more let it go on."""
     return hashlib.sha256(json.dumps([job.image, job.argv]).encode()).hexdigest()[:12]
@@ -95,6 +99,10 @@ def check_env(place: str, env: Mapping[str, str]) -> None:
             )
 
 
+EFA_KEY_FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
+"""As AWS prints it (EC2 user guide, "Get started with EFA and MPI", on the authenticity of the installer)."""
+
+
 @dataclass(frozen=True)
 class DockerfileSpec:
     """One flavour of the trainer's image.
@@ -109,7 +117,8 @@ class DockerfileSpec:
         build_apt_packages: only of the stage that builds the virtual environment.
         shared_libraries: that the final image must be able to load, or its build fails.
         efa_installer_version: AWS's installer of libfabric and aws-ofi-nccl; None leaves EFA out.
-        efa_installer_sha256: checksum of that archive; None trusts TLS alone.
+        efa_installer_sha256: checksum of that archive; None trusts its signature alone.
+        efa_key_fingerprint: of the key by which AWS signs that archive.
         entrypoint: what `docker run IMAGE <torchrun arguments>` starts.
     """
 
@@ -122,6 +131,7 @@ class DockerfileSpec:
     shared_libraries: tuple[str, ...] = ()
     efa_installer_version: str | None = None
     efa_installer_sha256: str | None = None
+    efa_key_fingerprint: str = EFA_KEY_FINGERPRINT
     entrypoint: tuple[str, ...] = ("python", "-m", "trainer.launch")
     version: str = "0.1.0"
 
@@ -238,6 +248,7 @@ class MachineSpec:
         run_dir: the run directory as the machine sees it.
         file_system: to be mounted; None for none.
         member_key: what the key by which the job's nodes know each other is called in the cloud's store; None for none.
+        signing_key: the same of the key by which the run's record is signed.
         max_hours: of the job, counted while at least one of its nodes is up, over all starts; None for no limit.
     """
 
@@ -248,6 +259,7 @@ class MachineSpec:
     run_dir: str
     file_system: FileSystem | None = None
     member_key: str | None = None
+    signing_key: str | None = None
     max_hours: float | None = None
 
     def __post_init__(self) -> None:

@@ -14,11 +14,11 @@ def component_classes() -> "list[type[pulumi.ComponentResource]]":
     from components.aws.fleets import Ec2Fleet, SpotFleet
     from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
     from components.aws.launch import HeadNode
-    from components.aws.member_key import MemberKeyParameter
     from components.aws.monitoring import NodeLogs, Observability
     from components.aws.network import TrainingNetwork
     from components.aws.node_pool import EfaNodePool
     from components.aws.registry import ImageRegistry
+    from components.aws.secret_parameter import SecretParameter
     from components.aws.storage import LustreFileSystem, RunBucket
 
     return [
@@ -31,7 +31,7 @@ def component_classes() -> "list[type[pulumi.ComponentResource]]":
         HeadNode,
         ImageRegistry,
         LustreFileSystem,
-        MemberKeyParameter,
+        SecretParameter,
         NodeIdentity,
         NodeLogs,
         Observability,

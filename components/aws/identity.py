@@ -11,9 +11,9 @@ from components.core.dependencies import after
 
 __all__ = [
     "GROUP_ACTIONS",
+    "KEY_ACTIONS",
     "LEAVE_ACTION",
     "LOG_ACTIONS",
-    "MEMBER_ACTIONS",
     "OPEN_RESOURCES",
     "PULL_ACTIONS",
     "SESSION_ACTIONS",
@@ -207,7 +207,7 @@ GROUP_ACTIONS = (
 LEAVE_ACTION = "autoscaling:TerminateInstanceInAutoScalingGroup"
 """Of a node that ends with its job."""
 
-MEMBER_ACTIONS = ("ssm:GetParameter",)
+KEY_ACTIONS = ("ssm:GetParameter",)
 LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
 PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
@@ -251,8 +251,8 @@ def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str,
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `log_group_arn` is the one log group they may write to, `kms_key_arn` the one key they
-    may use, `member_key_arn` the one parameter they may read. `self_termination` lets a node end itself and shrink its
-    group.
+    may use, `member_key_arn` and `signing_key_arn` the parameters they may read. `self_termination` lets a node end
+    itself and shrink its group.
     """
 
     run_bucket_arn: pulumi.Input[str]
@@ -261,6 +261,7 @@ class NodeIdentityArgs(TypedDict):
     log_group_arn: NotRequired[pulumi.Input[str] | None]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     member_key_arn: NotRequired[pulumi.Input[str] | None]
+    signing_key_arn: NotRequired[pulumi.Input[str] | None]
     self_termination: NotRequired[bool]
     tags: dict[str, str]
 
@@ -274,6 +275,7 @@ class HeadIdentityArgs(TypedDict):
     log_group_arn: NotRequired[pulumi.Input[str] | None]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     member_key_arn: NotRequired[pulumi.Input[str] | None]
+    signing_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
 
@@ -285,6 +287,7 @@ def node_policy(
     log_group_arn: str | None = None,
     kms_key_arn: str | None = None,
     member_key_arn: str | None = None,
+    signing_key_arn: str | None = None,
     self_termination: bool = False,
 ) -> dict[str, Any]:
     """The policy document of a node: exact prefixes, the one repository, the groups that carry the stack's tag."""
@@ -296,7 +299,7 @@ def node_policy(
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             _own_groups(stack, self_termination, run_bucket_arn),
             _session(),
-            *_optional(log_group_arn, kms_key_arn, member_key_arn),
+            *_optional(log_group_arn, kms_key_arn, member_key_arn, signing_key_arn),
         ]
     )
 
@@ -309,6 +312,7 @@ def head_policy(
     log_group_arn: str | None = None,
     kms_key_arn: str | None = None,
     member_key_arn: str | None = None,
+    signing_key_arn: str | None = None,
 ) -> dict[str, Any]:
     """The policy document of the head node: its image, the run's prefix, and where the workers are."""
     return document(
@@ -317,7 +321,7 @@ def head_policy(
             *_pull(repository_arn),
             allow("FindWorkers", ["ec2:DescribeInstances"], "*"),
             _session(),
-            *_optional(log_group_arn, kms_key_arn, member_key_arn),
+            *_optional(log_group_arn, kms_key_arn, member_key_arn, signing_key_arn),
         ]
     )
 
@@ -349,11 +353,14 @@ def _own_groups(stack: str, self_termination: bool, beside: str) -> Statement:
     return on_groups_of(stack, "OwnGroups", actions, beside)
 
 
-def _optional(log_group_arn: str | None, kms_key_arn: str | None, member_key_arn: str | None) -> list[Statement]:
+def _optional(
+    log_group_arn: str | None, kms_key_arn: str | None, member_key_arn: str | None, signing_key_arn: str | None
+) -> list[Statement]:
     return [
         *([allow("WriteLogs", list(LOG_ACTIONS), f"{log_group_arn}:*")] if log_group_arn else []),
         *([allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], kms_key_arn)] if kms_key_arn else []),
-        *([allow("MemberKey", list(MEMBER_ACTIONS), member_key_arn)] if member_key_arn else []),
+        *([allow("MemberKey", list(KEY_ACTIONS), member_key_arn)] if member_key_arn else []),
+        *([allow("SigningKey", list(KEY_ACTIONS), signing_key_arn)] if signing_key_arn else []),
     ]
 
 
@@ -386,6 +393,7 @@ def _named(args: NodeIdentityArgs | HeadIdentityArgs) -> pulumi.Output[dict[str,
         log_group_arn=args.get("log_group_arn"),
         kms_key_arn=args.get("kms_key_arn"),
         member_key_arn=args.get("member_key_arn"),
+        signing_key_arn=args.get("signing_key_arn"),
     )
 
 

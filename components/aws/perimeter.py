@@ -12,9 +12,9 @@ from pulumi_aws import route53
 
 from components.aws.identity import (
     GROUP_ACTIONS,
+    KEY_ACTIONS,
     LEAVE_ACTION,
     LOG_ACTIONS,
-    MEMBER_ACTIONS,
     OPEN_RESOURCES,
     PULL_ACTIONS,
     Statement,
@@ -22,8 +22,9 @@ from components.aws.identity import (
     document,
     partition_in,
 )
-from components.aws.member_key import parameter_name
+from components.aws.secret_parameter import parameter_name
 from components.core.dependencies import after
+from components.core.signing_key import KEY_USES
 
 __all__ = [
     "ENDPOINT_SERVICES",
@@ -40,7 +41,7 @@ ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
         "ecr.api": "login for the image pull",
         "ecr.dkr": "the image pull; its layers come from S3",
         "logs": "Docker's log driver",
-        "ssm": "Session Manager, and the key by which a job's nodes know each other",
+        "ssm": "Session Manager, and the keys of a stack",
         "ssmmessages": "Session Manager",
     }
 )
@@ -75,8 +76,8 @@ def endpoint_policy(service: str, account: str, repository_arn: str | None = Non
         case "autoscaling":
             statements.append(_pass("OwnGroups", [*GROUP_ACTIONS, LEAVE_ACTION], "*", both))
         case "ssm":
-            keys = f"arn:*:ssm:*:{account}:parameter{parameter_name('*')}"
-            statements.append(_pass("MemberKeys", MEMBER_ACTIONS, keys, both))
+            keys = [f"arn:*:ssm:*:{account}:parameter{parameter_name('*', what)}" for what in KEY_USES]
+            statements.append(_pass("StackKeys", KEY_ACTIONS, keys, both))
         case "logs":
             statements.append(_pass("OwnLogs", LOG_ACTIONS, "*", both))
         case "ecr.api" | "ecr.dkr" if repository_arn is None:

@@ -13,7 +13,7 @@ from pulumi_gcp import artifactregistry, kms, logging, projects, secretmanager, 
 from components.core.dependencies import after
 from components.core.settling import Settling
 from components.core.tags import shortened
-from components.gcp.member_key import SECRET_READER
+from components.gcp.stack_secret import SECRET_READER
 
 __all__ = [
     "AGENT_DOMAINS",
@@ -65,7 +65,7 @@ ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "filestore": ("file",),
         "tpu": ("tpu",),
         "encryption": ("cloudkms",),
-        "members": ("secretmanager",),
+        "keys": ("secretmanager",),
         "stop": ("eventarc", "workflows", "workflowexecutions"),
         "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
     }
@@ -291,9 +291,9 @@ def prefix_of(url: str) -> str:
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the
     `gs://bucket/prefix` whose bucket nodes may read (whoever runs `up` must be allowed to grant that), `member_key_id`
-    MemberKeySecret's. `self_termination` lets a node delete itself from its group, `releases_slices` a TPU host all
-    slices. An account takes no labels, and no key either: Google's own services use the stack's key on behalf of a
-    node.
+    and `signing_key_id` are StackSecrets'. `self_termination` lets a node delete itself from its group,
+    `releases_slices` a TPU host all slices. An account takes no labels, and no key either: Google's own services use
+    the stack's key on behalf of a node.
     """
 
     project: pulumi.Input[str]
@@ -302,13 +302,15 @@ class NodeIdentityArgs(TypedDict):
     repository_id: pulumi.Input[str]
     data_source: NotRequired[str | None]
     member_key_id: NotRequired[pulumi.Input[str] | None]
+    signing_key_id: NotRequired[pulumi.Input[str] | None]
     self_termination: NotRequired[bool]
     releases_slices: NotRequired[bool]
 
 
 class HeadIdentityArgs(TypedDict):
     """Inputs of HeadIdentity. `fills_groups`: it resizes the groups of lower rungs. `imports`: it has Lustre import.
-    `files_bucket_name` is HeadFiles', where it reads which groups there are; `member_key_id` MemberKeySecret's.
+    `files_bucket_name` is HeadFiles', where it reads which groups there are; `member_key_id` and
+    `signing_key_id` are StackSecrets'.
     """
 
     project: pulumi.Input[str]
@@ -319,6 +321,7 @@ class HeadIdentityArgs(TypedDict):
     imports: NotRequired[bool]
     files_bucket_name: NotRequired[pulumi.Input[str] | None]
     member_key_id: NotRequired[pulumi.Input[str] | None]
+    signing_key_id: NotRequired[pulumi.Input[str] | None]
 
 
 @dataclass(frozen=True)
@@ -411,22 +414,22 @@ class _Machine:
             f"{self.name}-{self.kind}-{label}", bucket=bucket, role=role, member=account.member, opts=self.opts
         )
 
-    def on_secret(
-        self, account: serviceaccount.Account, secret_id: pulumi.Input[str] | None
+    def on_secrets(
+        self, account: serviceaccount.Account, args: "NodeIdentityArgs | HeadIdentityArgs"
     ) -> list[pulumi.CustomResource]:
-        """The key of the job's nodes, and no other secret."""
-        if secret_id is None:
-            return []
-        name = f"{self.name}-{self.kind}-member-key"
+        """The keys of the stack that it has, and no other secret."""
+        secrets = {"member-key": args.get("member_key_id"), "signing-key": args.get("signing_key_id")}
         return [
             secretmanager.SecretIamMember(
-                name,
+                f"{self.name}-{self.kind}-{what}",
                 project=self.project,
                 secret_id=secret_id,
                 role=SECRET_READER,
                 member=account.member,
                 opts=self.opts,
             )
+            for what, secret_id in secrets.items()
+            if secret_id is not None
         ]
 
     def own_role(
@@ -453,7 +456,7 @@ class NodeIdentity(pulumi.ComponentResource):
         grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
         if source := args.get("data_source"):
             grants.append(machine.on_bucket("data", account, bucket_of(source), DATA_READER))
-        grants += machine.on_secret(account, args.get("member_key_id"))
+        grants += machine.on_secrets(account, args)
         permissions = node_permissions(
             self_termination=args.get("self_termination", False), releases_slices=args.get("releases_slices", False)
         )
@@ -481,7 +484,7 @@ class HeadIdentity(pulumi.ComponentResource):
         grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
         if (files := args.get("files_bucket_name")) is not None:
             grants.append(machine.on_bucket("files", account, files, DATA_READER))
-        grants += machine.on_secret(account, args.get("member_key_id"))
+        grants += machine.on_secrets(account, args)
         permissions = head_permissions(fills_groups=args.get("fills_groups", False), imports=args.get("imports", False))
         grants += machine.own_role(account, "find workers, fill groups", permissions)
         self.service_account_email = after(account.email, *grants)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import NotRequired, TypedDict
 
 import pulumi
@@ -18,6 +19,8 @@ INSTALLED = "/opt/gangway/installer.sh"
 """Where a machine keeps the script: what takes things away must not depend on a copy in somebody's home."""
 MEMBER_KEY = "/etc/gangway/member.pem"
 """Where a machine keeps the key by which it knows the others: root's alone, and no word of the script."""
+SIGNING_KEY = "/etc/gangway/signing.pem"
+"""Likewise the key by which it signs the run's record."""
 DIAL_TRIES = 5
 # The SSH user is root, or has a sudo that asks for nothing: a password would have nobody to type it.
 _AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
@@ -67,12 +70,12 @@ class HostArgs(TypedDict):
 
 class HostPoolArgs(TypedDict):
     """Inputs of HostPool. The first machine is there before the others, and stays until they have left. `private_key`
-    is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK. `member_key` is that of
-    `components.core.member_key`, by which several machines know each other.
+    is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK. `keys`: by the file
+    in which each machine keeps one, for root alone: MEMBER_KEY, SIGNING_KEY.
     """
 
     machines: list[HostArgs]
-    member_key: NotRequired[pulumi.Input[str] | None]
+    keys: NotRequired[dict[str, pulumi.Input[str]]]
     private_key: NotRequired[pulumi.Input[str] | None]
 
 
@@ -116,7 +119,7 @@ class HostPool(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
     ) -> remote.Command:
         host, connection = machine["name"], _connection(machine, args.get("private_key"))
-        key = self._member_key(f"{pool}-{host}", connection, args.get("member_key"))
+        keys = [self._key(f"{pool}-{host}", connection, file, pem) for file, pem in args.get("keys", {}).items()]
         # In the user's home: SFTP knows no sudo, and a folder that all may write to is no place for what root runs.
         path = f".gangway-{pool}-{host}.sh"
         script = pulumi.Output.from_input(machine["installer"])
@@ -144,28 +147,23 @@ class HostPool(pulumi.ComponentResource):
             # Servers refuse variables that nobody allowed them.
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=[copy, *key, *after], replace_on_changes=elsewhere, delete_before_replace=True
+                parent=self, depends_on=[copy, *keys, *after], replace_on_changes=elsewhere, delete_before_replace=True
             ),
         )
 
-    def _member_key(
-        self, name: str, connection: remote.ConnectionArgs, member_key: pulumi.Input[str] | None
-    ) -> list[remote.Command]:
+    def _key(self, name: str, connection: remote.ConnectionArgs, file: str, pem: pulumi.Input[str]) -> remote.Command:
         """By standard input: what a machine is told in words stands in its list of processes."""
-        if member_key is None:
-            return []
-        keep = _as_root(f"$as_root install -D -m 0400 /dev/stdin {MEMBER_KEY}")
-        command = remote.Command(
-            f"{name}-member-key",
+        keep = _as_root(f"$as_root install -D -m 0400 /dev/stdin {file}")
+        return remote.Command(
+            f"{name}-{PurePosixPath(file).stem}-key",
             connection=connection,
             create=keep,
             update=keep,
-            delete=_as_root(f"$as_root rm -f {MEMBER_KEY}"),
-            stdin=pulumi.Output.secret(member_key),
+            delete=_as_root(f"$as_root rm -f {file}"),
+            stdin=pulumi.Output.secret(pem),
             logging=remote.Logging.NONE,
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self, replace_on_changes=["connection.host"], delete_before_replace=True
             ),
         )
-        return [command]

@@ -14,6 +14,7 @@ from stacks.paths import ROOT, in_project
 EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
 OVERWRITE = "Write also over a file that is there already."
+TRUSTED_KEY = "PEM file of the public key that must have signed: `pulumi stack output signing_public_key`."
 _PAGE, _PAGES_MARK, _HEAD_BYTES = "report.html", b'<meta name="generator" content="Gangway">', 4096
 
 

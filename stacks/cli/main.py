@@ -27,6 +27,7 @@ from stacks.cli.quote import quote
 from stacks.cli.reconcile import reconcile
 from stacks.cli.report import report
 from stacks.cli.reproduce import reproduce
+from stacks.cli.sign import sign
 from stacks.cli.tco import tco
 from stacks.cli.trainer import add_trainer
 from stacks.extras import missing_extra
@@ -145,6 +146,7 @@ app.add_typer(bench_app, name="bench", rich_help_panel=_RUNS)
 app.command(rich_help_panel=_RUNS)(dockerfile)
 app.command(rich_help_panel=_RUNS)(report)
 app.command(rich_help_panel=_RUNS)(reproduce)
+app.command(rich_help_panel=_RUNS)(sign)
 app.command(rich_help_panel=_RUNS)(job)
 app.add_typer(breaker_app, name="breaker", rich_help_panel=_RUNS)
 app.command(rich_help_panel=_AFTER)(reconcile)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
-from stacks.cli.common import OVERWRITE, check_figures_folder, check_new_file, check_page_folder
+from stacks.cli.common import OVERWRITE, TRUSTED_KEY, check_figures_folder, check_new_file, check_page_folder
 
 if TYPE_CHECKING:
     from stacks.report.runs import Run
@@ -72,15 +72,15 @@ def report(
     usd_per_hour: Annotated[
         float | None, typer.Option(help="focus: price of a node for an hour where the record has none; assumed.")
     ] = None,
+    key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
 ) -> None:
     """Write a page of runs, or their table and figures for other programs.
 
-    Exit code 0: written. 1: no run has what the format needs.
-    2: a mistake in options or files.
+    Exit code 0: written. 1: no run has what the format needs. 2: a mistake in options or files, or a forged record.
     """
-    from stacks.report.runs import find_readable_runs, half_runs
+    from stacks.report.runs import half_runs
 
-    found, broken = find_readable_runs(runs, "RUNS")
+    found, broken = _found(runs, key)
     half = [*broken, *half_runs(runs)]
     of_focus: dict[str, object] = {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour}
     _refuse(output, {} if output in _FOCUS_FORMATS else of_focus)
@@ -88,7 +88,7 @@ def report(
     _refuse(output, {} if output in _PAGES else {"--figures": figures})
     _check_out(output, out, runs, overwrite, figures)
     # What is wrong is said last, where people look, and before a mistake that ends the command.
-    with _warnings_last(found, half):
+    with _warnings_last(found, half, asked=key is not None):
         if output is ReportFormat.HTML and found[0].plan is not None and not (found[1:] or half or group_by or figures):
             _page(found[0], out)
         elif output in _PAGES:
@@ -105,12 +105,24 @@ def report(
             _focus(found, out, billing_account, usd_per_hour, output)
 
 
+def _found(runs: Sequence[Path], key: Path | None) -> "tuple[list[Run], list[Path]]":
+    from stacks.report.runs import find_readable_runs
+    from stacks.report.signatures import read_public_key
+
+    return find_readable_runs(runs, "RUNS", None if key is None else read_public_key(key, "--key"))
+
+
 @contextmanager
-def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]") -> Iterator[None]:
-    """Says what is wrong with runs when all else has been said: failed, not done, without a record, not sealed."""
+def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]", *, asked: bool) -> Iterator[None]:
+    """Says who signed runs, of unsigned ones too where somebody `asked`; and, when all else has been said, what is
+    wrong with them: failed, not done, without a record, not sealed.
+    """
     from stacks.report.comparison.groups import members_of
     from stacks.report.runs import not_sealed
+    from stacks.report.signatures import said_of
 
+    for sentence in said_of([(run.record.id, run.signature) for run in runs], asked=asked):
+        typer.echo(sentence, err=True)
     try:
         yield
     finally:
@@ -198,7 +210,8 @@ def _json(runs: "Sequence[Run]", half: Sequence[Path], out: Path | None, group_b
     except InputError as mistake:
         no_table = str(mistake)
         typer.echo(f"no table: {no_table}", err=True)
-    _deliver(report_json([run.record for run in runs], table, no_table), out)
+    signatures = {run.record.id: run.signature.to_json() for run in runs}
+    _deliver(report_json([run.record for run in runs], table, no_table, signatures), out)
 
 
 def _focus(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError, nearest_hint
+from stacks.cli.common import TRUSTED_KEY
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,12 +42,13 @@ def reproduce(
             "without it this Python environment.",
         ),
     ] = None,
+    key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Run a record again on this machine: bit-equal, or by how much it differs and what could explain that.
 
     Exit code 0: bit-equal. 1: it differs, or there is no state to compare.
-    2: the record was changed, its data is not here, or the trainer refuses it.
+    2: the record was changed or forged, its data is not here, or the trainer refuses it.
     """
     from datetime import UTC, datetime
 
@@ -58,12 +60,11 @@ def reproduce(
     from stacks.bench.results import Screen
     from stacks.report.runs import find_runs, not_sealed
 
-    then = _find(run, runs)
-    for sentence in not_sealed([then.record]):
+    then = _find(run, runs, key)
+    for sentence in (*not_sealed([then.record]), f"{then.record.id}: {then.signature.sentence}"):
         typer.echo(sentence, err=True)
     check_comparable(then)
-    image = None if container is None else find_container(container, then.record)
-    machine = hardware()
+    image, machine = None if container is None else find_container(container, then.record), hardware()
     rerun = plan_rerun(then, machine, kimg, data)
     run_id = name_of_rerun(then.record.id, datetime.now(UTC))
     total = rerun.config.total_images
@@ -85,19 +86,21 @@ def reproduce(
     raise typer.Exit(0 if comparison.bit_equal else EXIT_DIFFERS)
 
 
-def _find(word: str, runs: Path) -> "Run":
+def _find(word: str, runs: Path, key: Path | None) -> "Run":
     """The run of a path, or else of an id."""
     from stacks.report.runs import find_runs, is_there
+    from stacks.report.signatures import read_public_key
 
+    trusted = None if key is None else read_public_key(key, "--key")
     if is_there(Path(word)):
-        found = find_runs([Path(word)], "RUN")
+        found = find_runs([Path(word)], "RUN", trusted)
         if len(found) == 1:
             return found[0]
         ids = ", ".join(one.record.id for one in found)
         raise InputError("RUN", "holds several runs", value=word, allowed=ids, fix="name one run's directory")
     if not is_there(runs):
         raise InputError("RUN", f"no such folder, and no {runs} to look for it as an id", value=word, fix="name --runs")
-    known = {one.record.id: one for one in find_runs([runs])}
+    known = {one.record.id: one for one in find_runs([runs], trusted=trusted)}
     if word not in known:
         raise InputError(
             "RUN", f"no such folder, and no run of that id in {runs}", value=word, fix=nearest_hint(word, known)
@@ -114,6 +117,7 @@ def _json(then: "Run", now: "Run", made: Path, comparison: "Comparison") -> str:
         "again": now.record.id,
         "path": str(made),
         "sealed": bool(then.record.digest),
+        "signature": then.signature.to_json(),
         "image": {"recorded": recorded, "here": here, "started": bool(here)},
         "compared_to_images": now.record.images,
     }

@@ -24,6 +24,7 @@ from components.core.fields import (
 from components.core.findings import nearest_hint
 from components.core.image_reference import DIGEST, LETTERS, ONE_VERSION, is_reference
 from components.estimate.spot import RESTART_SEC
+from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -170,6 +171,7 @@ class StorageConfig(Section):
         deployment: scratch is cheaper, of one throughput, and lost with a server.
         throughput_mbps_per_tib: the tier of a persistent file system.
         efa: reached over the nodes' fabric; settled at creation.
+        efa_setup_sha256: of AWS's archive that sets that up on a node, which root runs, where AWS has changed it.
         metadata_iops: more than what comes with the size.
         source: whose objects appear under /data: a bucket, or a folder in it. No pattern: it is one name.
         export_runs: keeps what is written under /runs in the run bucket too.
@@ -181,6 +183,7 @@ class StorageConfig(Section):
     capacity_gib: Whole = Field(gt=0)
     throughput_mbps_per_tib: PositiveWhole | None = None
     efa: StrictBool = False
+    efa_setup_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$", examples=["0123456789abcdef" * 4])
     metadata_iops: PositiveWhole | None = None
     export_runs: StrictBool = False
     source: str | None = Field(
@@ -313,9 +316,9 @@ class HeadConfig(Section):
         examples=["t3.medium"],
     )
     prometheus_image: str | None = Field(
-        default="docker.io/prom/prometheus:v3.5.0",
+        default=PROMETHEUS_IMAGE,
         json_schema_extra={"pattern": f"^{ONE_VERSION}$"},
-        examples=["docker.io/prom/prometheus:v3.5.0"],
+        examples=[PROMETHEUS_IMAGE],
     )
 
     @field_validator("prometheus_image")

@@ -11,6 +11,8 @@ from components.core.capacity import Spot
 from components.core.findings import Finding, InputError
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
 from components.estimate.spot import best_interval_sec
+from images.pins import pinned_image
+from images.specs import DOCKERFILE_FLAVOURS
 from stacks.config.stack_config import StackConfig
 from stacks.planning.expected_run import run_findings
 from stacks.planning.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
@@ -43,8 +45,30 @@ def common_findings(
         *run_findings(config, machine, cost),
         *([] if shared else _state(config)),
         *_data(config),
+        *_pins(config),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
+
+
+def _pins(config: StackConfig) -> Iterable[Finding]:
+    """A tag can be moved to other bytes: two builds of one Dockerfile differ then, and nobody sees it."""
+    bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()} if config.image.prebuilt is None else ()
+    for base in sorted(bases):
+        if "@" not in pinned_image(base):
+            yield Finding.warning(
+                "image.base-by-tag",
+                "gangway:image",
+                f"the trainer's image is built on {base}, whose tag can be moved to another image",
+                "make lock-images, which writes its digest into images/images.lock",
+            )
+    prometheus = config.head.prometheus_image
+    if prometheus is not None and "@" not in pinned_image(prometheus):
+        yield Finding.warning(
+            "head.prometheus-by-tag",
+            "gangway:head.prometheus_image",
+            f"{prometheus} can be moved to another image, which the head would run",
+            f"write its digest behind the tag: {prometheus}@sha256:...",
+        )
 
 
 def check_budget(config: StackConfig, cost: CostEstimate) -> None:

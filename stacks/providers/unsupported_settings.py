@@ -97,8 +97,17 @@ def _prebuilt(config: StackConfig) -> Iterator[InputError]:
 # By kind of file system: settings that mean nothing to it.
 _FOREIGN_STORAGE = {
     "lustre": ("tier",),
-    "filestore": ("deployment", "throughput_mbps_per_tib", "efa", "metadata_iops", "export_runs"),
-    "manila": ("deployment", "throughput_mbps_per_tib", "efa", "metadata_iops", "export_runs", "source", "tier"),
+    "filestore": ("deployment", "throughput_mbps_per_tib", "efa", "efa_setup_sha256", "metadata_iops", "export_runs"),
+    "manila": (
+        "deployment",
+        "throughput_mbps_per_tib",
+        "efa",
+        "efa_setup_sha256",
+        "metadata_iops",
+        "export_runs",
+        "source",
+        "tier",
+    ),
 }
 
 

@@ -51,15 +51,22 @@ def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path, version: Versio
     return buffer.getvalue()
 
 
-def report_json(records: Sequence[RunRecord], table: Mapping[str, Any] | None, no_table: str) -> str:
+def report_json(
+    records: Sequence[RunRecord],
+    table: Mapping[str, Any] | None,
+    no_table: str,
+    signatures: Mapping[str, Mapping[str, str | None]],
+) -> str:
     """The records and the table of them, every figure with its provenance, as a JSON object.
 
     Args:
         records: of all runs.
         table: as plain data; None where they are not of one table.
         no_table: why so; empty where there is one.
+        signatures: of the records, by the runs' ids.
     """
-    data = {"table": table, "no_table": no_table, "runs": [record.model_dump(mode="json") for record in records]}
+    runs = [record.model_dump(mode="json") for record in records]
+    data = {"table": table, "no_table": no_table, "signatures": signatures, "runs": runs}
     return json.dumps(data, indent=2) + "\n"
 
 

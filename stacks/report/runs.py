@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from components.core.findings import InputError
+from stacks.report.signatures import UNSIGNED, ForgedError, Signature, signature_of
 from trainer.core.program import program
 from trainer.records.digest import WRONG_DIGEST
 from trainer.records.run_record import RunRecord
@@ -27,19 +28,27 @@ class Run(NamedTuple):
         path: of its directory.
         record: as it stands there.
         plan: what `gangway plan --json` printed for its stack; None where no plan lies beside the record.
+        signature: of the record.
     """
 
     path: Path
     record: RunRecord
     plan: dict[str, Any] | None
+    signature: Signature = UNSIGNED
 
 
-def find_readable_runs(places: Sequence[Path], flag: str = "--runs") -> tuple[list[Run], list[Path]]:
-    """As `find_runs`, with the directories of records that cannot be read beside it; InputError: none can be."""
+def find_readable_runs(
+    places: Sequence[Path], flag: str = "--runs", trusted: str | None = None
+) -> tuple[list[Run], list[Path]]:
+    """As `find_runs`, with the directories of records that cannot be read beside it; InputError: none can be, or one
+    is forged.
+    """
     runs, broken = [], {}
     for path in _records(places, flag):
         try:
-            runs.append(_read(path))
+            runs.append(_read(path, trusted))
+        except ForgedError:
+            raise
         except InputError as mistake:
             broken[path.parent] = mistake
     if not runs:
@@ -56,11 +65,14 @@ def why_unread(folder: Path) -> InputError | None:
     return None
 
 
-def find_runs(places: Sequence[Path], flag: str = "--runs") -> list[Run]:
+def find_runs(
+    places: Sequence[Path], flag: str = "--runs", trusted: str | None = None, *, checked: bool = True
+) -> list[Run]:
     """All runs below `places`, oldest first; each once: of copies, the one that goes on longest. InputError: a place
-    that is not there or has no record below it, a record that cannot be read, or two runs that have one id.
+    that is not there or has no record below it, a record that cannot be read or is not as it was signed (by the key
+    `trusted`, where there is one), or two runs that have one id. `checked`: False looks at no signature.
     """
-    return _in_order([_read(path) for path in _records(places, flag)])
+    return _in_order([_read(path, trusted, checked=checked) for path in _records(places, flag)])
 
 
 def _in_order(runs: Iterable[Run]) -> list[Run]:
@@ -137,9 +149,11 @@ def not_sealed(records: Iterable[RunRecord]) -> list[str]:
     return [f"{record.id}: {why}" for record in records if not record.digest]
 
 
-def _read(path: Path) -> Run:
+def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Run:
     try:
-        record = RunRecord.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
+        signature = signature_of(path, content, trusted) if checked else UNSIGNED
+        record = RunRecord.model_validate_json(content)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another run") from None
     except ValidationError as error:
@@ -162,7 +176,7 @@ def _read(path: Path) -> Run:
         raise InputError(f"{path}: sessions", problem, value="[]", fix=_anew(path.parent))
     _refuse_odd_times(path, record)
     plan = path.parent / "plan.json"
-    return Run(path.parent, record, read_json(plan) if plan.is_file() else None)
+    return Run(path.parent, record, read_json(plan) if plan.is_file() else None, signature)
 
 
 def _refuse_odd_times(path: Path, record: RunRecord) -> None:

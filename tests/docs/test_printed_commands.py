@@ -58,6 +58,10 @@ RUN: dict[str, Case] = {
         "gangway data speed --data none", {"DATASET": "digits"}
     ),
     "{program()} record --run-dir {shlex.quote(str(folder))}": Case(f"{TAMPERED}; gangway report here"),
+    "{program()} sign {shlex.quote(str(record.parent))} --key FILE": Case(
+        "cp -r $RUN here && gangway sign here --key k --make-key; echo >> here/run.json; gangway report here",
+        {"FILE": "k"},
+    ),
     # A picture of a report.
     "{program()} sample --run-dir {run_dir} --out {grid} --overwrite": Case(
         "cp -r $RUN here && echo > here/samples.png; gangway report here --format html --out page.html"

@@ -68,11 +68,13 @@ def up_installs_the_first_machine_first(lab: Any) -> None:
         assert "privateKey" not in line["connection"]
     told = [(line["host"], line["text"]) for line in lines if line["verb"] == "create"]
     for host in (FIRST, SECOND):
-        key, services = (text for name, text in told if name == host)
-        assert "$as_root install -D -m 0400 /dev/stdin /etc/gangway/member.pem" in key
+        *keys, services = (text for name, text in told if name == host)
+        for name in ("member", "signing"):
+            assert any(f"install -D -m 0400 /dev/stdin /etc/gangway/{name}.pem" in key for key in keys)
         assert "$as_root bash .gangway-hosts-lab-dgx-" in services
-    assert "-----BEGIN" not in lab.plain("stack", "export"), "it is a secret of the state"
+    assert "BEGIN PRIVATE" not in lab.plain("stack", "export"), "they are secrets of the state"
     exports = json.loads(lab.plain("stack", "output", "--json"))
+    assert exports["signing_public_key"].startswith("-----BEGIN PUBLIC KEY-----")
     assert exports["group_names"] == ["dgx-1", "dgx-2"]
     assert exports["run_bucket_url"] == "s3://my-bucket/runs"
     assert exports["job"]["rendezvous"]["host"] == "10.30.0.11"

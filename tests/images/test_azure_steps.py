@@ -116,7 +116,8 @@ def bare_azure(azure_machine: Any, tmp_path: Path) -> Any:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "etc/os-release").write_text("VERSION_CODENAME=noble\n")
     azure_machine.fake("curl", "echo key")
-    azure_machine.fake("gpg", 'cat >"${@: -1}"')
+    show = "case $* in *--show-keys*) printf 'pub:\\nfpr:::::::::BC528686B50D79E339D3721CEB3E94ADBE1229CF:\\n' ;;"
+    azure_machine.fake("gpg", f'{show} *) cat >"${{@: -1}}" ;; esac')
     azure_machine.fake("mountpoint", "exit 1")
     azure_machine.fake("uname", "echo 6.8.0-1044-azure")
     azure_machine.fake("dpkg", "echo amd64")

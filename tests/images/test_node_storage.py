@@ -1,12 +1,13 @@
 """The scripts that mount a node's file systems, run as they are shipped with fake commands."""
 
+import hashlib
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images.aws import AwsHeadSpec
+from images.aws import EFA_SETUP_SHA256, AwsHeadSpec
 from images.specs import FileSystem
 
 LUSTRE = "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com@tcp:/abcdefgh"
@@ -66,7 +67,8 @@ def test_a_missing_lustre_client_is_installed_for_the_running_kernel(lustre_node
     lustre_node.fake("apt-get", f'[ "${{@: -1}}" = update ] || touch {tmp_path}/installed')
     lustre_node.fake("uname", "echo 6.8.0-1044-aws")
     lustre_node.fake("curl", "echo key")
-    lustre_node.fake("gpg", "cat >/dev/null")
+    show = "case $* in *--show-keys*) printf 'pub:\\nfpr:::::::::9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1:\\n' ;;"
+    lustre_node.fake("gpg", f'{show} *) cat >"${{@: -1}}" ;; esac')
     done = lustre_node.run("mount-lustre.sh", ROOT=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert [call[-1] for call in lustre_node.calls("apt-get")] == ["update", "lustre-client-modules-6.8.0-1044-aws"]
@@ -177,6 +179,7 @@ def efa_node(lustre_node: Any, tmp_path: Path) -> Any:
         archive.writestr("configure-efa-fsx-lustre-client/setup.sh", script)
     lustre_node.fake("curl", f'case "$*" in *-o*) cp {tmp_path}/setup.zip "$3" ;; *) exit 22 ;; esac')
     lustre_node.env["TMPDIR"] = str(tmp_path)
+    lustre_node.more_settings["LUSTRE_EFA_SHA256"] = hashlib.sha256((tmp_path / "setup.zip").read_bytes()).hexdigest()
     return lustre_node
 
 
@@ -190,6 +193,16 @@ def test_lnet_takes_efa_before_the_mount(efa_node: Any, tmp_path: Path) -> None:
     url = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
     assert efa_node.calls("curl")[0][-1] == url
     assert ["net", "show", "--net", "efa"] in efa_node.calls("lnetctl")
+
+
+def test_an_archive_that_aws_has_changed_is_not_run(efa_node: Any, tmp_path: Path) -> None:
+    efa_node.more_settings["LUSTRE_EFA_SHA256"] = EFA_SETUP_SHA256
+    done = efa_node.run("mount-lustre.sh")
+    assert done.returncode == 1
+    assert not (tmp_path / "configured").exists()
+    assert efa_node.calls("mount") == []
+    # The stand-in of curl knows no metadata, so no event is sent.
+    assert f"not {EFA_SETUP_SHA256}: read it, then set efa_setup_sha256" in done.stderr
 
 
 def test_lnet_that_has_efa_already_is_left_alone(efa_node: Any, tmp_path: Path) -> None:

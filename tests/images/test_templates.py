@@ -17,7 +17,7 @@ QUOTED = {"tojson"}
 # Numbers, and what no stack file says: paths, modes and names of our own files and units. A file's text stands in a
 # block of YAML, or between two marks of bash, and is looked at before (`images.render`).
 OURS: Mapping[str, set[str]] = {
-    "Dockerfile.j2": {"spec", "uid"},
+    "Dockerfile.j2": {"base", "spec", "uid"},
     "cloud-init.yaml.j2": {"file", "packages", "units", "what"},
     "tpu-startup.sh.j2": {"file", "units", "what"},
     "prometheus.yml.j2": {"port", "scrape_interval_sec"},

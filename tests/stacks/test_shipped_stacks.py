@@ -20,27 +20,27 @@ FILES = sorted(STACKS.glob("Pulumi.*.yaml"))
 # Components that every stack has once; below, what each adds to them.
 ALWAYS = {"Budget", "NodeIdentity", "NodeLogs", "Observability", "RunBucket", "TrainingNetwork"}
 BUILT = {"ImageRegistry", "TrainerImage"}
-AWS = {"EfaNodePool", *BUILT}
+AWS = {"EfaNodePool", "SecretParameter", *BUILT}
 GCP = {"ProjectServices"}
 SEVERAL_NODES = {"HeadIdentity", "HeadNode", "LustreFileSystem"}
 # The head asks for the nodes there, also for one.
 AZURE = {"FlowLogStore", "HeadIdentity", "HeadNode", "IbNodePool", "MemberKeyVault", "ResourceGroup", *BUILT}
 BESIDES = {
-    "aws-demo": {*AWS, *SEVERAL_NODES, "MemberKeyParameter"},
+    "aws-demo": {*AWS, *SEVERAL_NODES},
     "aws-g5-dev": AWS,
-    "aws-p4d-block": {*AWS, *SEVERAL_NODES, "MemberKeyParameter"},
-    "aws-p5-spot": {*AWS, *SEVERAL_NODES, "EncryptionKey", "MemberKeyParameter"},
+    "aws-p4d-block": {*AWS, *SEVERAL_NODES},
+    "aws-p5-spot": {*AWS, *SEVERAL_NODES, "EncryptionKey"},
     "azure-nc-dev": AZURE,
     "azure-ndv4": {*AZURE, "LustreFileSystem"},
     "azure-ndv5-spot": {*AZURE, "EncryptionKey", "LustreFileSystem"},
-    "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles", "MemberKeySecret"},
-    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "MemberKeySecret", "QueuedTpu", "TpuReconciler"},
+    "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles", "StackSecret"},
+    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "StackSecret", "QueuedTpu", "TpuReconciler"},
     "gcp-v5p-multislice": {
         *GCP,
         "EncryptionKey",
         "LustreFileSystem",
         "HeadFiles",
-        "MemberKeySecret",
+        "StackSecret",
         "QueuedTpu",
         "TpuReconciler",
     },
@@ -104,7 +104,7 @@ COUNTS = {
     "gcp-a3-spot": (1, 2, 2, 2, 9, 1, 1, 1),
     "gcp-v5e-pod": (1, 1, 0, 0, 1, 1, 1, 1),
     "gcp-v5p-multislice": (1, 1, 0, 0, 1, 1, 1, 2),
-    "hosts-lab": (4, 2),
+    "hosts-lab": (6, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
     "openstack-gpu": (1, 2, 5, 37, 1, 2, 1),
 }
@@ -131,7 +131,10 @@ def test_it_is_planned_by_the_command(path: Path) -> None:
     types = Counter(resource["type"] for resource in data["resources"])
     components = {token.rpartition(":")[2]: count for token, count in types.items() if token.startswith("gangway:")}
     name = name_of(path)
-    assert components == dict.fromkeys(ALONE[name] if name in ALONE else ALWAYS | BESIDES[name], 1)
+    kinds = ALONE[name] if name in ALONE else ALWAYS | BESIDES[name]
+    # The key that signs records; and the member key, where there is a head.
+    secrets = dict.fromkeys({"SecretParameter", "StackSecret"} & kinds, 2 if "HeadNode" in kinds else 1)
+    assert components == dict.fromkeys(kinds, 1) | secrets
     classes: Counter[str] = Counter()
     for token, count in types.items():
         if token.startswith(("aws:", "gcp:", "azure-native:", "command:", "openstack:")):

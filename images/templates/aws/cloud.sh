@@ -118,10 +118,12 @@ put_folder() {
     timeout "$RESULTS_SEC" aws s3 cp --region "$REGION" --recursive --only-show-errors "$1" "$BUCKET_URI/$2"
 }
 
-member_key() {
-    aws ssm get-parameter --region "$REGION" --name "$MEMBER_KEY" --with-decryption --output text \
-        --query Parameter.Value
+# parameter NAME: a secret of the stack's.
+parameter() {
+    aws ssm get-parameter --region "$REGION" --name "$1" --with-decryption --output text --query Parameter.Value
 }
+member_key() { parameter "$MEMBER_KEY"; }
+signing_key() { parameter "$SIGNING_KEY"; }
 
 registry_login() {
     aws ecr get-login-password --region "$REGION" |

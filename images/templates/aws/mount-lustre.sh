@@ -8,6 +8,9 @@ DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-600}
 ROOT=${GANGWAY_ROOT:-}
 # The same with EFA: the first contact is made over TCP, the data then go where LNet prefers.
 SOURCE=$LUSTRE_DNS_NAME@tcp:/$LUSTRE_MOUNT_NAME
+# Of the key that signs FSx's packages for Ubuntu. AWS's guide names none; it is what a public installer of that client
+# compares (lustre_installer.sh on GitHub, 2026).
+FINGERPRINT=9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1
 EFA_SETUP=configure-efa-fsx-lustre-client
 EFA_SETUP_URL=https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/$EFA_SETUP.zip
 
@@ -24,11 +27,11 @@ install_client() {
 }
 
 install_client_on_ubuntu() {
-    local keyring=$ROOT/usr/share/keyrings/fsx-ubuntu-public-key.gpg codename
+    local keyring=$ROOT/usr/share/keyrings/fsx-ubuntu-public-key.gpg codename url
+    url=https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc
     # shellcheck source=/dev/null
     codename=$(. "$ROOT/etc/os-release" && echo "$VERSION_CODENAME") &&
-        curl -fsS https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc |
-        gpg --dearmor --yes --output "$keyring" &&
+        apt_key fsx-ubuntu-public-key "$url" "$FINGERPRINT" &&
         echo "deb [signed-by=$keyring] https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu $codename main" \
             >"$ROOT/etc/apt/sources.list.d/fsxlustreclientrepo.list" &&
         apt-get -q -o DPkg::Lock::Timeout=120 update &&
@@ -44,7 +47,7 @@ enough_efa() { [ "$(count_efa)" -ge "$LUSTRE_EFA" ]; }
 # FSx for Lustre user guide, "Configuring EFA clients": AWS's own script sets up LNet's interfaces and makes a service
 # that does so after a reboot. It needs a Nitro v4 machine with EFA, and on Ubuntu 22.04 kernel 6.8 (the AMI has it).
 configure_efa() {
-    local folder
+    local folder found
     if enough_efa; then
         return
     fi
@@ -52,8 +55,11 @@ configure_efa() {
     lnetctl lnet unconfigure || true
     lustre_rmmod || log "the Lustre modules stay loaded: LNet may take fewer EFA interfaces"
     # Python's unzip, which every AMI has, keeps no modes.
-    folder=$(mktemp -d) && curl -fsS -o "$folder/setup.zip" "$EFA_SETUP_URL" &&
-        python3 -m zipfile -e "$folder/setup.zip" "$folder" && chmod -R u+x "$folder/$EFA_SETUP" &&
+    folder=$(mktemp -d) && curl -fsS -o "$folder/setup.zip" "$EFA_SETUP_URL" || return
+    found=$(sha256sum "$folder/setup.zip" | cut -d' ' -f1)
+    [ "$found" = "$LUSTRE_EFA_SHA256" ] ||
+        give_up "$EFA_SETUP_URL has the SHA-256 $found, not $LUSTRE_EFA_SHA256: read it, then set efa_setup_sha256"
+    python3 -m zipfile -e "$folder/setup.zip" "$folder" && chmod -R u+x "$folder/$EFA_SETUP" &&
         (cd "$folder/$EFA_SETUP" && timeout "$(seconds_left)" ./setup.sh) && enough_efa
 }
 

@@ -7,6 +7,8 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 DEADLINE_SEC=${GANGWAY_LUSTRE_DEADLINE_SEC:-1800}
 KEYRING=$ROOT/usr/share/keyrings/gangway-microsoft.gpg
+# Of Microsoft's key for Linux packages, by their own documentation (Azure CLI, Defender for Endpoint on Linux).
+FINGERPRINT=BC528686B50D79E339D3721CEB3E94ADBE1229CF
 
 # codename: of this Ubuntu.
 codename() {
@@ -32,7 +34,7 @@ built_package() {
 install_client() {
     local package source
     modprobe lustre && return
-    curl -fsS --max-time 60 https://packages.microsoft.com/keys/microsoft.asc | gpg --dearmor --yes --output "$KEYRING" &&
+    apt_key gangway-microsoft https://packages.microsoft.com/keys/microsoft.asc "$FINGERPRINT" &&
         echo "deb [arch=$(dpkg --print-architecture) signed-by=$KEYRING] https://packages.microsoft.com/repos/amlfs-$(codename)/ $(codename) main" \
             >"$ROOT/etc/apt/sources.list.d/gangway-amlfs.list" && apt_get update || return
     package=$(built_package)

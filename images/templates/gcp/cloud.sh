@@ -83,6 +83,7 @@ put_folder() {
 }
 
 member_key() { gce secret "$MEMBER_KEY"; }
+signing_key() { gce secret "$SIGNING_KEY"; }
 
 # login_at HOST: to a registry, as this machine's service account.
 login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }
@@ -92,11 +93,11 @@ registry_login() { login_at "$IMAGE_REGISTRY"; }
 # apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
 apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }
 
-# apt_source NAME KEY_URL WHERE [OPTIONS]: adds a repository, WHERE being a line of sources.list from its address on.
+# apt_source NAME KEY_URL WHERE [OPTIONS [FINGERPRINT]]: adds a repository, WHERE being a line of sources.list from its
+# address on, FINGERPRINT its key's. Of Google's own repositories we know none: their keys change every few years.
 apt_source() {
-    local keyring=$ROOT/usr/share/keyrings/$1.gpg
-    curl -fsS --max-time 60 "$2" | gpg --dearmor --yes --output "$keyring" &&
-        echo "deb [signed-by=$keyring${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
+    apt_key "$1" "$2" "${5:-}" &&
+        echo "deb [signed-by=$ROOT/usr/share/keyrings/$1.gpg${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
 }
 
 # apt_source_of_google NAME WHERE [OPTIONS]: the same for a repository of Google's that wants to know who asks; apt learns

@@ -11,11 +11,13 @@ install_docker() {
     command -v docker >/dev/null || { apt_get update && apt_get install docker.io; }
 }
 
-# NVIDIA's guide "Installing the NVIDIA Container Toolkit", with apt.
+# NVIDIA's guide "Installing the NVIDIA Container Toolkit", with apt. The fingerprint stands in Google's own scripts for
+# Dataproc (initialization-actions, gpu/install_gpu_driver.sh), and in many others.
 install_toolkit() {
     command -v nvidia-ctk >/dev/null && return
     apt_source nvidia-container-toolkit https://nvidia.github.io/libnvidia-container/gpgkey \
-        "https://nvidia.github.io/libnvidia-container/stable/deb/$(dpkg --print-architecture) /" &&
+        "https://nvidia.github.io/libnvidia-container/stable/deb/$(dpkg --print-architecture) /" "" \
+        C95B321B61E88C1809C4F759DDCAE044F796ECB0 &&
         apt_get update && apt_get install nvidia-container-toolkit
 }
 

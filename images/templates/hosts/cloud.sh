@@ -40,6 +40,7 @@ put_object() {
 }
 
 member_key() { cat "$MEMBER_KEY"; }
+signing_key() { cat "$SIGNING_KEY"; }
 
 # The machine's administrator has logged it in, where the registry wants that.
 registry_login() { :; }

@@ -14,6 +14,7 @@
 #   list_objects PREFIX    what is there with such a beginning, a line each, its name last
 #   put_folder FOLDER KEY  the same with all that is in a folder, for $RESULTS_SEC at most
 #   member_key         prints the key by which the job's nodes know each other, $MEMBER_KEY of the cloud's store
+#   signing_key        prints the key by which the run's record is signed, $SIGNING_KEY of that store
 #   registry_login     logs docker in to $IMAGE_REGISTRY
 # shellcheck source=/dev/null
 . "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
@@ -38,6 +39,17 @@ retry() {
         [ "$SECONDS" -lt "$deadline" ] || return 1
         sleep "$POLL_SEC"
     done
+}
+
+# apt_key NAME URL [FINGERPRINT]: brings the key of an apt repository. Another key than that, or one more beside it, gives
+# this node up; without a fingerprint TLS alone says whose it is.
+apt_key() {
+    local key found
+    key=$(mktemp)
+    curl -fsS --max-time 60 "$2" >"$key" || return
+    found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
 }
 
 # event EVENT [NAME VALUE]...: one JSON line in the stack's log, where metrics see it; exit_status is a number, other

@@ -9,11 +9,11 @@ import pulumi_aws as aws
 from components.aws.budget import Budget, CostTagActivation
 from components.aws.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity
 from components.aws.launch import HEAD_IMAGE, HeadNode, count_efa
-from components.aws.member_key import MemberKeyParameter
 from components.aws.monitoring import NodeLogs, Observability
 from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool
 from components.aws.registry import ImageRegistry
+from components.aws.secret_parameter import SecretParameter, SecretParameterArgs
 from components.aws.storage import LustreFileSystem, RunBucket
 from components.core.fields import Egress
 from components.core.image import RegistryLogin
@@ -170,22 +170,27 @@ class ComponentFactory:
             self.opts,
         )
 
-    def member_key(self, key: Key) -> MemberKeyParameter:
+    def member_key(self, key: Key) -> SecretParameter:
         """By which the job's nodes know each other."""
-        name = self.config.stack
-        return MemberKeyParameter(
-            name,
-            {
-                "pem": member_key(name, self.config.job.member_key_refresh),
-                "stack": name,
-                "kms_key_arn": key,
-                "tags": self.planned.tags,
-            },
-            self.opts,
-        )
+        return self._secret("member-key", member_key(self.config.stack, self.config.job.member_key_refresh), key)
+
+    def signing_key(self, pem: pulumi.Output[str], key: Key) -> SecretParameter:
+        """By which the machines sign the run's record."""
+        return self._secret("signing-key", pem, key)
+
+    def _secret(self, what: str, pem: pulumi.Output[str], key: Key) -> SecretParameter:
+        stack, tags = self.config.stack, self.planned.tags
+        args = {"what": what, "pem": pem, "stack": stack, "kms_key_arn": key, "tags": tags}
+        return SecretParameter(f"{stack}-{what}", typed_args(SecretParameterArgs, args), self.opts)
 
     def node_identity(
-        self, image: Image, runs: RunBucket, logs: NodeLogs, key: Key, members: MemberKeyParameter | None
+        self,
+        image: Image,
+        runs: RunBucket,
+        logs: NodeLogs,
+        key: Key,
+        members: SecretParameter | None,
+        signing: SecretParameter,
     ) -> NodeIdentity:
         """The workers' role."""
         return NodeIdentity(
@@ -197,6 +202,7 @@ class ComponentFactory:
                 "log_group_arn": logs.log_group_arn,
                 "kms_key_arn": key,
                 "member_key_arn": members.arn if members else None,
+                "signing_key_arn": signing.arn,
                 "self_termination": self.config.job.terminate_when_done,
                 "tags": self.planned.tags,
             },
@@ -246,7 +252,8 @@ class ComponentFactory:
         key: Key,
         images: pulumi.Output[dict[str, str]],
         user_data_inputs: UserDataInputs,
-        members: MemberKeyParameter,
+        members: SecretParameter,
+        signing: SecretParameter,
     ) -> HeadNode:
         """The head node, with an identity of its own."""
         name, tags = self.config.stack, self.planned.tags
@@ -259,6 +266,7 @@ class ComponentFactory:
                 "log_group_arn": logs.log_group_arn,
                 "kms_key_arn": key,
                 "member_key_arn": members.arn,
+                "signing_key_arn": signing.arn,
                 "tags": tags,
             },
             self.opts,

@@ -11,6 +11,7 @@ import pulumi_aws as aws
 from components.aws.pricing import price_resources
 from components.catalog.loader import load
 from components.core.dependencies import after
+from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, of_resources
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory
@@ -39,13 +40,14 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     network = stack.network(runs, image.repository_arn, key)
     lustre = stack.lustre(network, runs, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    members = stack.member_key(key) if planned.head else None
+    members, own = stack.member_key(key) if planned.head else None, signing_key(config.stack)
+    signing = stack.signing_key(own.pem, key)
     user_data_inputs = UserDataInputs(
-        job, runs.bucket_name, logs.log_group_name, lustre, members.name if members else None
+        job, runs.bucket_name, logs.log_group_name, lustre, members.name if members else None, signing.name
     )
-    identity = stack.node_identity(image, runs, logs, key, members)
+    identity = stack.node_identity(image, runs, logs, key, members, signing)
     images = stack.machine_images()
-    head = stack.head(network, image, runs, logs, key, images, user_data_inputs, members) if members else None
+    head = stack.head(network, image, runs, logs, key, images, user_data_inputs, members, signing) if members else None
     user_data = node_user_data(config, planned, user_data_inputs)
     # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
     pool = stack.pool(network, identity, images, after(user_data, head.host) if head else user_data, key)
@@ -63,4 +65,5 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
         "dashboard": observed.dashboard_name,
         "alarm_topic_arn": observed.topic_arn,
         "budget_topic_arn": budget.topic_arn,
+        "signing_public_key": own.public,
     }

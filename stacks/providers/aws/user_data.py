@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import pulumi
 
 from components.aws.launch import count_efa, count_lustre_efa
-from components.aws.member_key import parameter_name
 from components.aws.node_pool import LIFECYCLE_HOOK
+from components.aws.secret_parameter import parameter_name
 from components.aws.storage import LustreFileSystem
 from components.core.fields import Egress
 from components.core.findings import InputError
 from components.core.job import JobSpec
 from images.aws import (
+    EFA_SETUP_SHA256,
     USER_DATA_LIMIT_BYTES,
     AwsHeadSpec,
     AwsNodeSpec,
@@ -34,12 +35,13 @@ class _Names(NamedTuple):
     log_group: str
     mount_source: str | None
     member_key: str | None
+    signing_key: str
 
 
 @dataclass(frozen=True)
 class UserDataInputs:
     """Names that only resources have: the job with its image, the run bucket, the log group, the file system, the key
-    of the job's nodes (None where there is one alone).
+    of the job's nodes (None where there is one alone), the key that signs records.
     """
 
     job: pulumi.Output[JobSpec]
@@ -47,12 +49,13 @@ class UserDataInputs:
     log_group: pulumi.Output[str]
     lustre: LustreFileSystem | None
     member_key: pulumi.Output[str] | None
+    signing_key: pulumi.Output[str]
 
     def known(self) -> pulumi.Output[_Names]:
         """The names, once there are any."""
         lustre = self.lustre
         source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
-        named = pulumi.Output.all(self.job, self.bucket, self.log_group, source, self.member_key)
+        named = pulumi.Output.all(self.job, self.bucket, self.log_group, source, self.member_key, self.signing_key)
         return named.apply(lambda known: _Names(*known))
 
 
@@ -84,6 +87,7 @@ def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
         "log_group": names.log_group,
         "max_hours": config.job.max_hours,
         "member_key": names.member_key,
+        "signing_key": names.signing_key,
     }
 
 
@@ -94,6 +98,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         efa_interfaces_planned=num_efa,
         # A machine without EFA reads such a file system over TCP, and giving it up would help nobody.
         lustre_efa=config.storage is not None and config.storage.efa and num_efa > 0,
+        lustre_efa_setup_sha256=(config.storage and config.storage.efa_setup_sha256) or EFA_SETUP_SHA256,
         # Fewer than AWS's script sets up means one that failed, and a file system at a fraction of its speed.
         lustre_efa_interfaces=count_lustre_efa(planned.machine),
         data_dir=_data_dir(names.job),
@@ -126,7 +131,8 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         bucket="b" * 63,
         log_group=f"/gangway/{config.stack}",
         mount_source=f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None,
-        member_key=parameter_name(config.stack) if planned.head else None,
+        member_key=parameter_name(config.stack, "member-key") if planned.head else None,
+        signing_key=parameter_name(config.stack, "signing-key"),
     )
     try:
         _node(config, planned, names)

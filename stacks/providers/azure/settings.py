@@ -101,7 +101,12 @@ SETTINGS = ProviderSettings(
             "head.machine_type": "Standard_D2s_v5",
         }
     ),
-    unsupported=MappingProxyType({"network.dns_firewall": "a stack on Azure declares nothing that filters names"}),
+    unsupported=MappingProxyType(
+        {
+            "network.dns_firewall": "a stack on Azure declares nothing that filters names",
+            "storage.efa_setup_sha256": "EFA is AWS's",
+        }
+    ),
     lacking=MappingProxyType(
         {
             "cluster.root_device_name": "Azure knows an image's boot disk by itself",

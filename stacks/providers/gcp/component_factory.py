@@ -17,11 +17,11 @@ from components.gcp.budget import Budget, BudgetArgs
 from components.gcp.capacity import rung_zone
 from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity, ProjectServices
 from components.gcp.launch import GPU_IMAGE, HEAD_IMAGE, HeadNode, HeadNodeArgs
-from components.gcp.member_key import MemberKeySecret, MemberKeySecretArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
 from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
 from components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
+from components.gcp.stack_secret import StackSecret, StackSecretArgs
 from components.gcp.storage import (
     Filestore,
     FilestoreArgs,
@@ -253,7 +253,7 @@ class ComponentFactory:
             return None
         storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
         tpus = self.planned.tpu is not None
-        users = {"secretmanager": self.planned.has_member_key, "tpu": tpus, "workflows": stops or tpus}
+        users = {"secretmanager": self.planned.has_secrets, "tpu": tpus, "workflows": stops or tpus}
         services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
             **place(self.config, self.planned),
@@ -360,16 +360,20 @@ class ComponentFactory:
 
     def member_key(self, key: Key) -> pulumi.Output[str]:
         """The secret by which the job's nodes know each other."""
-        name = self.config.stack
-        args = {
-            **place(self.config, self.planned),
-            "pem": member_key(name, self.config.job.member_key_refresh),
-            "kms_key_name": key,
-            "tags": self.planned.tags,
-        }
-        return MemberKeySecret(name, typed_args(MemberKeySecretArgs, args), self.opts).secret_id
+        return self._secret("member-key", member_key(self.config.stack, self.config.job.member_key_refresh), key)
 
-    def node_identity(self, image: Image, runs: RunBucket, members: pulumi.Output[str] | None) -> NodeIdentity:
+    def signing_key(self, pem: pulumi.Output[str], key: Key) -> pulumi.Output[str]:
+        """The secret by which the machines sign the run's record."""
+        return self._secret("signing-key", pem, key)
+
+    def _secret(self, what: str, pem: pulumi.Output[str], key: Key) -> pulumi.Output[str]:
+        args = {**place(self.config, self.planned), "pem": pem, "kms_key_name": key, "tags": self.planned.tags}
+        name = f"{self.config.stack}-{what}"
+        return StackSecret(name, typed_args(StackSecretArgs, args), self.opts).secret_id
+
+    def node_identity(
+        self, image: Image, runs: RunBucket, members: pulumi.Output[str] | None, signs: pulumi.Output[str] | None
+    ) -> NodeIdentity:
         """The workers' service account."""
         storage = self.config.storage
         # What the head has Managed Lustre import, no machine reads from the bucket.
@@ -383,6 +387,7 @@ class ComponentFactory:
                 "repository_id": image.repository_id,
                 "data_source": storage.source if storage and not imported else None,
                 "member_key_id": members,
+                "signing_key_id": signs,
                 "self_termination": self.config.job.terminate_when_done and self.planned.tpu is None,
                 "releases_slices": self.config.job.terminate_when_done and self.planned.tpu is not None,
             },
@@ -430,6 +435,7 @@ class ComponentFactory:
                 "fills_groups": len(self.config.cluster.capacity) > 1,
                 "files_bucket_name": user_data_inputs.head_files,
                 "member_key_id": user_data_inputs.member_key,
+                "signing_key_id": user_data_inputs.signing_key,
                 "imports": storage is not None and lustre and storage.source is not None,
             },
             self.opts,

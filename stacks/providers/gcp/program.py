@@ -9,6 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.catalog.loader import load_provider
+from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from components.gcp.identity import ProjectServices, plan_services
 from components.gcp.pricing import price_resources
@@ -42,10 +43,13 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     members = stack.member_key(key) if planned.has_member_key else None
+    # A TPU's container is root's, and could sign what it likes.
+    signing = signing_key(config.stack) if planned.tpu is None else None
+    signs = stack.signing_key(signing.pem, key) if signing else None
     user_data_inputs = UserDataInputs(
-        job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None, members
+        job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None, members, signs
     )
-    email = stack.node_identity(image, runs, members).service_account_email
+    email = stack.node_identity(image, runs, members, signs).service_account_email
     images = stack.machine_images()
     head = stack.head(network, image, runs, key, images, user_data_inputs) if planned.head else None
     around = (config, planned, network, email, key, user_data_inputs)
@@ -75,6 +79,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
         "log_group": logs.log_name,
         "dashboard": observed.dashboard_id,
         "budget_topic_id": budget.topic_id,
+        "signing_public_key": signing.public if signing else None,
     }
 
 
@@ -98,7 +103,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
         "filestore": config.storage is not None and config.storage.kind == "filestore",
         "tpu": planned.tpu is not None,
         "encryption": config.encryption == "customer-key",
-        "members": planned.has_member_key,
+        "keys": planned.has_secrets,
         "reconcile": planned.tpu is not None,
         "stop": config.budget.stop_at_percent is not None,
     }

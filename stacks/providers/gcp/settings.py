@@ -65,7 +65,10 @@ SETTINGS = ProviderSettings(
         }
     ),
     unsupported=MappingProxyType(
-        {"network.dns_firewall": "a stack on Google Cloud declares nothing that filters names"}
+        {
+            "network.dns_firewall": "a stack on Google Cloud declares nothing that filters names",
+            "storage.efa_setup_sha256": "EFA is AWS's",
+        }
     ),
     lacking=MappingProxyType(
         {

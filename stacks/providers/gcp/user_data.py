@@ -43,6 +43,7 @@ class _Names(NamedTuple):
     file_system_id: str | None
     head_files: str | None
     member_key: str | None
+    signing_key: str | None
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class UserDataInputs:
     """Names that only resources have: the job with its image, the run bucket, the log, the file system.
 
     `head_files` is the bucket with what the head reads; None where there is nothing to read. `member_key` is the
-    secret by which the job's nodes know each other; None for one machine alone.
+    secret by which the job's nodes know each other; None for one machine alone. `signing_key`: the secret that signs
+    records; None on TPUs, whose container is root's.
     """
 
     job: pulumi.Output[JobSpec]
@@ -59,6 +61,7 @@ class UserDataInputs:
     storage: LustreFileSystem | Filestore | None
     head_files: pulumi.Output[str] | None = None
     member_key: pulumi.Output[str] | None = None
+    signing_key: pulumi.Output[str] | None = None
 
     def known(self) -> pulumi.Output[_Names]:
         """The names, once there are any."""
@@ -71,6 +74,7 @@ class UserDataInputs:
             storage.file_system_id if storage else None,
             self.head_files,
             self.member_key,
+            self.signing_key,
         ).apply(lambda values: _Names(*values))
 
 
@@ -118,6 +122,7 @@ def _common(config: StackConfig, planned: GcpPlan, names: _Names) -> dict[str, A
         "file_system": _file_system(config, planned, names),
         "max_hours": config.job.max_hours,
         "member_key": names.member_key,
+        "signing_key": names.signing_key,
     }
 
 

@@ -10,8 +10,9 @@ import pulumi_command as command
 
 from components.core.job import JobSpec
 from components.core.member_key import member_key
+from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, from_fact
-from components.hosts.node_pool import HostArgs, HostPool
+from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostArgs, HostPool
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.findings import findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
@@ -36,8 +37,11 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     machines = [_machine(config, planned, job, position) for position in range(len(own.machines))]
     opts = pulumi.ResourceOptions(providers={"command": provider})
     # One component: everything else is there already.
-    key = None if job.rendezvous.standalone else member_key(config.stack, config.job.member_key_refresh)
-    pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "member_key": key}, opts)
+    signing = signing_key(config.stack)
+    keys: dict[str, pulumi.Input[str]] = {SIGNING_KEY: signing.pem}
+    if not job.rendezvous.standalone:
+        keys[MEMBER_KEY] = member_key(config.stack, config.job.member_key_refresh)
+    pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
     return {
         "job": job.model_dump(mode="json"),
         "image": job.image,
@@ -46,6 +50,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
         "group_names": pool.host_names,
         "host_addresses": pool.addresses,
         "mount_point": own.shared_dir,
+        "signing_public_key": signing.public,
     }
 
 

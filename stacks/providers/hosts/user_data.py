@@ -1,7 +1,7 @@
 """What the machines of a stack are given: the job, and each machine's script, which installs and removes it."""
 
 from components.core.job import JobSpec, Rendezvous, Volume
-from components.hosts.node_pool import MEMBER_KEY
+from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY
 from images.hosts import HostSpec, render_host_installer
 from images.specs import RdmaSetup
 from stacks.config.stack_config import StackConfig
@@ -63,6 +63,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         labels=planned.labels,
         port=RENDEZVOUS_PORT if several and first else None,
         member_key=MEMBER_KEY if several else None,
+        signing_key=SIGNING_KEY,
         prometheus_image=config.head.prometheus_image if first else None,
         workers=tuple(machine.reached_at for machine in own.machines) if first else (),
         metrics_port=METRICS_PORT,

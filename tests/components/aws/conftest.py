@@ -11,6 +11,7 @@ import pytest
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 MEMBER_KEY = "arn:aws:ssm:us-east-2:1:parameter/gangway/test/member-key"
+SIGNING_KEY = "arn:aws:ssm:us-east-2:1:parameter/gangway/test/signing-key"
 
 
 # A program that makes components -> what it declared; `declare` is in the conftest above.
@@ -80,6 +81,7 @@ def identity_args(tags: dict[str, str]) -> dict[str, Any]:
         "log_group_arn": "arn:aws:logs:us-east-2:1:log-group:x",
         "kms_key_arn": KEY,
         "member_key_arn": MEMBER_KEY,
+        "signing_key_arn": SIGNING_KEY,
         "tags": tags,
     }
 
@@ -109,7 +111,7 @@ def example_args(
         "Ec2Fleet": {**fleet_args, "market": "spot", "max_usd_per_hour": 23.125},
         "EfaNodePool": {**pool_args, "capacity": [written("bought"), *pool_args["capacity"]]},
         "EncryptionKey": {"region": "us-east-2", "tags": tags},
-        "MemberKeyParameter": {"pem": "PEM", "stack": "test", "kms_key_arn": KEY, "tags": tags},
+        "SecretParameter": {"what": "signing-key", "pem": "PEM", "stack": "test", "kms_key_arn": KEY, "tags": tags},
         "HeadIdentity": identity_args,
         "HeadNode": {
             "subnet_id": "subnet-1",

@@ -17,7 +17,12 @@ from components.aws.identity import (
 )
 from components.aws.network import delivery_policy
 
-OPTIONAL = {"log_group_arn": "arn:logs", "kms_key_arn": "arn:key", "member_key_arn": "arn:member"}
+OPTIONAL = {
+    "log_group_arn": "arn:logs",
+    "kms_key_arn": "arn:key",
+    "member_key_arn": "arn:member",
+    "signing_key_arn": "arn:sign",
+}
 ALL = {
     "node": node_policy("arn:runs", "arn:repo", "demo", self_termination=True, **OPTIONAL),
     "head": head_policy("arn:runs", "arn:repo", "demo", **OPTIONAL),
@@ -86,7 +91,11 @@ def test_people_get_in_and_no_secret_of_the_account_gets_out(name: str) -> None:
         {"autoscaling"} if name == "node" else {"ec2"}
     )
     own = [(action, resource) for action, resource, _ in grants(ALL[name]) if action.startswith("ssm:")]
-    assert own == [("ssm:UpdateInstanceInformation", "*"), ("ssm:GetParameter", "arn:member")]
+    assert own == [
+        ("ssm:UpdateInstanceInformation", "*"),
+        ("ssm:GetParameter", "arn:member"),
+        ("ssm:GetParameter", "arn:sign"),
+    ]
     assert {resource for action, resource, _ in grants(ALL[name]) if action.startswith("s3:")} == {
         "arn:runs", "arn:runs/demo/*",
     }  # fmt: skip
@@ -140,6 +149,7 @@ def test_the_documents_on_the_wire_are_the_planned_ones(make: Callable[..., Any]
         "log_group_arn": "arn:aws:logs:us-east-2:1:log-group:x",
         "kms_key_arn": "arn:aws:kms:us-east-2:1:key/x",
         "member_key_arn": "arn:aws:ssm:us-east-2:1:parameter/gangway/test/member-key",
+        "signing_key_arn": "arn:aws:ssm:us-east-2:1:parameter/gangway/test/signing-key",
     }
     node = json.loads(make(NodeIdentity).one("RolePolicy").inputs["policy"])
     assert node == node_policy(

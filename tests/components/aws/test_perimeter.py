@@ -11,9 +11,9 @@ import pulumi
 import pytest
 
 from components.aws.identity import head_policy, node_policy
-from components.aws.member_key import parameter_name
 from components.aws.network import TrainingNetwork
 from components.aws.perimeter import ENDPOINT_SERVICES, answered_names, endpoint_policy, s3_endpoint_policy
+from components.aws.secret_parameter import parameter_name
 
 OWN, OTHER = "111111111111", "222222222222"
 REGION = "us-east-2"
@@ -57,10 +57,13 @@ def policies(repository: str | None = REPOSITORY) -> dict[str, dict[str, Any]]:
 def machine_calls() -> Iterator[tuple[str, str, str]]:
     """Endpoint, action and resource of all that the roles of nodes and head may do over an endpoint."""
     logs = f"arn:aws:logs:{REGION}:{OWN}:log-group:nodes"
-    key = f"arn:aws:ssm:{REGION}:{OWN}:parameter{parameter_name('demo')}"
+    member, signing = (
+        f"arn:aws:ssm:{REGION}:{OWN}:parameter{parameter_name('demo', what)}" for what in ("member-key", "signing-key")
+    )
+    keys = {"member_key_arn": member, "signing_key_arn": signing}
     for policy in (
-        node_policy(BUCKET, REPOSITORY, "demo", log_group_arn=logs, member_key_arn=key, self_termination=True),
-        head_policy(BUCKET, REPOSITORY, "demo", log_group_arn=logs, member_key_arn=key),
+        node_policy(BUCKET, REPOSITORY, "demo", log_group_arn=logs, **keys, self_termination=True),
+        head_policy(BUCKET, REPOSITORY, "demo", log_group_arn=logs, **keys),
     ):
         for statement in policy["Statement"]:
             for action in statement["Action"]:

@@ -69,6 +69,7 @@ def example(labels: dict[str, str]) -> Example:
         "run_bucket_name": "demo-runs-1a2b3c4",
         "files_bucket_name": "demo-head-1a2b3c4",
         "member_key_id": "projects/lab/secrets/demo-member-key",
+        "signing_key_id": "projects/lab/secrets/demo-signing-key",
         "pem": "PEM",
         "repository_id": "projects/lab/locations/us-east5/repositories/demo-trainer",
         "self_termination": True,

@@ -11,7 +11,7 @@ import pulumi
 import pytest
 from pulumi.runtime import rpc
 
-from components.hosts.node_pool import MEMBER_KEY, HostPool, HostPoolArgs
+from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostPool, HostPoolArgs
 
 SCRIPT = "#!/usr/bin/env bash\necho made\n"
 Make = Callable[..., Any]
@@ -33,8 +33,8 @@ def machine(number: int, **changes: Any) -> dict[str, Any]:
 def make(declare: Callable[..., Any]) -> Make:
     """Declares a pool called lab."""
 
-    def run(*machines: dict[str, Any], private_key: str | None = None, member_key: str | None = None) -> Any:
-        given = {"machines": list(machines), "private_key": private_key, "member_key": member_key}
+    def run(*machines: dict[str, Any], private_key: str | None = None, keys: dict[str, str] | None = None) -> Any:
+        given = {"machines": list(machines), "private_key": private_key, "keys": keys or {}}
         args = cast("HostPoolArgs", given)
         return declare(lambda: HostPool("lab", args))
 
@@ -74,14 +74,15 @@ def test_the_connection_is_a_secret_and_believes_one_key(make: Make) -> None:
             assert "nobody's" in str(connection["privateKey"])
 
 
-def test_the_key_of_the_jobs_nodes_comes_by_standard_input_before_anything_is_started(make: Make) -> None:
-    made = make(machine(1), machine(2), member_key="PEM")
+@pytest.mark.parametrize(("name", "file"), [("member", MEMBER_KEY), ("signing", SIGNING_KEY)])
+def test_a_key_comes_by_standard_input_before_anything_is_started(make: Make, name: str, file: str) -> None:
+    made = make(machine(1), machine(2), keys={MEMBER_KEY: "PEM", SIGNING_KEY: "PEM"})
     commands = {resource.name: resource for resource in made.resources if resource.type.endswith(":Command")}
     for host in ("dgx-1", "dgx-2"):
-        key, services = commands[f"lab-{host}-member-key"], commands[f"lab-{host}-services"]
+        key, services = commands[f"lab-{host}-{name}-key"], commands[f"lab-{host}-services"]
         assert opened(key.inputs["stdin"]) == "PEM"
         assert "PEM" not in key.inputs["create"] + key.inputs["update"] + key.inputs["delete"]
-        assert f"install -D -m 0400 /dev/stdin {MEMBER_KEY}" in key.inputs["create"]
+        assert f"install -D -m 0400 /dev/stdin {file}" in key.inputs["create"]
         assert key.inputs["logging"] == "none"
         assert key.urn in services.dependencies
 

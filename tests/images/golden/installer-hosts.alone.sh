@@ -255,6 +255,7 @@ ROLE=worker
 RUN_DIR=/var/lib/gangway/runs/lab
 RUN_ID=''
 SHARED_DIR=''
+SIGNING_KEY=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
 TRAINER_UID=10001
@@ -277,6 +278,15 @@ retry() {
         [ "$SECONDS" -lt "$deadline" ] || return 1
         sleep "$POLL_SEC"
     done
+}
+
+apt_key() {
+    local key found
+    key=$(mktemp)
+    curl -fsS --max-time 60 "$2" >"$key" || return
+    found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
 }
 
 event() {
@@ -421,6 +431,7 @@ put_object() {
 }
 
 member_key() { cat "$MEMBER_KEY"; }
+signing_key() { cat "$SIGNING_KEY"; }
 
 registry_login() { :; }
 GANGWAY_FILE
@@ -555,6 +566,28 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
+signed() {
+    local key=$STATE_DIR/signing.pem public own
+    [ -s "$key" ] || { (umask 077 && signing_key >"$key.new") && mv "$key.new" "$key"; } || return
+    public=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) &&
+        own=$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$1" | base64 -w0) && [ "${#own}" = 88 ] &&
+        echo "$public $own"
+}
+
+sign_record() {
+    local own file=$STATE_DIR/run.json.sig
+    [ -n "${SIGNING_KEY:-}" ] || return 0
+    if own=$(signed "$RECORD"); then
+        own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
+    else
+        log "cannot sign run.json with $SIGNING_KEY"
+        event record-not-signed reason "cannot read $SIGNING_KEY, or no OpenSSL 3"
+        rm -f "$STATE_DIR/signing.pem"
+    fi
+    echo "$own" >"$file.new" && mv "$file.new" "$file"
+    put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
+}
+
 if [ -z "${OPENED:-}" ]; then
     mkdir -p "$STATE_DIR"
     results=
@@ -566,7 +599,7 @@ if [ -z "${OPENED:-}" ]; then
 fi
 status=0
 if [ -n "$RECORD" ]; then
-    if put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
+    if sign_record && put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
         event record-put reason "$BUCKET_URI/$JOB_NAME/run.json"
     else
         status=1

@@ -864,6 +864,15 @@ retry() {
     done
 }
 
+apt_key() {
+    local key found
+    key=$(mktemp)
+    curl -fsS --max-time 60 "$2" >"$key" || return
+    found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
+}
+
 event() {
     [ -n "$LOG_GROUP" ] || return 0
     send_event "$@" || log "could not send to $LOG_GROUP: $*"
@@ -1042,6 +1051,7 @@ put_folder() {
 }
 
 member_key() { gce secret "$MEMBER_KEY"; }
+signing_key() { gce secret "$SIGNING_KEY"; }
 
 login_at() { gce token | docker login --username oauth2accesstoken --password-stdin "https://$1"; }
 
@@ -1050,9 +1060,8 @@ registry_login() { login_at "$IMAGE_REGISTRY"; }
 apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }
 
 apt_source() {
-    local keyring=$ROOT/usr/share/keyrings/$1.gpg
-    curl -fsS --max-time 60 "$2" | gpg --dearmor --yes --output "$keyring" &&
-        echo "deb [signed-by=$keyring${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
+    apt_key "$1" "$2" "${5:-}" &&
+        echo "deb [signed-by=$ROOT/usr/share/keyrings/$1.gpg${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
 }
 
 apt_source_of_google() {
@@ -1080,7 +1089,8 @@ install_docker() {
 install_toolkit() {
     command -v nvidia-ctk >/dev/null && return
     apt_source nvidia-container-toolkit https://nvidia.github.io/libnvidia-container/gpgkey \
-        "https://nvidia.github.io/libnvidia-container/stable/deb/$(dpkg --print-architecture) /" &&
+        "https://nvidia.github.io/libnvidia-container/stable/deb/$(dpkg --print-architecture) /" "" \
+        C95B321B61E88C1809C4F759DDCAE044F796ECB0 &&
         apt_get update && apt_get install nvidia-container-toolkit
 }
 
@@ -1266,6 +1276,28 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
+signed() {
+    local key=$STATE_DIR/signing.pem public own
+    [ -s "$key" ] || { (umask 077 && signing_key >"$key.new") && mv "$key.new" "$key"; } || return
+    public=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) &&
+        own=$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$1" | base64 -w0) && [ "${#own}" = 88 ] &&
+        echo "$public $own"
+}
+
+sign_record() {
+    local own file=$STATE_DIR/run.json.sig
+    [ -n "${SIGNING_KEY:-}" ] || return 0
+    if own=$(signed "$RECORD"); then
+        own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
+    else
+        log "cannot sign run.json with $SIGNING_KEY"
+        event record-not-signed reason "cannot read $SIGNING_KEY, or no OpenSSL 3"
+        rm -f "$STATE_DIR/signing.pem"
+    fi
+    echo "$own" >"$file.new" && mv "$file.new" "$file"
+    put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
+}
+
 if [ -z "${OPENED:-}" ]; then
     mkdir -p "$STATE_DIR"
     results=
@@ -1277,7 +1309,7 @@ if [ -z "${OPENED:-}" ]; then
 fi
 status=0
 if [ -n "$RECORD" ]; then
-    if put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
+    if sign_record && put uploaded "$SUM_OF_RECORD" put_object "$RECORD" "$JOB_NAME/run.json"; then
         event record-put reason "$BUCKET_URI/$JOB_NAME/run.json"
     else
         status=1

@@ -324,3 +324,20 @@ def test_a_budget_has_to_last_an_hour(demo_config: StackConfig, hourly: float) -
         check_budget(demo_config, bill(hourly))
     assert caught.value.place == "gangway:budget.monthly_usd"
     assert float(caught.value.fix.split()[2]) >= hourly
+
+
+def prometheus(image: str) -> Callable[[dict[str, Any]], object]:
+    return lambda values: values.update({"gangway:head": {"prometheus_image": image}})
+
+
+def test_an_image_by_its_tag_alone_is_told(edited: Edited, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the lock has is named by its digest; what somebody else names is theirs to name so."""
+    machine, own = load().machine("p5.48xlarge"), "example.com/prometheus:v9"
+    by_tag = {"image.base-by-tag", "head.prometheus-by-tag"}
+    assert not by_tag & codes(common_findings(edited(cluster()), machine, None))
+    for image, told in ((own, {"head.prometheus-by-tag"}), (f"{own}@sha256:{'a' * 64}", set())):
+        assert by_tag & codes(common_findings(edited(prometheus(image)), machine, None)) == told
+    monkeypatch.setattr("images.pins.locked_digests", dict)
+    found = [f for f in common_findings(edited(cluster()), machine, None) if f.code in by_tag]
+    assert codes(found) == by_tag
+    assert {f.severity for f in found} == {Severity.WARNING}

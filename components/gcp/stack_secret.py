@@ -1,4 +1,4 @@
-"""MemberKeySecret: the key of a job's nodes in Secret Manager, kept in the stack's region alone."""
+"""StackSecret: a key of a stack's in Secret Manager, kept in the stack's region alone."""
 
 from typing import NotRequired, TypedDict
 
@@ -7,14 +7,14 @@ from pulumi_gcp import secretmanager
 
 from components.core.dependencies import after
 
-__all__ = ["SECRET_READER", "MemberKeySecret", "MemberKeySecretArgs"]
+__all__ = ["SECRET_READER", "StackSecret", "StackSecretArgs"]
 
 SECRET_READER = "roles/secretmanager.secretAccessor"
 
 
-class MemberKeySecretArgs(TypedDict):
-    """Inputs of MemberKeySecret. `pem` is `components.core.member_key`'s; without `kms_key_name` Google's own keys
-    encrypt it.
+class StackSecretArgs(TypedDict):
+    """Inputs of StackSecret. `pem` is of `components.core.member_key` or `.signing_key`; without `kms_key_name`
+    Google's own keys encrypt it.
     """
 
     project: pulumi.Input[str]
@@ -24,20 +24,20 @@ class MemberKeySecretArgs(TypedDict):
     tags: dict[str, str]
 
 
-class MemberKeySecret(pulumi.ComponentResource):
+class StackSecret(pulumi.ComponentResource):
     """A secret and its one version. `secret_id`, `projects/P/secrets/NAME`: known once it can be read."""
 
     secret_id: pulumi.Output[str]
 
-    def __init__(self, name: str, args: MemberKeySecretArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:gcp:MemberKeySecret", name, None, opts)
+    def __init__(self, name: str, args: StackSecretArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:StackSecret", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         key = args.get("kms_key_name")
         encryption = secretmanager.SecretReplicationUserManagedReplicaCustomerManagedEncryptionArgs
         secret = secretmanager.Secret(
-            f"{name}-member-key",
+            name,
             project=args["project"],
-            secret_id=f"{name}-member-key",
+            secret_id=name,
             replication=secretmanager.SecretReplicationArgs(
                 user_managed=secretmanager.SecretReplicationUserManagedArgs(
                     replicas=[
@@ -52,7 +52,7 @@ class MemberKeySecret(pulumi.ComponentResource):
             opts=child,
         )
         version = secretmanager.SecretVersion(
-            f"{name}-member-key", secret=secret.id, secret_data=pulumi.Output.secret(args["pem"]), opts=child
+            name, secret=secret.id, secret_data=pulumi.Output.secret(args["pem"]), opts=child
         )
         self.secret_id = after(secret.id, version)
         self.register_outputs({"secret_id": self.secret_id})

@@ -1,0 +1,53 @@
+"""The key by which a stack's machines sign run records: made at the first `up`, a secret of the state from then on."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pulumi
+
+from components.core.pinned import pinned
+
+__all__ = ["KEY_USES", "SigningKey", "new_signing_key", "public_half", "signing_key"]
+
+KEY_USES: Mapping[str, str] = MappingProxyType(
+    {
+        "member-key": "By this the nodes of the job know each other",
+        "signing-key": "By this the machines of the stack sign run records",
+    }
+)
+"""The keys of a stack, and what clouds say of each."""
+
+
+class SigningKey(NamedTuple):
+    """`pem`: the private key, a secret. `public`: the other half, for whoever looks at signatures."""
+
+    pem: pulumi.Output[str]
+    public: pulumi.Output[str]
+
+
+def new_signing_key() -> str:
+    """A private key (Ed25519, PKCS #8) as PEM text."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    own = serialization.PrivateFormat.PKCS8
+    key = Ed25519PrivateKey.generate()
+    return key.private_bytes(serialization.Encoding.PEM, own, serialization.NoEncryption()).decode()
+
+
+def public_half(pem: str) -> str:
+    """The public key of a private one, both PEM texts."""
+    from cryptography.hazmat.primitives import serialization
+
+    public = serialization.load_pem_private_key(pem.encode(), None).public_key()
+    return public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def signing_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | None = None) -> SigningKey:
+    """A stack's key. `refresh`: another number makes another one; what the old one signed needs the old public half."""
+    made = new_signing_key()
+    halves: dict[str, pulumi.Input[str]] = {"pem": pulumi.Output.secret(made), "public": public_half(made)}
+    kept = pinned(f"{stack}-signing-key", halves, refresh, opts)
+    public = pulumi.Output.unsecret(kept.apply(lambda key: key["public"]))
+    return SigningKey(pulumi.Output.secret(kept.apply(lambda key: key["pem"])), public)
