@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # has no types
+import jsonschema
 import pulumi
 import pytest
 import yaml
