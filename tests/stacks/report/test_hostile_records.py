@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+from typer.testing import CliRunner
 
 from components.core.findings import InputError
 from components.core.visible import leaves, visible
+from stacks.cli.main import app
 from stacks.finops.bill.focus import focus_rows, without_rows
 from stacks.report.comparison.groups import members_of
 from stacks.report.comparison.write import comparison_report
@@ -120,3 +122,13 @@ def test_a_page_has_no_other_elements(
     run = read(changed(recorded, *taken(recorded, SEEN[name], tmp_path), text=SEEN[name]), tmp_path)
     page = page_of(run, tmp_path / "page")
     assert set(Tags(page).found) <= plain_page
+
+
+@pytest.mark.parametrize("output", ["md", "csv", "json", "focus"])
+def test_no_command_prints_what_acts_on_a_terminal(output: str, recorded: dict[str, Any], tmp_path: Path) -> None:
+    text = UNSEEN["escape sequence"]
+    read(changed(recorded, *taken(recorded, text, tmp_path), text=text), tmp_path)
+    done = CliRunner().invoke(app, ["report", str(tmp_path), "--format", output])
+    assert done.exit_code in (0, 1), done.output
+    assert "\\x1b" in done.output
+    assert done.output.replace("\n", "").isprintable()

@@ -23,3 +23,13 @@ def test_any_moment_can_be_told(tmp_path: Path, at: float, said: str) -> None:
     over = {"version": 1, "code": 1, "node": "a", "at": at}
     (job_folder(tmp_path) / "over.json").write_text(json.dumps(over), "utf-8")
     assert list(lines_of_nodes(tmp_path))[-1] == f"  ended for all with exit code 1, a says, {said}"
+
+
+@pytest.mark.attack("a job (uid 10001)", "names and words that act on the terminal of whoever looks")
+def test_nothing_that_a_job_wrote_acts_on_a_terminal(tmp_path: Path) -> None:
+    folder = job_folder(tmp_path, "job\x1b[31m\u202e")
+    (folder / "node-a.jsonl").write_text(json.dumps({"event": "x\x1b[31m", "state": "y"}) + "\n", "utf-8")
+    (folder / "node-b\x1b[31m.json").write_text(NodeState(seen_at=1.0).model_dump_json(), "utf-8")
+    lines = list(lines_of_nodes(tmp_path))
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
