@@ -27,6 +27,7 @@ from stacks.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from stacks.bench.run_store import RunStore, bucket_region, runs_url
 from stacks.bench.runner import Guard, RunFailedError, StoreFailedError
 from stacks.bench.suite import Item, run_id_of, stack_name
+from stacks.report.signatures import read_public_key, signature_of
 from trainer.records.run_record import RunRecord
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
@@ -42,6 +43,8 @@ _LOST = (
 )
 # How long what another process has begun may take to stop: a file system is waited for.
 _GRACE_SEC = 1200.0
+SIGNER = "signer.pub"
+"""In a run's folder: the public key of its stack, which goes with the stack."""
 
 
 class Cloud:
@@ -83,7 +86,8 @@ class Cloud:
         cloud = config.openstack.cloud if config.openstack else None
         region = bucket_region(config.provider, config.region)
         place = {"runs_url": runs_url(config.provider, outputs, name), "region": region, "cloud": cloud or ""}
-        return {**place, "began": began.isoformat()}
+        signer = outputs.get("signing_public_key") or ""
+        return {**place, "signer": signer, "began": began.isoformat()}
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
         """See Environment. The run does not need us, and the journal knows where it reports."""
@@ -109,6 +113,8 @@ class Cloud:
         folder = self._run_dir / run_id_of(item, self._stamp)
         if not self._store(facts).copy(folder):
             raise RunFailedError(f"{facts['runs_url']}: nothing in there")
+        if facts.get("signer"):  # not every cloud's machines sign, nor does a journal of an older version know
+            check_signer(folder, facts["signer"])
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """See Environment. What an earlier process has begun on this stack is ended first."""
@@ -192,6 +198,19 @@ class _Log:
         with suppress(OSError):  # a full disk is no reason to stop reading what the engine says
             self._file.write(line + "\n")
             self._file.flush()
+
+
+def check_signer(folder: Path, public_key: str) -> None:
+    """Keeps the stack's public key, PEM, beside the run, and compares what the record is signed with. RunFailedError:
+    somebody else signed it, or it was changed since.
+    """
+    key, record = folder / SIGNER, folder / "run.json"
+    key.write_text(public_key)
+    try:
+        if record.exists():
+            signature_of(record, record.read_bytes(), read_public_key(key, str(key)))
+    except InputError as forged:
+        raise RunFailedError(str(forged)) from None
 
 
 def _noting(note: Callable[..., None]) -> Callable[[int], None]:

@@ -66,6 +66,7 @@ def asks(bare: Any, tmp_path: Path) -> Any:
     return ask
 
 
+@pytest.mark.attack("who answers for a vendor", "another key for its packages, another installer")
 def test_the_meant_key_is_taken_and_another_gives_the_node_up(
     asks: Any, bare: Any, signers: tuple[Signer, Signer], tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def lines_of_efa(fingerprint: str) -> str:
     return " && ".join(steps[begin:end])
 
 
+@pytest.mark.attack("who answers for a vendor", "another key for its packages, another installer")
 @pytest.mark.parametrize("armored", [True, False])
 def test_aws_installer_is_unpacked_only_with_aws_own_signature(
     signers: tuple[Signer, Signer], tmp_path: Path, armored: bool

@@ -195,6 +195,7 @@ def test_lnet_takes_efa_before_the_mount(efa_node: Any, tmp_path: Path) -> None:
     assert ["net", "show", "--net", "efa"] in efa_node.calls("lnetctl")
 
 
+@pytest.mark.attack("who answers for a vendor", "another key for its packages, another installer")
 def test_an_archive_that_aws_has_changed_is_not_run(efa_node: Any, tmp_path: Path) -> None:
     efa_node.more_settings["LUSTRE_EFA_SHA256"] = EFA_SETUP_SHA256
     done = efa_node.run("mount-lustre.sh")

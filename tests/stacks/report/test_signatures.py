@@ -38,12 +38,14 @@ def test_valid_by_the_named_key_and_signed_by_one_that_nobody_compared(signed: P
     assert signature_of(signed, signed.read_bytes(), None) == (own, False)
 
 
+@pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 def test_anothers_signature_is_refused(signed: Path, keys: dict[str, Path]) -> None:
     """Whoever changes a record can sign it with a key of his own."""
     with pytest.raises(ForgedError, match="signature of another key"):
         signature_of(signed, signed.read_bytes(), read_public_key(keys["other.pub"], "--key"))
 
 
+@pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 @given(change=st.integers(0, 10), bits=st.integers(1, 255))
 def test_any_change_is_seen(change: int, bits: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     record = tmp_path_factory.mktemp("changed") / "run.json"
@@ -63,6 +65,7 @@ def test_an_empty_signature_is_none(signed: Path, text: str) -> None:
     assert signature_of(signed, signed.read_bytes(), None).state == "unsigned"
 
 
+@pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 @pytest.mark.parametrize("text", ["one", "a b c", "AAAA BBBB", "\0 \x80", "*" * 10_000, "é è"])
 def test_what_is_no_signature_is_refused(signed: Path, text: str) -> None:
     signed.with_name("run.json.sig").write_text(text)
