@@ -48,6 +48,7 @@ class HostSpec(MachineSpec):
         prometheus_image: with a fixed tag or a digest; None for no Prometheus on this machine.
         workers: addresses of all machines, for Prometheus.
         metrics_port: of the workers' metrics.
+        allowed: machines, by name or address, and networks that reach the job's ports; None closes nothing.
         keeps_record: uploads the run record every minute when it has changed, not only when its trainer ends.
     """
 
@@ -59,6 +60,7 @@ class HostSpec(MachineSpec):
     prometheus_image: str | None = None
     workers: tuple[str, ...] = ()
     metrics_port: int = 9400
+    allowed: tuple[str, ...] | None = None
     keeps_record: bool = False
 
     @property
@@ -157,8 +159,14 @@ def host_docker_argv(spec: HostSpec) -> list[str]:
 def host_env_text(spec: HostSpec) -> str:
     """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
     fabric = spec.fabric.settings if spec.fabric else {}
+    ports = [str(port) for port in (spec.metrics_port, spec.port) if port is not None]
     settings = {
         **fabric,
+        **(
+            {"ALLOWED_SOURCES": " ".join(spec.allowed), "JOB_PORTS": ",".join(ports)}
+            if spec.allowed is not None
+            else {}
+        ),
         **worker_settings(spec.job, _steps(spec), None, puts_results=False, tries_again=True),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_ENGINE": spec.container_engine,
@@ -195,6 +203,7 @@ def _steps(spec: HostSpec) -> list[str]:
         "check-gpu.sh": gpus,
         "check-rdma.sh": spec.fabric is not None,
         "check-shared.sh": spec.shared_dir is not None,
+        "close-ports.sh": spec.allowed is not None,
         "fetch-key.sh": spec.member_key is not None,
         "pull-image.sh": True,
         "check-container.sh": gpus,

@@ -103,9 +103,10 @@ def test_components_can_be_used_without_the_rest() -> None:
     assert offenders(below("components"), of("torch", "torchvision", "trainer", "stacks", "images")) == {}
 
 
-def test_images_import_templates_the_job_and_nothing_else() -> None:
+def test_images_import_templates_the_job_words_of_queries_and_nothing_else() -> None:
     allowed = of("jinja2", "images", *sys.stdlib_module_names)
-    assert offenders(below("images"), lambda name: not (allowed(name) or name.startswith("components.core.job."))) == {}
+    words = under(("components.core.job.", "components.core.query_text."))
+    assert offenders(below("images"), lambda name: not (allowed(name) or words(name))) == {}
 
 
 def test_the_providers_are_those_that_are_known() -> None:

@@ -74,7 +74,7 @@ class Machine:
         self.up_for(60.0)
         (self.root / "meminfo").write_text("MemTotal:       268435456 kB\nMemFree:        1024 kB\n")
         # Its firewall works: the job's user is refused.
-        for name in ("iptables", "ip6tables"):
+        for name in ("iptables", "ip6tables", "iptables-restore", "ip6tables-restore"):
             self.fake(name)
         self.fake("setpriv", "exit 7")
 

@@ -56,10 +56,14 @@ drop_files() {
 }
 
 take_away() {
-    local paths container
+    local paths container script
     stop_services
     for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
         docker rm --force "$container" >/dev/null 2>&1 || true
+    done
+    for script in close-ports.sh close-metadata.sh; do
+        [ ! -e "$OWN/bin/$script" ] || GANGWAY_NODE_ENV=$ROOT/etc/gangway/node.env bash "$OWN/bin/$script" remove ||
+            say "the firewall keeps rules of $script"
     done
     mapfile -t paths < <(listed files)
     drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}

@@ -31,6 +31,7 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
         *shared_findings.fabric_check(config, least),
         *_state(config, own),
         *_unknown_keys(own),
+        *_open_ports(own),
         *_ssh(own),
         *_network(config, planned, own),
         *shared_findings.member_key_refreshed(config, has_key=len(own.machines) > 1),
@@ -54,6 +55,16 @@ def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
             f"records are copied to {own.run_store} of the first machine: it outlives the stack, and the machine only "
             "where it is on another's disk",
             "name a bucket to have them elsewhere: s3://, gs:// or az://",
+        )
+
+
+def _open_ports(own: HostsConfig) -> Iterable[Finding]:
+    if own.firewall_sources and not own.firewall:
+        yield Finding.warning(
+            "network.firewall-sources",
+            f"{HOSTS}.firewall_sources",
+            "is ignored: without firewall everybody reaches the job's ports",
+            "firewall: true, or remove firewall_sources",
         )
 
 
@@ -87,8 +98,9 @@ def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Itera
     yield Finding.info(
         "hosts.ports",
         f"{HOSTS}.machines",
-        f"the machines' firewall is not touched: all of them reach {own.machines[0].reached_at} at port "
-        f"{RENDEZVOUS_PORT}, it reaches theirs at {METRICS_PORT}, and each reaches every other at all ports for "
+        f"{'these machines alone are let to' if own.firewall else 'nobody is kept from'} ports {RENDEZVOUS_PORT} and "
+        f"{METRICS_PORT}; no other is closed or opened: all reach {own.machines[0].reached_at} at {RENDEZVOUS_PORT}, "
+        f"it reaches theirs at {METRICS_PORT}, and each reaches every other at all ports for "
         f"{'NCCL' if planned.fabric.num_devices else 'NCCL, also for the gradients'}; gradients travel in the clear",
         "keep them in a network of their own",
     )

@@ -3,7 +3,7 @@ nothing reads there.
 """
 
 import re
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_network
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
@@ -61,6 +61,20 @@ def _written_as_address(value: Any) -> Any:
 _Address = Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_an_address), BeforeValidator(_written_as_address)]
 
 
+def _a_network(value: str) -> str:
+    """A network of IPv4 or IPv6, in its usual form."""
+    try:
+        plain = str(ip_network(value, strict=False))
+    except ValueError as error:
+        raise ValueError(f"a network such as 10.20.0.0/16 ({error})") from None
+    if plain != value:
+        raise ValueError(f"a network, without bits beyond its own; write {plain}")
+    return value
+
+
+_Network = Annotated[str, AfterValidator(_a_network)]
+
+
 class HostConfig(Section):
     """One machine that is there.
 
@@ -116,6 +130,8 @@ class HostsConfig(Section):
             folder that they see.
         shared_dir: a file system that all machines have mounted; checkpoints are in it.
         data_dir: what the job trains on, as every machine sees it; only read.
+        firewall: the machines alone reach the ports of the job, on which nodes meet and metrics are asked for.
+        firewall_sources: networks that reach them too, of one's own Prometheus, say.
     """
 
     machines: tuple[HostConfig, ...] = Field(
@@ -133,6 +149,8 @@ class HostsConfig(Section):
     )
     shared_dir: str | None = Field(default=None, pattern=_FOLDER, examples=["/shared/gangway"])
     data_dir: str | None = Field(default=None, pattern=_FOLDER, examples=["/shared/data/celeba"])
+    firewall: StrictBool = True
+    firewall_sources: tuple[_Network, ...] = Field(default=(), max_length=64, examples=[["10.20.0.0/16"]])
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

@@ -67,6 +67,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         prometheus_image=config.head.prometheus_image if first else None,
         workers=tuple(machine.reached_at for machine in own.machines) if first else (),
         metrics_port=METRICS_PORT,
+        allowed=(*(machine.reached_at for machine in own.machines), *own.firewall_sources) if own.firewall else None,
         keeps_record=first,
     )
     return render_host_installer(spec)

@@ -56,10 +56,14 @@ drop_files() {
 }
 
 take_away() {
-    local paths container
+    local paths container script
     stop_services
     for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
         docker rm --force "$container" >/dev/null 2>&1 || true
+    done
+    for script in close-ports.sh close-metadata.sh; do
+        [ ! -e "$OWN/bin/$script" ] || GANGWAY_NODE_ENV=$ROOT/etc/gangway/node.env bash "$OWN/bin/$script" remove ||
+            say "the firewall keeps rules of $script"
     done
     mapfile -t paths < <(listed files)
     drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
@@ -465,6 +469,10 @@ set -euo pipefail
 closed() {
     local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
         --jump REJECT)
+    if [ "$act" = remove ]; then
+        "$1" --wait 10 --delete "${rule[@]}" 2>/dev/null || true
+        return
+    fi
     "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
 }
 
@@ -479,6 +487,7 @@ if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
     log "no iptables here: should this machine have a metadata service, the job reaches it"
     exit 0
 fi
+act=${1:-close}
 for address in $METADATA_ADDRESSES; do
     tables=iptables host=$address
     if [[ $address == *:* ]]; then
@@ -491,7 +500,7 @@ for address in $METADATA_ADDRESSES; do
             exit 1
         }
     done
-    refused "$host" || {
+    [ "$act" = remove ] || refused "$host" || {
         log "the job's user still reaches $address"
         exit 1
     }

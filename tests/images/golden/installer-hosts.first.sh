@@ -56,10 +56,14 @@ drop_files() {
 }
 
 take_away() {
-    local paths container
+    local paths container script
     stop_services
     for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
         docker rm --force "$container" >/dev/null 2>&1 || true
+    done
+    for script in close-ports.sh close-metadata.sh; do
+        [ ! -e "$OWN/bin/$script" ] || GANGWAY_NODE_ENV=$ROOT/etc/gangway/node.env bash "$OWN/bin/$script" remove ||
+            say "the firewall keeps rules of $script"
     done
     mapfile -t paths < <(listed files)
     drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
@@ -144,6 +148,7 @@ FILES=(
     /opt/gangway/bin/check-gpu.sh
     /opt/gangway/bin/check-rdma.sh
     /opt/gangway/bin/check-shared.sh
+    /opt/gangway/bin/close-ports.sh
     /opt/gangway/bin/fetch-key.sh
     /opt/gangway/bin/pull-image.sh
     /opt/gangway/bin/check-container.sh
@@ -290,6 +295,7 @@ DOCKER_ARGV=(
 )
 GANGWAY_FILE
 put /etc/gangway/node.env 0600 <<'GANGWAY_FILE'
+ALLOWED_SOURCES='10.30.0.11 fd00::12 10.99.0.0/16'
 BUCKET_URI=s3://my-bucket/runs/lab
 CONTAINER_ENGINE=docker
 CONTAINER_NAME=gangway-trainer
@@ -300,6 +306,7 @@ HEALTH_CHECKS='check-gpu.sh check-rdma.sh check-shared.sh check-container.sh'
 IMAGE=123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab
 JOB_KEY=9ced312a39f5
 JOB_NAME=dcgan-celeba64
+JOB_PORTS=9400,29400
 LOG_GROUP=journal
 MAX_SEC=28800
 MEMBER_KEY=/etc/gangway/member.pem
@@ -579,6 +586,56 @@ at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_
 install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$RUN_DIR" ||
     give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"
 GANGWAY_FILE
+put /opt/gangway/bin/close-ports.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+CHAIN=GANGWAY
+HOOK=(INPUT --protocol tcp --match multiport --dports "$JOB_PORTS" --jump "$CHAIN")
+
+allowed_of() {
+    local database=ahostsv4 source
+    [ "$1" = iptables ] || database=ahostsv6
+    for source in $ALLOWED_SOURCES; do
+        case $source in
+        *:*/*) [ "$1" = iptables ] || echo "$source" ;;
+        */*) [ "$1" != iptables ] || echo "$source" ;;
+        *) getent "$database" "$source" | cut -d' ' -f1 | grep -v '^::ffff:' ;;
+        esac
+    done | sort -u
+}
+
+closed() {
+    local rules source
+    rules=$(
+        printf '*filter\n:%s - [0:0]\n-A %s -i lo -j RETURN\n' "$CHAIN" "$CHAIN"
+        for source in $(allowed_of "$1"); do
+            printf -- '-A %s -s %s -j RETURN\n' "$CHAIN" "$source"
+        done
+        printf -- '-A %s -j REJECT\nCOMMIT\n' "$CHAIN"
+    )
+    "$1-restore" --noflush --wait 10 <<<"$rules" &&
+        { "$1" --wait 10 --check "${HOOK[@]}" 2>/dev/null || "$1" --wait 10 --insert "${HOOK[@]}"; }
+}
+
+opened() {
+    "$1" --wait 10 --delete "${HOOK[@]}" && "$1" --wait 10 --flush "$CHAIN" && "$1" --wait 10 --delete-chain "$CHAIN"
+}
+
+if ! command -v iptables >/dev/null; then
+    log "no iptables here: whoever reaches this machine reaches its ports $JOB_PORTS"
+    exit 0
+fi
+families=(iptables)
+[ ! -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || families+=(ip6tables)
+for tables in "${families[@]}"; do
+    if [ "${1:-}" = remove ]; then
+        opened "$tables" 2>/dev/null || true
+    else
+        closed "$tables" || give_up "cannot close ports $JOB_PORTS to all but $ALLOWED_SOURCES: $tables refuses"
+    fi
+done
+GANGWAY_FILE
 put /opt/gangway/bin/fetch-key.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
@@ -624,6 +681,10 @@ set -euo pipefail
 closed() {
     local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
         --jump REJECT)
+    if [ "$act" = remove ]; then
+        "$1" --wait 10 --delete "${rule[@]}" 2>/dev/null || true
+        return
+    fi
     "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
 }
 
@@ -638,6 +699,7 @@ if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
     log "no iptables here: should this machine have a metadata service, the job reaches it"
     exit 0
 fi
+act=${1:-close}
 for address in $METADATA_ADDRESSES; do
     tables=iptables host=$address
     if [[ $address == *:* ]]; then
@@ -650,7 +712,7 @@ for address in $METADATA_ADDRESSES; do
             exit 1
         }
     done
-    refused "$host" || {
+    [ "$act" = remove ] || refused "$host" || {
         log "the job's user still reaches $address"
         exit 1
     }
@@ -1048,6 +1110,7 @@ RestartSec=30
 ExecStart=/opt/gangway/bin/check-gpu.sh
 ExecStart=/opt/gangway/bin/check-rdma.sh
 ExecStart=/opt/gangway/bin/check-shared.sh
+ExecStart=/opt/gangway/bin/close-ports.sh
 ExecStart=/opt/gangway/bin/fetch-key.sh
 ExecStart=/opt/gangway/bin/pull-image.sh
 ExecStart=/opt/gangway/bin/check-container.sh

@@ -43,6 +43,7 @@ def first(host_job: JobSpec) -> HostSpec:
         member_key="/etc/gangway/member.pem",
         prometheus_image="prom/prometheus:v3.7.3",
         workers=("10.30.0.11", "fd00::12"),
+        allowed=("10.30.0.11", "fd00::12", "10.99.0.0/16"),
         keeps_record=True,
     )
 
