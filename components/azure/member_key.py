@@ -69,8 +69,10 @@ class MemberKeyVault(pulumi.ComponentResource):
                 tenant_id=args["tenant_id"],
                 sku=keyvault.SkuArgs(family=keyvault.SkuFamily.A, name=keyvault.SkuName.STANDARD),
                 enable_rbac_authorization=True,
-                # Of no use to anybody once the stack is gone: it may be purged.
+                enable_soft_delete=True,
                 soft_delete_retention_in_days=DELETION_DAYS,
+                # Nobody misses it once the stack is gone; but many directories refuse a vault without.
+                enable_purge_protection=True,
                 # `up` writes the secret by Resource Manager, which is one of Azure's services.
                 network_acls=keyvault.NetworkRuleSetArgs(
                     bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,

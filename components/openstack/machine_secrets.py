@@ -103,6 +103,7 @@ class MachineSecrets(pulumi.ComponentResource):
             name=content.apply(object_name),
             content=content,
             content_type="application/json",
+            # No tags: the provider puts an object anew, and an empty one, where nothing but its metadata change.
             opts=pulumi.ResourceOptions(parent=self),
         )
         signed = objectstorage.TempUrl(

@@ -32,6 +32,10 @@ WORDS = {
 }
 
 
+# The provider puts an object anew, and an empty one, where nothing but its metadata change.
+LEFT_ALONE = {"openstack:objectstorage:ContainerObject"}
+
+
 def arguments(of_type: str) -> set[str]:
     """The arguments of an SDK's class, named `package:module:Class`."""
     package, module, name = of_type.split(":")
@@ -50,7 +54,7 @@ def test_whatever_gangway_declares_and_takes_tags_is_in_it(plans: dict[str, Plan
     declared = {kind(resource.type) for plan in plans.values() for resource in plan.resources}
     judged = {of_type for of_type in declared if of_type.partition(":")[0] in PACKAGES}
     assert len(judged) > 100
-    for of_type in sorted(judged):
+    for of_type in sorted(judged - LEFT_ALONE):
         taken = arguments(of_type)
         word = next((word for word in WORDS[of_type.partition(":")[0]] if word in taken), None)
         field = tags_field(of_type)
