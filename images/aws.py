@@ -18,6 +18,8 @@ from images.render import (
 )
 from images.shell import (
     CONTAINER_NAME,
+    NOTICES_MOUNT,
+    WATCH,
     bash_array,
     bash_assignments,
     container_argv,
@@ -40,7 +42,6 @@ CLOUD = "aws"
 _LUSTRE = "@tcp:/"
 # What a machine without one is told, whose scripts look at nothing there.
 _MOUNT_POINT = "/fsx"
-WATCH = ("--watch", "aws")
 EFA_SETUP_SHA256 = "ed421b0cd251f4dae78cc727f857937de345d7c67700cc240db5f6af7ba6ef49"
 """Of configure-efa-fsx-lustre-client.zip, which AWS publishes without a sum: as somebody on GitHub fetched it on
 2026-08-20. Another one needs `storage.efa_setup_sha256`.
@@ -139,6 +140,7 @@ def aws_docker_argv(spec: AwsNodeSpec) -> list[str]:
         fabric += ["--device", "/dev/infiniband", "--env", "NCCL_NET=AWS Libfabric"]
     return [
         *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels),
+        *NOTICES_MOUNT,
         *member_mount(spec.member_key),
         *log_argv(spec.log_group, spec.region),
         *(spec.job.image, *WATCH, *member_argv(spec.member_key)),
@@ -222,20 +224,22 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         "results_at_end": spec.file_system is not None,
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
     }
-    units = ["gangway-prepare.service", "gangway-trainer.service", "gangway-watch.service", "gangway-watch.timer"]
-    run = ["run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh"]
+    started = ["gangway-trainer.service", "gangway-watch.timer"]
+    units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
+    run = ["close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh"]
     files = [
         NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),
+        *(bare_python_file(name) for name in ["notices.py", "aws_notices.py"]),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
     ]
     return cloud_config(
         files,
         "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
-        units=["gangway-trainer.service", "gangway-watch.timer"],
+        units=started,
     )
 
 
@@ -243,7 +247,7 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     """The head node's `#cloud-config` document, plain ASCII, for Amazon Linux 2023."""
     with_files, with_prometheus = spec.file_system is not None, spec.prometheus_image is not None
     # The store waits for its image alone: the file system is mounted by whoever puts the record.
-    steps = [*spec.key_steps, "pull-image.sh"]
+    steps = ["close-metadata.sh", *spec.key_steps, "pull-image.sh"]
     timers = ["gangway-record"] if with_files else []
     services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if with_prometheus else [])]
     started = [*services, *(f"{name}.timer" for name in timers)]

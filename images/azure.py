@@ -23,22 +23,25 @@ from images.render import (
 )
 from images.shell import (
     CONTAINER_NAME,
+    NOTICES_MOUNT,
+    WATCH,
     bash_array,
     bash_assignments,
     container_argv,
     job_json_text,
     life_argv,
+    member_argv,
+    member_mount,
     results_sec,
     store_values,
     worker_settings,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
-WATCH = ("--watch", "azure")
 # The journal has the lines, and images.node.azure_logs sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 CLOUD = "azure"
-_RUN = ("run-trainer.sh", "run-job.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+_RUN = ("close-metadata.sh", "run-trainer.sh", "run-job.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,8 @@ def azure_docker_argv(spec: AzureNodeSpec) -> list[str]:
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels)
-    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key)]
+    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     return [*argv, *NO_LOG, spec.job.image, *WATCH, *life, *spec.job.torchrun_argv()]
 
 
@@ -179,6 +183,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.ingestion_url or "",
+        **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
@@ -200,7 +205,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
     """A GPU worker's `#cloud-config` document, plain ASCII, for Azure's HPC images of Ubuntu."""
     steps = _node_steps(spec)
     started = ["gangway-trainer.service", "gangway-watch.timer", *_own_units(spec)]
-    units = ["gangway-prepare.service", "gangway-watch.service", *started]
+    units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
         **_values(spec, steps, "worker"),
         "results_sec": results_sec(spec.file_system),
@@ -217,6 +222,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN]),
+        *(python_file(name) for name in ("notices.py", "azure_notices.py")),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
     ]
@@ -231,7 +237,7 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
     timers += ["gangway-fill"] if spec.fallback is not None else []
     started = [*services, *_own_units(spec), *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", "pull-image.sh"]
+    steps = [*spec.key_steps, "install-docker.sh", "close-metadata.sh", "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
@@ -256,6 +262,7 @@ def _node_steps(spec: AzureNodeSpec) -> list[str]:
         "check-gpu.sh": spec.job.backend == "nccl",
         "check-ib.sh": spec.fabric is not None,
         "mount-scratch.sh": spec.scratch_mount_point is not None,
+        "fetch-key.sh": spec.member_key is not None,
         "install-docker.sh": True,
         "mount-lustre.sh": spec.file_system is not None,
         "pull-image.sh": True,
@@ -301,7 +308,6 @@ def _values(spec: AzureMachineSpec, steps: Sequence[str], role: str) -> dict[str
         "held_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.job.name}/{HELD_OBJECT}",
         "image_has_docker": False,
         "ingestion_url": spec.ingestion_url,
-        "lib_dir": LIB_DIR,
         "mount": spec.file_system.script if spec.file_system else None,
         "role": role,
         "steps": steps,

@@ -26,6 +26,8 @@ from images.render import (
 )
 from images.shell import (
     CONTAINER_NAME,
+    NOTICES_MOUNT,
+    WATCH,
     bash_array,
     bash_assignments,
     bash_quote,
@@ -42,11 +44,12 @@ from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_p
 
 # The image's own entrypoint, where a shell has to come before it.
 LAUNCHER = ("python", "-m", "trainer.launch")
-WATCH = ("--watch", "gcp")
 # The journal has the lines, and images.node.gcp_logs sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 CLOUD = "gcp"
-_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+_MEETING_PORT = 29400
+"""Of the store on the first host of all slices; run-tpu.sh has the same."""
+_RUN = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _STARTED = ("gangway-trainer.service", "gangway-watch.timer")
 _NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service")
 
@@ -198,7 +201,7 @@ def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
     for device in spec.nccl.devices if spec.nccl else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels), *NO_LOG]
-    argv += member_mount(spec.member_key)
+    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key)]
     life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     command = [*WATCH, *life, *spec.job.torchrun_argv()]
     if spec.nccl is None or not spec.nccl.env_script:
@@ -236,8 +239,9 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
     accelerators = ["--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
     return [
         *container_argv(job, accelerators, None, spec.labels, privileged=True),
-        *NO_LOG,
-        *(job.image, *WATCH, *life_argv(job, spec.run_dir, spec.max_hours), "--"),
+        *(*NO_LOG, *NOTICES_MOUNT),
+        *member_mount(spec.member_key),
+        *(job.image, *WATCH, *member_argv(spec.member_key), *life_argv(job, spec.run_dir, spec.max_hours), "--"),
         f"--nproc-per-node={job.processes_per_node}",
         f"--max-restarts={job.max_restarts}",
         *("-m", job.module, *job.argv),
@@ -321,8 +325,19 @@ def render_gcp_node(spec: GcpNodeSpec) -> str:
 
 
 def render_tpu_startup(spec: TpuHostSpec) -> str:
-    """A TPU host's start-up script, plain ASCII: the same files and units, written anew at each boot."""
+    """A TPU host's start-up script, plain ASCII: the same files and units, written anew at each boot. The unit of the
+    store in which hosts meet is on each, and run-tpu.sh starts that of the first.
+    """
     files, units = _worker_files(spec, _tpu_steps(spec), ["run-tpu.sh"])
+    if spec.member_key is not None:
+        # The key is root's here, as the trainer's container is.
+        mount = ["--user", "0:0", *member_mount(spec.member_key)]
+        values = {
+            "image_has_docker": False,
+            "log_options": lambda stream: ["--log-driver", "none"],
+            "spec": {**store_values(spec, _MEETING_PORT, None), "member_mount": mount},
+        }
+        files.append(unit(CLOUD, "gangway-rendezvous.service", values))
     check_heredoc(files, "GANGWAY_END_OF_FILE")
     template = template_environment().get_template("tpu-startup.sh.j2")
     return template.render(files=files, units=units, what="host of a TPU slice")
@@ -348,7 +363,7 @@ def _node_steps(spec: GcpNodeSpec) -> list[str]:
 
 
 def _tpu_steps(spec: TpuHostSpec) -> list[str]:
-    return ["install-docker.sh", *_shared_steps(spec), "pull-image.sh"]
+    return ["install-docker.sh", *_shared_steps(spec), *spec.key_steps, "pull-image.sh"]
 
 
 def _shared_steps(spec: GcpMachineSpec) -> list[str]:
@@ -364,7 +379,7 @@ def _worker_files(
 ) -> tuple[list[NodeFile], list[str]]:
     """What a worker is given, and the units that it starts."""
     started = [*_STARTED, *_log_units(spec)]
-    units = ["gangway-prepare.service", "gangway-watch.service", *started]
+    units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
         **_values(spec, steps),
         "role": "worker",
@@ -381,6 +396,7 @@ def _worker_files(
         *_common_files(spec),
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
+        *(python_file(name) for name in ("notices.py", "gcp_notices.py")),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN, *more]),
         *(unit(CLOUD, name, values) for name in units),
     ]
@@ -400,7 +416,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     timers += ["gangway-fill"] if spec.fallback_uri else []
     started = [*services, *_log_units(spec), *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", *spec.key_steps, "pull-image.sh"]
+    steps = ["install-docker.sh", "close-metadata.sh", *spec.key_steps, "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps),
@@ -444,7 +460,6 @@ def _values(spec: GcpMachineSpec, steps: Sequence[str]) -> dict[str, object]:
         "held_uri": f"{spec.bucket_uri.rstrip('/')}/{spec.job.name}/{HELD_OBJECT}",
         "fallback_uri": getattr(spec, "fallback_uri", None),
         "image_has_docker": False,
-        "lib_dir": LIB_DIR,
         "log_id": spec.log_id,
         "mount": spec.file_system.script if spec.file_system else None,
         "project": spec.project,

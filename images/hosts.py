@@ -22,11 +22,11 @@ from images.shell import (
     store_values,
     worker_settings,
 )
-from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
+from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key, own_uid
 
 CLOUD = "hosts"
 _END = "GANGWAY_FILE"
-_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+_RUN = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 _GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all")}
 """Of the command that starts a container: podman knows GPUs by CDI alone."""
 _ENGINE_HINTS = {
@@ -60,6 +60,11 @@ class HostSpec(MachineSpec):
     workers: tuple[str, ...] = ()
     metrics_port: int = 9400
     keeps_record: bool = False
+
+    @property
+    def uid(self) -> int | None:
+        """The job's user; None for the image's, where nobody else writes what this machine writes."""
+        return own_uid(self.stack) if self.shared_dir is not None else None
 
     def __post_init__(self) -> None:
         """Refuse a job that would go on over TCP, in silence, where the fabric does not work."""
@@ -119,7 +124,7 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
         "results_at_end": False,
         "results_sec": 0,
         "role": "worker",
-        "spec": store_values(spec, spec.port, spec.prometheus_image),
+        "spec": store_values(spec, spec.port, spec.prometheus_image, spec.uid),
         "steps": steps,
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + STOP_MARGIN_SEC,
         "tries_again": True,
@@ -144,7 +149,7 @@ def host_docker_argv(spec: HostSpec) -> list[str]:
     accelerators = [*_gpu_arguments(spec)]
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
-    argv = [*container_argv(spec.job, accelerators, None, spec.labels), *member_mount(spec.member_key)]
+    argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=spec.uid), *member_mount(spec.member_key)]
     life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     return [*argv, "--log-driver", "none", spec.job.image, *life, *spec.job.torchrun_argv()]
 
@@ -174,7 +179,7 @@ def host_env_text(spec: HostSpec) -> str:
         "SIGNING_KEY": spec.signing_key or "",
         "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "",
-        "TRAINER_UID": str(TRAINER_UID),
+        "TRAINER_UID": str(spec.uid or TRAINER_UID),
     }
     return bash_assignments(settings)
 

@@ -16,6 +16,8 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    member_argv,
+    member_mount,
     results_sec,
     store_values,
     worker_settings,
@@ -25,19 +27,41 @@ from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_
 # The journal has the lines, and nothing sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 CLOUD = "openstack"
-_RUN = ("run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
+SECRETS_FILE = f"{ETC_DIR}/secrets.json"
+"""Root's own: what the machine has fetched. Each boot looks whether there is newer."""
+_RUN = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
 
 
 @dataclass(frozen=True)
-class ObjectStore:
-    """How a machine uploads runs: by an application credential that may do nothing else; `auth_url` is Keystone's,
-    version 3, and `credential_secret` lies in a file that root alone reads.
+class OpenstackSecrets:
+    """What a machine fetches when it boots, and its user data must not say.
+
+    Attributes:
+        auth_url: Keystone's, version 3, where the credential logs in.
+        region: of the object store.
+        credential_id: of an application credential that puts runs and may do nothing else.
+        credential_secret: the other half.
+        member_key: the key by which the job's nodes know each other; None for one node alone.
+        mount_key: of a native CephFS share's user; empty with NFS.
     """
 
     auth_url: str
     region: str
     credential_id: str
     credential_secret: str = field(repr=False)
+    member_key: str | None = field(default=None, repr=False)
+    mount_key: str = field(default="", repr=False)
+
+    def text(self) -> str:
+        """As images.node.openstack reads it."""
+        credential = {
+            "auth_url": self.auth_url,
+            "id": self.credential_id,
+            "region": self.region,
+            "secret": self.credential_secret,
+        }
+        content = {"credential": credential, "member_key": self.member_key or "", "mount_key": self.mount_key}
+        return json.dumps(content, sort_keys=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +69,12 @@ class OpenstackMachineSpec(MachineSpec):
     """What machines on OpenStack are told besides; `bucket_uri` is `swift://CONTAINER/PREFIX`.
 
     Attributes:
-        store: where runs go.
-        mount_user: of a native CephFS share; empty with NFS. `mount_key` lies in a file that root alone reads.
+        mount_user: of a native CephFS share, whose key is among OpenstackSecrets; empty with NFS.
         terminate_when_done: when the job has ended for good the machine shuts itself down. It stays allocated: only its
             owner could delete it.
     """
 
-    store: ObjectStore
     mount_user: str = ""
-    mount_key: str = field(default="", repr=False)
     terminate_when_done: bool = False
 
     def __post_init__(self) -> None:
@@ -66,10 +87,10 @@ class OpenstackMachineSpec(MachineSpec):
                 "export location"
             )
         native = self.file_system is not None and self.file_system.kind == "ceph"
-        if native != bool(self.mount_user and self.mount_key):
+        if native != bool(self.mount_user):
             raise ValueError(
-                f"{place}.mount_user: {self.mount_user!r} with file_system {self.file_system!r}; allowed: a user and "
-                "its key with 'ceph', neither otherwise; fix: pass both of the share's access rule"
+                f"{place}.mount_user: {self.mount_user!r} with file_system {self.file_system!r}; allowed: a user "
+                "with 'ceph', none otherwise; fix: pass the one of the share's access rule"
             )
 
 
@@ -116,26 +137,14 @@ def openstack_docker_argv(spec: OpenstackNodeSpec) -> list[str]:
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
-    argv = container_argv(spec.job, accelerators, None, spec.labels)
-    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    argv = [*container_argv(spec.job, accelerators, None, spec.labels), *member_mount(spec.member_key)]
+    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     return [*argv, *NO_LOG, spec.job.image, *life, *spec.job.torchrun_argv()]
 
 
 def openstack_job_env_text(spec: OpenstackNodeSpec) -> str:
     """`/etc/gangway/job.env`: one bash array, DOCKER_ARGV."""
     return bash_array("DOCKER_ARGV", openstack_docker_argv(spec))
-
-
-def openstack_credential_text(spec: OpenstackMachineSpec) -> str:
-    """`/etc/gangway/credential.json`: what images.node.openstack logs in with. Root's alone."""
-    store = spec.store
-    content = {
-        "auth_url": store.auth_url,
-        "id": store.credential_id,
-        "region": store.region,
-        "secret": store.credential_secret,
-    }
-    return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
 def openstack_env_text(spec: OpenstackMachineSpec) -> str:
@@ -153,6 +162,7 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
         "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": "",
+        "MEMBER_KEY": spec.member_key or "",
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
@@ -200,7 +210,7 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
     timers = ["gangway-record"] if files_there else []
     started = [*services, *(f"{name}.timer" for name in timers)]
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", "pull-image.sh"]
+    steps = [*_first_steps(spec), "close-metadata.sh", "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
         **_values(spec, steps, "head"),
@@ -229,14 +239,14 @@ def _units(names: Sequence[str], values: Mapping[str, object]) -> list[NodeFile]
 
 def _node_steps(spec: OpenstackNodeSpec) -> list[str]:
     """What needs no network first, the long download last."""
-    planned = {
-        "check-gpu.sh": spec.job.backend == "nccl",
-        "check-rdma.sh": spec.fabric is not None,
-        "install-docker.sh": True,
-        (spec.file_system.script if spec.file_system else ""): spec.file_system is not None,
-        "pull-image.sh": True,
-    }
-    return [name for name, wanted in planned.items() if wanted]
+    checks = {"check-gpu.sh": spec.job.backend == "nccl", "check-rdma.sh": spec.fabric is not None}
+    mount = [spec.file_system.script] if spec.file_system else []
+    return [*(name for name, wanted in checks.items() if wanted), *_first_steps(spec), *mount, "pull-image.sh"]
+
+
+def _first_steps(spec: OpenstackMachineSpec) -> list[str]:
+    """What every machine does."""
+    return ["fetch-secrets.sh", *spec.key_steps, "install-docker.sh"]
 
 
 def _prometheus(spec: OpenstackHeadSpec) -> list[NodeFile]:
@@ -247,11 +257,8 @@ def _prometheus(spec: OpenstackHeadSpec) -> list[NodeFile]:
 
 
 def _common_files(spec: OpenstackMachineSpec) -> list[NodeFile]:
-    key = [NodeFile(f"{ETC_DIR}/ceph.secret", "0600", f"{spec.mount_key}\n")] if spec.mount_key else []
     return [
         NodeFile(f"{ETC_DIR}/node.env", "0600", openstack_env_text(spec)),
-        NodeFile(f"{ETC_DIR}/credential.json", "0600", openstack_credential_text(spec)),
-        *key,
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),
         *(python_file(name) for name in ("__init__.py", "web.py", "openstack.py")),
     ]

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.core.job import JobSpec
 from images.pins import pinned_image
-from images.shell import CONTAINED, CONTAINER_NAME
+from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR
 from images.specs import TRAINER_UID, DockerfileSpec
 from images.unit_words import unit_text
 
@@ -74,13 +74,17 @@ def bare_python_file(name: str) -> NodeFile:
     path, mode, text = python_file(name)
     tree = ast.parse(text)
     for part in ast.walk(tree):
-        if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(part):
-            del part.body[0]
+        if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef):
+            part.body = [line for line in part.body if not _is_prose(line)]
         if isinstance(part, ast.FunctionDef):
             part.returns = None
         if isinstance(part, ast.arg):
             part.annotation = None
     return NodeFile(path, mode, ast.unparse(tree) + "\n")
+
+
+def _is_prose(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
@@ -101,6 +105,8 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
         "contained": CONTAINED,
         "container": CONTAINER_NAME,
         "etc_dir": ETC_DIR,
+        "lib_dir": LIB_DIR,
+        "notices_dir": NOTICES_DIR,
     }
     text = _SPACES.sub("", template.render(values, **names))
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)

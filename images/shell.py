@@ -14,6 +14,11 @@ from images.specs import FileSystem, MachineSpec, job_key
 CONTAINER_NAME = "gangway-trainer"
 MEMBER_FILE = "/run/gangway-member.pem"
 """Where `fetch-key.sh` puts the key of the job's nodes, in a container too."""
+NOTICES_DIR = "/run/gangway-notices"
+"""Where `gangway-notices.service` keeps what the cloud says of this machine's end, in a container too."""
+NOTICES_MOUNT = ("--mount", f"type=bind,source={NOTICES_DIR},target={NOTICES_DIR},readonly")
+"""The folder, for the file in it is made anew with each answer."""
+WATCH = ("--watch", f"{NOTICES_DIR}/held")
 CONTAINED = (
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
     # torch.compile loads what it has compiled from there.
@@ -52,13 +57,14 @@ def container_argv(
     *,
     locks_memory: bool = True,
     privileged: bool = False,
+    uid: int | None = None,
 ) -> list[str]:
     """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it, and gains
     nothing there.
 
     Variables travel as `--env NAME=VALUE`: `--env-file` cannot write a newline, and `--env NAME` would put the job's
     variables into the docker client's own environment. `accelerators` are the arguments for GPUs or TPUs and what moves
-    data between them; `scratch` is a folder of the node's own disks, None for none.
+    data between them; `scratch` is a folder of the node's own disks, None for none; `uid` None is the image's user.
     """
     argv = ["run", "--rm", "--init", "--name", name]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
@@ -67,6 +73,8 @@ def container_argv(
     argv += ["--privileged"] if privileged else CONTAINED
     # Its user's home is part of the image.
     argv += ["--pids-limit", str(_PIDS), "--env", "HOME=/tmp"]
+    # torch.compile names its cache after the user, who has no name in the image.
+    argv += ["--user", f"{uid}:{uid}", "--env", f"USER={uid}"] if uid is not None else []
     argv += accelerators
     if scratch is not None:
         # Fast and of this node alone: for temporary files, torch.compile's cache among them. The job may say otherwise.
@@ -134,7 +142,9 @@ def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
     return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
 
 
-def store_values(spec: MachineSpec, port: int | None, prometheus_image: str | None) -> dict[str, object]:
+def store_values(
+    spec: MachineSpec, port: int | None, prometheus_image: str | None, uid: int | None = None
+) -> dict[str, object]:
     """What the units of whoever holds the rendezvous store are told."""
     return {
         "image": spec.job.image,
@@ -142,6 +152,7 @@ def store_values(spec: MachineSpec, port: int | None, prometheus_image: str | No
         "member_mount": member_mount(spec.member_key),
         "port": port,
         "prometheus_image": prometheus_image and pinned_image(prometheus_image),
+        "user_argv": [] if uid is None else ["--user", f"{uid}:{uid}"],
     }
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pulumi.runtime import rpc
+
 # Provider's resource -> where its model is, and which of its inputs are parts of the address, not of the body.
 _COMPUTE, _NETWORK = "azure.mgmt.compute.models", "azure.mgmt.network.models"
 _STORAGE, _LUSTRE = "azure.mgmt.storage.models", "azure.mgmt.storagecache.models"
@@ -34,6 +36,7 @@ TABLE: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "consumption:Budget": ("azure.mgmt.consumption.models", "Budget", ("budgetName", "scope")),
     "containerregistry:Registry": ("azure.mgmt.containerregistry.models", "Registry", ("registryName",)),
     "keyvault:Key": ("azure.mgmt.keyvault.models", "KeyCreateParameters", ("keyName", "vaultName")),
+    "keyvault:Secret": ("azure.mgmt.keyvault.models", "SecretCreateOrUpdateParameters", ("secretName", "vaultName")),
     "keyvault:Vault": ("azure.mgmt.keyvault.models", "VaultCreateOrUpdateParameters", ("vaultName",)),
     "managedidentity:UserAssignedIdentity": (
         "azure.mgmt.msi.v2024_11_30.models",
@@ -50,6 +53,12 @@ TABLE: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "network:NatGateway": (_NETWORK, "NatGateway", ("natGatewayName",)),
     "network:NetworkInterface": (_NETWORK, "NetworkInterface", ("networkInterfaceName",)),
     "network:NetworkSecurityGroup": (_NETWORK, "NetworkSecurityGroup", ("networkSecurityGroupName",)),
+    "network:PrivateDnsZoneGroup": (
+        _NETWORK,
+        "PrivateDnsZoneGroup",
+        ("privateDnsZoneGroupName", "privateEndpointName"),
+    ),
+    "network:PrivateEndpoint": (_NETWORK, "PrivateEndpoint", ("privateEndpointName",)),
     "network:PublicIPAddress": (_NETWORK, "PublicIPAddress", ("publicIpAddressName",)),
     "network:Subnet": (_NETWORK, "Subnet", ("subnetName", "virtualNetworkName")),
     "network:VirtualNetwork": (_NETWORK, "VirtualNetwork", ("virtualNetworkName",)),
@@ -187,7 +196,9 @@ class Body:
         self.mistakes: list[str] = []
 
     def of(self, kind: Any, value: Any, at: str) -> Any:
-        """`value` as the API wants it."""
+        """`value` as the API wants it; it sees what a secret is."""
+        if isinstance(value, dict) and value.get(rpc._special_sig_key) == rpc._special_secret_sig:
+            value = value["value"]
         if isinstance(kind, tuple):
             return self._items(kind, value, at)
         if isinstance(kind, type) and issubclass(kind, Enum):

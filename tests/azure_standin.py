@@ -23,6 +23,7 @@ RESOURCES = {
     ARM: "https://management.azure.com/",
     "blob.core.windows.net": "https://storage.azure.com/",
     "ingest.monitor.azure.com": "https://monitor.azure.com/",
+    "vault.azure.net": "https://vault.azure.net",
 }
 
 
@@ -58,6 +59,7 @@ class Azure:
         tags: of each scale set.
         blobs: `account/container/name` -> content.
         rows: of logs.
+        secrets: of key vaults, `vault/name` -> value.
         denied: hosts, or verbs of scale sets (PATCH, DELETE), that answer 403.
         without_capacity: scale sets that cannot grow.
         refusals: by scale set, how a growth of it is refused: status and body.
@@ -86,6 +88,7 @@ class Azure:
         self.add_set("demo-0-spot", 2, {"3": "running", "4": "running"})
         self.blobs: dict[str, bytes] = {}
         self.rows: list[dict[str, Any]] = []
+        self.secrets: dict[str, str] = {}
         self.denied: set[str] = set()
         self.without_capacity: set[str] = set()
         self.refusals: dict[str, tuple[int, str]] = {}
@@ -177,7 +180,18 @@ class Azure:
             raise Refusal(401, "InvalidAuthenticationToken")
         if known == ARM:
             return self._arm(call)
+        if known == "vault.azure.net":
+            return self._vault(call, host.split(".")[0])
         return self._blob(call, host.split(".")[0]) if known.startswith("blob") else self._ingest(call)
+
+    def _vault(self, call: Call, vault: str) -> tuple[int, bytes]:
+        name = call.path.partition("/secrets/")[2]
+        if call.query.get("api-version") != "7.4":
+            raise Refusal(400, "BadParameter: api-version")
+        if f"{vault}/{name}" not in self.secrets:
+            raise Refusal(404, "SecretNotFound")
+        id_ = f"https://{vault}.vault.azure.net/secrets/{name}/0123"
+        return 200, json.dumps({"id": id_, "value": self.secrets[f"{vault}/{name}"], "attributes": {}}).encode()
 
     def _arm(self, call: Call) -> tuple[int, bytes]:
         match = SCALE_SET.fullmatch(call.path)

@@ -1,17 +1,30 @@
-"""Keystone and an object store in small, as a machine with an application credential sees them.
+"""Keystone, an object store and Nova's metadata service in small, as a machine on OpenStack sees them.
 
-Not a test; `conftest.py` loads it. A token opens what the credential's access rules say, and nothing else.
+Not a test; `conftest.py` loads it. A token opens what the credential's access rules say, and nothing else. Temporary
+URLs are checked as Swift does ("Temporary URL middleware"): the signature, by the container's key, and the time.
 """
 
+import hashlib
+import hmac
 import json
 import re
 import threading
+import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 CONTAINER = "demo-runs"
 ACCOUNT = "AUTH_e99b6f4b9bf84a9da27e20c9cbfe887a"
+SECRETS = "demo-secrets"
+SECRETS_KEY = "the container's Temp-URL-Key"
+METADATA_PATH = "/openstack/latest/meta_data.json"
+
+
+def signature(key: str, path: str, expires: int) -> str:
+    """Of a GET of `path` until then."""
+    return hmac.new(key.encode(), f"GET\n{expires}\n{path}".encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass
@@ -24,6 +37,8 @@ class Cloud:
         objects: by container and name.
         refusals: answers to requests of the object store before it takes any: statuses.
         logins: bodies that Keystone was asked with.
+        metadata: the machine's own items; None where the service does not answer.
+        fetched: paths of temporary URLs that were opened.
     """
 
     credential: tuple[str, str] = ("credential-id", "credential-secret")
@@ -32,6 +47,8 @@ class Cloud:
     refusals: list[int] = field(default_factory=list)
     logins: list[Any] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
+    metadata: dict[str, str] | None = None
+    fetched: list[str] = field(default_factory=list)
     server: Any = None
 
     @property
@@ -58,6 +75,26 @@ class Cloud:
             {"type": "compute", "endpoints": endpoints("/v2.1")},
             {"type": "object-store", "endpoints": endpoints(f"/v1/{ACCOUNT}")},
         ]
+
+    def publish(self, name: str, secrets: Any, ttl_sec: int = 60, key: str = SECRETS_KEY) -> None:
+        """Puts a machine's secrets into their container, and their address into its metadata."""
+        path, expires = f"/v1/{ACCOUNT}/{SECRETS}/{name}", int(time.time()) + ttl_sec
+        self.objects[f"{SECRETS}/{name}"] = json.dumps(secrets).encode()
+        self.metadata = {
+            "gangway:secrets": f"{self.url}{path}",
+            "gangway:secrets-signature": f"temp_url_sig={signature(key, path, expires)}&temp_url_expires={expires}",
+        }
+
+    def opened(self, target: str) -> bytes | None:
+        """What a temporary URL opens."""
+        parts = urlsplit(target)
+        given = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        expires = int(given.get("temp_url_expires", 0))
+        wanted = signature(SECRETS_KEY, parts.path, expires)
+        if not hmac.compare_digest(wanted, given.get("temp_url_sig", "")) or expires < time.time():
+            return None
+        self.fetched.append(parts.path)
+        return self.objects.get(parts.path.partition(f"{ACCOUNT}/")[2])
 
     def log_in(self, body: Any) -> str | None:
         """A token, for who may have one."""
@@ -89,6 +126,14 @@ def started() -> tuple[Cloud, threading.Thread]:
                 self._reply(401, {"error": {"message": "The request you have made requires authentication."}})
             else:
                 self._reply(201, {"token": {"catalog": cloud.catalog()}}, token)
+
+        def do_GET(self) -> None:
+            if self.path == METADATA_PATH:
+                self._reply(404 if cloud.metadata is None else 200, {"uuid": "server", "meta": cloud.metadata})
+            elif (content := cloud.opened(self.path)) is not None:
+                self._reply(200, json.loads(content))
+            else:
+                self._reply(401, {"error": "Temp URL invalid"})
 
         def do_PUT(self) -> None:
             content = self.rfile.read(int(self.headers["Content-Length"]))

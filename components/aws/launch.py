@@ -113,9 +113,9 @@ class HeadNode(pulumi.ComponentResource):
             associate_public_ip_address=False,
             user_data_base64=args["user_data"],
             user_data_replace_on_change=True,
-            # Hop limit 2: Prometheus and the store run in containers.
+            # Hop limit 1: who asks is on the machine itself, or in a container on its network.
             metadata_options=ec2.InstanceMetadataOptionsArgs(
-                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
             ),
             # EC2 moves the machine to sound hardware by itself, with the same address.
             maintenance_options=ec2.InstanceMaintenanceOptionsArgs(auto_recovery="default"),
@@ -246,9 +246,9 @@ def launch_template(
         block_device_mappings=[
             root_volume(launch.root_device_name, launch.root_volume_gib, launch.kms_key_arn, ROOT_MIBPS)
         ],
-        # Hop limit 2: also a container with a network of its own may ask for its credentials and notices.
+        # Hop limit 1: root alone asks, on the machine itself.
         metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
-            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
         ),
         user_data=launch.user_data,
         tag_specifications=[

@@ -7,6 +7,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import authorization, compute, keyvault, managedidentity, resources
 
+from components.azure.member_key import MAX_VAULT_NAME
 from components.azure.names import RANDOM_DIGITS, guid
 from components.azure.policies import (
     ACR_PULL,
@@ -14,6 +15,7 @@ from components.azure.policies import (
     BLOB_READER,
     KEY_USER,
     LOG_WRITER,
+    SECRET_USER,
     account_of,
     blob_source,
     container_id,
@@ -40,8 +42,6 @@ __all__ = [
     "ResourceGroup",
     "ResourceGroupArgs",
 ]
-# Key vaults: 3 to 24 letters, digits and dashes.
-MAX_VAULT_NAME = 24
 DELETION_DAYS = 30
 ROTATION = "P90D"
 # The one size that disks, storage accounts and Managed Lustre all take.
@@ -304,11 +304,11 @@ class Grantee:
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `run_container_id` is RunBucket's, `repository_id` the registry's resource id,
-    `data_collection_rule_id` that of NodeLogs. `data_source` is the `az://account/container/prefix` nodes may read,
-    `data_source_account_id` that storage account's resource id (a container is the smallest place a role can be
-    assigned on; whoever runs `up` must be allowed to). `self_termination` lets a node delete itself from its scale set.
-    With `role_wait_sec` (0) Azure gets some time to know a role of our own before it is assigned: from Python programs
-    alone (`components.azure.identity`).
+    `data_collection_rule_id` that of NodeLogs, `member_secret_id` MemberKeyVault's. `data_source` is the
+    `az://account/container/prefix` nodes may read, `data_source_account_id` that storage account's resource id (a
+    container is the smallest place a role can be assigned on; whoever runs `up` must be allowed to). `self_termination`
+    lets a node delete itself from its scale set. With `role_wait_sec` (0) Azure gets some time to know a role of our
+    own before it is assigned: from Python programs alone (`components.azure.identity`).
     """
 
     subscription_id: str
@@ -318,6 +318,7 @@ class NodeIdentityArgs(TypedDict):
     run_container_id: pulumi.Input[str]
     repository_id: pulumi.Input[str]
     data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
+    member_secret_id: NotRequired[pulumi.Input[str] | None]
     data_source: NotRequired[str | None]
     data_source_account_id: NotRequired[str | None]
     self_termination: NotRequired[bool]
@@ -337,6 +338,7 @@ class HeadIdentityArgs(TypedDict):
     run_container_id: pulumi.Input[str]
     repository_id: pulumi.Input[str]
     data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
+    member_secret_id: NotRequired[pulumi.Input[str] | None]
     fills_groups: NotRequired[bool]
     scrapes: NotRequired[bool]
     role_wait_sec: NotRequired[float]
@@ -346,7 +348,7 @@ class HeadIdentityArgs(TypedDict):
 def _identity(
     name: str, kind: str, args: NodeIdentityArgs | HeadIdentityArgs, opts: pulumi.ResourceOptions
 ) -> tuple[managedidentity.UserAssignedIdentity, Grantee, list[pulumi.CustomResource]]:
-    """An identity, and the grants every machine gets: own runs, the image, lines."""
+    """An identity, and the grants every machine gets: own runs, the image, lines, the job's member key."""
     identity = managedidentity.UserAssignedIdentity(
         f"{name}-{kind}",
         resource_group_name=args["resource_group_name"],
@@ -360,9 +362,12 @@ def _identity(
         grantee.may("image", ACR_PULL, args["repository_id"]),
         grantee.may("runs", BLOB_CONTRIBUTOR, args["run_container_id"]),
     ]
-    rule = args.get("data_collection_rule_id")
-    if rule is not None:
-        grants.append(grantee.may("lines", LOG_WRITER, rule))
+    for label, role, scope in (
+        ("lines", LOG_WRITER, args.get("data_collection_rule_id")),
+        ("members", SECRET_USER, args.get("member_secret_id")),
+    ):
+        if scope is not None:
+            grants.append(grantee.may(label, role, scope))
     return identity, grantee, grants
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "FIRST_PRIORITY",
     "LAST_PRIORITY",
     "LUSTRE_PORTS",
+    "PRIVATE",
     "ROLES",
     "Flow",
     "NetworkPlan",
@@ -49,6 +50,8 @@ HTTPS = ("443",)
 # Azure Managed Lustre documentation, "Network size requirements": from the smallest file system to the largest.
 LUSTRE_PREFIXES = range(23, 28)
 NAT_IDLE_MINUTES = 4
+SERVICES = ("Microsoft.Storage", "Microsoft.KeyVault")
+"""That a subnet has endpoints of."""
 
 
 def declare_bastion(
@@ -82,11 +85,14 @@ def declare_bastion(
 AZURE_SERVICES: Mapping[str, str] = {
     "AzureActiveDirectory": "people's sign-in by SSH",
     "AzureContainerRegistry": "the trainer's image",
+    "AzureKeyVault": "the job's member key",
     "AzureMonitor": "log lines",
     "AzureResourceManager": "a node that leaves, the head that fills a scale set",
     "Storage": "runs, data, the layers of the image",
 }
 """Service tags a machine may reach with `egress: endpoints`, and for what. All of them by HTTPS."""
+PRIVATE = frozenset({"AzureContainerRegistry", "AzureKeyVault", "Storage"})
+"""Those that private endpoints stand in for."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,12 @@ class Rule:
 
 
 def plan_flows(
-    head: HeadPortsArgs | None, egress: Egress, lustre_cidr: str | None = None, bastion_cidr: str | None = None
+    head: HeadPortsArgs | None,
+    egress: Egress,
+    lustre_cidr: str | None = None,
+    bastion_cidr: str | None = None,
+    *,
+    private_endpoints: bool = False,
 ) -> tuple[Flow, ...]:
     """Everything that may pass in the machines' subnet.
 
@@ -129,6 +140,7 @@ def plan_flows(
         egress: `endpoints` closes the way out to all but Azure's services.
         lustre_cidr: where the file system's servers are; None without one.
         bastion_cidr: where people come from; None without a Bastion.
+        private_endpoints: lead to storage, registry and vault, which are the stack's own then.
     """
     flows = [Flow("self", "fabric", "fabric")]
     if head is not None:
@@ -146,7 +158,9 @@ def plan_flows(
     if egress == Egress.ENDPOINTS:
         inside = Flow("inside", "VirtualNetwork", "VirtualNetwork", direction="Outbound")
         services = [
-            Flow(f"to-{tag}", "VirtualNetwork", tag, "Tcp", HTTPS, direction="Outbound") for tag in AZURE_SERVICES
+            Flow(f"to-{tag}", "VirtualNetwork", tag, "Tcp", HTTPS, direction="Outbound")
+            for tag in AZURE_SERVICES
+            if not (private_endpoints and tag in PRIVATE)
         ]
         flows += [inside, *services]
     return tuple(flows)
@@ -177,7 +191,8 @@ def plan_rules(flows: Iterable[Flow]) -> tuple[Rule, ...]:
 class TrainingNetworkArgs(TypedDict):
     """Inputs of TrainingNetwork: address range, place, way out, what lives in it, tags. `head` lets a head node be
     reached and makes a private DNS zone `<name>.gangway.internal`. `lustre_prefix_length` makes a subnet of that
-    size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With `flow_log_account_id` and
+    size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With `private_endpoints` (false)
+    machines need no way to everybody's storage, registries and vaults. With `flow_log_account_id` and
     `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there, by the `network_watcher` of that
     resource id or GROUP/NAME; left out, by the one that Azure makes for the region, for which `watcher_wait_sec`
     (0) waits: from Python programs alone (`components.core.settling`).
@@ -191,6 +206,7 @@ class TrainingNetworkArgs(TypedDict):
     head: NotRequired[HeadPortsArgs | None]
     lustre_prefix_length: NotRequired[int | None]
     bastion: NotRequired[bool]
+    private_endpoints: NotRequired[bool]
     flow_log_account_id: NotRequired[pulumi.Input[str] | None]
     flow_log_identity_id: NotRequired[pulumi.Input[str] | None]
     network_watcher: NotRequired[str | None]
@@ -355,7 +371,11 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _private_subnet(self, nat: network.NatGateway, bastion: bool) -> network.Subnet:
         plan = self._plan
         flows = plan_flows(
-            self._args.get("head"), self._args["egress"], plan.lustre_cidr, plan.bastion_cidr if bastion else None
+            self._args.get("head"),
+            self._args["egress"],
+            plan.lustre_cidr,
+            plan.bastion_cidr if bastion else None,
+            private_endpoints=self._args.get("private_endpoints", False),
         )
         return self._subnet("private", plan.private_cidr, nat, self._security_group("private", plan_rules(flows)))
 
@@ -380,8 +400,8 @@ class TrainingNetwork(pulumi.ComponentResource):
             default_outbound_access=False,
             nat_gateway=network.SubResourceArgs(id=nat.id),
             network_security_group=network.NetworkSecurityGroupArgs(id=rules.id),
-            # Storage over Azure's own network: no gateway to pay for, and accounts can know the subnet.
-            service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
+            # Over Azure's own network: no gateway to pay for, and accounts and vaults can know the subnet.
+            service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service=service) for service in SERVICES],
             opts=self._one_by_one(before),
         )
 

@@ -16,6 +16,7 @@ __all__ = [
     "GROUP_WIDE",
     "KEY_USER",
     "LOG_WRITER",
+    "SECRET_USER",
     "STORAGE_CONTRIBUTOR",
     "AccountPlace",
     "BlobSource",
@@ -40,6 +41,7 @@ COST_READER = "72fafb9e-0641-4937-9268-a91bfd8191a3"
 KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
 # Monitoring Metrics Publisher: on a data collection rule it is the right to send lines to it.
 LOG_WRITER = "3913510d-42f4-4e42-8a64-420c390055eb"
+SECRET_USER = "4633458b-17de-408a-b874-0445c86b69e6"
 STORAGE_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
 
 _SET = "Microsoft.Compute/virtualMachineScaleSets"

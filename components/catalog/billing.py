@@ -16,7 +16,7 @@ class FreeTypes(Frozen):
 
     types: tuple[str, ...]
     usd: Fact[float]
-    when: Mapping[str, str] = {}
+    when: Mapping[str, str | bool] = {}
 
 
 class ByUse(Frozen):

@@ -11,6 +11,7 @@ from pulumi_openstack import compute, networking
 
 from components.core.dependencies import after
 from components.core.findings import InputError
+from components.openstack.machine_secrets import SECRETS_TAG, SIGNATURE_TAG
 from components.openstack.tags import ROLE_TAG, tag_words
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "declare_instance",
     "declare_port",
     "plan_boot_source",
+    "secrets_tags",
 ]
 
 
@@ -40,7 +42,8 @@ CREATE_TIMEOUT = "60m"
 class HeadNodeArgs(TypedDict):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine), `image` an image's id or name, `machine_type` a
     flavour's name. `private_ip` is the machine's own for good (`components.openstack.network.NetworkPlan`).
-    `boot_volume_gib` starts it from a volume, of `volume_type`; without it its disk is the flavour's.
+    `boot_volume_gib` starts it from a volume, of `volume_type`; without it its disk is the flavour's. `secrets_place`
+    and `secrets_signature` are MachineSecrets'.
     """
 
     machine_type: str
@@ -53,6 +56,8 @@ class HeadNodeArgs(TypedDict):
     private_ip: str
     security_group_ids: list[pulumi.Input[str]]
     user_data: pulumi.Input[str]
+    secrets_place: pulumi.Input[str]
+    secrets_signature: pulumi.Input[str]
     tags: dict[str, str]
 
 
@@ -81,7 +86,7 @@ class HeadNode(pulumi.ComponentResource):
             plan_boot_source(args["image"], args.get("boot_volume_gib"), args.get("volume_type")),
             args["user_data"],
             [port],
-            {**args["tags"], ROLE_TAG: "head"},
+            {**args["tags"], ROLE_TAG: "head", **secrets_tags(args["secrets_place"], args["secrets_signature"])},
             child,
             availability_zone=args["zone"] or None,
         )
@@ -165,6 +170,11 @@ def check_user_data(user_data: str) -> str:
     return user_data
 
 
+def secrets_tags(place: pulumi.Input[str], signature: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
+    """What a machine's metadata say of its secrets, in items that change while it lives."""
+    return {SECRETS_TAG: place, SIGNATURE_TAG: signature}
+
+
 def declare_port(
     name: str,
     network_id: pulumi.Input[str],
@@ -199,8 +209,8 @@ def declare_instance(
 ) -> compute.Instance:
     """An instance on these ports, the first being the one of its default route.
 
-    Its user data holds a credential, so it is a secret in the state. An instance is stopped before it is deleted: that
-    is when the job saves. One that has shut itself down is not started again by a later `up`.
+    An instance is stopped before it is deleted: that is when the job saves. One that has shut itself down is not
+    started again by a later `up`.
 
     Args:
         name: of the instance.
@@ -223,15 +233,10 @@ def declare_instance(
         networks=[compute.InstanceNetworkArgs(port=port.id) for port in ports],
         # Read from the drive, user data need no metadata service; cloud-init looks there first.
         config_drive=True,
-        user_data=_secret(user_data),
+        user_data=pulumi.Output.from_input(user_data).apply(check_user_data),
         stop_before_destroy=True,
         metadata=dict(tags),
         opts=pulumi.ResourceOptions.merge(opts, stays),
         **boot.inputs(),
         **further,
     )
-
-
-def _secret(user_data: pulumi.Input[str]) -> pulumi.Output[str]:
-    checked: pulumi.Output[str] = pulumi.Output.from_input(user_data).apply(check_user_data)
-    return pulumi.Output.secret(checked)

@@ -12,7 +12,7 @@ from pulumi_openstack import compute, networking
 from components.core.capacity import RungPlan, plan_rung
 from components.core.findings import InputError, nearest_hint
 from components.openstack.capacity import Placing, check_flavour, check_ladder, plan_placing, rung_from_args
-from components.openstack.launch import BootSource, declare_instance, declare_port, plan_boot_source
+from components.openstack.launch import BootSource, declare_instance, declare_port, plan_boot_source, secrets_tags
 from components.openstack.network import plan_network
 from components.openstack.tags import ROLE_TAG, tag_words
 
@@ -38,7 +38,7 @@ class NodePoolArgs(TypedDict):
     `volume_type`; without it their disk is the flavour's. `cidr` is the network's, in which addresses are counted.
     `rdma_ports` (0) are made for each node on `rdma_network_id`, of `rdma_vnic_type` (direct), without a firewall,
     which SR-IOV does not have. `head_host` is HeadNode's: nodes then go before the head does, and stay when another
-    takes its place.
+    takes its place. `secrets_place` and `secrets_signature` are MachineSecrets'.
     """
 
     machine_type: str
@@ -58,6 +58,8 @@ class NodePoolArgs(TypedDict):
     rdma_vnic_type: NotRequired[str]
     head_host: NotRequired[pulumi.Input[str] | None]
     user_data: pulumi.Input[str]
+    secrets_place: pulumi.Input[str]
+    secrets_signature: pulumi.Input[str]
     tags: dict[str, str]
 
 
@@ -156,7 +158,12 @@ class NodePool(pulumi.ComponentResource):
             plan.boot,
             args["user_data"],
             ports,
-            {**args["tags"], ROLE_TAG: "worker", **self._meeting()},
+            {
+                **args["tags"],
+                ROLE_TAG: "worker",
+                **self._meeting(),
+                **secrets_tags(args["secrets_place"], args["secrets_signature"]),
+            },
             self._child,
             availability_zone=args["zone"] or None,
             scheduler_hints=self._hints(group),

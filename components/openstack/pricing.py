@@ -52,7 +52,8 @@ def _one(resource: Declared) -> Iterable[CostComponent]:
         size = resource.inputs["size"]
         name = f"{resource.name}: {size:g} GiB, {resource.inputs['shareProto']}"
         yield unknown_price(name, size, _WHY, unit="GiB-month")
-    elif resource.type == CONTAINER:
+    # The other container, which may be destroyed, holds a kilobyte.
+    elif resource.type == CONTAINER and not resource.inputs["forceDestroy"]:
         yield unknown_price(f"{resource.name}: objects kept", 1, _WHY, unit="month")
 
 

@@ -6,7 +6,7 @@ commands that its scripts call; GANGWAY_CLIENT_ID names the identity.
     python3 -m images.node.azure outlast: until no restart of this machine is to come
     python3 -m images.node.azure leave | scale-set | capacity
     python3 -m images.node.azure put FILE URL, or: put-folder FOLDER URL, or: exists URL, or: list URL
-    python3 -m images.node.azure registry-token REGISTRY
+    python3 -m images.node.azure registry-token REGISTRY, or: secret URL
 
 Exit code 0, or 1 with one line that says why; of `leaving`, `waiting` and `exists` 1 also says no.
 """
@@ -33,6 +33,7 @@ EVENTS_TIMEOUT_SEC = 5.0
 COMPUTE_VERSION = "2024-07-01"
 # What a token is for.
 ARM, LOGS, STORAGE = "https://management.azure.com/", "https://monitor.azure.com/", "https://storage.azure.com/"
+VAULT, VAULT_VERSION = "https://vault.azure.net", "7.4"
 EVENTS_QUERY: Mapping[str, str] = MappingProxyType({"api-version": "2020-07-01"})
 # Events after which the machine is no more; and those after which it comes up again, maybe elsewhere.
 ENDINGS, RESTARTS = ("Preempt", "Terminate"), ("Reboot", "Redeploy")
@@ -146,6 +147,10 @@ class AzureApi:
     def write_rows(self, ingestion_url: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Sends rows into the stack's table of lines."""
         self.call("POST", ingestion_url, list(rows), LOGS)
+
+    def secret(self, url: str) -> str:
+        """What a key vault keeps at `https://VAULT.vault.azure.net/secrets/NAME`, its newest version."""
+        return str(self.call("GET", f"{url}?api-version={VAULT_VERSION}", resource=VAULT)["value"])
 
     def registry_token(self, registry: str) -> str:
         """What `docker login` takes as this machine's password, for some hours. `registry` is the host."""
@@ -312,6 +317,11 @@ def _registry_token(azure: AzureApi, registry: str) -> bool:
     return True
 
 
+def _secret(azure: AzureApi, url: str) -> bool:
+    print(azure.secret(url), end="")
+    return True
+
+
 COMMANDS: dict[str, Callable[..., bool]] = {
     "capacity": _capacity,
     "event": _event,
@@ -325,6 +335,7 @@ COMMANDS: dict[str, Callable[..., bool]] = {
     "put-folder": _put_folder,
     "registry-token": _registry_token,
     "scale-set": _scale_set,
+    "secret": _secret,
     "waiting": lambda azure: any(is_waiting(event) for event in azure.endings()),
 }
 

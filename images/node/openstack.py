@@ -1,11 +1,14 @@
-"""What a machine on OpenStack puts into the object store, by the application credential it was given.
+"""What a machine on OpenStack fetches when it boots, and puts into the object store.
 
+    python3 -m images.node.openstack fetch
+    python3 -m images.node.openstack secret NAME
     python3 -m images.node.openstack put FILE swift://CONTAINER/NAME
     python3 -m images.node.openstack put-folder FOLDER swift://CONTAINER/PREFIX
 
-Exit code 0, or 1 with one line that says why. Keystone says where the object store is, and for how long: a token lasts
-longer than a command. One request puts a file whole, up to the 5 GiB that Swift takes at once ("Large objects").
-GANGWAY_CREDENTIAL names the file with the credential.
+Exit code 0, or 1 with one line that says why. `fetch` brings the machine's secrets, by the address in its metadata,
+into the file that GANGWAY_SECRETS names, unless they are there; `secret` prints one of them. Keystone says where the
+object store is, and for how long: a token lasts longer than a command. One request puts a file whole, up to the 5 GiB
+that Swift takes at once ("Large objects").
 """
 
 import json
@@ -19,12 +22,66 @@ from urllib.parse import quote, urlsplit
 
 from images.node.web import RefusedError, open_url
 
-CREDENTIAL = "/etc/gangway/credential.json"
+SECRETS = "/etc/gangway/secrets.json"
+METADATA_URL = "http://169.254.169.254"
+# components.openstack.machine_secrets has the same words.
+PLACE, SIGNATURE = "gangway:secrets", "gangway:secrets-signature"
+MAX_SECRETS_BYTES = 65_536
 TIMEOUT_SEC = 30.0
 PUT_TIMEOUT_SEC = 280.0
 """A little less than what a machine has for all of its results."""
 MAX_OBJECT_BYTES = 5 * 1024**3
 SERVICE, INTERFACE = "object-store", "public"
+
+
+def fetch(file: Path) -> None:
+    """Has the newest secrets in a file of root's. Raises OSError where they cannot be had, and none are kept."""
+    kept = _kept(file)
+    try:
+        place, signature = _where()
+    except OSError as error:
+        if not kept:
+            raise
+        print(f"gangway: fetch: {error}; what was fetched before is taken", file=sys.stderr, flush=True)
+        return
+    if kept.get("place") == place:
+        return
+    try:
+        with open_url(urllib.request.Request(f"{place}?{signature}"), TIMEOUT_SEC) as answer:
+            found = json.loads(answer.read(MAX_SECRETS_BYTES))
+    except RefusedError as error:
+        # Its own text has the whole address, and goes to the console.
+        raise RefusedError(error.status, f"GET {place}") from None
+    except ValueError:
+        raise OSError(f"{place} holds no secrets") from None
+    new = file.with_name(f"{file.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as written:
+        json.dump({**found, "place": place}, written)
+        written.flush()
+        # The address may be over when a machine that has lost its power boots again.
+        os.fsync(written.fileno())
+    new.replace(file)
+
+
+def _kept(file: Path) -> dict[str, Any]:
+    """What was fetched before; nothing where that is not whole."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _where() -> tuple[str, str]:
+    """What this machine's metadata say of its secrets."""
+    url = os.environ.get("GANGWAY_METADATA_URL", METADATA_URL)
+    request = urllib.request.Request(f"{url}/openstack/latest/meta_data.json")
+    with open_url(request, TIMEOUT_SEC) as answer:
+        items = json.load(answer).get("meta", {})
+    if PLACE not in items or SIGNATURE not in items:
+        raise OSError(f"this machine's metadata have no {PLACE}")
+    return items[PLACE], items[SIGNATURE]
 
 
 class Store:
@@ -94,9 +151,16 @@ COMMANDS: dict[str, Callable[[Store, Path, str], None]] = {"put": Store.put, "pu
 
 def main(argv: Sequence[str]) -> int:
     """Runs one command."""
+    file = Path(os.environ.get("GANGWAY_SECRETS", SECRETS))
     try:
-        credential = json.loads(Path(os.environ.get("GANGWAY_CREDENTIAL", CREDENTIAL)).read_text("utf-8"))
-        COMMANDS[argv[0]](Store(credential), Path(argv[1]), argv[2])
+        if argv[0] == "fetch":
+            fetch(file)
+            return 0
+        kept = json.loads(file.read_text("utf-8"))
+        if argv[0] == "secret":
+            print(kept[argv[1]], end="")
+        else:
+            COMMANDS[argv[0]](Store(kept["credential"]), Path(argv[1]), argv[2])
     except OSError as error:
         print(f"gangway: {argv[0]}: {error}", file=sys.stderr, flush=True)
         return 1

@@ -249,6 +249,7 @@ class JobConfig(Section):
         keep_runs: false lets `destroy` take the run bucket with every record in it.
         terminate_when_done: each node leaves its group when the job has ended, well or for good: out of time, bad
             input, a fabric too slow, failure after failure.
+        member_key_refresh: another number than before makes another member key at the next `up`.
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
@@ -264,6 +265,7 @@ class JobConfig(Section):
     keep_runs: StrictBool = True
     max_hours: Number = Field(gt=0, le=MOST_HOURS)
     terminate_when_done: StrictBool = False
+    member_key_refresh: Whole = Field(default=0, ge=0, examples=[1])
 
     @field_validator("preset")
     @classmethod

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pulumi
+from google.protobuf import json_format  # type: ignore[import-untyped]  # ships no types
 from pulumi.runtime import mocks, register_stack_transformation, rpc, settings
 
 from components.core.pinned import STASH
@@ -18,7 +19,7 @@ _COMPUTED = (
     *("accessKey", "address", "arn", "bucket", "clientId", "digest", "dnsName", "email", "immutableId"),
     "keyUriWithVersion",
     *("latestVersion", "loginServer", "member", "mountName", "mountPoint", "name", "principalId", "privateIp"),
-    *("registryUri", "repositoryUrl", "secret", "selfLink", "selfLinkUnique", "uniqueId", "vaultUri"),
+    *("registryUri", "repositoryUrl", "secret", "selfLink", "selfLinkUnique", "uniqueId", "url", "vaultUri"),
 )
 # The same where a list holds them.
 _COMPUTED_IN_LISTS = {"exportLocations": "path", "externalFixedIps": "ipAddress"}
@@ -26,6 +27,7 @@ _COMPUTED_IN_LISTS = {"exportLocations": "path", "externalFixedIps": "ipAddress"
 _ANSWERS = {
     "aws:ssm/getParameter:getParameter": ("insecureValue",),
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName"),
+    "azure-native:authorization:getClientConfig": ("tenantId",),
     "azure-native:authorization:getClientToken": ("token",),
     "gcp:compute/getImage:getImage": ("selfLink",),
     "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": ("serviceAccountId",),
@@ -191,7 +193,9 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
             name=request.name,
             parent=request.parent,
             custom=request.custom,
-            inputs=_sorted(stand_in.inputs[request.type, request.name]),
+            inputs=_sorted(
+                _as_sent(json_format.MessageToDict(request.object), stand_in.inputs[request.type, request.name])
+            ),
             id=id_,
             dependencies=frozenset(request.dependencies),
         )
@@ -201,6 +205,29 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
     return Recording(tuple(resources), recorder.outputs, result)
 
 
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, dict) and value.get(rpc._special_sig_key) == rpc._special_secret_sig
+
+
+def _as_sent(sent: Any, value: Any) -> Any:
+    """`value` with secrets where they were `sent`: read back, a mapping that holds one is a secret as a whole."""
+    if _is_secret(sent):
+        return value
+    inner = value["value"] if _is_secret(value) else value
+    if isinstance(sent, dict) and isinstance(inner, dict):
+        return {key: _marked(sent.get(key), item) for key, item in inner.items()}
+    if isinstance(sent, list) and isinstance(inner, list):
+        return [_marked(part, item) for part, item in zip(sent, inner, strict=True)]
+    return inner
+
+
+def _marked(sent: Any, value: Any) -> Any:
+    """The same of a part of it, which has lost its mark to the whole."""
+    if _is_secret(sent) and not _is_secret(value):
+        return {rpc._special_sig_key: rpc._special_secret_sig, "value": value}
+    return _as_sent(sent, value)
+
+
 def _plain(value: Any) -> Any:
     """`value` as JSON data: an archive as the names in it, a text by its length, a secret as the word."""
     if isinstance(value, pulumi.AssetArchive):
@@ -208,8 +235,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, pulumi.StringAsset):
         return {"asset": f"{len(value.text)} characters"}
     if isinstance(value, dict):
-        marked = value.get(rpc._special_sig_key) == rpc._special_secret_sig
-        return "[secret]" if marked else {key: _plain(item) for key, item in value.items()}
+        return "[secret]" if _is_secret(value) else {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 

@@ -360,6 +360,22 @@ def _low_cap(cap: float, low: float | None, high: float, path: str, source: str,
     )
 
 
+def member_key_refreshed(config: StackConfig, *, has_key: bool) -> Iterable[Finding]:
+    """Another member key: who has it from when on; or that nobody has one."""
+    number, place = config.job.member_key_refresh, "gangway:job.member_key_refresh"
+    if number and has_key:
+        yield Finding.info(
+            "job.member-key",
+            place,
+            f"member key number {number}: machines get it when they start, and meet none that have another",
+            "after the `up` that makes it start the head again first, then the nodes",
+        )
+    elif number:
+        yield Finding.warning(
+            "job.member-key-ignored", place, "of no effect: one node meets nobody", "remove member_key_refresh"
+        )
+
+
 def nodes_stay(config: StackConfig, *, can_leave: bool = True) -> Iterable[Finding]:
     """Nodes that go on costing; `can_leave` where they could leave by themselves."""
     if not config.job.terminate_when_done:

@@ -1,6 +1,10 @@
 """OpenStack under the real engine: what a change of one machine does to the others."""
 
+import base64
+import gzip
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +12,7 @@ import pytest
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 INSTANCE = "openstack:compute/instance:Instance"
+TEMP_URL = "openstack:objectstorage/tempUrl:TempUrl"
 
 
 def instances(engine: Any, role: str) -> dict[str, str]:
@@ -44,3 +49,38 @@ def test_another_head_leaves_the_workers(cloud: Any, set_value: Any) -> None:
     began = renewed.began("create-replacement")
     for urn, place in renewed.ended("delete-replaced").items():
         assert place < began[urn]
+
+
+def test_another_url_or_key_replaces_no_machine_and_no_user_data_have_a_secret(
+    cloud: Any, set_value: Any, tmp_path: Path
+) -> None:
+    """The next period is simulated: the program's clock is set, as an `up` on the next day finds it."""
+    before = {**instances(cloud, "worker"), **instances(cloud, "head")}
+    first = signatures(cloud)
+    (tmp_path / "sitecustomize.py").write_text("import time\nnow = time.time\ntime.time = lambda: now() + 86400\n")
+    cloud.env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), cloud.env.get("PYTHONPATH", "")])
+    again = cloud.applied("up")
+    assert again.types("replace") == {TEMP_URL}
+    assert again.types("update") == {INSTANCE}
+    assert {**instances(cloud, "worker"), **instances(cloud, "head")} == before
+    assert len(first) == len(signatures(cloud)) == 1
+    assert signatures(cloud) != first
+    cloud.change(set_value("job.member_key_refresh", 1))
+    rotated = cloud.applied("up")
+    assert rotated.types("replace") == {TEMP_URL, "openstack:objectstorage/containerObject:ContainerObject"}
+    assert rotated.types("update") == {INSTANCE}
+    assert {**instances(cloud, "worker"), **instances(cloud, "head")} == before
+    exported = cloud.plain("stack", "export")
+    for secret in ("credential-secret-", "temp_url_sig", "PRIVATE KEY"):
+        assert secret not in exported
+    for made in cloud.resources():
+        if made["type"] == INSTANCE:
+            text = gzip.decompress(base64.b64decode(made["inputs"]["userData"])).decode()
+            for secret in ("credential-secret-", "temp_url_sig", "PRIVATE KEY-----"):
+                assert secret not in text
+
+
+def signatures(cloud: Any) -> set[str]:
+    """What opens the machines' secrets, as their metadata say."""
+    made = [r for r in cloud.resources() if r["type"] == INSTANCE]
+    return {machine["inputs"]["metadata"]["gangway:secrets-signature"] for machine in made}

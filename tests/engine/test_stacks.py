@@ -144,6 +144,8 @@ AZURE = Kind(
         {
             "azure-native:authorization:RoleAssignment",
             "azure-native:keyvault:Key",
+            # Goes with its vault, of which the stand-in knows nothing.
+            "azure-native:keyvault:Secret",
             "azure-native:keyvault:Vault",
             "azure-native:managedidentity:UserAssignedIdentity",
         }

@@ -1,6 +1,7 @@
 """The stand-in for Pulumi's openstack plugin, spoken to as the engine does: what it refuses, and what replaces."""
 
 import base64
+import hmac
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,9 @@ RULE, CREDENTIAL = (
     f"{P}identity/applicationCredential:ApplicationCredential",
 )
 SHARE, ACCESS = f"{P}sharedfilesystem/share:Share", f"{P}sharedfilesystem/shareAccess:ShareAccess"
-CONTAINER = f"{P}objectstorage/container:Container"
+CONTAINER, OBJECT, TEMP_URL = (
+    f"{P}objectstorage/{kind}" for kind in ("container:Container", "containerObject:ContainerObject", "tempUrl:TempUrl")
+)
 NOT_THERE = "01234567-57ac-4000-8000-0123456789ab"
 PUT = {"service": "object-store", "method": "PUT", "path": "/v1/*/runs/**"}
 
@@ -67,6 +70,7 @@ def plugin(shared_plugin: Any) -> Any:
         (SHARE, {"shareProto": "NFS", "size": 0}, "size", "at least (1)"),
         (ACCESS, {"shareId": "s", "accessType": "ip", "accessTo": "a", "accessLevel": "w"}, "accessLevel", "got w"),
         (CONTAINER, {"metadata": {"a:b": "c"}}, "metadata.a:b", "no name of an HTTP header"),
+        (TEMP_URL, {"container": "c", "object": "o", "ttl": 60, "digest": "md5"}, "digest", "got md5"),
         (f"{P}orchestration/stack:Stack", {}, "", "no resource type"),
     ],
 )  # fmt: skip
@@ -132,6 +136,9 @@ def test_what_is_in_use_cannot_be_deleted(plugin: Any) -> None:
         (ACCESS, {"accessTo": "a"}, {"accessTo": "b"}, ["accessTo"]),
         (CREDENTIAL, {"roles": ["a"]}, {"roles": ["b"]}, ["roles"]),
         (CONTAINER, {"metadata": {"a": "b"}}, {"metadata": {"a": "c"}}, []),
+        (OBJECT, {"content": "a"}, {"content": "b"}, []),
+        (OBJECT, {"name": "a"}, {"name": "b"}, ["name"]),
+        (TEMP_URL, {"ttl": 1}, {"ttl": 2}, ["ttl"]),
     ],
 )
 def test_what_replaces(
@@ -150,3 +157,21 @@ def test_what_the_services_add(plugin: Any) -> None:
     assert plugin.create(ACCESS, {**access, "accessType": "ip"}).outputs["accessKey"] == ""
     assert len(plugin.create(ACCESS, {**access, "accessType": "cephx"}).outputs["accessKey"]) > 20
     assert plugin.create(CONTAINER, {"name": "runs-1"}).id == "runs-1"
+
+
+def test_a_temporary_url_is_signed_by_a_key_that_opens_it(plugin: Any) -> None:
+    container = plugin.create(CONTAINER, {"name": "secrets", "metadata": {"Temp-URL-Key": "key"}})
+    signed = {"container": container.id, "object": "one.json", "ttl": 60, "digest": "sha256"}
+    with pytest.raises(grpc.RpcError, match=r"one\.json could not be found"):
+        plugin.create(TEMP_URL, {**signed, "key": "key"})
+    plugin.create(OBJECT, {"containerName": container.id, "name": "one.json", "content": "{}"})
+    with pytest.raises(grpc.RpcError, match="another key"):
+        plugin.create(TEMP_URL, {**signed, "key": "other"})
+    url = plugin.create(TEMP_URL, {**signed, "key": "key"}).outputs["url"]
+    place, _, query = url.partition("?")
+    found = re.fullmatch(r"temp_url_sig=([0-9a-f]{64})&temp_url_expires=(\d+)", query)
+    path = place.removeprefix("https://swift.example.com")
+    assert path == f"/v1/AUTH_{'0' * 32}/secrets/one.json"
+    assert found
+    expected = hmac.new(b"key", f"GET\n{found[2]}\n{path}".encode(), "sha256").hexdigest()
+    assert found[1] == expected

@@ -20,7 +20,7 @@ from components.core.job import JobSpec, Rendezvous, Volume
 from images.aws import AwsHeadSpec, AwsNodeSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
 from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
-from images.openstack import ObjectStore, OpenstackHeadSpec, OpenstackNodeSpec
+from images.openstack import SECRETS_FILE, OpenstackHeadSpec, OpenstackNodeSpec, OpenstackSecrets
 from images.specs import Breaker, FileSystem, RdmaSetup
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -202,7 +202,14 @@ def tpu_host(gcp_job: JobSpec) -> TpuHostSpec:
         "run_dir": "/var/lib/gangway/runs/demo",
         "file_system": FileSystem("bucket", "gangway-records/demo/shared", "/var/lib/gangway/runs"),
     }
-    return TpuHostSpec(**there, job=job, num_slices=2, queued_resource=TPU_REQUEST, labels={"team": "ml-platform"})
+    return TpuHostSpec(
+        **there,
+        job=job,
+        num_slices=2,
+        queued_resource=TPU_REQUEST,
+        labels={"team": "ml-platform"},
+        member_key=GCP_MEMBER_KEY,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -220,6 +227,7 @@ def gcp_head(gcp_job: JobSpec) -> GcpHeadSpec:
     )
 
 
+AZURE_MEMBER_KEY = "https://demo-members12345678.vault.azure.net/secrets/member-key"
 AZURE: dict[str, Any] = {
     "stack": "demo",
     "client_id": "11111111-2222-3333-4444-555555555555",
@@ -230,6 +238,7 @@ AZURE: dict[str, Any] = {
     "ingestion_url": "https://demo-lines.westus-1.ingest.monitor.azure.com/dataCollectionRules/dcr-1/streams/"
     "Custom-Gangway?api-version=2023-01-01",
     "max_hours": 8,
+    "member_key": AZURE_MEMBER_KEY,
 }
 
 
@@ -277,7 +286,7 @@ def azure_node(azure_job: JobSpec) -> AzureNodeSpec:
 @pytest.fixture(scope="session")
 def azure_plain_node(azure_job: JobSpec) -> AzureNodeSpec:
     """A single worker with one GPU, one disk and nothing shared."""
-    alone = {**AZURE, "file_system": None, "ingestion_url": None, "max_hours": None}
+    alone = {**AZURE, "file_system": None, "ingestion_url": None, "max_hours": None, "member_key": None}
     return AzureNodeSpec(**alone, job=azure_job.model_copy(update={"volumes": (), "env": {}}))
 
 
@@ -296,7 +305,7 @@ def azure_head(azure_job: JobSpec) -> AzureHeadSpec:
 
 OPENSTACK: dict[str, Any] = {
     "stack": "demo",
-    "store": ObjectStore("https://cloud.example.com:5000/v3", "RegionOne", "credential-id", "credential-secret"),
+    "member_key": SECRETS_FILE,
     "image_registry": "registry.example.com",
     "bucket_uri": "swift://demo-runs/demo",
     "run_dir": "/shared/runs/demo",
@@ -330,7 +339,7 @@ def openstack_node(openstack_job: JobSpec) -> OpenstackNodeSpec:
 @pytest.fixture(scope="session")
 def openstack_plain_node(openstack_job: JobSpec) -> OpenstackNodeSpec:
     """A single worker with one disk and nothing shared."""
-    alone = {**OPENSTACK, "file_system": None, "max_hours": None, "terminate_when_done": False}
+    alone = {**OPENSTACK, "member_key": None, "file_system": None, "max_hours": None, "terminate_when_done": False}
     return OpenstackNodeSpec(**alone, job=openstack_job.model_copy(update={"volumes": (), "env": {}}))
 
 
@@ -422,8 +431,15 @@ def openstack_machine(
     (tmp_path / "fake").mkdir()
     # This Python without this environment's packages: the machine's has none of them.
     (tmp_path / "fake" / "python3").symlink_to(sys.executable)
-    spec = replace(openstack_node, store=ObjectStore(swift.auth_url, "RegionOne", *swift.credential))
-    made = machines.OpenstackMachine(tmp_path, node, {"GANGWAY_ROOT": str(tmp_path)}, openstack_scripts, spec_=spec)
+    env = {"GANGWAY_ROOT": str(tmp_path), "GANGWAY_METADATA_URL": swift.url}
+    made = machines.OpenstackMachine(
+        tmp_path,
+        node,
+        env,
+        openstack_scripts,
+        spec_=openstack_node,
+        secrets=OpenstackSecrets(swift.auth_url, "RegionOne", *swift.credential),
+    )
     made.fake("systemctl", "[ $1 != is-system-running ] || echo running")
     return made
 

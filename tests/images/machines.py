@@ -44,7 +44,7 @@ from images.openstack import (
     OpenstackHeadSpec,
     OpenstackMachineSpec,
     OpenstackNodeSpec,
-    openstack_credential_text,
+    OpenstackSecrets,
     openstack_env_text,
     openstack_job_env_text,
     render_openstack_head,
@@ -73,6 +73,10 @@ class Machine:
         """Just booted, whatever this machine's uptime is: after half a day it is beyond a job's hours."""
         self.up_for(60.0)
         (self.root / "meminfo").write_text("MemTotal:       268435456 kB\nMemFree:        1024 kB\n")
+        # Its firewall works: the job's user is refused.
+        for name in ("iptables", "ip6tables"):
+            self.fake(name)
+        self.fake("setpriv", "exit 7")
 
     UNHEALTHY: ClassVar = [
         *("autoscaling", "set-instance-health", "--region", "us-east-2", "--instance-id", "i-0123456789abcdef0"),
@@ -295,17 +299,21 @@ class AzureMachine(Machine):
 
 @dataclass
 class OpenstackMachine(Machine):
-    """The same on OpenStack: real Python on the machine, Keystone and the object store in small."""
+    """The same on OpenStack: real Python on the machine, Keystone and the object store in small. `secrets`: what it has
+    fetched; None for a machine that boots for the first time.
+    """
 
     spec_: OpenstackMachineSpec = field(kw_only=True)
+    secrets: OpenstackSecrets | None = field(kw_only=True)
 
     def write_settings(self, head: AwsHeadSpec | None) -> None:
         """The files that the scripts read."""
         (self.root / "node.env").write_text(openstack_env_text(self.spec_))
-        (self.root / "credential.json").write_text(openstack_credential_text(self.spec_))
+        self.env["GANGWAY_SECRETS"] = f"{self.root}/secrets.json"
+        if self.secrets is not None:
+            (self.root / "secrets.json").write_text(self.secrets.text())
         if isinstance(self.spec_, OpenstackNodeSpec):
             (self.root / "job.env").write_text(openstack_job_env_text(self.spec_))
-        self.env["GANGWAY_CREDENTIAL"] = f"{self.root}/credential.json"
 
     def plan(self, **changes: Any) -> None:
         """Changes the spec that the scripts are told."""

@@ -77,7 +77,7 @@ def test_the_trainer_meets_the_nodes_of_its_own_scale_set_alone(worker: Any) -> 
     assert [(ours, said) for ours, said in zip(planned, call, strict=True) if ours != said] == [
         ("--rdzv-id=dcgan-celeba64", "--rdzv-id=dcgan-celeba64-demo-0-spot")
     ]
-    assert call[call.index(worker.azure.job.image) + 1 :][:2] == ["--watch", "azure"]
+    assert call[call.index(worker.azure.job.image) + 1 :][:2] == ["--watch", "/run/gangway-notices/held"]
     assert call[call.index("--device") + 1] == "/dev/infiniband"
     assert "memlock=-1" in call
 

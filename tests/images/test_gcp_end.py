@@ -77,7 +77,7 @@ def test_the_trainer_starts_as_it_is_told(worker: Any) -> None:
     assert worker.run("run-trainer.sh").returncode == 0
     (call,) = worker.started()
     assert call == gcp_docker_argv(worker.gcp)
-    assert call[call.index(worker.gcp.job.image) + 1 :][:2] == ["--watch", "gcp"]
+    assert call[call.index(worker.gcp.job.image) + 1 :][:2] == ["--watch", "/run/gangway-notices/held"]
     assert call[call.index("--log-driver") + 1] == "none", "the journal has its lines already"
 
 

@@ -188,7 +188,9 @@ def test_the_profile_comes_first_and_the_jobs_variables_win(gcp_node: GcpNodeSpe
     assert done.returncode == 0, done.stderr
     first, *lines = done.stdout.splitlines()
     life = ["--member-key", "/run/gangway-member.pem", *life_of(gcp_node)]
-    assert first == " ".join(["-m trainer.launch --watch gcp", *life, *gcp_node.job.torchrun_argv()])
+    assert first == " ".join(
+        ["-m trainer.launch --watch /run/gangway-notices/held", *life, *gcp_node.job.torchrun_argv()]
+    )
     assert {"NCCL_TUNER_PLUGIN=tuner.so", "NCCL_SOCKET_IFNAME=enp0s12"} <= set(lines)
     assert "LD_LIBRARY_PATH=/var/lib/tcpxo/lib64" in lines
 
@@ -218,6 +220,6 @@ def test_without_a_profile_the_images_own_entrypoint_is_left(gcp_node: GcpNodeSp
     assert gcp_node.nccl is not None
     argv = gcp_docker_argv(replace(gcp_node, nccl=replace(gcp_node.nccl, env_script="")))
     assert "--entrypoint" not in argv
-    own = ["--watch", "gcp", "--member-key", "/run/gangway-member.pem", *life_of(gcp_node)]
+    own = ["--watch", "/run/gangway-notices/held", "--member-key", "/run/gangway-member.pem", *life_of(gcp_node)]
     assert argv[argv.index(gcp_node.job.image) + 1 :] == [*own, *gcp_node.job.torchrun_argv()]
     assert argv[argv.index("--device") + 1] == "/dev/infiniband"

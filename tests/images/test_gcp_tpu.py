@@ -1,10 +1,8 @@
 """A host of TPU slices: its start-up script run as it is, and what it makes of the metadata about its slice."""
 
-import socket
 import stat
 import subprocess
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,13 +33,6 @@ def host(gcp_machine: Any, tpu_host: TpuHostSpec, tmp_path: Path) -> Any:
     return gcp_machine
 
 
-@pytest.fixture
-def store() -> Iterator[int]:
-    """A port at which somebody listens, as torchrun's store does."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
 def tell(host: Any, worker: int, of: int, slice_id: int | None = None, port: str = ":8080") -> None:
     """The metadata of a host: its place in its slice, and the slice's among others."""
     more = "" if slice_id is None else MEGASCALE.format(address=f"127.0.0.1{port}", slice=slice_id)
@@ -59,6 +50,11 @@ def launcher_of(host: Any) -> tuple[list[str], list[str]]:
     return call[:at], call[at + 1 :]
 
 
+def starts_store(host: Any) -> bool:
+    """Whether this host has started the store in which all meet."""
+    return ["start", "gangway-rendezvous.service"] in host.calls("systemctl")
+
+
 def life_of(host: Any) -> list[str]:
     """How the slice's hosts know of each other, and of the job's hours."""
     return life_argv(host.gcp.job, host.gcp.run_dir, host.gcp.max_hours)
@@ -70,45 +66,52 @@ TRAIN = ["train", "--backend", "xla", "--run-dir", "/var/lib/gangway/runs/demo"]
 
 
 def test_a_host_alone_meets_nobody(host: Any) -> None:
-    host.plan(num_slices=1, max_hours=None)
+    host.plan(num_slices=1, max_hours=None, member_key=None)
     tell(host, 0, 1)
     done = host.run("run-trainer.sh")
     assert done.returncode == 0, done.stderr
     docker, launcher = launcher_of(host)
     assert docker == tpu_docker_argv(host.gcp)[: len(docker)]
-    assert launcher == ["--watch", "gcp", *life_of(host), "--standalone", "--nnodes=1", *LAST, *TRAIN]
+    assert launcher == [
+        "--watch",
+        "/run/gangway-notices/held",
+        *life_of(host),
+        "--standalone",
+        "--nnodes=1",
+        *LAST,
+        *TRAIN,
+    ]
     assert {"--privileged", "PJRT_DEVICE=TPU"} <= set(docker)
     assert not [word for word in docker if word.startswith("MEGASCALE_")]
 
 
 @pytest.mark.parametrize("worker", [0, 1])
-def test_the_hosts_of_a_slice_meet_at_its_first(host: Any, store: int, worker: int) -> None:
+def test_the_hosts_of_a_slice_meet_at_its_first(host: Any, worker: int) -> None:
     host.plan(num_slices=1)
     tell(host, worker, 3)
-    assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
+    assert host.run("run-trainer.sh").returncode == 0
     _, launcher = launcher_of(host)
-    assert launcher[2:6] == life_of(host)
-    assert launcher[6:11] == [
+    assert launcher[2:4] == ["--member-key", "/run/gangway-member.pem"]
+    assert launcher[4:8] == life_of(host)
+    assert launcher[8:13] == [
         "--nnodes=3",
-        "--rdzv-backend=c10d",
-        f"--rdzv-endpoint=127.0.0.1:{store}",
+        "--rdzv-backend=gangway",
+        "--rdzv-endpoint=127.0.0.1:29400",
         "--rdzv-id=dcgan-celeba64",
-        f"--rdzv-conf=is_host={1 - worker},join_timeout=3600",
+        "--rdzv-conf=is_host=0,join_timeout=3600",
     ]
-    assert launcher[11:] == [*LAST, *TRAIN]
+    assert launcher[13:] == [*LAST, *TRAIN]
+    assert starts_store(host) is (worker == 0)
 
 
 @pytest.mark.parametrize(("worker", "slice_id", "port"), [(0, 0, ":8080"), (1, 0, ""), (0, 1, ":8080"), (1, 1, "")])
-def test_the_hosts_of_all_slices_meet_at_the_coordinator(
-    host: Any, store: int, worker: int, slice_id: int, port: str
-) -> None:
+def test_the_hosts_of_all_slices_meet_at_the_coordinator(host: Any, worker: int, slice_id: int, port: str) -> None:
     tell(host, worker, 2, slice_id, port)
-    done = host.run("run-trainer.sh", MEET_PORT=str(store))
+    done = host.run("run-trainer.sh")
     assert done.returncode == 0, done.stderr
     docker, launcher = launcher_of(host)
-    first = (worker, slice_id) == (0, 0)
-    assert launcher[6:9] == ["--nnodes=4", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{store}"]
-    assert launcher[10] == f"--rdzv-conf=is_host={int(first)},join_timeout=3600"
+    assert launcher[8:11] == ["--nnodes=4", "--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:29400"]
+    assert starts_store(host) is ((worker, slice_id) == (0, 0))
     assert {
         f"MEGASCALE_COORDINATOR_ADDRESS=127.0.0.1{port}",
         "MEGASCALE_NUM_SLICES=2",
@@ -117,18 +120,18 @@ def test_the_hosts_of_all_slices_meet_at_the_coordinator(
     assert docker[0] == "run"
 
 
-def test_libtpus_own_port_is_handed_on(host: Any, store: int) -> None:
+def test_libtpus_own_port_is_handed_on(host: Any) -> None:
     tell(host, 0, 2, 0)
     host.gce.items["instance/attributes/tpu-env"] += "MEGASCALE_PORT: '9999'\n"
-    assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
+    assert host.run("run-trainer.sh").returncode == 0
     assert "MEGASCALE_PORT=9999" in launcher_of(host)[0]
 
 
-def test_a_slice_that_is_not_told_yet_is_waited_for(host: Any, store: int) -> None:
+def test_a_slice_that_is_not_told_yet_is_waited_for(host: Any) -> None:
     tell(host, 0, 2)
     late = threading.Timer(0.5, tell, (host, 0, 2, 0))
     late.start()
-    assert host.run("run-trainer.sh", TPU_DEADLINE_SEC="20", MEET_PORT=str(store)).returncode == 0
+    assert host.run("run-trainer.sh", TPU_DEADLINE_SEC="20").returncode == 0
     late.join()
     assert len(host.calls("docker")) == 1
 
@@ -139,24 +142,22 @@ def test_a_slice_that_nobody_tells_is_told(host: Any) -> None:
     assert [line["reason"] for line in host.events()] == ["no word of this slice in the metadata after 0 s"]
 
 
-def test_the_first_hosts_store_is_waited_for_without_a_failure(host: Any) -> None:
-    """Torchrun itself gives up after a minute; the first host may pull its image for longer."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    tell(host, 1, 2, 0)
-    done = host.run("run-trainer.sh", MEET_PORT=str(port), MEET_DEADLINE_SEC="0")
-    assert (done.returncode, host.calls("docker")) == (1, [])
-    assert f"nobody at 127.0.0.1:{port} after 0 s" in done.stderr
+def test_a_first_host_whose_store_does_not_start_trains_nothing(host: Any) -> None:
+    tell(host, 0, 2, 0)
+    host.fake("systemctl", '[ "$1" != start ]')
+    assert host.run("run-trainer.sh").returncode == 1
+    assert host.started() == []
 
-    def open_late() -> None:
-        late.append(socket.create_server(("127.0.0.1", port)))
 
-    late: list[socket.socket] = []
-    timer = threading.Timer(0.5, open_late)
-    timer.start()
-    assert host.run("run-trainer.sh", MEET_PORT=str(port), MEET_DEADLINE_SEC="20").returncode == 0
-    timer.join()
-    late[0].close()
+def test_the_store_is_on_each_host_and_of_none_at_boot(tpu_host: TpuHostSpec, machines: Any) -> None:
+    text = render_tpu_startup(tpu_host)
+    _, unit = machines.files_of(text)["/etc/systemd/system/gangway-rendezvous.service"]
+    (line,) = [line for line in unit.splitlines() if "trainer.launch.rendezvous" in line]
+    assert "--user 0:0 --mount type=bind,source=/run/gangway-member.pem" in line, "its key is root's"
+    assert line.endswith("--member-key /run/gangway-member.pem --port 29400")
+    assert "gangway-rendezvous" not in text.rpartition("systemctl enable")[2]
+    alone = machines.files_of(render_tpu_startup(replace(tpu_host, member_key=None)))
+    assert "/etc/systemd/system/gangway-rendezvous.service" not in alone
 
 
 def test_the_startup_script_makes_the_machine_and_starts_its_units(
@@ -206,9 +207,9 @@ def leaving(host: Any, gce: Any, load_module: Any) -> Any:
     return host
 
 
-def train_and_end(host: Any, store: int, status: int) -> subprocess.CompletedProcess[str]:
+def train_and_end(host: Any, status: int) -> subprocess.CompletedProcess[str]:
     """The trainer runs and exits; what systemd starts then."""
-    assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
+    assert host.run("run-trainer.sh").returncode == 0
     (host.root / "run" / "run.json").write_text("{}")
     result = "success" if status == 0 else "exit-code"
     host.env |= {"SERVICE_RESULT": result, "EXIT_CODE": "exited", "EXIT_STATUS": str(status)}
@@ -222,11 +223,9 @@ def ended_there(gce: Any) -> bool:
 
 
 @pytest.mark.parametrize("status", [0, 2])
-def test_the_first_host_has_all_slices_leave_when_the_job_has_ended(
-    leaving: Any, gce: Any, store: int, status: int
-) -> None:
+def test_the_first_host_has_all_slices_leave_when_the_job_has_ended(leaving: Any, gce: Any, status: int) -> None:
     tell(leaving, 0, 2, 0)
-    done = train_and_end(leaving, store, status)
+    done = train_and_end(leaving, status)
     assert f"the slices leave: {QUEUED} is deleted" in done.stderr
     assert gce.tpu.queued[QUEUED]["state"] == {"state": "DELETING"}
     assert gce.tpu.nodes == {}
@@ -240,42 +239,42 @@ def test_the_first_host_has_all_slices_leave_when_the_job_has_ended(
 
 
 @pytest.mark.parametrize(("worker", "slice_id"), [(1, 0), (0, 1)])
-def test_other_hosts_leave_it_to_the_first(leaving: Any, gce: Any, store: int, worker: int, slice_id: int) -> None:
+def test_other_hosts_leave_it_to_the_first(leaving: Any, gce: Any, worker: int, slice_id: int) -> None:
     tell(leaving, worker, 2, slice_id)
-    done = train_and_end(leaving, store, 0)
+    done = train_and_end(leaving, 0)
     assert "the first host has the slices leave" in done.stderr
     assert (list(gce.tpu.queued), len(gce.tpu.nodes)) == ([QUEUED], 2)
     assert ended_there(gce)
 
 
-def test_an_interrupted_job_keeps_its_slices(leaving: Any, gce: Any, store: int) -> None:
+def test_an_interrupted_job_keeps_its_slices(leaving: Any, gce: Any) -> None:
     tell(leaving, 0, 2, 0)
-    train_and_end(leaving, store, 75)
+    train_and_end(leaving, 75)
     assert (list(gce.tpu.queued), ended_there(gce)) == ([QUEUED], False)
 
 
-def test_slices_that_may_stay_stay(leaving: Any, gce: Any, store: int) -> None:
+def test_slices_that_may_stay_stay(leaving: Any, gce: Any) -> None:
     leaving.plan(queued_resource=None)
     tell(leaving, 0, 2, 0)
-    train_and_end(leaving, store, 0)
+    train_and_end(leaving, 0)
     assert (list(gce.tpu.queued), ended_there(gce)) == ([QUEUED], True)
 
 
-def test_a_deletion_that_is_refused_is_tried_again(leaving: Any, gce: Any, store: int) -> None:
+def test_a_deletion_that_is_refused_is_tried_again(leaving: Any, gce: Any) -> None:
     tell(leaving, 0, 2, 0)
     gce.tpu.undeletable_looks = 1
-    assert "watch-node.sh tries again" in train_and_end(leaving, store, 0).stderr
+    assert "watch-node.sh tries again" in train_and_end(leaving, 0).stderr
     assert list(gce.tpu.queued) == [QUEUED]
     assert leaving.run("watch-node.sh").returncode == 0
     assert gce.tpu.queued[QUEUED]["state"]["state"] == "DELETING"
 
 
-def test_a_host_on_which_the_trainer_failed_too_often_is_started_again(host: Any, store: int) -> None:
+def test_a_host_on_which_the_trainer_failed_too_often_is_started_again(host: Any) -> None:
     """Nobody replaces it: its slice is deleted as a whole, and others of the job go on."""
     tell(host, 0, 1)
     host.plan(num_slices=1)
     host.fake("systemctl", "[ $1 != is-active ] || echo inactive")
-    assert host.run("run-trainer.sh", MEET_PORT=str(store)).returncode == 0
+    assert host.run("run-trainer.sh").returncode == 0
     host.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": "4"}
     done = host.run("leave-node.sh")
     assert (done.returncode, host.state("failed").exists()) == (1, True)

@@ -42,7 +42,10 @@ def test_a_tpu_host_prepares_again_and_then_starts_what_the_first_failure_took_a
     unit: Any, tpu_host: TpuHostSpec
 ) -> None:
     last = "start --no-block gangway-trainer.service"
-    assert steps(unit, tpu_host) == ["install-docker.sh", "mount-bucket.sh", "pull-image.sh", f"systemctl {last}"]
+    assert steps(unit, tpu_host) == [
+        *("install-docker.sh", "mount-bucket.sh", "fetch-key.sh", "pull-image.sh"),
+        f"systemctl {last}",
+    ]
     assert unit(tpu_host, "gangway-prepare.service", "Restart") == ["on-failure"]
 
 

@@ -103,9 +103,7 @@ def test_results_that_cannot_be_put_keep_the_machine(
     openstack_machine: Any, openstack_plain_node: OpenstackNodeSpec, swift: Any, tmp_path: Path
 ) -> None:
     """Its disk has the only checkpoint, and nobody starts it again."""
-    openstack_machine.spec_ = replace(
-        openstack_plain_node, run_dir=f"{tmp_path}/run", store=openstack_machine.spec_.store, terminate_when_done=True
-    )
+    openstack_machine.spec_ = replace(openstack_plain_node, run_dir=f"{tmp_path}/run", terminate_when_done=True)
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / "checkpoints" / "000100.pt").write_text("weights")
     openstack_machine.state("ran").touch()

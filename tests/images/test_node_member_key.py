@@ -9,7 +9,9 @@ import pytest
 
 from components.core.member_key import new_member_key
 from images.aws import AwsNodeSpec, aws_docker_argv, render_aws_head, render_aws_node
+from images.azure import azure_docker_argv, render_azure_head, render_azure_node
 from images.gcp import GcpNodeSpec, gcp_docker_argv, render_gcp_head, render_gcp_node
+from images.openstack import openstack_docker_argv, render_openstack_head, render_openstack_node
 
 FILE = "/run/gangway-member.pem"
 PEM = new_member_key("demo")
@@ -28,7 +30,13 @@ def on_google(gcp_machine: Any, gce: Any, gcp_node: GcpNodeSpec) -> Any:
     return gcp_machine
 
 
-@pytest.fixture(params=["on_aws", "on_google"])
+@pytest.fixture
+def on_azure(azure_machine: Any, azure_vm: Any) -> Any:
+    azure_vm.secrets["demo-members12345678/member-key"] = PEM
+    return azure_machine
+
+
+@pytest.fixture(params=["on_aws", "on_google", "on_azure"])
 def booting(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     made = request.getfixturevalue(request.param)
     made.more_settings["TRAINER_UID"] = str(os.getuid())
@@ -55,8 +63,9 @@ def test_on_aws_it_is_asked_for_by_its_name(on_aws: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("answer", ["", "AccessDenied", PEM.partition("-----BEGIN CERTIFICATE")[0]])
-def test_a_node_without_it_gives_itself_up(booting: Any, gce: Any, tmp_path: Path, answer: str) -> None:
+def test_a_node_without_it_gives_itself_up(booting: Any, gce: Any, azure_vm: Any, tmp_path: Path, answer: str) -> None:
     (tmp_path / "parameter").write_text(answer)
+    azure_vm.secrets = dict.fromkeys(azure_vm.secrets, answer)
     gce.secrets = dict.fromkeys(gce.secrets, answer.encode())
     done = booting.run("fetch-key.sh", KEY_DEADLINE_SEC="0")
     assert done.returncode == 1
@@ -74,18 +83,25 @@ def test_it_is_waited_for(on_aws: Any, tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("cloud", ["aws", "google"])
+RENDERED: dict[str, tuple[Any, Any, Any, str]] = {
+    "aws": (aws_docker_argv, render_aws_node, render_aws_head, ""),
+    "google": (gcp_docker_argv, render_gcp_node, render_gcp_head, "gcp_"),
+    "azure": (azure_docker_argv, render_azure_node, render_azure_head, "azure_"),
+    "openstack": (openstack_docker_argv, render_openstack_node, render_openstack_head, "openstack_"),
+}
+
+
+@pytest.mark.parametrize("cloud", RENDERED)
 def test_launcher_and_store_have_its_file_and_user_data_its_name(cloud: str, request: pytest.FixtureRequest) -> None:
-    node = request.getfixturevalue({"aws": "node", "google": "gcp_node"}[cloud])
-    head = request.getfixturevalue({"aws": "head", "google": "gcp_head"}[cloud])
-    argv = aws_docker_argv(node) if cloud == "aws" else gcp_docker_argv(node)
+    docker_argv, render_node, render_head, prefix = RENDERED[cloud]
+    node, head = (request.getfixturevalue(f"{prefix}{role}") for role in ("node", "head"))
+    argv = docker_argv(node)
     image = argv.index(node.job.image)
     assert argv[argv.index(f"type=bind,source={FILE},target={FILE},readonly") - 1] == "--mount"
     launcher = argv[image + 1 :]
     assert launcher[launcher.index("--member-key") + 1] == FILE
     assert launcher.index("--member-key") < launcher.index("--rdzv-backend=gangway"), "the launcher's own come first"
-    texts = [render_aws_node(node), render_aws_head(head)] if cloud == "aws" else []
-    texts = texts or [render_gcp_node(node), render_gcp_head(head)]
+    texts = [render_node(node), render_head(head)]
     store = next(line for line in texts[1].splitlines() if "trainer.launch.rendezvous" in line)
     assert f"--mount type=bind,source={FILE},target={FILE},readonly" in store
     assert f"-m trainer.launch.rendezvous --member-key {FILE} --port" in store

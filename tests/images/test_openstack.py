@@ -1,6 +1,7 @@
 """What machines on OpenStack do, by real bash and Python; mounts, apt, Keystone and Swift in small. And refusals."""
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,20 @@ from typing import Any
 import pytest
 import yaml
 
+from components.core.member_key import new_member_key
 from components.openstack.launch import check_user_data
-from images.openstack import OpenstackHeadSpec, OpenstackNodeSpec, openstack_docker_argv, openstack_env_text
+from images.openstack import (
+    OpenstackHeadSpec,
+    OpenstackNodeSpec,
+    OpenstackSecrets,
+    openstack_docker_argv,
+    openstack_env_text,
+)
 from images.render import base64gzip
 from images.specs import FileSystem
 
 UNITS = "/etc/systemd/system/"
+PEM = new_member_key("demo")
 
 
 def values(machines: Any, spec: Any, name: str, key: str) -> list[str]:
@@ -35,9 +44,10 @@ def started(machines: Any, spec: Any) -> list[str]:
 def test_what_a_worker_prepares_is_what_was_planned(
     machines: Any, openstack_node: OpenstackNodeSpec, openstack_plain_node: OpenstackNodeSpec
 ) -> None:
-    first = ["check-gpu.sh", "check-rdma.sh", "install-docker.sh"]
+    first = ["check-gpu.sh", "check-rdma.sh", "fetch-secrets.sh", "fetch-key.sh", "install-docker.sh"]
     assert steps(machines, openstack_node) == [*first, "mount-nfs.sh", "pull-image.sh"]
-    assert steps(machines, openstack_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
+    alone = ["check-gpu.sh", "fetch-secrets.sh", "install-docker.sh", "pull-image.sh"]
+    assert steps(machines, openstack_plain_node) == alone
 
 
 def test_what_the_head_starts(machines: Any, openstack_head: OpenstackHeadSpec) -> None:
@@ -74,27 +84,22 @@ def test_what_services_say_is_on_the_console_too(machines: Any, name: str, reque
         assert "StandardOutput=journal+console\nStandardError=journal+console\n" in text
 
 
-def test_secrets_are_roots_alone(machines: Any, openstack_node: OpenstackNodeSpec) -> None:
-    native = replace(
-        openstack_node,
-        file_system=FileSystem("ceph", "192.0.2.1:6789,192.0.2.2:6789:/volumes/a", "/shared"),
-        mount_user="gangway-demo",
-        mount_key="AQA8+ANW/4ZWNRAAOtWJMFPEihBA1unFImJczA==",
+def test_secrets_are_in_what_is_fetched_and_nowhere_shown() -> None:
+    secrets = OpenstackSecrets(
+        "https://cloud.example.com:5000/v3", "RegionOne", "id", "credential-secret", PEM, "AQA8=="
     )
-    files = machines.files_of(machines.rendered(native))
-    for path, (mode, text) in files.items():
-        for secret in (native.mount_key, native.store.credential_secret):
-            if secret in text:
-                assert (mode, path.rpartition("/")[2]) in {("0600", "credential.json"), ("0600", "ceph.secret")}
-    assert json.loads(files["/etc/gangway/credential.json"][1]) == {
-        "auth_url": native.store.auth_url,
-        "id": "credential-id",
-        "region": "RegionOne",
-        "secret": "credential-secret",
+    assert json.loads(secrets.text()) == {
+        "credential": {
+            "auth_url": "https://cloud.example.com:5000/v3",
+            "id": "id",
+            "region": "RegionOne",
+            "secret": "credential-secret",
+        },
+        "member_key": PEM,
+        "mount_key": "AQA8==",
     }
-    assert files["/etc/gangway/ceph.secret"][1].strip() == native.mount_key
-    for secret in (native.mount_key, native.store.credential_secret):
-        assert secret not in repr(native)
+    for secret in ("credential-secret", PEM, "AQA8=="):
+        assert secret not in repr(secrets)
 
 
 def test_a_job_over_rdma_gets_the_devices(
@@ -150,9 +155,7 @@ def test_a_record_that_cannot_be_put_is_tried_again(openstack_machine: Any, swif
 def test_results_go_with_a_record_where_nothing_is_shared(
     openstack_machine: Any, openstack_plain_node: OpenstackNodeSpec, swift: Any, tmp_path: Path
 ) -> None:
-    openstack_machine.spec_ = replace(
-        openstack_plain_node, run_dir=f"{tmp_path}/run", store=openstack_machine.spec_.store
-    )
+    openstack_machine.spec_ = replace(openstack_plain_node, run_dir=f"{tmp_path}/run")
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / "checkpoints" / "000100.pt").write_text("weights")
     (tmp_path / "run" / "run.json").write_text("{}")
@@ -209,14 +212,15 @@ def test_a_share_is_mounted_over_nfs(bare: Any, tmp_path: Path) -> None:
 
 def test_a_share_is_mounted_as_cephfs_without_its_key_on_any_command_line(bare: Any, tmp_path: Path) -> None:
     source = "192.0.2.1:6789,192.0.2.2:6789:/volumes/a"
-    bare.plan(
-        file_system=FileSystem("ceph", source, f"{tmp_path}/shared"), mount_user="gangway-demo", mount_key="AQsecret=="
-    )
-    done = bare.run("mount-ceph.sh")
+    bare.plan(file_system=FileSystem("ceph", source, f"{tmp_path}/shared"), mount_user="gangway-demo")
+    bare.secrets = replace(bare.secrets, mount_key="AQsecret==")
+    done = bare.run("mount-ceph.sh", CEPH_SECRET=f"{tmp_path}/ceph.secret")
     assert done.returncode == 0, done.stderr
-    options = "name=gangway-demo,secretfile=/etc/gangway/ceph.secret,noatime"
+    options = f"name=gangway-demo,secretfile={tmp_path}/ceph.secret,noatime"
     assert bare.calls("mount") == [["-t", "ceph", "-o", options, source, f"{tmp_path}/shared"]]
     assert "AQsecret" not in str(bare.every_call())
+    assert (tmp_path / "ceph.secret").read_text() == "AQsecret=="
+    assert (tmp_path / "ceph.secret").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(
@@ -228,14 +232,14 @@ def test_a_client_that_is_missing_is_installed(
 ) -> None:
     (tmp_path / "fake" / client).unlink()
     bare.without(client)
-    assert bare.run(script).returncode == 0
+    assert bare.run(script, CEPH_SECRET=f"{tmp_path}/ceph.secret").returncode == 0
     assert bare.calls("apt-get")[-1][-2:] == ["install", package]
 
 
 @pytest.mark.parametrize(("script", "deadline"), [("mount-nfs.sh", "NFS"), ("mount-ceph.sh", "CEPH")])
-def test_what_cannot_be_mounted_gives_the_node_up(bare: Any, script: str, deadline: str) -> None:
+def test_what_cannot_be_mounted_gives_the_node_up(bare: Any, script: str, deadline: str, tmp_path: Path) -> None:
     bare.fake("mount", "exit 32")
-    done = bare.run(script, **{f"{deadline}_DEADLINE_SEC": "0"})
+    done = bare.run(script, **{f"{deadline}_DEADLINE_SEC": "0", "CEPH_SECRET": f"{tmp_path}/ceph.secret"})
     assert done.returncode == 1
     assert "giving this node up: cannot mount 198.51.100.7:/volumes/demo" in done.stderr
 
@@ -278,8 +282,8 @@ def test_settings_of_a_head_have_nothing_of_a_worker(openstack_head: OpenstackHe
     ("changes", "said"),
     [
         ({"file_system": FileSystem("lustre", "a@tcp:/b", "/shared")}, r"allowed: 'nfs', 'ceph'"),
-        ({"file_system": FileSystem("ceph", "a:/b", "/shared")}, "a user and its key with 'ceph'"),
-        ({"mount_user": "gangway-demo", "mount_key": "k"}, "neither otherwise"),
+        ({"file_system": FileSystem("ceph", "a:/b", "/shared")}, "a user with 'ceph'"),
+        ({"mount_user": "gangway-demo"}, "none otherwise"),
         ({"max_hours": 0}, "give the job some time"),
     ],
 )
@@ -299,3 +303,30 @@ def test_rdma_without_a_word_for_nccl_is_refused(openstack_node: OpenstackNodeSp
 def test_prometheus_is_pinned(openstack_head: OpenstackHeadSpec) -> None:
     with pytest.raises(ValueError, match="pin the tag"):
         replace(openstack_head, prometheus_image="prom/prometheus:latest")
+
+
+@pytest.fixture
+def fresh(openstack_machine: Any, swift: Any, tmp_path: Path) -> Any:
+    """A machine at its first boot."""
+    openstack_machine.write_settings(None)
+    (tmp_path / "secrets.json").unlink()
+    openstack_machine.secrets = None
+    swift.publish("one.json", {"credential": {}, "member_key": PEM, "mount_key": ""})
+    return openstack_machine
+
+
+def test_secrets_come_at_the_first_boot_and_the_key_with_them(fresh: Any, tmp_path: Path) -> None:
+    done = fresh.run("fetch-secrets.sh")
+    assert done.returncode == 0, done.stderr
+    fresh.more_settings["TRAINER_UID"] = str(os.getuid())
+    assert fresh.run("fetch-key.sh", MEMBER_FILE=f"{tmp_path}/member.pem").returncode == 0
+    assert (tmp_path / "member.pem").read_text() == PEM
+    assert "PRIVATE" not in done.stdout + done.stderr
+
+
+def test_a_machine_without_its_secrets_stops(fresh: Any, swift: Any) -> None:
+    swift.publish("one.json", {}, ttl_sec=-1)
+    done = fresh.run("fetch-secrets.sh", SECRETS_DEADLINE_SEC="0")
+    assert done.returncode == 1
+    assert "cannot fetch this machine's secrets" in done.stderr
+    assert fresh.calls("systemctl") == [["poweroff"]]

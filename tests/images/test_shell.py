@@ -81,7 +81,7 @@ def test_container_sees_host_network_fabric_and_accelerators(node: AwsNodeSpec) 
     image = argv.index(node.job.image)
     life = ["--job-dir", f"/fsx/runs/dcgan-celeba64/.launch/{job_key(node.job)}", "--max-hours", "8"]
     member = ["--member-key", "/run/gangway-member.pem"]
-    assert argv[image + 1 :] == ["--watch", "aws", *member, *life, *node.job.torchrun_argv()]
+    assert argv[image + 1 :] == ["--watch", "/run/gangway-notices/held", *member, *life, *node.job.torchrun_argv()]
 
 
 def test_lines_go_to_the_log_group_without_ever_blocking(node: AwsNodeSpec, plain_node: AwsNodeSpec) -> None:

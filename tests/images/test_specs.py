@@ -7,7 +7,7 @@ import pytest
 
 from components.core.job import JobSpec
 from images.aws import AwsHeadSpec, AwsNodeSpec
-from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, FileSystem
+from images.specs import DOCKERFILE_FLAVOURS, DockerfileSpec, FileSystem, own_uid
 
 
 @pytest.mark.parametrize("image", ["python", "python:latest", "registry.example:5000/python"])
@@ -83,3 +83,13 @@ def test_what_cannot_be_an_environment_variable_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"job\.env: .* cannot be an environment variable"):
         replace(node, job=job.model_copy(update={"env": {name: value}}))
+
+
+def test_each_stack_has_a_user_of_its_own_that_nobody_else_gives_away() -> None:
+    """On a file system where jobs of several stacks write."""
+    uids = {own_uid(f"lab-{number}") for number in range(300)}
+    assert len(uids) == 300
+    assert own_uid("lab-7") in uids
+    # SSSD's users end there; Docker takes 31 bits, and systemd's foreign users begin below their end.
+    assert min(uids) > 2_000_200_000
+    assert max(uids) < 2_147_352_576

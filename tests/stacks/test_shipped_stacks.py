@@ -24,7 +24,7 @@ AWS = {"EfaNodePool", "SecretParameter", *BUILT}
 GCP = {"ProjectServices"}
 SEVERAL_NODES = {"HeadIdentity", "HeadNode", "LustreFileSystem"}
 # The head asks for the nodes there, also for one.
-AZURE = {"FlowLogStore", "HeadIdentity", "HeadNode", "IbNodePool", "ResourceGroup", *BUILT}
+AZURE = {"FlowLogStore", "HeadIdentity", "HeadNode", "IbNodePool", "MemberKeyVault", "ResourceGroup", *BUILT}
 BESIDES = {
     "aws-demo": {*AWS, *SEVERAL_NODES},
     "aws-g5-dev": AWS,
@@ -34,13 +34,29 @@ BESIDES = {
     "azure-ndv4": {*AZURE, "LustreFileSystem"},
     "azure-ndv5-spot": {*AZURE, "EncryptionKey", "LustreFileSystem"},
     "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles", "StackSecret"},
-    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "QueuedTpu", "TpuReconciler"},
-    "gcp-v5p-multislice": {*GCP, "EncryptionKey", "LustreFileSystem", "HeadFiles", "QueuedTpu", "TpuReconciler"},
+    "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "StackSecret", "QueuedTpu", "TpuReconciler"},
+    "gcp-v5p-multislice": {
+        *GCP,
+        "EncryptionKey",
+        "LustreFileSystem",
+        "HeadFiles",
+        "StackSecret",
+        "QueuedTpu",
+        "TpuReconciler",
+    },
 }
 # Machines that are there already have everything else; OpenStack has no budget, and no service for lines.
 ALONE = {
     "hosts-lab": {"HostPool"},
-    "openstack-gpu": {"HeadNode", "ManilaShare", "NodeIdentity", "NodePool", "RunBucket", "TrainingNetwork"},
+    "openstack-gpu": {
+        "HeadNode",
+        "MachineSecrets",
+        "ManilaShare",
+        "NodeIdentity",
+        "NodePool",
+        "RunBucket",
+        "TrainingNetwork",
+    },
 }
 # Resources by class that tell the stacks apart: rungs, ways out, links to S3, the stop, a block's start and end.
 COUNTED_ON_AZURE = (
@@ -90,7 +106,7 @@ COUNTS = {
     "gcp-v5p-multislice": (1, 1, 0, 0, 1, 1, 1, 2),
     "hosts-lab": (6, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
-    "openstack-gpu": (1, 1, 5, 37, 1, 2, 1),
+    "openstack-gpu": (1, 2, 5, 37, 1, 2, 1),
 }
 
 every_stack = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -1,5 +1,5 @@
-"""The real trainer, told by each cloud's metadata service that its machine must go: it saves, says why, leaves with 75
-and later ends with the very bits of a run that nobody interrupted.
+"""The real trainer on a machine that its cloud tells to go, by the file in which the machine keeps notices: it saves,
+says why, leaves with 75 and later ends with the very bits of a run that nobody interrupted.
 """
 
 import json
@@ -25,7 +25,7 @@ class Aws:
     pause, end = "rebalance", "spot-interruption"
 
     def __init__(self, service: Any) -> None:
-        self.service, self.env = service, {"GANGWAY_IMDS_URL": service.url, "GANGWAY_POLL_SEC": "0.1"}
+        self.service, self.env = service, {"GANGWAY_IMDS_URL": service.url}
 
     def say_pause(self) -> None:
         self.service.items["events/recommendations/rebalance"] = REBALANCE
@@ -64,7 +64,7 @@ class Azure:
     pause, end = "host-maintenance", "spot-interruption"
 
     def __init__(self, service: Any) -> None:
-        self.service, self.env = service, {"GANGWAY_METADATA_URL": service.url, "GANGWAY_POLL_SEC": "0.1"}
+        self.service, self.env = service, {"GANGWAY_METADATA_URL": service.url}
 
     def say_pause(self) -> None:
         self.service.schedule("Freeze", duration_sec=9)
@@ -104,7 +104,9 @@ def test_a_notice_stops_the_run_with_its_state_on_disk(
     run_dir, path = tmp_path / "run", tmp_path / "config.json"
     path.write_text(uninterrupted.config.to_json())
     argv = ["train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(digits_dir)]
-    watched: dict[str, Any] = {"launcher": ("--watch", named), **told.env}
+    kept = tmp_path / "held"
+    watched: dict[str, Any] = {"launcher": ("--watch", str(kept))}
+    start("-m", f"images.node.{named}_notices", str(kept), GANGWAY_POLL_SEC="0.1", **told.env)
 
     run = held(*argv, holds="2x320:SAVE,2x640:STOP", **watched)
     run.wait_for(lambda: any(line["images"] == 320 for line in lines_of(run_dir)))

@@ -3,7 +3,7 @@ train --preset dcgan-digits`.
 
 torchrun itself ends with 1 whatever its workers said; here a worker's own code comes through: bad input (2: do not try
 again) or an interruption (75: start the same command again); all codes are in trainer.core.errors, EXIT_CODES. Before
-torchrun's own arguments, `--watch aws`, `azure` or `gcp` looks out for the cloud's notices, and `--start-when` with
+torchrun's own arguments, `--watch FILE` looks out for notices, which the machine keeps there, and `--start-when` with
 `--hours` and `--forecast` waits for clean power (trainer.power.carbon_start). `--max-hours` are the job's, and
 `--job-dir` is the folder in which its nodes tell each other how they are (trainer.launch.node_state), each under its
 `--node` name, this host's unless it says another: with it hours count over all nodes and starts, and failures too. When
@@ -35,7 +35,6 @@ from trainer.core.errors import (
     EXIT_INTERRUPTED,
     EXIT_PEERS_LOST,
     TrainerError,
-    nearest,
 )
 from trainer.core.torch_private import note_ends
 from trainer.launch import member_key
@@ -53,9 +52,8 @@ from trainer.launch.watchdog import Watchdog, watch_workers
 from trainer.power import carbon_start
 from trainer.power.saved_limits import undo_left_over
 from trainer.preemption.notices import NOTICES_VARIABLE
-from trainer.preemption.watcher import CLOUDS, Watcher, poll_sec_of
+from trainer.preemption.watcher import NoticesFile, Watcher
 
-_POLL_VARIABLE = "GANGWAY_POLL_SEC"
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
 _MAX_HOURS = "--max-hours"
@@ -71,8 +69,7 @@ def main(argv: Sequence[str]) -> int:
     """
     try:
         own, torchrun_argv = _own_arguments(argv)
-        cloud = _cloud(own.get(_WATCH))
-        poll_sec = _poll_sec(os.environ.get(_POLL_VARIABLE), cloud)
+        watched = _watched_file(own.get(_WATCH))
         max_sec = _max_sec(own.get(_MAX_HOURS))
         hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
         parsed = _parsed(torchrun_argv)
@@ -82,9 +79,9 @@ def main(argv: Sequence[str]) -> int:
             if job.life.exit_code is None and not _waited(own, torchrun_argv, job.left_sec()):
                 job.on(Event.SIGNAL)
             if job.life.exit_code is None:
-                poll = CLOUDS[cloud]() if cloud else None
+                poll = NoticesFile(watched).poll if watched else None
                 with tempfile.TemporaryDirectory(prefix="gangway-") as place:
-                    watcher = Watcher(_notices(place), poll, job.left_sec, poll_sec)
+                    watcher = Watcher(_notices(place), poll, job.left_sec)
                     watchdog = watch_workers(Path(place), carbon_start.run_dir_of(torchrun_argv), hang_after_sec)
                     _watched(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
@@ -255,18 +252,20 @@ def _own_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
     return own, rest
 
 
-def _cloud(name: str | None) -> str:
-    """The cloud to watch; empty for none (TrainerError: one that nobody can watch)."""
-    if name is not None and name not in CLOUDS:
-        near = nearest(name, CLOUDS)
+def _watched_file(text: str | None) -> Path | None:
+    """None for none (TrainerError: one that nobody could ever keep)."""
+    if text is None:
+        return None
+    path = Path(text)
+    if not path.is_absolute() or path.is_dir() or not path.parent.is_dir():
         raise TrainerError(
             place=_WATCH,
-            problem="no cloud whose notices can be watched",
-            value=name,
-            allowed=", ".join(CLOUDS),
-            fix=f"did you mean {near!r}?" if near else f"{_WATCH} and this machine's cloud, nothing elsewhere",
+            problem="no file in which a machine keeps its notices",
+            value=text,
+            allowed="the whole path of a file, which may come later, in a folder that is there",
+            fix=f"{_WATCH} /run/gangway-notices/held on a machine of ours, nothing elsewhere",
         )
-    return name or ""
+    return path
 
 
 def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.MemberKey | None:
@@ -313,22 +312,6 @@ def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: floa
     if decision is not None:
         os.environ[carbon_start.START_VARIABLE] = json.dumps(decision)
     return decision is not None
-
-
-def _poll_sec(text: str | None, cloud: str) -> float:
-    """Seconds between two polls: the cloud's own unless the environment has others."""
-    if text is None:
-        return poll_sec_of(cloud)
-    try:
-        return positive(text)
-    except argparse.ArgumentTypeError:
-        raise TrainerError(
-            place=f"${_POLL_VARIABLE}",
-            problem="no time to wait between two polls",
-            value=text,
-            allowed="seconds, above 0",
-            fix=f"leave it out: the cloud is polled every {poll_sec_of(cloud):g} s",
-        ) from None
 
 
 def _hang_after_sec(text: str) -> float | None:

@@ -11,6 +11,8 @@ if [ -n "$SCRATCH_TEMPORARY" ]; then
     GANGWAY_DISK_BY_ID=${GANGWAY_DISK_BY_ID:-/dev/disk/azure} SCRATCH_DISKS=resource-part1
     IMAGE_SCRATCH=$(findmnt --noheadings --first-only --output TARGET --source "$(readlink -f "$GANGWAY_DISK_BY_ID/resource-part1")" || true)
 fi
+# close-metadata.sh: the metadata service, and the host's own, which is the resolver too.
+export METADATA_ADDRESSES='169.254.169.254 168.63.129.16' METADATA_IS_SURE=yes
 # images/node/azure_heartbeat.py says Unhealthy where this is.
 GIVEN_UP=${GANGWAY_STATE_DIR:-/run/gangway}/given-up
 
@@ -57,6 +59,8 @@ list_objects() { azure list "$BUCKET_URI/$1"; }
 put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.azure put-folder "$1" "$BUCKET_URI/$2"
 }
+
+member_key() { azure secret "$MEMBER_KEY"; }
 
 # Azure Container Registry's documentation, "Authentication": this name says that the password is a token.
 registry_login() {

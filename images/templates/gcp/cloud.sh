@@ -8,6 +8,9 @@ ROOT=${GANGWAY_ROOT:-}
 # mount-scratch.sh: which disks are the machine's own. No image of Google's or Canonical's mounts them.
 export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
 
+# close-metadata.sh: the metadata server, which is the resolver too; over IPv6 as well.
+export METADATA_ADDRESSES='169.254.169.254 fd20:ce::254' METADATA_IS_SURE=yes
+
 # metadata PATH: one item of metadata; fails where there is no such item.
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tells the job's container which part of the slices this host is, and runs it. Each host starts one process for each of
-# its chips; all meet at the first host of the first slice. Cloud TPU tells each host about its slice by metadata, and
+# its chips; all meet in the store on the first host of the first slice, which outlives its trainer. Cloud TPU tells each host about its slice by metadata, and
 # with several slices about the others in the MEGASCALE_ lines of `tpu-env`, which libtpu wants in the environment.
 set -euo pipefail
 # shellcheck source=common.sh
@@ -32,24 +32,18 @@ if [ "$NUM_SLICES" != 1 ]; then
     fi
 fi
 hosts=$((${#workers[@]} * NUM_SLICES))
-is_first=0
-if first_host; then
-    is_first=1
-fi
 if [ "$hosts" = 1 ]; then
     meeting=(--standalone --nnodes=1)
 else
-    # torchrun could find out by itself whether the store is its own, from how this host's name resolves.
-    meeting=("--nnodes=$hosts" --rdzv-backend=c10d "--rdzv-endpoint=$first:$PORT" "--rdzv-id=$JOB_NAME"
-        "--rdzv-conf=is_host=$is_first,join_timeout=$MEET_SEC")
+    # The launcher waits for a store that is not there yet.
+    meeting=("--nnodes=$hosts" --rdzv-backend=gangway "--rdzv-endpoint=$first:$PORT" "--rdzv-id=$JOB_NAME"
+        "--rdzv-conf=is_host=0,join_timeout=$MEET_SEC")
+    if first_host && ! systemctl start gangway-rendezvous.service; then
+        log "the store in which the hosts meet does not start"
+        exit 1
+    fi
 fi
 log "TPU: host $(tpu_env WORKER_ID) of ${#workers[@]}, $NUM_SLICES slices, $hosts hosts meet at $first"
-# A store that is not there yet is no failure of this host: torchrun would wait for it for a minute, and then fail.
-store_serves() { timeout 5 bash -c "exec 3<>/dev/tcp/$first/$PORT" 2>/dev/null; }
-if [ "$hosts" != 1 ] && [ "$is_first" = 0 ] && ! retry "$MEET_SEC" store_serves; then
-    log "nobody at $first:$PORT after $MEET_SEC s"
-    exit 1
-fi
 # $@ is docker's arguments up to the image and the launcher's own, then --, then torchrun's and the trainer's.
 before=() word=
 while [ $# -gt 0 ]; do

@@ -2,6 +2,9 @@
 # Machines that are there already, for common.sh, which says what each of its functions is for: no metadata, no group, no
 # log service. A bucket is reached by the machine's own credentials.
 
+# close-metadata.sh: rented machines may have one.
+export METADATA_ADDRESSES=169.254.169.254 METADATA_IS_SURE=no
+
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
 # Its owner may not have restarted it for months.

@@ -63,8 +63,8 @@ take_away() {
     done
     mapfile -t paths < <(listed files)
     drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
-    # That the job has ended here is forgotten with it.
-    rm -rf "$ROOT/run/gangway"
+    # That the job has ended here is forgotten with it, and the trainer's copy of its member key.
+    rm -rf "$ROOT/run/gangway" "$ROOT"/run/gangway-member.pem{,.new}
     systemctl daemon-reload
 }
 

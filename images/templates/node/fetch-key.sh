@@ -4,7 +4,7 @@
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-300}
+DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-900}
 FILE=${GANGWAY_MEMBER_FILE:-/run/gangway-member.pem}
 
 fetched() { member_key >"$FILE.new" && grep -q 'PRIVATE KEY' "$FILE.new" && grep -q CERTIFICATE "$FILE.new"; }

@@ -5,6 +5,9 @@
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 export ROOT=${GANGWAY_ROOT:-}
 
+# close-metadata.sh: Nova's metadata service; over IPv6 as well.
+export METADATA_ADDRESSES='169.254.169.254 fe80::a9fe:a9fe' METADATA_IS_SURE=yes
+
 # swift COMMAND...: see images/node/openstack.py.
 swift() { PYTHONPATH=$LIB_DIR python3 -m images.node.openstack "$@"; }
 
@@ -39,6 +42,8 @@ put_object() { swift put "$1" "$BUCKET_URI/$2"; }
 put_folder() {
     PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.openstack put-folder "$1" "$BUCKET_URI/$2"
 }
+
+member_key() { swift secret member_key; }
 
 # The image is in a registry that the machines can read as they are.
 registry_login() { :; }

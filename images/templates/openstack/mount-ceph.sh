@@ -4,9 +4,10 @@ set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 DEADLINE_SEC=${GANGWAY_CEPH_DEADLINE_SEC:-600}
-SECRET_FILE=${GANGWAY_CEPH_SECRET:-/etc/gangway/ceph.secret}
+SECRET_FILE=${GANGWAY_CEPH_SECRET:-/run/gangway-ceph.secret}
 
 # mount.ceph reads the secret from a file: it stands in no command line.
+write_secret() { (umask 077 && swift secret mount_key >"$SECRET_FILE"); }
 install_client() { command -v mount.ceph >/dev/null || { apt_get update && apt_get install ceph-common; }; }
 
 seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
@@ -21,5 +22,6 @@ if mountpoint -q "$MOUNT_POINT"; then
     exit 0
 fi
 retry "$(seconds_left)" install_client || give_up "cannot install Ceph's client within $DEADLINE_SEC s"
+write_secret || give_up "no key of the share $MOUNT_SOURCE is among this machine's secrets"
 retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
 log "ceph: $MOUNT_SOURCE is at $MOUNT_POINT"

@@ -172,7 +172,7 @@ class ComponentFactory:
 
     def member_key(self, key: Key) -> SecretParameter:
         """By which the job's nodes know each other."""
-        return self._secret("member-key", member_key(self.config.stack), key)
+        return self._secret("member-key", member_key(self.config.stack, self.config.job.member_key_refresh), key)
 
     def signing_key(self, pem: pulumi.Output[str], key: Key) -> SecretParameter:
         """By which the machines sign the run's record."""

@@ -15,7 +15,16 @@ from components.estimate.cost import CostEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
-from stacks.providers.shared import fabric_check, nodes_stay, sold_here, spot_caps, trainable, ways_out, zone
+from stacks.providers.shared import (
+    fabric_check,
+    member_key_refreshed,
+    nodes_stay,
+    sold_here,
+    spot_caps,
+    trainable,
+    ways_out,
+    zone,
+)
 
 
 def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
@@ -41,6 +50,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_storage_fabric(config, planned.machine),
         *_metrics(config, planned),
         *_network(config),
+        *member_key_refreshed(config, has_key=planned.head),
         *spot_caps(config, planned.machine, "aws"),
         *_money(config),
     )

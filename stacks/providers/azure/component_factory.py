@@ -28,13 +28,16 @@ from components.azure.identity import (
     ResourceGroup,
 )
 from components.azure.launch import plan_image
+from components.azure.member_key import MemberKeyVault, MemberKeyVaultArgs
 from components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
 from components.azure.node_pool import CapacityRungArgs, IbNodePool, IbNodePoolArgs
+from components.azure.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
 from components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
 from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
 from components.core.fields import Egress
 from components.core.image import RegistryLogin
+from components.core.member_key import member_key
 from components.core.pinned import pinned
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
@@ -190,6 +193,7 @@ class ComponentFactory:
             },
             "lustre_prefix_length": None if lustre is None else lustre.subnet_prefix_length,
             "bastion": self._own.bastion,
+            "private_endpoints": self._own.private_endpoints,
             "flow_log_account_id": flow_logs.account_id if flow_logs else None,
             "flow_log_identity_id": flow_logs.identity_id if flow_logs else None,
             "network_watcher": self._own.network_watcher,
@@ -215,7 +219,8 @@ class ComponentFactory:
         if prebuilt is not None:
             assert self.planned.registry_id is not None, "AzurePlan holds it for every prebuilt image"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.registry_id)
-        registry = ImageRegistry(name, typed_args(ImageRegistryArgs, self._place()), self.opts)
+        registry_args = {**self._place(), "premium": self._own.private_endpoints}
+        registry = ImageRegistry(name, typed_args(ImageRegistryArgs, registry_args), self.opts)
         login = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
@@ -243,19 +248,49 @@ class ComponentFactory:
         }
         return LustreFileSystem(self.config.stack, typed_args(LustreFileSystemArgs, args), self.opts)
 
-    def _machines_rights(self, image: Image, runs: RunBucket, logs: NodeLogs) -> dict[str, Any]:
+    def member_key(self, network: TrainingNetwork, tenant: pulumi.Output[str]) -> MemberKeyVault:
+        """Where machines have the job's member key from; `tenant`: the directory of whoever runs `up`."""
+        args = {
+            **self._place(),
+            "tenant_id": tenant,
+            "pem": member_key(self.config.stack, self.config.job.member_key_refresh),
+            "subnet_id": network.private_subnet_ids[0],
+        }
+        return MemberKeyVault(self.config.stack, typed_args(MemberKeyVaultArgs, args), self.opts)
+
+    def machines_subnet(
+        self, network: TrainingNetwork, image: Image, runs: RunBucket, members: MemberKeyVault
+    ) -> pulumi.Output[str]:
+        """Where machines are, once private endpoints are as well, where they are wanted."""
+        subnet = network.private_subnet_ids[0]
+        if not self._own.private_endpoints:
+            return subnet
+        args = {
+            **self._place(),
+            "subnet_id": subnet,
+            "network_id": network.vpc_id,
+            "account_id": runs.account_id,
+            "registry_id": image.repository_id,
+            "vault_id": members.vault_id,
+        }
+        return PrivateEndpoints(self.config.stack, typed_args(PrivateEndpointsArgs, args), self.opts).subnet_id
+
+    def _machines_rights(
+        self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault
+    ) -> dict[str, Any]:
         """What every machine may do: pull the image, put runs, send lines. Data comes by the file system alone."""
         return {
             **self._place("subscription_id", "stack"),
             "run_container_id": runs.container_id,
             "repository_id": image.repository_id,
             "data_collection_rule_id": logs.data_collection_rule_id,
+            "member_secret_id": members.secret_id,
             **self._role_wait,
         }
 
-    def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs) -> NodeIdentity:
+    def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault) -> NodeIdentity:
         """Whom the workers act as."""
-        rights = self._machines_rights(image, runs, logs)
+        rights = self._machines_rights(image, runs, logs, members)
         args = {**rights, "self_termination": self.config.job.terminate_when_done}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
@@ -264,7 +299,7 @@ class ComponentFactory:
         where the version is written, or the image is somebody's own.
         """
         cluster, token = self.config.cluster, self.token
-        images = {"nodes": self.planned.image, "head": plan_image(HEAD_IMAGE)}
+        images = {"nodes": self.planned.image, "head": plan_image(self._own.head_image or HEAD_IMAGE)}
         newest = {
             what: newest_version(self.planned.subscription_id, self.config.region, image, token)
             for what, image in images.items()
@@ -276,6 +311,7 @@ class ComponentFactory:
     def pool(
         self,
         network: TrainingNetwork,
+        subnet: pulumi.Output[str],
         identity: NodeIdentity,
         key: Key,
         images: Mapping[str, pulumi.Output[str]],
@@ -292,7 +328,7 @@ class ComponentFactory:
             "capacity": [
                 cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
             ],
-            "subnet_ids": network.private_subnet_ids,
+            "subnet_ids": pulumi.Output.all(subnet),
             "security_group_ids": [network.fabric_security_group_id],
             "image_id": cluster.image_id,
             **_version(images, "nodes"),
@@ -310,9 +346,11 @@ class ComponentFactory:
     def head(
         self,
         network: TrainingNetwork,
+        subnet: pulumi.Output[str],
         image: Image,
         runs: RunBucket,
         logs: NodeLogs,
+        members: MemberKeyVault,
         key: Key,
         images: Mapping[str, pulumi.Output[str]],
         user_data_inputs: UserDataInputs,
@@ -321,7 +359,7 @@ class ComponentFactory:
         """The head node, with an identity of its own. It asks for the nodes of every rung, the first one's too."""
         name, lustre = self.config.stack, self.planned.lustre
         rights = {
-            **self._machines_rights(image, runs, logs),
+            **self._machines_rights(image, runs, logs, members),
             "fills_groups": True,
             "scrapes": self.config.head.prometheus_image is not None and self.config.network.egress is Egress.NAT,
         }
@@ -330,7 +368,7 @@ class ComponentFactory:
         user_data = head_user_data(self.config, self.planned, user_data_inputs, identity.client_id, fallback_config)
         args = {
             **self._place("zone"),
-            "subnet_id": network.private_subnet_ids[0],
+            "subnet_id": subnet,
             "private_ip": head_address(subnets.private_cidr),
             "security_group_ids": [network.head_security_group_id],
             "identity_id": identity.identity_id,
@@ -339,6 +377,7 @@ class ComponentFactory:
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
             **_version(images, "head"),
+            **({} if self._own.head_image is None else {"image_id": self._own.head_image}),
             # Where Microsoft has no client for its kernel, one is built there: a module that nobody signs.
             "secure_boot": lustre is None,
             **self._guards,

@@ -197,6 +197,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         *storage(config, planned),
         *key(config),
         *_egress(config),
+        *shared.member_key_refreshed(config, has_key=True),
         *_bastion(config),
         *money(config),
     )
@@ -336,20 +337,32 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _egress(config: StackConfig) -> Iterable[Finding]:
-    if config.network.egress is Egress.ENDPOINTS:
+    own = config.azure
+    assert own is not None, "stacks.providers.unsupported_settings has seen to it"
+    if config.network.egress is Egress.ENDPOINTS and own.head_image is None:
         yield Finding.error(
             "network.head-no-packages",
             "gangway:network.egress",
             "the head node starts from Canonical's image and has to install Docker, and endpoints lead to Azure's own "
             "services alone: it would ask for no nodes",
-            "set egress: nat",
+            "set egress: nat, or write a head_image that has Docker",
         )
+    if own.private_endpoints and config.image.prebuilt is not None:
+        yield Finding.info(
+            "network.premium-registry",
+            "gangway:azure.private_endpoints",
+            "the registry of image.prebuilt gets a private endpoint, which only Premium ones take, and whose owner has "
+            "to approve of it",
+            "ask its owner, or leave prebuilt out",
+        )
+    everybodys = "log tables" if own.private_endpoints else "storage accounts, registries, vaults and log tables"
     yield from shared.ways_out(
         config,
         {
             "by DNS": "Azure's resolver answers every name",
-            "into any tenant's storage accounts and registries": "a service tag names a service, and not whose",
+            f"into any tenant's {everybodys}": "a service tag names a service, and not whose",
         },
+        "" if own.private_endpoints else "private_endpoints: true leads storage, registry and vault to the stack's own",
     )
 
 

@@ -11,7 +11,7 @@ from components.azure.capacity import LADDER, check_infiniband, check_ladder, ch
 from components.azure.fabric import FabricPlan, plan_fabric
 from components.azure.file_system import LustrePlan, plan_lustre
 from components.azure.head_node import HEAD_MACHINE_TYPE
-from components.azure.launch import Image, Security, is_hpc_image, node_image, plan_security
+from components.azure.launch import Image, Security, is_hpc_image, node_image, plan_image, plan_security
 from components.azure.monitoring import check_budget_emails, check_retention
 from components.azure.network import plan_network
 from components.azure.policies import BlobSource, blob_source, importable
@@ -89,6 +89,8 @@ def plan(config: StackConfig) -> AzurePlan:
     check_proximity(machine, own.proximity, "gangway:azure.proximity")
     _check_name(config)
     image = node_image(machine, cluster.image_id, "gangway:cluster.image_id")
+    if own.head_image is not None:
+        plan_image(own.head_image, "gangway:azure.head_image")
     plan_watcher(own.network_watcher, region.name, own.subscription_id)
     zone, reason = _zone(config, region)
     lustre = _lustre(config)

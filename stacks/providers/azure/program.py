@@ -42,11 +42,15 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
-    user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, group.resource_group_name)
+    tenant = azure.authorization.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=provider)).tenant_id
+    members = stack.member_key(network, tenant)
+    place = group.resource_group_name
+    user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, place, members.secret_url)
     images = stack.image_versions()
-    pool = stack.pool(network, stack.node_identity(image, runs, logs), key, images, user_data_inputs)
+    subnet = stack.machines_subnet(network, image, runs, members)
+    pool = stack.pool(network, subnet, stack.node_identity(image, runs, logs, members), key, images, user_data_inputs)
     # The head fills the scale sets, and so has to know their names.
-    head = stack.head(network, image, runs, logs, key, images, user_data_inputs, pool.fallback_config)
+    head = stack.head(network, subnet, image, runs, logs, members, key, images, user_data_inputs, pool.fallback_config)
     budget = stack.budget(pool, head)
     observed = stack.observe(logs)
     return {

@@ -24,7 +24,7 @@ _TAGGABLE = """
         SshPublicKey VirtualMachine VirtualMachineScaleSet
     containerregistry: Registry
     containerservice: ManagedCluster
-    keyvault: Key Vault
+    keyvault: Key Secret Vault
     logic: Workflow
     machinelearningservices: Workspace
     managedidentity: UserAssignedIdentity

@@ -36,6 +36,10 @@ class AzureConfig(Section):
         secure_boot: whether nodes load signed modules alone; left out, where their image is taken to have no others.
         encryption_at_host: whether caches and local disks of machines are encrypted.
         proximity: whether nodes without InfiniBand are kept in one data centre.
+        private_endpoints: whether machines reach the run account, the registry (a Premium one then) and the vault of
+            the member key at addresses of the stack's own network.
+        head_image: of the head node, with Docker and, where there is a file system, Lustre's client; Ubuntu 24.04's
+            newest image, which installs both, when left out.
         bastion: whether people may come in: Azure Bastion, and SSH with their Entra ID account.
     """
 
@@ -68,6 +72,10 @@ class AzureConfig(Section):
     secure_boot: StrictBool | None = None
     encryption_at_host: StrictBool = True
     proximity: StrictBool = False
+    private_endpoints: StrictBool = False
+    head_image: str | None = Field(
+        default=None, min_length=1, examples=[f"{_RESOURCE_EXAMPLE}/Microsoft.Compute/images/head"]
+    )
     bastion: StrictBool = False
 
 

@@ -28,21 +28,25 @@ class _Names(NamedTuple):
     ingestion_url: str
     mount_source: str | None
     resource_group_name: str
+    member_key: str
 
 
 @dataclass(frozen=True)
 class UserDataInputs:
-    """Names that only resources have: the job with its image, the run bucket, the table of lines, the file system."""
+    """Names that only resources have: the job with its image, the run bucket, the table of lines, the file system, and
+    where machines ask for the job's member key.
+    """
 
     job: pulumi.Output[JobSpec]
     bucket_url: pulumi.Output[str]
     ingestion_url: pulumi.Output[str]
     mount_source: pulumi.Output[str] | None
     resource_group_name: pulumi.Output[str]
+    member_key: pulumi.Output[str]
 
     def known(self, *further: pulumi.Output[str]) -> pulumi.Output[tuple[_Names, list[str]]]:
         """The names, once there are any, and what is `further` wanted beside them."""
-        own = (self.job, self.bucket_url, self.ingestion_url, self.mount_source, self.resource_group_name)
+        own = (*(getattr(self, name) for name in _Names._fields),)
         return pulumi.Output.all(*own, *further).apply(lambda values: (_Names(*values[: len(own)]), values[len(own) :]))
 
 
@@ -85,6 +89,7 @@ def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any
         "run_dir": run_dir(config),
         "file_system": None if names.mount_source is None else FileSystem("lustre", names.mount_source, MOUNT),
         "ingestion_url": names.ingestion_url,
+        "member_key": names.member_key,
         "max_hours": config.job.max_hours,
     }
 

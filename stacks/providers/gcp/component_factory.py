@@ -253,7 +253,7 @@ class ComponentFactory:
             return None
         storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
         tpus = self.planned.tpu is not None
-        users = {"secretmanager": self.planned.head, "tpu": tpus, "workflows": stops or tpus}
+        users = {"secretmanager": self.planned.has_member_key, "tpu": tpus, "workflows": stops or tpus}
         services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
             **place(self.config, self.planned),
@@ -360,7 +360,7 @@ class ComponentFactory:
 
     def member_key(self, key: Key) -> pulumi.Output[str]:
         """The secret by which the job's nodes know each other."""
-        return self._secret("member-key", member_key(self.config.stack), key)
+        return self._secret("member-key", member_key(self.config.stack, self.config.job.member_key_refresh), key)
 
     def signing_key(self, pem: pulumi.Output[str], key: Key) -> pulumi.Output[str]:
         """The secret by which the machines sign the run's record."""

@@ -179,6 +179,11 @@ class GcpPlan:
         """The node as Compute Engine's machine type; only without a slice."""
         return cast("GcpMachineType", self.machine)
 
+    @property
+    def has_member_key(self) -> bool:
+        """Whether there is a store in which machines meet: the head's, or that of the first host of several."""
+        return self.head or self.num_machines > 1
+
 
 def plan(config: StackConfig) -> GcpPlan:
     """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,

@@ -42,7 +42,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     image = stack.image(key)
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    members = stack.member_key(key) if planned.head else None
+    members = stack.member_key(key) if planned.has_member_key else None
     # A TPU's container is root's, and could sign what it likes.
     signing = signing_key(config.stack) if planned.tpu is None else None
     signs = stack.signing_key(signing.pem, key) if signing else None
@@ -103,7 +103,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
         "filestore": config.storage is not None and config.storage.kind == "filestore",
         "tpu": planned.tpu is not None,
         "encryption": config.encryption == "customer-key",
-        "keys": planned.head or planned.tpu is None,
+        "keys": planned.has_member_key or planned.tpu is None,
         "reconcile": planned.tpu is not None,
         "stop": config.budget.stop_at_percent is not None,
     }

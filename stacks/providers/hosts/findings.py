@@ -33,6 +33,7 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
         *_unknown_keys(own),
         *_ssh(own),
         *_network(config, planned, own),
+        *shared_findings.member_key_refreshed(config, has_key=len(own.machines) > 1),
         *_nobody_looks(config),
     )
 

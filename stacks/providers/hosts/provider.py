@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pulumi.runtime.config import is_config_secret
-
 from components.core.findings import InputError
+from stacks.config.encrypted import in_plain_text
 from stacks.config.stack_config import StackConfig
 from stacks.providers.base import Program, Provider
-from stacks.providers.hosts.settings import ENCRYPTED, SETTINGS
+from stacks.providers.hosts.settings import SETTINGS
 
 if TYPE_CHECKING:
     from stacks.providers.hosts.plan import HostsPlan
@@ -25,15 +24,9 @@ def _data(config: StackConfig) -> str | None:
 
 
 def _ssh_key(config: StackConfig) -> Iterator[InputError]:
-    """A private key that stands in plain text. The value is a secret, and is not repeated."""
+    """A private key that stands in plain text."""
     key = config.hosts.private_key if config.hosts else None
-    if key not in (None, ENCRYPTED) and not is_config_secret("gangway:hosts"):
-        yield InputError(
-            "gangway:hosts.private_key",
-            "a private key in plain text",
-            allowed="a secret of the stack; or none, for the keys of your SSH agent",
-            fix="make a new key, and run `pulumi config set --path --secret gangway:hosts.private_key < KEYFILE`",
-        )
+    return in_plain_text("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
 
 
 PROVIDER = Provider(

@@ -11,11 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_v
 
 from components.core.fields import Whole
 from components.core.findings import InputError
+from stacks.config.encrypted import Encrypted
 from stacks.config.provider_settings import OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
-ENCRYPTED = "[encrypted in the stack file]"
-"""What stands for a secret that only the engine can decrypt."""
 # What Pulumi's plugin can pin: it offers a server this one algorithm, and no server takes ssh-rsa any more.
 _HOST_KEY = r"^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,2}$"
 HOST_KEY_EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFDYWOCYXsx/YEGKrwzFq1h/QsJXCohAlanozKzQ9lRc"
@@ -24,11 +23,6 @@ _ADDRESS = r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$"
 _FOLDER = r"^/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
 _NO_BILL = "nobody bills these machines through an account, so nothing counts against the budget"
 _NO_LOGS = "there is no log service: lines stay in the machines' journals"
-
-
-def _decryptable(value: Any) -> Any:
-    """`{secure: ...}`, as Pulumi writes a secret into the stack file, as the word for it."""
-    return ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value
 
 
 def _an_address(value: str) -> str:
@@ -130,7 +124,7 @@ class HostsConfig(Section):
         examples=[[{"address": "10.20.0.11", "host_key": HOST_KEY_EXAMPLE}]],
     )
     user: str = Field(default="root", pattern=r"^[a-z_][a-z0-9_.-]{0,31}$", examples=["gangway"])
-    private_key: Annotated[str | None, BeforeValidator(_decryptable)] = None
+    private_key: Encrypted = None
     container_engine: Literal["docker", "podman"] = "docker"
     run_store: str = Field(
         pattern=r"^((s3|gs)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]|az://[a-z0-9]{3,24}/[a-z0-9-]{3,63}|/[A-Za-z0-9._-]+)"

@@ -1,19 +1,22 @@
 """The parts of a stack on OpenStack, one method for each component, with what it needs of others as arguments."""
 
+import time
 from dataclasses import dataclass
 from typing import Any, cast
 
 import pulumi
 
+from components.core.member_key import member_key
 from components.openstack.identity import NodeIdentity, NodeIdentityArgs
 from components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
+from components.openstack.machine_secrets import MachineSecrets, MachineSecretsArgs, period_of, url_key
 from components.openstack.network import TrainingNetwork, TrainingNetworkArgs
 from components.openstack.node_pool import CapacityRungArgs, NodePool, NodePoolArgs
 from components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.plan import OpenstackPlan, section_of
 from stacks.providers.openstack.settings import OpenstackConfig
-from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data
+from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data, secrets_content
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
 
 
@@ -70,9 +73,27 @@ class ComponentFactory:
         args = {"run_bucket": runs.bucket_name, "role": self._own.object_role, "access_rules": self._own.access_rules}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
-    def _machine(self, network: TrainingNetwork, image: str, boot_volume_gib: int | None) -> dict[str, Any]:
+    def secrets(self, identity: NodeIdentity, storage: ManilaShare | None) -> MachineSecrets:
+        """What the machines fetch when they boot."""
+        name, own = self.config.stack, self._own
+        credential = (identity.credential_id, identity.credential_secret)
+        members = member_key(name, self.config.job.member_key_refresh) if self.planned.head else None
+        args = {
+            "content": secrets_content(self.config, credential, members, storage.access_key if storage else ""),
+            "url_key": url_key(name) if own.temp_url_key is None else own.temp_url_key,
+            "of_account": own.temp_url_key is not None,
+            "period": period_of(time.time()),
+            "tags": self.planned.tags,
+        }
+        return MachineSecrets(name, typed_args(MachineSecretsArgs, args), self.opts)
+
+    def _machine(
+        self, network: TrainingNetwork, image: str, boot_volume_gib: int | None, secrets: MachineSecrets
+    ) -> dict[str, Any]:
         """What every machine is made of."""
         return {
+            "secrets_place": secrets.place,
+            "secrets_signature": secrets.signature,
             "zone": self.planned.zone,
             "image": image,
             "boot_volume_gib": boot_volume_gib,
@@ -81,14 +102,16 @@ class ComponentFactory:
             "tags": self.planned.tags,
         }
 
-    def head(self, network: TrainingNetwork, user_data_inputs: UserDataInputs) -> HeadNode | None:
+    def head(
+        self, network: TrainingNetwork, user_data_inputs: UserDataInputs, secrets: MachineSecrets
+    ) -> HeadNode | None:
         """The head node; None for one node alone."""
         if not self.planned.head:
             return None
         own = self._own
         volume = None if self.planned.boot_volume_gib is None else HEAD_ROOT_GIB
         args = {
-            **self._machine(network, own.head_image or own.image, volume),
+            **self._machine(network, own.head_image or own.image, volume, secrets),
             "machine_type": self.config.head.machine_type,
             "subnet_id": network.private_subnet_ids[0],
             "private_ip": self.planned.network.head,
@@ -97,11 +120,17 @@ class ComponentFactory:
         }
         return HeadNode(self.config.stack, typed_args(HeadNodeArgs, args), self.opts)
 
-    def pool(self, network: TrainingNetwork, user_data_inputs: UserDataInputs, head: HeadNode | None) -> NodePool:
+    def pool(
+        self,
+        network: TrainingNetwork,
+        user_data_inputs: UserDataInputs,
+        secrets: MachineSecrets,
+        head: HeadNode | None,
+    ) -> NodePool:
         """The workers. They go before the head does."""
         cluster, own = self.config.cluster, self._own
         args = {
-            **self._machine(network, own.image, self.planned.boot_volume_gib),
+            **self._machine(network, own.image, self.planned.boot_volume_gib, secrets),
             "machine_type": cluster.machine_type,
             "num_nodes_max": cluster.nodes.max,
             "capacity": [

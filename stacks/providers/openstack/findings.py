@@ -10,6 +10,7 @@ from components.core.fields import Egress
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
+from components.openstack.machine_secrets import VALID_HOURS
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers import shared
@@ -32,6 +33,8 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
         *_storage(config),
         *_encryption(config),
         *_identity(config),
+        *_secrets(config),
+        *shared.member_key_refreshed(config, has_key=planned.head),
         *_lines(config, planned),
         *_money(config),
     )
@@ -178,8 +181,20 @@ def _identity(config: StackConfig) -> Iterable[Finding]:
             "identity.whole-project",
             f"{_PLACE}.access_rules",
             f"machines hold a credential that may do whatever the role {own.object_role} may do in the whole project, "
-            "and every process on a machine can read it",
+            "and root on a machine can read it",
             "set access_rules: true where the object store is Swift, or write an object_role that opens nothing else",
+        )
+
+
+def _secrets(config: StackConfig) -> Iterable[Finding]:
+    """How machines have what their user data do not say."""
+    if section_of(config).temp_url_key is None:
+        yield Finding.info(
+            "secrets.by-swift",
+            f"{_PLACE}.temp_url_key",
+            f"machines fetch their secrets by a URL in their metadata, for {VALID_HOURS} hours after an `up`; in Swift "
+            "a container has a key for such URLs, in Ceph's object gateway only an account",
+            "behind Ceph's gateway write the account's Temp-URL-Key here, see docs/private-cloud.md",
         )
 
 

@@ -35,10 +35,11 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     identity = stack.node_identity(runs)
     assert config.image.prebuilt is not None, "stacks.providers.unsupported_settings has seen to it"
     job = pulumi.Output.from_input(job_spec(config, planned, config.image.prebuilt))
-    share = (storage.mount_source, storage.access_user, storage.access_key) if storage else ("", "", "")
-    user_data_inputs = UserDataInputs(job, runs.bucket_url, identity.credential_id, identity.credential_secret, *share)
-    head = stack.head(network, user_data_inputs)
-    pool = stack.pool(network, user_data_inputs, head)
+    share = (storage.mount_source, storage.access_user) if storage else ("", "")
+    user_data_inputs = UserDataInputs(job, runs.bucket_url, *share)
+    secrets = stack.secrets(identity, storage)
+    head = stack.head(network, user_data_inputs, secrets)
+    pool = stack.pool(network, user_data_inputs, secrets, head)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": config.image.prebuilt,

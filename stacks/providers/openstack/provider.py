@@ -1,11 +1,14 @@
 """OpenStack as a provider: what is known of it without its SDK."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from components.core.findings import InputError
 from components.estimate.cost import Declared
 from components.openstack.tags import header_tags
+from stacks.config.encrypted import in_plain_text
+from stacks.config.stack_config import StackConfig
 from stacks.providers.base import Program, Provider, TagRules
 from stacks.providers.openstack.settings import SETTINGS
 
@@ -48,11 +51,18 @@ def _always(_resources: Sequence[Declared]) -> bool:
     return True
 
 
+def _url_key(config: StackConfig) -> Iterator[InputError]:
+    """An account's key that stands in plain text."""
+    key = config.openstack.temp_url_key if config.openstack else None
+    return in_plain_text("openstack", "temp_url_key", key, "the key of an account", "a key of the stack's own")
+
+
 PROVIDER = Provider(
     name="openstack",
     sdk="pulumi-openstack",
     program=_program,
     settings=SETTINGS,
+    mistakes=_url_key,
     tags=TagRules(
         package="openstack",
         types=_TAGGABLE,

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, StrictBool
 
+from stacks.config.encrypted import Encrypted
 from stacks.config.provider_settings import OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
@@ -38,6 +39,8 @@ class OpenstackConfig(Section):
         rdma_vnic_type: of those ports.
         object_role: what the object store asks of who writes.
         access_rules: has the machines' credential open the run container and nothing else.
+        temp_url_key: of the account (its Temp-URL-Key), a secret of the stack, where the object store is Ceph's
+            gateway; the stack makes one for its own container when left out.
     """
 
     auth_url: str = Field(
@@ -60,6 +63,7 @@ class OpenstackConfig(Section):
     rdma_vnic_type: Literal["direct", "direct-physical"] = "direct"
     object_role: str = Field(default="member", pattern=r"^[A-Za-z0-9_.-]{1,255}$", examples=["swiftoperator"])
     access_rules: StrictBool = True
+    temp_url_key: Encrypted = None
 
 
 SETTINGS = ProviderSettings(

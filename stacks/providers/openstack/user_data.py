@@ -9,9 +9,10 @@ import pulumi
 from components.core.fields import Egress
 from components.core.job import JobSpec
 from images.openstack import (
-    ObjectStore,
+    SECRETS_FILE,
     OpenstackHeadSpec,
     OpenstackNodeSpec,
+    OpenstackSecrets,
     render_openstack_head,
     render_openstack_node,
 )
@@ -27,24 +28,18 @@ class _Names(NamedTuple):
 
     job: JobSpec
     bucket_url: str
-    credential_id: str
-    credential_secret: str
     mount_source: str
     mount_user: str
-    mount_key: str
 
 
 @dataclass(frozen=True)
 class UserDataInputs:
-    """Names that only resources have: the job with its image, run bucket, credential; the share's are empty without."""
+    """Names that only resources have: the job with its image, run bucket; the share's are empty without."""
 
     job: pulumi.Output[JobSpec]
     bucket_url: pulumi.Output[str]
-    credential_id: pulumi.Output[str]
-    credential_secret: pulumi.Output[str]
     mount_source: pulumi.Input[str] = ""
     mount_user: pulumi.Input[str] = ""
-    mount_key: pulumi.Input[str] = ""
 
     def rendered(self, render: Callable[[_Names], str]) -> pulumi.Output[str]:
         """The text that `render` makes of the names, packed as user data."""
@@ -62,19 +57,29 @@ def head_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs
     return user_data_inputs.rendered(lambda names: render_openstack_head(_head(config, planned, names)))
 
 
-def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
+def secrets_content(
+    config: StackConfig,
+    credential: tuple[pulumi.Output[str], pulumi.Output[str]],
+    member_key: pulumi.Output[str] | None,
+    mount_key: pulumi.Input[str],
+) -> pulumi.Output[str]:
+    """What every machine fetches; `credential`: its id and its secret."""
+    known = pulumi.Output.all(*credential, member_key, mount_key)
+    auth_url = section_of(config).auth_url.rstrip("/")
+    return known.apply(lambda values: OpenstackSecrets(auth_url, config.region, *values).text())
+
+
+def _common(config: StackConfig, planned: OpenstackPlan, names: _Names) -> dict[str, Any]:
     """What every machine is told."""
-    own = section_of(config)
     return {
         "stack": config.stack,
-        "store": ObjectStore(own.auth_url.rstrip("/"), config.region, names.credential_id, names.credential_secret),
+        "member_key": SECRETS_FILE if planned.head else None,
         "job": names.job,
         "image_registry": names.job.image.partition("/")[0],
         "bucket_uri": f"{names.bucket_url}/{config.stack}",
         "run_dir": run_dir(config),
         "file_system": _file_system(config, names.mount_source),
         "mount_user": names.mount_user,
-        "mount_key": names.mount_key,
         "max_hours": config.job.max_hours,
         "terminate_when_done": config.job.terminate_when_done,
     }
@@ -96,7 +101,7 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
         devices=fabric.devices,
     )
     return OpenstackNodeSpec(
-        **_common(config, names),
+        **_common(config, planned, names),
         fabric=setup if fabric.num_devices else None,
         data_dir=data_dir(config),
         labels=planned.tags,
@@ -105,7 +110,7 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
 
 def _head(config: StackConfig, planned: OpenstackPlan, names: _Names) -> OpenstackHeadSpec:
     return OpenstackHeadSpec(
-        **_common(config, names),
+        **_common(config, planned, names),
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
         workers=tuple(planned.network.worker(index) for index in range(planned.num_machines)),

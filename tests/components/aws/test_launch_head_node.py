@@ -11,7 +11,7 @@ def test_it_is_closed_and_encrypted(make: Callable[..., Any]) -> None:
     inputs = made.one("Instance").inputs
     assert inputs["associatePublicIpAddress"] is False
     assert inputs["metadataOptions"] == {
-        "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2,
+        "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1,
     }  # fmt: skip
     assert inputs["vpcSecurityGroupIds"] == ["sg-head"]
     assert made.one("LaunchTemplate").inputs["iamInstanceProfile"] == {"arn": "arn:aws:iam::1:instance-profile/head"}

@@ -75,7 +75,7 @@ def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_ty
         assert inputs["instanceType"] == machine_type
         assert inputs["updateDefaultVersion"] is True, "what launches by the default version would stay behind"
         assert inputs["metadataOptions"] == {
-            "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2,
+            "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1,
         }  # fmt: skip
         declared = [(i["networkCardIndex"], i["deviceIndex"], i["interfaceType"]) for i in inputs["networkInterfaces"]]
         planned = plan_interfaces(load().machine(machine_type))

@@ -13,8 +13,10 @@ from pulumi.provider.experimental.analyzer import Analyzer, is_output
 from components.azure.budget import Budget
 from components.azure.file_system import LustreFileSystem
 from components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity, ResourceGroup
+from components.azure.member_key import MemberKeyVault
 from components.azure.monitoring import NodeLogs, Observability
 from components.azure.network import TrainingNetwork
+from components.azure.private_endpoints import PrivateEndpoints
 from components.azure.registry import ImageRegistry
 from components.azure.storage import FlowLogStore, RunBucket
 from components.core.fields import Egress
@@ -26,9 +28,11 @@ COMPONENTS: list[type[pulumi.ComponentResource]] = [
     HeadIdentity,
     ImageRegistry,
     LustreFileSystem,
+    MemberKeyVault,
     NodeIdentity,
     NodeLogs,
     Observability,
+    PrivateEndpoints,
     ResourceGroup,
     RunBucket,
     TrainingNetwork,
@@ -67,6 +71,13 @@ def example(place: dict[str, Any]) -> Example:
         "run_container_id": "/runs",
         "repository_id": "/registry",
         "data_collection_rule_id": "/rule",
+        "member_secret_id": "/vault/secrets/member-key",
+        "pem": "PEM",
+        "private_endpoints": True,
+        "network_id": "/network",
+        "account_id": f"{account}/runs",
+        "registry_id": "/registry",
+        "vault_id": "/vault",
         "self_termination": True,
         "fills_groups": True,
         "scrapes": True,

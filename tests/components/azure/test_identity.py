@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from components.azure.identity import HeadIdentity, NodeIdentity
-from components.azure.policies import ACR_PULL, BLOB_CONTRIBUTOR, BLOB_READER, LOG_WRITER
+from components.azure.policies import ACR_PULL, BLOB_CONTRIBUTOR, BLOB_READER, LOG_WRITER, SECRET_USER
 from components.core.findings import InputError
 
 RUNS = "/accounts/a/blobServices/default/containers/runs"
@@ -79,6 +79,15 @@ def test_a_head_fills_scale_sets_and_finds_workers_if_it_has_to(
 
 def test_a_head_that_does_neither_has_no_right_on_the_group(make: Callable[..., Any], args: dict[str, Any]) -> None:
     assert not make(HeadIdentity, args).of("RoleDefinition")
+
+
+@pytest.mark.parametrize("component", [NodeIdentity, HeadIdentity])
+def test_machines_read_the_one_secret_that_is_theirs(
+    make: Callable[..., Any], args: dict[str, Any], component: Any
+) -> None:
+    made = make(component, {**args, "member_secret_id": "/vaults/v/secrets/member-key"})
+    assert (SECRET_USER, "/vaults/v/secrets/member-key") in grants(made)
+    assert {scope for role, scope in grants(made) if role == SECRET_USER} == {"/vaults/v/secrets/member-key"}
 
 
 def test_assignments_have_names_that_stay(

@@ -84,7 +84,8 @@ def test_no_subnet_has_the_outbound_access_that_azure_gives_by_default(made: Cal
         assert subnets[name]["natGateway"] == {"id": "${NatGateway.demo-nat.id}"}
         label = name.removeprefix("demo-")
         assert subnets[name]["networkSecurityGroup"] == {"id": f"${{NetworkSecurityGroup.demo-{label}.id}}"}
-        assert subnets[name]["serviceEndpoints"] == [{"service": "Microsoft.Storage"}]
+        services = [one["service"] for one in subnets[name]["serviceEndpoints"]]
+        assert services == ["Microsoft.Storage", "Microsoft.KeyVault"]
     assert subnets["demo-bastion"]["subnetName"] == "AzureBastionSubnet"
     assert subnets["demo-lustre"]["addressPrefix"] == "10.42.128.0/27"
 

@@ -50,9 +50,9 @@ def test_the_build_is_told_exactly_this(declare: Declare) -> None:
 
 
 def test_the_registrys_password_is_a_secret_in_the_state(declare: Declare) -> None:
-    registries = declare(lambda: TrainerImage("demo", ARGS)).one("Image").inputs["registries"]
-    assert registries[rpc._special_sig_key] == rpc._special_secret_sig
-    assert registries["value"] == [ARGS["registry"]]
+    (registry,) = declare(lambda: TrainerImage("demo", ARGS)).one("Image").inputs["registries"]
+    assert registry["password"][rpc._special_sig_key] == rpc._special_secret_sig
+    assert {**registry, "password": registry["password"]["value"]} == ARGS["registry"]
 
 
 def test_the_image_is_named_by_its_digest() -> None:

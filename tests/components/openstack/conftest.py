@@ -63,4 +63,10 @@ def everything(tags: dict[str, str]) -> dict[str, Any]:
         "head_host": "10.42.0.10",
         "user_data": "H4sIAAAA",
         "private_ip": "10.42.0.10",
+        "content": '{"member_key": "PEM"}',
+        "url_key": "00ff",
+        "of_account": False,
+        "period": 1,
+        "secrets_place": "https://swift.example.com/v1/AUTH_1/demo-secrets/0123456789abcdef.json",
+        "secrets_signature": "temp_url_sig=ab&temp_url_expires=1",
     }

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pulumi.runtime import rpc
 
 from components.openstack.launch import HeadNode, HeadNodeArgs
 
@@ -22,7 +21,8 @@ def test_it_keeps_its_address_whoever_it_is(make: Callable[..., Any], args: dict
     assert machine.inputs["networks"] == [{"port": port.id}]
     assert machine.inputs["metadata"]["gangway:role"] == "head"
     assert machine.inputs["imageId"] == args["image"]
-    assert machine.inputs["userData"][rpc._special_sig_key] == rpc._special_secret_sig
+    assert machine.inputs["metadata"]["gangway:secrets"] == args["secrets_place"]
+    assert machine.inputs["userData"] == args["user_data"]
     assert "schedulerHints" not in machine.inputs
 
 

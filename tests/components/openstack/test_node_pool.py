@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pulumi.runtime import rpc
 
 from components.core.findings import InputError
 from components.openstack.node_pool import PLACEMENTS, NodePool, NodePoolArgs, plan_node_pool
@@ -31,6 +30,7 @@ def test_every_node_has_an_address_of_its_own(num_nodes: int, ports: int) -> Non
             "machine_type": "m", "num_nodes_max": num_nodes, "capacity": [{"kind": "on-demand"}],
             "zone": "", "image": "ubuntu", "cidr": "10.42.0.0/20", "network_id": "n", "subnet_ids": ["s"],
             "security_group_ids": [], "user_data": "", "tags": {}, "rdma_ports": ports, "rdma_network_id": "r",
+            "secrets_place": "", "secrets_signature": "",
         }
     )  # fmt: skip
     assert len(set(plan.addresses)) == num_nodes
@@ -60,11 +60,12 @@ def test_nodes_know_the_head_by_what_may_change(make: Callable[..., Any], args: 
             assert {k: v for k, v in node.inputs["metadata"].items() if k == "gangway:head"} == known
 
 
-def test_user_data_are_a_secret(make: Callable[..., Any], args: dict[str, Any]) -> None:
-    """They hold a credential."""
-    for node in make(NodePool, args).of("Instance"):
-        assert node.inputs["userData"][rpc._special_sig_key] == rpc._special_secret_sig
-        assert node.to_json()["inputs"]["userData"] == "[secret]"
+def test_where_the_secrets_are_stands_in_what_may_change(make: Callable[..., Any], args: dict[str, Any]) -> None:
+    """Another address replaces no node; other user data would."""
+    for node in make(NodePool, {**args, "secrets_signature": "temp_url_sig=cd"}).of("Instance"):
+        assert node.inputs["metadata"]["gangway:secrets"] == args["secrets_place"]
+        assert node.inputs["metadata"]["gangway:secrets-signature"] == "temp_url_sig=cd"
+        assert node.inputs["userData"] == args["user_data"]
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

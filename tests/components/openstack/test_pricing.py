@@ -50,9 +50,12 @@ def test_all_around_them_is_named_without_a_price() -> None:
     disks = {"blockDevices": [{"volumeSize": 64}]}
     files = Declared("openstack:sharedfilesystem/share:Share", "demo-share", {"size": 1024, "shareProto": "NFS"})
     network = Declared("openstack:networking/network:Network", "demo-network")
-    runs = Declared("openstack:objectstorage/container:Container", "demo-runs")
+    runs, secrets = (
+        Declared("openstack:objectstorage/container:Container", f"demo-{name}", {"forceDestroy": name == "secrets"})
+        for name in ("runs", "secrets")
+    )
     nodes = [instance(node.name, "worker", **disks) for node in NODES]
-    assert bill(*nodes, instance("demo-head", "head", **disks), files, network, runs, usd_per_node_hour=1) == {
+    assert bill(*nodes, instance("demo-head", "head", **disks), files, network, runs, secrets, usd_per_node_hour=1) == {
         "demo-0-on-demand: 3 x gpu": 3.0,
         "demo-0-on-demand: boot volumes, 64 GiB each": None,
         "demo-head: m1.medium": None,

@@ -7,8 +7,11 @@ name. The tables are `standin.openstack_facts`.
 
 import base64
 import binascii
+import hashlib
+import hmac
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
@@ -25,6 +28,12 @@ PACKAGE = "openstack:"
 SECRET_PREFIX = "credential-secret-"
 """Every secret of an application credential begins so: a test that searches for it finds those never used, too."""
 ROUTER_ADDRESS = "203.0.113.40"
+ACCOUNT_URL = f"https://swift.example.com/v1/AUTH_{'0' * 32}"
+CONTAINER, OBJECT, TEMP_URL = (
+    "objectstorage/container:Container",
+    "objectstorage/containerObject:ContainerObject",
+    "objectstorage/tempUrl:TempUrl",
+)
 INSTANCE, PORT, SUBNET = "compute/instance:Instance", "networking/port:Port", "networking/subnet:Subnet"
 
 # The second group tells what the stand-in has made from what was there before.
@@ -51,8 +60,9 @@ def _replacing(type_token: str) -> frozenset[str]:
         for name, text in _PARAMETER.findall(documentation(type_token))
         if re.search(r"changing\s+this\s+(?:setting\s+)?(?:creates|will\s+create)\s+a\s+new", text, re.IGNORECASE)
     }
-    assert said, f"the SDK says nothing of {type_token}"
-    return frozenset(said) | ALSO_REPLACING.get(_kind(type_token), frozenset())
+    also = ALSO_REPLACING.get(_kind(type_token), frozenset())
+    assert said or also, f"the SDK says nothing of {type_token}"
+    return frozenset(said) | also
 
 
 def _is_uuid(text: Any) -> bool:
@@ -77,9 +87,11 @@ class Openstack(Service):
         return False
 
     def identify(self, type_token: str, name: str, inputs: Mapping[str, Any]) -> str:
-        """See Service. A container is called by its name, a router's leg after the router; the rest by a UUID."""
-        if _kind(type_token) == "objectstorage/container:Container":
+        """See Service. A container is called by its name, an object after both; the rest by a UUID."""
+        if _kind(type_token) == CONTAINER:
             return str(inputs["name"])
+        if _kind(type_token) == OBJECT:
+            return f"{inputs['containerName']}/{inputs['name']}"
         return f"{secrets.token_hex(4)}-57ac-4000-8000-{secrets.token_hex(6)}"
 
     def faults(self, type_token: str, inputs: Mapping[str, Any]) -> Iterator[Fault]:
@@ -97,7 +109,8 @@ class Openstack(Service):
             INSTANCE: _instance_faults,
             PORT: _port_faults,
             "networking/secGroupRule:SecGroupRule": _rule_faults,
-            "objectstorage/container:Container": _container_faults,
+            CONTAINER: _container_faults,
+            TEMP_URL: _temp_url_faults,
             "identity/applicationCredential:ApplicationCredential": _credential_faults,
             "sharedfilesystem/share:Share": _share_faults,
         }.get(kind, _no_faults)(inputs)
@@ -108,16 +121,33 @@ class Openstack(Service):
             for id_ in _at(inputs, path):
                 if _OURS.fullmatch(str(id_)) and not look(PACKAGE + kind, str(id_)):
                     raise RefusedError(f"{kind.rpartition(':')[2]} {id_} could not be found")
+        self._admit_object(_kind(type_token), inputs, look)
         if _kind(type_token) == PORT:
             for fixed in inputs.get("fixedIps") or ():
                 cidr = look(PACKAGE + SUBNET, str(fixed["subnetId"]))["cidr"]
                 if IPv4Address(fixed["ipAddress"]) not in IPv4Network(cidr):
                     raise RefusedError(f"IP address {fixed['ipAddress']} is not a valid IP for the specified subnet")
 
+    def _admit_object(self, kind: str, inputs: Mapping[str, Any], look: Look) -> None:
+        """An object goes into a container that is there; a URL of one that is there is signed by a key it knows."""
+        container = inputs.get("containerName" if kind == OBJECT else "container")
+        if kind not in (OBJECT, TEMP_URL):
+            return
+        held = look(PACKAGE + CONTAINER, str(container))
+        if not held:
+            raise RefusedError(f"container {container} could not be found")
+        if kind == TEMP_URL:
+            if not look(PACKAGE + OBJECT, f"{container}/{inputs['object']}"):
+                raise RefusedError(f"object {container}/{inputs['object']} could not be found")
+            known = (held.get("metadata") or {}).get("Temp-URL-Key", inputs.get("key"))
+            if inputs.get("key", known) != known:
+                raise RefusedError("nobody would take a URL that another key has signed")
+
     def release(self, type_token: str, id_: str, others: Iterable[Mapping[str, Any]]) -> None:
         """See Service."""
         for other in others:
-            if id_ in _texts(other["inputs"]):
+            # A signature is no reference: the service keeps none of those it has made.
+            if _kind(other["type"]) != TEMP_URL and id_ in _texts(other["inputs"]):
                 raise RefusedError(f"409: {id_} is still in use by {other['type']} {other['id']}")
 
     def computed(
@@ -126,6 +156,8 @@ class Openstack(Service):
         """See Service."""
         if before:
             return dict(before)
+        if _kind(type_token) == TEMP_URL:
+            return {"url": _signed(inputs)}
         address = f"198.51.100.{4 + secrets.randbelow(200)}"
         native = inputs.get("shareProto") == "CEPHFS"
         export = f"{address}:6789:/volumes/{id_}" if native else f"{address}:/volumes/{id_}"
@@ -138,6 +170,16 @@ class Openstack(Service):
             "secret": f"{SECRET_PREFIX}{secrets.token_hex(16)}",
             "state": "active",
         }
+
+
+def _signed(inputs: Mapping[str, Any]) -> str:
+    """A temporary URL, as Swift's middleware checks it; method and digest are the SDK's unless given."""
+    path = f"/v1/AUTH_{'0' * 32}/{inputs['container']}/{inputs['object']}"
+    expires = int(time.time() + inputs["ttl"])
+    signed = f"{inputs.get('method', 'GET')}\n{expires}\n{path}".encode()
+    digest = getattr(hashlib, inputs.get("digest", "sha1"))
+    signature = hmac.new(str(inputs.get("key")).encode(), signed, digest).hexdigest()
+    return f"{ACCOUNT_URL}{path.partition('AUTH_' + '0' * 32)[2]}?temp_url_sig={signature}&temp_url_expires={expires}"
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -207,6 +249,13 @@ def _container_faults(inputs: Mapping[str, Any]) -> Iterator[Fault]:
     for key in inputs.get("metadata") or {}:
         if not _HEADER.fullmatch(key):
             yield f"metadata.{key}", "no name of an HTTP header"
+
+
+def _temp_url_faults(inputs: Mapping[str, Any]) -> Iterator[Fault]:
+    if inputs.get("digest", "sha1") not in ("sha1", "sha256", "sha512"):
+        yield "digest", f"expected digest to be one of sha1, sha256, sha512, got {inputs['digest']}"
+    if str(inputs.get("method", "GET")).upper() not in ("GET", "POST"):
+        yield "method", f"{inputs['method']!r} is no method of temporary URLs"
 
 
 def _credential_faults(inputs: Mapping[str, Any]) -> Iterator[Fault]:

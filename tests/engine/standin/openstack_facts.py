@@ -49,6 +49,10 @@ WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 ALSO_REPLACING: Mapping[str, frozenset[str]] = {
     "compute/instance:Instance": frozenset({"schedulerHints"}),
     "networking/router:Router": frozenset({"distributed"}),
+    "objectstorage/containerObject:ContainerObject": frozenset({"containerName", "name"}),
+    "objectstorage/tempUrl:TempUrl": frozenset(
+        {"container", "digest", "key", "method", "object", "regenerate", "split", "ttl"}
+    ),
     "networking/secGroup:SecGroup": frozenset({"deleteDefaultRules"}),
     SUBNET: frozenset({"cidr", "subnetpoolId"}),
     "sharedfilesystem/share:Share": frozenset({"shareType"}),

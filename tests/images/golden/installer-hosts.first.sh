@@ -63,8 +63,8 @@ take_away() {
     done
     mapfile -t paths < <(listed files)
     drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
-    # That the job has ended here is forgotten with it.
-    rm -rf "$ROOT/run/gangway"
+    # That the job has ended here is forgotten with it, and the trainer's copy of its member key.
+    rm -rf "$ROOT/run/gangway" "$ROOT"/run/gangway-member.pem{,.new}
     systemctl daemon-reload
 }
 
@@ -147,6 +147,7 @@ FILES=(
     /opt/gangway/bin/fetch-key.sh
     /opt/gangway/bin/pull-image.sh
     /opt/gangway/bin/check-container.sh
+    /opt/gangway/bin/close-metadata.sh
     /opt/gangway/bin/run-trainer.sh
     /opt/gangway/bin/upload-record.sh
     /opt/gangway/bin/leave-node.sh
@@ -242,6 +243,10 @@ DOCKER_ARGV=(
     32768
     --env
     HOME=/tmp
+    --user
+    2062582233:2062582233
+    --env
+    USER=2062582233
     --gpus
     all
     --device
@@ -311,7 +316,7 @@ SHARED_DIR=/shared/gangway
 SIGNING_KEY=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
-TRAINER_UID=10001
+TRAINER_UID=2062582233
 TRIES_AGAIN=yes
 GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
@@ -338,7 +343,7 @@ apt_key() {
     key=$(mktemp)
     curl -fsS --max-time 60 "$2" >"$key" || return
     found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
-    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key $found, not $3"
     gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
 }
 
@@ -450,6 +455,8 @@ end_job() {
 up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
 GANGWAY_FILE
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
+
+export METADATA_ADDRESSES=169.254.169.254 METADATA_IS_SURE=no
 
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
@@ -576,7 +583,7 @@ put /opt/gangway/bin/fetch-key.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-300}
+DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-900}
 FILE=${GANGWAY_MEMBER_FILE:-/run/gangway-member.pem}
 
 fetched() { member_key >"$FILE.new" && grep -q 'PRIVATE KEY' "$FILE.new" && grep -q CERTIFICATE "$FILE.new"; }
@@ -609,6 +616,46 @@ seen=$(docker run --rm $GPU_ARGUMENTS --entrypoint nvidia-smi "$IMAGE" --list-gp
 [ "$(grep -c '^GPU ' <<<"$seen")" -ge "$GPUS_PLANNED" ] ||
     give_up "a container sees $(grep -c '^GPU ' <<<"$seen") GPUs, $GPUS_PLANNED planned"
 GANGWAY_FILE
+put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+closed() {
+    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
+        --jump REJECT)
+    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
+}
+
+refused() {
+    local code=0
+    setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups \
+        curl --silent --globoff --noproxy '*' --max-time 5 --output /dev/null "http://$1/" || code=$?
+    [ "$code" = 7 ]
+}
+
+if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
+    log "no iptables here: should this machine have a metadata service, the job reaches it"
+    exit 0
+fi
+for address in $METADATA_ADDRESSES; do
+    tables=iptables host=$address
+    if [[ $address == *:* ]]; then
+        tables=ip6tables host=[$address]
+        [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+    fi
+    for protocol in tcp udp; do
+        closed "$tables" "$address" "$protocol" || {
+            log "cannot keep the job from $address"
+            exit 1
+        }
+    done
+    refused "$host" || {
+        log "the job's user still reaches $address"
+        exit 1
+    }
+done
+GANGWAY_FILE
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
@@ -633,6 +680,9 @@ fi
 if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
     log "this node was given up: nothing is started on it"
     exit 4
+fi
+if [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+    exit 1
 fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
@@ -675,25 +725,22 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
-signed() {
-    local key=$STATE_DIR/signing.pem public own
-    [ -s "$key" ] || { (umask 077 && signing_key >"$key.new") && mv "$key.new" "$key"; } || return
-    public=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) &&
-        own=$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$1" | base64 -w0) && [ "${#own}" = 88 ] &&
-        echo "$public $own"
-}
-
 sign_record() {
-    local own file=$STATE_DIR/run.json.sig
+    local own key=$STATE_DIR/signing.pem file=$STATE_DIR/run.json.sig
     [ -n "${SIGNING_KEY:-}" ] || return 0
-    if own=$(signed "$RECORD"); then
-        own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
+    [ -s "$key" ] || (umask 077 && signing_key >"$key") || true
+    own=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) || true
+    own+=" "$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$RECORD" | base64 -w0) || true
+    if [ "${#own}" = 133 ]; then
+        own+=$'\n'$(grep -svxF "$own" "$file" | head -n 1) || true
     else
-        log "cannot sign run.json with $SIGNING_KEY"
-        event record-not-signed reason "cannot read $SIGNING_KEY, or no OpenSSL 3"
-        rm -f "$STATE_DIR/signing.pem"
+        own="cannot sign run.json with $SIGNING_KEY"
+        log "$own"
+        event record-not-signed reason "$own"
+        rm "$key"
+        own=
     fi
-    echo "$own" >"$file.new" && mv "$file.new" "$file"
+    echo "$own" >"$file"
     put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
 }
 
@@ -1015,7 +1062,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
-ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --mount type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --mount type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly --user 2062582233:2062582233 --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400
 ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
 TimeoutStopSec=20
 Restart=always

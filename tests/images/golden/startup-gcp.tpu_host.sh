@@ -79,9 +79,15 @@ DOCKER_ARGV=(
     team=ml-platform
     --log-driver
     none
+    --mount
+    type=bind,source=/run/gangway-notices,target=/run/gangway-notices,readonly
+    --mount
+    type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly
     us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab
     --watch
-    gcp
+    /run/gangway-notices/held
+    --member-key
+    /run/gangway-member.pem
     --job-dir
     /var/lib/gangway/runs/demo/.launch/2e621a0a855b
     --max-hours
@@ -118,6 +124,7 @@ JOB_KEY=2e621a0a855b
 JOB_NAME=dcgan-celeba64
 LOG_GROUP=gangway-demo
 MAX_SEC=28800
+MEMBER_KEY=projects/acme-ml/secrets/demo-member-key
 MOUNT_POINT=/var/lib/gangway/runs
 MOUNT_SOURCE=gangway-records/demo/shared
 NUM_SLICES=2
@@ -732,6 +739,112 @@ GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/apt/apt.conf.d/99gangway <<'GANGWAY_END_OF_FILE'
 APT::Periodic::Unattended-Upgrade "0";
 GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/notices.py <<'GANGWAY_END_OF_FILE'
+"""Keeps in a file what a cloud says now of this machine's end. The job reads it there: of a machine's users root alone
+may ask the metadata service (close-metadata.sh). With Python 3.9 alone.
+
+A line is a kind of `trainer.preemption.notices` and, where the cloud names one, a time in its own words. The file is
+written whole after each answer, so its age says when the cloud was last heard.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+METADATA_URL = "http://169.254.169.254"
+TIMEOUT_SEC = 2.0
+
+Poll = Callable[[], Iterable[tuple[str, str]]]
+"""Asks once: the kind and the time, or an empty text, of each notice that holds now. OSError: no answer."""
+
+
+class Keeper:
+    """Writes `file` after each answer. A cloud that does not answer is told once, not every few seconds."""
+
+    def __init__(self, file: Path, poll: Poll) -> None:
+        self._file, self._poll, self._trouble = file, poll, ""
+
+    def look(self) -> None:
+        """Asks once; without an answer the file stays as it is, and grows old."""
+        try:
+            held = "".join(f"{kind} {moment}".rstrip() + "\n" for kind, moment in self._poll())
+        except Exception as error:  # an answer of any form: without this loop nobody hears of an end
+            said = f"cannot ask for notices, trying on: {type(error).__name__}: {error}"
+            if said != self._trouble:
+                print("gangway:", said, file=sys.stderr, flush=True)
+            self._trouble = said
+            return
+        self._trouble = ""
+        new = self._file.with_name(f"{self._file.name}.new")
+        new.write_text(held, encoding="utf-8")
+        new.replace(self._file)
+
+
+def keep(file: str, poll: Poll, poll_sec: float) -> None:
+    """Never returns. `poll_sec`: between two questions, unless GANGWAY_POLL_SEC says otherwise."""
+    keeper, rest_sec = Keeper(Path(file), poll), float(os.environ.get("GANGWAY_POLL_SEC", poll_sec))
+    while True:
+        keeper.look()
+        time.sleep(rest_sec)
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp_notices.py <<'GANGWAY_END_OF_FILE'
+"""What Compute Engine says of this machine's end, kept in FILE: `python3 -m images.node.gcp_notices FILE`."""
+
+import os
+import sys
+import urllib.request
+from collections.abc import Iterator
+
+from images.node.notices import METADATA_URL, TIMEOUT_SEC, keep
+from images.node.web import RefusedError, open_url
+
+# Google gives 30 s in all, so it is asked all the time: each question waits for its answer.
+POLL_SEC = 0.5
+WAIT_SEC = 4
+
+
+class GcpNotices:
+    """By the metadata server. `wait_sec`: for how long it may hold back its answer until there is a preemption."""
+
+    def __init__(self, url: str = METADATA_URL, wait_sec: int = WAIT_SEC) -> None:
+        self._url, self._wait_sec, self._etag = url, wait_sec, ""
+
+    def poll(self) -> Iterator[tuple[str, str]]:
+        """The notices that hold now, after a wait for a preemption, without times."""
+        # MIGRATE_ON_HOST_MAINTENANCE needs nothing, and machines with GPUs or TPUs never migrate.
+        if self._get("instance/maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE":
+            yield "host-maintenance", ""
+        if self._get("instance/preempted", waits=True) == "TRUE":
+            yield "spot-interruption", ""
+
+    def _get(self, item: str, *, waits: bool = False) -> str:
+        """One item of metadata; empty where there is none, as on a machine that is no spot one (OSError: neither that
+        nor 404).
+
+        With `waits` the server answers when the item is another than at the last such call, or after `wait_sec`.
+        """
+        query = ""
+        if waits and self._etag:
+            query = f"?wait_for_change=true&timeout_sec={self._wait_sec}&last_etag={self._etag}"
+        url = f"{self._url}/computeMetadata/v1/{item}{query}"
+        request = urllib.request.Request(url, headers={"Metadata-Flavor": "Google"})
+        try:
+            with open_url(request, TIMEOUT_SEC + self._wait_sec) as answer:
+                text, etag = answer.read().decode(), answer.headers.get("ETag", "")
+        except RefusedError as error:
+            if error.status == 404:
+                return ""
+            raise
+        if waits:
+            self._etag = etag
+        return str(text).strip()
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], GcpNotices(os.environ.get("GANGWAY_METADATA_URL", METADATA_URL)).poll, POLL_SEC)
+GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
 . "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
 POLL_SEC=${GANGWAY_POLL_SEC:-5}
@@ -756,7 +869,7 @@ apt_key() {
     key=$(mktemp)
     curl -fsS --max-time 60 "$2" >"$key" || return
     found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
-    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key $found, not $3"
     gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
 }
 
@@ -873,6 +986,8 @@ export GANGWAY_METADATA_URL=$METADATA_URL
 LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 ROOT=${GANGWAY_ROOT:-}
 export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
+
+export METADATA_ADDRESSES='169.254.169.254 fd20:ce::254' METADATA_IS_SURE=yes
 
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
@@ -1026,6 +1141,22 @@ retry "$DEADLINE_SEC" mount_once || give_up "cannot mount gs://$MOUNT_SOURCE at 
 mkdir -p "$RUN_DIR"
 log "bucket: gs://$MOUNT_SOURCE is at $MOUNT_POINT"
 GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/fetch-key.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_KEY_DEADLINE_SEC:-900}
+FILE=${GANGWAY_MEMBER_FILE:-/run/gangway-member.pem}
+
+fetched() { member_key >"$FILE.new" && grep -q 'PRIVATE KEY' "$FILE.new" && grep -q CERTIFICATE "$FILE.new"; }
+
+umask 077
+retry "$DEADLINE_SEC" fetched ||
+    give_up "cannot read $MEMBER_KEY, by which nodes know each other: no right to it, no way to it, or not there"
+chown "$TRAINER_UID:$TRAINER_UID" "$FILE.new"
+chmod 0400 "$FILE.new"
+mv "$FILE.new" "$FILE"
+GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/pull-image.sh <<'GANGWAY_END_OF_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
@@ -1035,6 +1166,46 @@ DEADLINE_SEC=${GANGWAY_PULL_DEADLINE_SEC:-900}
 pull() { registry_login && docker pull --quiet "$IMAGE"; }
 
 retry "$DEADLINE_SEC" pull || give_up "cannot pull $IMAGE within $DEADLINE_SEC s"
+GANGWAY_END_OF_FILE
+install -D -m 0755 /dev/stdin /opt/gangway/bin/close-metadata.sh <<'GANGWAY_END_OF_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+closed() {
+    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
+        --jump REJECT)
+    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
+}
+
+refused() {
+    local code=0
+    setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups \
+        curl --silent --globoff --noproxy '*' --max-time 5 --output /dev/null "http://$1/" || code=$?
+    [ "$code" = 7 ]
+}
+
+if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
+    log "no iptables here: should this machine have a metadata service, the job reaches it"
+    exit 0
+fi
+for address in $METADATA_ADDRESSES; do
+    tables=iptables host=$address
+    if [[ $address == *:* ]]; then
+        tables=ip6tables host=[$address]
+        [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+    fi
+    for protocol in tcp udp; do
+        closed "$tables" "$address" "$protocol" || {
+            log "cannot keep the job from $address"
+            exit 1
+        }
+    done
+    refused "$host" || {
+        log "the job's user still reaches $address"
+        exit 1
+    }
+done
 GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-trainer.sh <<'GANGWAY_END_OF_FILE'
 #!/usr/bin/env bash
@@ -1060,6 +1231,9 @@ fi
 if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
     log "this node was given up: nothing is started on it"
     exit 4
+fi
+if [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+    exit 1
 fi
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
@@ -1102,25 +1276,22 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
-signed() {
-    local key=$STATE_DIR/signing.pem public own
-    [ -s "$key" ] || { (umask 077 && signing_key >"$key.new") && mv "$key.new" "$key"; } || return
-    public=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) &&
-        own=$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$1" | base64 -w0) && [ "${#own}" = 88 ] &&
-        echo "$public $own"
-}
-
 sign_record() {
-    local own file=$STATE_DIR/run.json.sig
+    local own key=$STATE_DIR/signing.pem file=$STATE_DIR/run.json.sig
     [ -n "${SIGNING_KEY:-}" ] || return 0
-    if own=$(signed "$RECORD"); then
-        own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
+    [ -s "$key" ] || (umask 077 && signing_key >"$key") || true
+    own=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) || true
+    own+=" "$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$RECORD" | base64 -w0) || true
+    if [ "${#own}" = 133 ]; then
+        own+=$'\n'$(grep -svxF "$own" "$file" | head -n 1) || true
     else
-        log "cannot sign run.json with $SIGNING_KEY"
-        event record-not-signed reason "cannot read $SIGNING_KEY, or no OpenSSL 3"
-        rm -f "$STATE_DIR/signing.pem"
+        own="cannot sign run.json with $SIGNING_KEY"
+        log "$own"
+        event record-not-signed reason "$own"
+        rm "$key"
+        own=
     fi
-    echo "$own" >"$file.new" && mv "$file.new" "$file"
+    echo "$own" >"$file"
     put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
 }
 
@@ -1304,22 +1475,17 @@ if [ "$NUM_SLICES" != 1 ]; then
     fi
 fi
 hosts=$((${#workers[@]} * NUM_SLICES))
-is_first=0
-if first_host; then
-    is_first=1
-fi
 if [ "$hosts" = 1 ]; then
     meeting=(--standalone --nnodes=1)
 else
-    meeting=("--nnodes=$hosts" --rdzv-backend=c10d "--rdzv-endpoint=$first:$PORT" "--rdzv-id=$JOB_NAME"
-        "--rdzv-conf=is_host=$is_first,join_timeout=$MEET_SEC")
+    meeting=("--nnodes=$hosts" --rdzv-backend=gangway "--rdzv-endpoint=$first:$PORT" "--rdzv-id=$JOB_NAME"
+        "--rdzv-conf=is_host=0,join_timeout=$MEET_SEC")
+    if first_host && ! systemctl start gangway-rendezvous.service; then
+        log "the store in which the hosts meet does not start"
+        exit 1
+    fi
 fi
 log "TPU: host $(tpu_env WORKER_ID) of ${#workers[@]}, $NUM_SLICES slices, $hosts hosts meet at $first"
-store_serves() { timeout 5 bash -c "exec 3<>/dev/tcp/$first/$PORT" 2>/dev/null; }
-if [ "$hosts" != 1 ] && [ "$is_first" = 0 ] && ! retry "$MEET_SEC" store_serves; then
-    log "nobody at $first:$PORT after $MEET_SEC s"
-    exit 1
-fi
 before=() word=
 while [ $# -gt 0 ]; do
     word=$1
@@ -1462,6 +1628,31 @@ def last_sum(marks, name):
 if __name__ == '__main__':
     sys.exit(main(sys.argv[1:]))
 GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-notices.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: keep what the cloud says of this machine's end where the job reads it
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+RuntimeDirectory=gangway-notices
+# The container has this very folder.
+RuntimeDirectoryPreserve=restart
+Environment=PYTHONPATH=/opt/gangway/lib
+ExecStart=/usr/bin/python3 -m images.node.gcp_notices /run/gangway-notices/held
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+Restart=always
+RestartSec=1
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-prepare.service <<'GANGWAY_END_OF_FILE'
 [Unit]
 Description=Gangway: make this node ready for the trainer, or give it up
@@ -1477,6 +1668,7 @@ Restart=on-failure
 RestartSec=30
 ExecStart=/opt/gangway/bin/install-docker.sh
 ExecStart=/opt/gangway/bin/mount-bucket.sh
+ExecStart=/opt/gangway/bin/fetch-key.sh
 ExecStart=/opt/gangway/bin/pull-image.sh
 # A first try that failed has taken the trainer's start with it.
 ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
@@ -1496,6 +1688,9 @@ install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GAN
 Description=Gangway: the trainer's container
 Requires=gangway-prepare.service
 After=gangway-prepare.service docker.service
+# Its folder must be there before the container, which sees it.
+Wants=gangway-notices.service
+After=gangway-notices.service
 # systemd's own limit counts every start, those after an interruption too. The launcher counts failures alone, over hours.
 StartLimitIntervalSec=0
 
@@ -1547,6 +1742,26 @@ Environment=PYTHONPATH=/opt/gangway/lib
 ExecStart=/usr/bin/python3 -m images.node.gcp_logs acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
 Restart=always
 RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-rendezvous.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: the store in which the job's nodes meet
+Wants=gangway-prepare.service
+After=gangway-prepare.service docker.service
+# Nodes wait for it, so it is started again for ever.
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --user 0:0 --mount type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly --entrypoint python us-central1-docker.pkg.dev/acme-ml/gangway/trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400
+ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
+TimeoutStopSec=20
+Restart=always
+RestartSec=5
 
 [Install]
 WantedBy=multi-user.target

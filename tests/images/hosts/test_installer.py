@@ -132,6 +132,7 @@ def test_removal_leaves_what_was_there_and_what_the_job_wrote(owned: Any, first:
     owned.install(first)
     (owned.root / "run/gangway/key").mkdir(parents=True)
     (owned.root / "run/gangway/key/ended").write_text("0 done")
+    (owned.root / "run/gangway-member.pem").write_text("the trainer's copy")
     done = owned.remove()
     assert done.returncode == 0, done.stderr
     assert owned.files() == before
@@ -190,7 +191,7 @@ def test_half_a_copy_is_not_run(owned: Any, first: HostSpec) -> None:
     before = owned.files()
     path, digest = owned.script(first)
     text = path.read_text()
-    path.write_text(text.replace("TRAINER_UID=10001", "TRAINER_UID=10002"))
+    path.write_text(text.replace("TRAINER_UID=2", "TRAINER_UID=3"))
     done = owned.run(path, "install", digest, "dgx-1")
     assert (done.returncode, owned.files()) == (1, before)
     assert "not whole: run pulumi up again" in done.stderr

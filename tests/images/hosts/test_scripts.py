@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from images.specs import RdmaSetup
+from images.specs import RdmaSetup, own_uid
 
 GivenUp = Callable[..., str]
 
@@ -98,7 +98,8 @@ def sharing(host: Any, tmp_path: Path) -> Any:
 
 def test_a_mounted_folder_gets_the_runs_own(sharing: Any, tmp_path: Path) -> None:
     assert sharing.run("check-shared.sh").returncode == 0
-    assert sharing.calls("install") == [["-d", "-o", "10001", "-g", "10001", f"{tmp_path}/shared/runs/lab"]]
+    uid = str(own_uid(sharing.spec.stack))
+    assert sharing.calls("install") == [["-d", "-o", uid, "-g", uid, f"{tmp_path}/shared/runs/lab"]]
 
 
 def test_a_folder_that_is_not_mounted_gives_the_machine_up(sharing: Any, tmp_path: Path, given_up: GivenUp) -> None:

@@ -101,6 +101,15 @@ def test_a_registry_that_gives_no_token_is_told(
     assert "gangway.azurecr.io gives no token" in capsys.readouterr().err
 
 
+def test_a_secret_comes_with_a_token_for_vaults_alone(azure_vm: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    azure_vm.secrets["demo-members/member-key"] = "PEM"
+    assert main(["secret", "https://demo-members.vault.azure.net/secrets/member-key"]) == 0
+    assert capsys.readouterr().out == "PEM"
+    azure_vm.denied.add("vault.azure.net")
+    assert main(["secret", "https://demo-members.vault.azure.net/secrets/member-key"]) == 1
+    assert "403" in capsys.readouterr().err
+
+
 def test_the_exchange_for_a_registrys_token_is_a_form(azure_vm: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["registry-token", "gangway.azurecr.io"]) == 0
     assert capsys.readouterr().out == "refresh-gangway.azurecr.io\n"

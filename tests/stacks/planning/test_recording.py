@@ -144,3 +144,15 @@ def test_what_the_program_raises_goes_on_and_the_next_begins_anew() -> None:
     again = record(pair, PlaceholderCloud(), "other")
     assert len(again.resources) == 3
     assert {r.urn.split("::")[0] for r in again.resources} == {"urn:pulumi:other"}
+
+
+def test_a_secret_beside_others_hides_itself_alone() -> None:
+    """As on the wire: read back by Pulumi's mocks, the whole mapping is one."""
+
+    def tagged() -> dict[str, Any]:
+        ec2.Vpc("v", cidr_block="10.0.0.0/16", tags={"team": "ml", "key": pulumi.Output.secret("hunter2")})
+        return {}
+
+    (made,) = record(tagged, PlaceholderCloud(), "test").resources
+    assert made.inputs["tags"]["team"] == "ml"
+    assert made.to_json()["inputs"]["tags"] == {"team": "ml", "key": "[secret]"}

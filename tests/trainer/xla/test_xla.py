@@ -19,6 +19,7 @@ from trainer.checkpoint import store
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import start_world
+from trainer.drill.cluster import make_key
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
@@ -310,20 +311,49 @@ def test_two_workers_run_the_same_programs_and_train_as_two_on_the_cpu(
     assert len(list((tmp_path / "xla" / "samples").iterdir())) == 2
 
 
-def test_this_torchrun_takes_what_the_script_of_a_tpu_host_gives_it(start: Callable[..., Any], gce: Any) -> None:
-    """run-tpu.sh of two hosts, which tests/images runs with a docker that starts nothing."""
+MEET = """
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+once = os.environ["ONCE"]
+if dist.get_rank() == 1 and not os.path.exists(once):
+    open(once, "w").close()
+    raise SystemExit(3)
+dist.barrier()
+print(f"{int(total.item())} have met", flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_this_torchrun_takes_what_the_script_of_a_tpu_host_gives_it(
+    start: Callable[..., Any], gce: Any, tmp_path: Path
+) -> None:
+    """run-tpu.sh of two hosts, which tests/images runs with a docker that starts nothing: they meet by the job's key,
+    and again when a worker has failed.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
+    key = tmp_path / "job.pem"
+    make_key(key)
+    (tmp_path / "meet.py").write_text(MEET)
+    own = ("--member-key", str(key))
     hosts = [
         start(
-            *("-m", "trainer.launch", "--watch", "gcp", "--nnodes=2", "--rdzv-backend=c10d"),
-            *(f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=demo", f"--rdzv-conf=is_host={first},join_timeout=3600"),
-            *("--nproc-per-node=1", "--max-restarts=3", "-m", "trainer", "presets"),
-            GANGWAY_METADATA_URL=gce.url,
+            *("-m", "trainer.launch", "--watch", str(tmp_path / "held"), *own, "--nnodes=2", "--rdzv-backend=gangway"),
+            *(f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=demo", "--rdzv-conf=is_host=0,join_timeout=3600"),
+            *("--nproc-per-node=1", "--max-restarts=3", str(tmp_path / "meet.py")),
+            ONCE=str(tmp_path / "failed-once"),
         )
-        for first in (1, 0)
+        for _ in range(2)
     ]
+    start("-m", "trainer.launch.rendezvous", "--port", str(port), *own)
     for host in hosts:
         code, text = host.finish()
         assert code == 0, text
-        assert "dcgan-digits" in text
+        assert "2 have met" in text
+        assert "warning: without --member-key" not in text
+    assert (tmp_path / "failed-once").exists()

@@ -7,11 +7,12 @@ import pytest
 
 from components.core.findings import InputError, Severity
 from components.estimate.cost import estimate
+from images.node import aws_notices
 from images.render import STOP_MARGIN_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.plan import NOTICE_SEC, job_spec, plan
-from trainer.preemption.watcher import poll_sec_of
+from trainer.preemption.watcher import POLL_SEC
 from trainer.records.run_record import RunContext
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
@@ -114,7 +115,7 @@ def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackCon
 
 def test_a_checkpoint_has_most_of_the_two_minutes_of_notice(demo_config: StackConfig) -> None:
     job = job_spec(demo_config, plan(demo_config), "x")
-    assert 60 <= job.shutdown_timeout_sec <= NOTICE_SEC - STOP_MARGIN_SEC - poll_sec_of("aws")
+    assert 60 <= job.shutdown_timeout_sec <= NOTICE_SEC - STOP_MARGIN_SEC - aws_notices.POLL_SEC - POLL_SEC
 
 
 @pytest.mark.parametrize(("kimg", "written"), [(25000, "25000"), (0.5, "0.5"), (1234567.5, "1234567.5")])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.core.findings import Finding, Severity
+from components.core.findings import Finding, InputError, Severity
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
 from stacks.providers.azure.findings import findings
@@ -37,7 +37,7 @@ def test_the_shipped_stacks_have_no_mistake(azure_plans: dict[str, Plan]) -> Non
 def test_the_ways_out_that_remain_are_named(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5, network={"egress": "endpoints"}))["network.ways-out"]
     assert (found.severity, found.path) == (Severity.INFO, "gangway:network.egress")
-    assert "into any tenant's storage accounts and registries" in found.message
+    assert "into any tenant's storage accounts, registries, vaults and log tables" in found.message
     everywhere = found_in(azure_edited(V5, network={"egress": "nat"}))["network.ways-out"]
     assert "machines reach the whole internet" in everywhere.message
 
@@ -234,8 +234,19 @@ def test_quotas_are_told_by_their_family(azure_edited: Edited) -> None:
 
 def test_the_way_out_has_to_lead_to_packages(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V4, network={"egress": "endpoints"}))["network.head-no-packages"]
-    assert (found.severity, found.fix) == (Severity.ERROR, "set egress: nat")
+    assert (found.severity, found.fix[:15]) == (Severity.ERROR, "set egress: nat")
     assert "network.head-no-packages" not in found_in(azure_edited(V4))
+
+
+def test_private_endpoints_leave_log_tables_alone(azure_edited: Edited) -> None:
+    image = "/subscriptions/11111111-0000-0000-0000-111111111111/resourceGroups/g/providers/Microsoft.Compute/images/h"
+    closed = {"network": {"egress": "endpoints"}, "azure": {"private_endpoints": True, "head_image": image}}
+    found = found_in(azure_edited(V4, **closed))
+    assert "network.head-no-packages" not in found
+    assert "into any tenant's log tables" in found["network.ways-out"].message
+    assert "storage accounts" not in found["network.ways-out"].message
+    with pytest.raises(InputError, match="head_image"):
+        plan(azure_edited(V4, azure={"head_image": "ubuntu"}))
 
 
 def test_data_behind_the_file_system(azure_edited: Edited) -> None:

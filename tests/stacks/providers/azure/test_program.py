@@ -46,6 +46,7 @@ def arguments(type_token: str) -> set[str]:
     return set(inspect.signature(resource._internal_init).parameters)
 
 
+HEAD_IMAGE = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g/providers/Microsoft.Compute/images/head"
 NO_SOURCE = {"source_account_id": None, "importer_principal_id": None}
 
 
@@ -62,8 +63,9 @@ NO_SOURCE = {"source_account_id": None, "importer_principal_id": None}
         (DEV, {"encryption": "customer-key", "azure": {"tenant_id": SUBSCRIPTION}, "network": {"egress": "endpoints"}}),
         (V4, {"azure": {"role_wait_sec": 0, "trusted_launch": False, "encryption_at_host": False}}),
         (DEV, {"azure": {"proximity": True}, "cluster": {"nodes": {"min": 2, "max": 2}}}),
+        (V4, {"azure": {"private_endpoints": True, "head_image": HEAD_IMAGE}, "network": {"egress": "endpoints"}}),
     ],
-    ids=["v5", "prebuilt", "exporting", "bare", "v4", "dev", "dev with a key", "unguarded", "near"],
+    ids=["v5", "prebuilt", "exporting", "bare", "v4", "dev", "dev with a key", "unguarded", "near", "private"],
 )  # fmt: skip
 def program(
     request: pytest.FixtureRequest, azure_edited: Edited, recorded: Callable[[StackConfig], Recording]
@@ -221,15 +223,40 @@ def test_a_prebuilt_image_is_pulled_from_where_it_is(azure_edited: Edited) -> No
 
 def test_an_image_is_pushed_with_a_password_that_no_plan_asks_for(made: Resources) -> None:
     (built,) = [r for r in made if r.type.startswith("docker-build:")]
-    # One secret inside makes one of the whole.
-    (registry,) = built.inputs["registries"]["value"]
+    (registry,) = built.inputs["registries"]
     assert registry["address"] == "${Registry.azurendv5spot.loginServer}"
     assert registry["username"] == "00000000-0000-0000-0000-000000000000"
-    assert registry["password"] == ""
-    assert built.to_json()["inputs"]["registries"] == "[secret]"
+    assert registry["password"]["value"] == ""
+    assert built.to_json()["inputs"]["registries"][0]["password"] == "[secret]"
     assert built.inputs["tags"] == [
         f"${{Registry.azurendv5spot.loginServer}}/trainer:{built.inputs['buildArgs']['REVISION']}"
     ]
+
+
+def test_machines_come_after_their_private_endpoints(
+    azure_edited: Edited, recorded: Callable[[StackConfig], Recording]
+) -> None:
+    changes = {"azure": {"private_endpoints": True, "head_image": HEAD_IMAGE}, "network": {"egress": "endpoints"}}
+    made = recorded(azure_edited(V4, **changes)).resources
+    known = {r.urn: r.dependencies for r in made}
+
+    def above(urn: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [urn]
+        while waiting:
+            more = known.get(waiting.pop(), frozenset()) - seen
+            seen |= more
+            waiting += more
+        return seen
+
+    needed = {r.urn for r in (*of(made, "PrivateDnsZoneGroup"), *of(made, "PrivateEndpoint"))}
+    assert len(needed) == 6
+    for machine in (*of(made, "VirtualMachine"), *of(made, "VirtualMachineScaleSet")):
+        assert needed <= above(machine.urn)
+    (registry,) = of(made, "Registry")
+    assert registry.inputs["sku"] == {"name": "Premium"}
+    (head,) = of(made, "VirtualMachine")
+    assert head.inputs["storageProfile"]["imageReference"] == {"id": HEAD_IMAGE}
 
 
 def test_the_bill_has_every_resource_that_costs(made: Resources, azure_configs: dict[str, StackConfig]) -> None:

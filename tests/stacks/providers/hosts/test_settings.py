@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
+from stacks.config.encrypted import ENCRYPTED
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
-from stacks.providers.hosts.settings import ENCRYPTED
 from stacks.providers.registry import all_providers
 
 Told = Callable[..., dict[str, InputError]]

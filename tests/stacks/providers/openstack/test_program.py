@@ -46,7 +46,7 @@ def machines(recorded: Recording, role: str) -> list[PlannedResource]:
 
 def told(machine: PlannedResource) -> dict[str, str]:
     """The files that a machine's user data write, by path."""
-    text = gzip.decompress(base64.b64decode(machine.inputs["userData"]["value"])).decode()
+    text = gzip.decompress(base64.b64decode(machine.inputs["userData"])).decode()
     return {file["path"]: file["content"] for file in yaml.safe_load(text)["write_files"]}
 
 
@@ -94,25 +94,55 @@ def test_there_are_as_many_machines_as_planned_at_their_addresses(program: tuple
         assert ports[f"{config.stack}-head"] == planned.network.head
 
 
-def test_machines_are_told_their_job_and_their_credential(program: tuple[StackConfig, Recording]) -> None:
+def test_machines_are_told_their_job_and_no_secret(program: tuple[StackConfig, Recording]) -> None:
     config, recorded = program
     for machine in of(recorded, "Instance"):
         files = told(machine)
-        credential = json.loads(files["/etc/gangway/credential.json"])
-        assert credential["auth_url"] == "https://cloud.example.com:5000/v3"
-        assert credential["secret"] == f"${{ApplicationCredential.{config.stack}-node.secret}}"
         assert (
             f"BUCKET_URI='swift://${{Container.{config.stack}-runs.name}}/{config.stack}'"
             in (files["/etc/gangway/node.env"])
         )
+        text = json.dumps(files)
+        for word in ("ApplicationCredential", "accessKey", "PRIVATE KEY-----", "TempUrl"):
+            assert word not in text, word
+        assert "/opt/gangway/bin/fetch-secrets.sh" in files
+        assert ("/opt/gangway/bin/fetch-key.sh" in files) is (config.cluster.nodes.max > 1)
     spec = json.loads(told(machines(recorded, "worker")[0])["/etc/gangway/job.json"])
     assert spec == recorded.result["job"]
+
+
+def test_machines_secrets_are_one_object_behind_a_url_of_hours(program: tuple[StackConfig, Recording]) -> None:
+    config, recorded = program
+    (stored,), (signed,) = of(recorded, "ContainerObject"), of(recorded, "TempUrl")
+    content = json.loads(stored.inputs["content"]["value"])
+    assert content["credential"] == {
+        "auth_url": "https://cloud.example.com:5000/v3",
+        "id": f"${{ApplicationCredential.{config.stack}-node.id}}",
+        "region": config.region,
+        "secret": f"${{ApplicationCredential.{config.stack}-node.secret}}",
+    }
+    assert ("PRIVATE KEY" in content["member_key"]) is (config.cluster.nodes.max > 1)
+    assert signed.inputs["ttl"] == 8 * 3600
+    for machine in of(recorded, "Instance"):
+        place = machine.inputs["metadata"]["gangway:secrets"]
+        assert place["value"] == f"${{TempUrl.{config.stack}-secrets.url}}"
+        assert machine.to_json()["inputs"]["metadata"]["gangway:secrets-signature"] == "[secret]"
+
+
+def test_an_accounts_own_key_signs_where_a_container_has_none(edited: Edited) -> None:
+    """Ceph's gateway."""
+    recorded = run_program(edited(openstack={"temp_url_key": {"secure": "v1:abc:def"}}), PlaceholderCloud())
+    (signed,) = of(recorded, "TempUrl")
+    assert signed.inputs["digest"] == "sha1"
+    assert signed.inputs["key"]["value"] == "[encrypted in the stack file]"
+    (container,) = [r for r in of(recorded, "Container") if r.name.endswith("-secrets")]
+    assert "Temp-URL-Key" not in container.inputs["metadata"]
 
 
 def test_what_a_node_needs_stands_before_it(program: tuple[StackConfig, Recording]) -> None:
     """And outlives it: it meets the others, mounts, and saves with these."""
     _, recorded = program
-    kinds = ("RouterInterface", "SecGroupRule", "ApplicationCredential", "Container", "ShareAccess", "Share")
+    kinds = ("RouterInterface", "SecGroupRule", "ApplicationCredential", "Container", "ShareAccess", "Share", "TempUrl")
     needed = {r.urn for kind in kinds for r in of(recorded, kind)} | {r.urn for r in machines(recorded, "head")}
     assert len(needed) >= 5
     known = {r.urn: r.dependencies for r in recorded.resources}
@@ -149,9 +179,12 @@ def test_native_cephfs_has_its_key_on_the_machines_alone(edited: Edited) -> None
     recorded = run_program(edited(**NATIVE), PlaceholderCloud())
     for machine in of(recorded, "Instance"):
         files = told(machine)
-        assert files["/etc/gangway/ceph.secret"].strip() == "${ShareAccess.openstack-gpu-machines.accessKey}"
         assert "MOUNT_USER=gangway-openstack-gpu" in files["/etc/gangway/node.env"]
         assert "/opt/gangway/bin/mount-ceph.sh" in files
+    (stored,) = of(recorded, "ContainerObject")
+    assert json.loads(stored.inputs["content"]["value"])["mount_key"] == (
+        "${ShareAccess.openstack-gpu-machines.accessKey}"
+    )
 
 
 def test_the_head_scrapes_where_it_can_fetch_prometheus(edited: Edited) -> None:
@@ -188,5 +221,7 @@ def test_the_plan_is_whole(made: Plan, check_plan: Callable[[Plan], None]) -> No
     assert data["carbon"]["gco2e"] > 0
     assert data["versions"]["pulumi-openstack"]
     secrets = json.dumps(data["resources"])
-    assert secrets.count("[secret]") == 5
+    # Of each of five machines two; key, content, name and URL's parts; and what is kept of both keys.
+    assert secrets.count("[secret]") == 17
+    assert "PRIVATE KEY" not in secrets
     assert "ApplicationCredential.openstack-gpu-node.secret" not in secrets

@@ -1,0 +1,120 @@
+"""MachineSecrets: what the stack's machines have to know and nobody else, in a private container of the object store,
+and a URL of it that is worth nothing some hours later. OpenStack gives machines no identity of their own by which they
+could ask for more.
+"""
+
+import hashlib
+import secrets
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_openstack import objectstorage
+
+from components.core.pinned import pinned
+from components.openstack.tags import header_tags
+
+__all__ = [
+    "RENEWED_EVERY_HOURS",
+    "SECRETS_TAG",
+    "SIGNATURE_TAG",
+    "VALID_HOURS",
+    "MachineSecrets",
+    "MachineSecretsArgs",
+    "object_name",
+    "period_of",
+    "split_url",
+    "url_key",
+]
+
+RENEWED_EVERY_HOURS = 6
+"""The first `up` of each such period signs another URL."""
+VALID_HOURS = 8
+"""Of a URL: of its period, and two hours in which the last machine that was told it is made, and boots."""
+SECRETS_TAG, SIGNATURE_TAG = "gangway:secrets", "gangway:secrets-signature"
+"""Items of a server's metadata, which change while it lives: where its secrets are, and what opens them. Nova takes 255
+characters an item, hence two.
+"""
+KEY_HEADER = "Temp-URL-Key"
+# Swift takes SHA-256 and, in newer releases, no SHA-1; Ceph's documentation knows SHA-1 alone ("Temp URL Operations").
+SWIFTS_DIGEST, CEPHS_DIGEST = "sha256", "sha1"
+
+
+def period_of(now_sec: float) -> int:
+    """The number of a period: the same number, the same URL."""
+    return int(now_sec // (RENEWED_EVERY_HOURS * 3600))
+
+
+def object_name(content: str) -> str:
+    """What an object with this content is called: other secrets are another object, which machines tell by its name.
+    The content holds random keys, so that nobody finds it by its digest.
+    """
+    return f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Where the object is, and what opens it.
+
+    >>> split_url("https://swift.example.com/v1/AUTH_1/c/o?temp_url_sig=ab&temp_url_expires=1")
+    ('https://swift.example.com/v1/AUTH_1/c/o', 'temp_url_sig=ab&temp_url_expires=1')
+    """
+    place, _, signature = url.partition("?")
+    return place, signature
+
+
+def url_key(stack: str, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
+    """What the URLs of a stack are signed with: made at the first `up`, a secret of the state."""
+    made = pulumi.Output.secret(secrets.token_hex(32))
+    return pulumi.Output.secret(pinned(f"{stack}-url-key", {"key": made}, 0, opts).apply(lambda kept: kept["key"]))
+
+
+class MachineSecretsArgs(TypedDict):
+    """Inputs of MachineSecrets. `content` is the object's. `url_key` signs its URL; with `of_account` (false) the
+    account has it already, as Ceph's gateway wants it, and the container gets none. Another `period` signs anew.
+    """
+
+    content: pulumi.Input[str]
+    url_key: pulumi.Input[str]
+    of_account: NotRequired[bool]
+    period: int
+    tags: dict[str, str]
+
+
+class MachineSecrets(pulumi.ComponentResource):
+    """A container with one object. `place` and `signature` are the two parts of its URL, both secrets."""
+
+    place: pulumi.Output[str]
+    signature: pulumi.Output[str]
+
+    def __init__(self, name: str, args: MachineSecretsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:openstack:MachineSecrets", name, None, opts)
+        of_account = args.get("of_account", False)
+        key = pulumi.Output.secret(args["url_key"])
+        content: pulumi.Output[str] = pulumi.Output.from_input(pulumi.Output.secret(args["content"]))
+        container = objectstorage.Container(
+            f"{name}-secrets",
+            metadata={**header_tags(args["tags"]), **({} if of_account else {KEY_HEADER: key})},
+            # Nothing is in it but what `up` puts there.
+            force_destroy=True,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        stored = objectstorage.ContainerObject(
+            f"{name}-secrets",
+            container_name=container.name,
+            name=content.apply(object_name),
+            content=content,
+            content_type="application/json",
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        signed = objectstorage.TempUrl(
+            f"{name}-secrets",
+            container=container.name,
+            object=stored.name,
+            ttl=VALID_HOURS * 3600,
+            digest=CEPHS_DIGEST if of_account else SWIFTS_DIGEST,
+            key=key,
+            # The provider itself renews a URL when the stack is refreshed, and only when it is over.
+            opts=pulumi.ResourceOptions(parent=self, replacement_trigger=args["period"]),
+        )
+        parts = signed.url.apply(split_url)
+        self.place, self.signature = pulumi.Output.secret(parts[0]), pulumi.Output.secret(parts[1])
+        self.register_outputs({"place": self.place, "signature": self.signature})

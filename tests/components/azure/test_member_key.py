@@ -1,0 +1,38 @@
+"""The key of a job's nodes in a vault: whom it answers, and what is left of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.azure.member_key import MemberKeyVault
+
+
+@pytest.fixture
+def made(make: Callable[..., Any], place: dict[str, Any]) -> Any:
+    args = {name: place[name] for name in ("resource_group_name", "location", "tags")}
+    own = {"tenant_id": "11111111-1111-1111-1111-111111111111", "pem": "PEM", "subnet_id": "/subnets/private"}
+    return make(MemberKeyVault, {**args, **own})
+
+
+def test_the_vault_answers_the_stacks_subnet_alone(made: Any, arm_mistakes: Callable[[Any], list[str]]) -> None:
+    assert arm_mistakes(made) == []
+    properties = made.one("Vault").inputs["properties"]
+    acls = properties["networkAcls"]
+    assert (acls["defaultAction"], acls["virtualNetworkRules"]) == ("Deny", [{"id": "/subnets/private"}])
+    assert properties["enableRbacAuthorization"] is True
+    assert "accessPolicies" not in properties
+
+
+def test_its_name_leaves_room_for_digits_of_its_own(made: Any) -> None:
+    """A name that is gone stays taken for a week."""
+    assert "vaultName" not in made.one("Vault").inputs
+    assert len(made.one("Vault").name) <= 16
+    assert made.one("Vault").inputs["properties"]["softDeleteRetentionInDays"] == 7
+    assert "enablePurgeProtection" not in made.one("Vault").inputs["properties"]
+
+
+def test_the_key_is_shown_nowhere(made: Any) -> None:
+    secret = made.one("Secret")
+    assert secret.inputs["secretName"] == "member-key"
+    assert secret.to_json()["inputs"]["properties"]["value"] == "[secret]"

@@ -1,0 +1,28 @@
+"""Another member key, by the stack file: made by every provider, told by every plan."""
+
+from collections.abc import Callable
+
+import pytest
+
+from stacks.config.stack_config import StackConfig
+from stacks.planning.plan import make_plan
+from stacks.providers.shared import member_key_refreshed
+
+STACKS = ("aws-demo", "gcp-a3-spot", "azure-nc-dev", "openstack-gpu", "hosts-lab")
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_another_number_makes_another_key_and_is_told(stack: str, gcp_edited: Callable[..., StackConfig]) -> None:
+    made = make_plan(gcp_edited(stack, job={"member_key_refresh": 3}))
+    names = {resource.name for resource in made.resources if "-member-key-" in resource.name}
+    assert f"{stack}-member-key-3" in names
+    assert f"{stack}-member-key-0" not in names
+    (told,) = [finding for finding in made.findings if finding.code == "job.member-key"]
+    assert "when they start" in told.message
+
+
+def test_a_number_that_nobody_reads_warns(gcp_edited: Callable[..., StackConfig]) -> None:
+    config = gcp_edited("aws-demo", job={"member_key_refresh": 1})
+    (told,) = member_key_refreshed(config, has_key=False)
+    assert (told.severity.value, told.path) == ("warning", "gangway:job.member_key_refresh")
+    assert not list(member_key_refreshed(gcp_edited("aws-demo"), has_key=False))
