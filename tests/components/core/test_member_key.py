@@ -72,6 +72,6 @@ def test_it_stays_and_is_a_secret() -> None:
     for refresh in (0, 1):
         made = declared(refresh)
         (stash,) = made.resources
-        assert (stash.type, stash.to_json()["inputs"]) == (STASH, {"input": "[secret]"})
+        assert (stash.type, stash.to_json()["inputs"]) == (STASH, {"input": {"pem": "[secret]"}})
         names.append(stash.name)
     assert names == ["demo-member-key-0", "demo-member-key-1"], "another number is another resource"
