@@ -203,7 +203,8 @@ def test_an_archive_that_aws_has_changed_is_not_run(efa_node: Any, tmp_path: Pat
     assert not (tmp_path / "configured").exists()
     assert efa_node.calls("mount") == []
     # The stand-in of curl knows no metadata, so no event is sent.
-    assert f"not {EFA_SETUP_SHA256}: read it, then set efa_setup_sha256" in done.stderr
+    found = hashlib.sha256((tmp_path / "setup.zip").read_bytes()).hexdigest()
+    assert f"has the SHA-256 {found}: read it, then set efa_setup_sha256" in done.stderr
 
 
 def test_lnet_that_has_efa_already_is_left_alone(efa_node: Any, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ configure_efa() {
     folder=$(mktemp -d) && curl -fsS -o "$folder/setup.zip" "$EFA_SETUP_URL" || return
     found=$(sha256sum "$folder/setup.zip" | cut -d' ' -f1)
     [ "$found" = "$LUSTRE_EFA_SHA256" ] ||
-        give_up "$EFA_SETUP_URL has the SHA-256 $found, not $LUSTRE_EFA_SHA256: read it, then set efa_setup_sha256"
+        give_up "$EFA_SETUP_URL has the SHA-256 $found: read it, then set efa_setup_sha256"
     python3 -m zipfile -e "$folder/setup.zip" "$folder" && chmod -R u+x "$folder/$EFA_SETUP" &&
         (cd "$folder/$EFA_SETUP" && timeout "$(seconds_left)" ./setup.sh) && enough_efa
 }

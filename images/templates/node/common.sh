@@ -48,7 +48,7 @@ apt_key() {
     key=$(mktemp)
     curl -fsS --max-time 60 "$2" >"$key" || return
     found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
-    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key $found, not $3"
     gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
 }
 

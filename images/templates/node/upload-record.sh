@@ -21,28 +21,24 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
-# signed FILE: its public key and signature (Ed25519), for a line of run.json.sig.
-signed() {
-    local key=$STATE_DIR/signing.pem public own
-    [ -s "$key" ] || { (umask 077 && signing_key >"$key.new") && mv "$key.new" "$key"; } || return
-    public=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) &&
-        own=$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$1" | base64 -w0) && [ "${#own}" = 88 ] &&
-        echo "$public $own"
-}
-
-# sign_record: puts run.json.sig, with the last record's signature below: whoever reads while both are put has that of what
-# he has read. Empty where nothing can sign: an old signature would call a new record a forged one.
+# sign_record: puts run.json.sig: public key and signature (Ed25519), and below the last record's: whoever reads while both
+# are put has that of what he has read. Empty where nothing can sign: an old one would call a new record a forged one.
 sign_record() {
-    local own file=$STATE_DIR/run.json.sig
+    local own key=$STATE_DIR/signing.pem file=$STATE_DIR/run.json.sig
     [ -n "${SIGNING_KEY:-}" ] || return 0
-    if own=$(signed "$RECORD"); then
-        own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
+    [ -s "$key" ] || (umask 077 && signing_key >"$key") || true
+    own=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) || true
+    own+=" "$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$RECORD" | base64 -w0) || true
+    if [ "${#own}" = 133 ]; then
+        own+=$'\n'$(grep -svxF "$own" "$file" | head -n 1) || true
     else
-        log "cannot sign run.json with $SIGNING_KEY"
-        event record-not-signed reason "cannot read $SIGNING_KEY, or no OpenSSL 3"
-        rm -f "$STATE_DIR/signing.pem"
+        own="cannot sign run.json with $SIGNING_KEY"
+        log "$own"
+        event record-not-signed reason "$own"
+        rm "$key"
+        own=
     fi
-    echo "$own" >"$file.new" && mv "$file.new" "$file"
+    echo "$own" >"$file"
     put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
 }
 

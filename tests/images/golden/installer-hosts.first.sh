@@ -350,7 +350,7 @@ apt_key() {
     key=$(mktemp)
     curl -fsS --max-time 60 "$2" >"$key" || return
     found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
-    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key ${found//$'\n'/ }, not $3"
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key $found, not $3"
     gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
 }
 
@@ -787,25 +787,22 @@ put() {
     echo "$2" >"$STATE_DIR/$1"
 }
 
-signed() {
-    local key=$STATE_DIR/signing.pem public own
-    [ -s "$key" ] || { (umask 077 && signing_key >"$key.new") && mv "$key.new" "$key"; } || return
-    public=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) &&
-        own=$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$1" | base64 -w0) && [ "${#own}" = 88 ] &&
-        echo "$public $own"
-}
-
 sign_record() {
-    local own file=$STATE_DIR/run.json.sig
+    local own key=$STATE_DIR/signing.pem file=$STATE_DIR/run.json.sig
     [ -n "${SIGNING_KEY:-}" ] || return 0
-    if own=$(signed "$RECORD"); then
-        own+=$'\n'$({ grep -vxF "$own" "$file" || true; } 2>/dev/null | head -n 1)
+    [ -s "$key" ] || (umask 077 && signing_key >"$key") || true
+    own=$(openssl pkey -in "$key" -pubout -outform DER | tail -c 32 | base64 -w0) || true
+    own+=" "$(openssl pkeyutl -sign -rawin -inkey "$key" -in "$RECORD" | base64 -w0) || true
+    if [ "${#own}" = 133 ]; then
+        own+=$'\n'$(grep -svxF "$own" "$file" | head -n 1) || true
     else
-        log "cannot sign run.json with $SIGNING_KEY"
-        event record-not-signed reason "cannot read $SIGNING_KEY, or no OpenSSL 3"
-        rm -f "$STATE_DIR/signing.pem"
+        own="cannot sign run.json with $SIGNING_KEY"
+        log "$own"
+        event record-not-signed reason "$own"
+        rm "$key"
+        own=
     fi
-    echo "$own" >"$file.new" && mv "$file.new" "$file"
+    echo "$own" >"$file"
     put signed "$SUM_OF_RECORD" put_object "$file" "$JOB_NAME/run.json.sig"
 }
 
