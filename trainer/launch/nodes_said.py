@@ -49,7 +49,7 @@ def _moment(seconds: float) -> str:
     """A node's clock may say anything."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
-    except (OverflowError, ValueError):
+    except (OSError, OverflowError, ValueError):
         return f"{seconds:g} s after 1970"
 
 

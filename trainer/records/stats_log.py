@@ -83,11 +83,14 @@ def read_stats_log(run_dir: Path) -> StatsLog:
 def _parse(text: str) -> Line | None:
     try:
         line = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     if not isinstance(line, dict) or not all(isinstance(line.get(key), int | float) for key in _ALWAYS):
         return None
-    return line if _NEEDED.get(line.get("event"), frozenset()) <= line.keys() else None
+    event = line.get("event")
+    if not isinstance(event, str | None):
+        return None
+    return line if _NEEDED.get(event, frozenset()) <= line.keys() else None
 
 
 def require_run(run_dir: Path, needs: Sequence[str]) -> None:

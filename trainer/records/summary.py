@@ -120,7 +120,7 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
     config = TrainConfig.from_file(run_dir / "config.json")
     try:
         return _summarised(config, stats_log, now or time.time())
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         # Whole lines of JSON with the keys of ours, and values that no trainer writes.
         raise TrainerError(
             place=str(run_dir / STATS_FILE),

@@ -92,3 +92,14 @@ def test_a_size_comes_out_as_the_provider_has_it(
 def test_where_the_tier_is_wrong_too_the_size_is_only_converted(repo: Path, tmp_path: Path) -> None:
     whole = {"kind": "lustre", "throughput_mbps_per_tib": 7, "capacity_gib": "9.6TiB"}
     assert mistakes(repo, tmp_path, "aws-demo", "storage", whole)[0].fix == "write capacity_gib: 9830"
+
+
+@pytest.mark.parametrize("tier", [{}, [], {"a": [1]}])
+@pytest.mark.parametrize("stack", ["gcp-a3-spot", "azure-ndv5-spot", "aws-p5-spot"])
+def test_a_tier_that_is_no_word_is_told_and_no_size_is_looked_up_by_it(
+    stack: str, tier: object, repo: Path, tmp_path: Path
+) -> None:
+    """A fuzzer's find."""
+    storage = {"kind": "lustre", "capacity_gib": -1, "throughput_mbps_per_tib": tier}
+    found = mistakes(repo, tmp_path, stack, "storage", storage)
+    assert {mistake.place.rpartition(".")[2] for mistake in found} == {"capacity_gib", "throughput_mbps_per_tib"}

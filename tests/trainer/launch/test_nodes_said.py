@@ -17,7 +17,13 @@ def job_folder(run_dir: Path, name: str = "job") -> Path:
 
 
 @pytest.mark.parametrize(
-    ("at", "said"), [(0, "1970-01-01 00:00 UTC"), (1e15, "1e+15 s after 1970"), (-1e300, "-1e+300 s after 1970")]
+    ("at", "said"),
+    [
+        (0, "1970-01-01 00:00 UTC"),
+        (1e15, "1e+15 s after 1970"),
+        (1e18, "1e+18 s after 1970"),
+        (-1e300, "-1e+300 s after 1970"),
+    ],
 )
 def test_any_moment_can_be_told(tmp_path: Path, at: float, said: str) -> None:
     over = {"version": 1, "code": 1, "node": "a", "at": at}

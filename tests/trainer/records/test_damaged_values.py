@@ -41,6 +41,7 @@ def test_the_recorded_run_has_a_record(run_dir: Path) -> None:
         (None, {"energy": 5}),
         (None, {"energy": {"node0/cpu": ["a", "b"]}}),
         (None, {"time": 1e300}),
+        (None, {"time": 1e18}),
         (None, {"images": 10**400}),
         (None, {"cpu_utilisation": "much"}),
         ("start", {"num_nodes": "two"}),
@@ -51,3 +52,12 @@ def test_a_value_of_nobodys_is_a_damaged_file(run_dir: Path, event: str | None, 
     damage(run_dir, event, changes)
     with pytest.raises(TrainerError, match=r"stats\.jsonl: is damaged: a line holds a value that no session writes"):
         summarise(run_dir)
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"event": [], "images": 1, "time": 1, "session": 0}', b'{"images": ' + b"9" * 5000 + b"}"]
+)
+def test_a_line_of_nobodys_is_one_that_cannot_be_read(run_dir: Path, line: bytes) -> None:
+    path = run_dir / "stats.jsonl"
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    assert any("1 unreadable line(s)" in note for note in summarise(run_dir).notes)
