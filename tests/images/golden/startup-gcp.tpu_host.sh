@@ -1175,6 +1175,10 @@ set -euo pipefail
 closed() {
     local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
         --jump REJECT)
+    if [ "$act" = remove ]; then
+        "$1" --wait 10 --delete "${rule[@]}" 2>/dev/null || true
+        return
+    fi
     "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
 }
 
@@ -1189,6 +1193,7 @@ if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
     log "no iptables here: should this machine have a metadata service, the job reaches it"
     exit 0
 fi
+act=${1:-close}
 for address in $METADATA_ADDRESSES; do
     tables=iptables host=$address
     if [[ $address == *:* ]]; then
@@ -1201,7 +1206,7 @@ for address in $METADATA_ADDRESSES; do
             exit 1
         }
     done
-    refused "$host" || {
+    [ "$act" = remove ] || refused "$host" || {
         log "the job's user still reaches $address"
         exit 1
     }
