@@ -23,7 +23,6 @@ from images.shell import (
     bash_array,
     bash_assignments,
     container_argv,
-    job_json_text,
     life_argv,
     member_argv,
     member_mount,
@@ -228,7 +227,6 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     run = ["close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh"]
     files = [
-        NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from components.core.query_text import google_filter_text
 from images.render import template_environment
 
 PREFIX = "gangway_trainer_"
@@ -67,8 +68,9 @@ def render_prometheus_gce(
     their label of the stack, in `zones`.
     """
     template = template_environment().get_template("prometheus-gce.yml.j2")
+    running = f'labels.gangway-stack = {google_filter_text(stack)} AND status = "RUNNING"'
     return template.render(
-        stack=stack, project=project, zones=zones, port=port, scrape_interval_sec=scrape_interval_sec
+        filter=running, project=project, zones=zones, port=port, scrape_interval_sec=scrape_interval_sec
     )
 
 

@@ -96,7 +96,7 @@ def bash_array(name: str, words: Iterable[str]) -> str:
 
 
 def job_json_text(job: JobSpec) -> str:
-    """`/etc/gangway/job.json`: the JobSpec, for people and for the record."""
+    """`/etc/gangway/job.json`: the JobSpec, for people. Not on AWS, where there is no room for what nothing reads."""
     return json.dumps(job.model_dump(mode="json"), indent=1) + "\n"
 
 

@@ -10,6 +10,7 @@ from pulumi_aws import cloudwatch, sns
 from components.aws.alarms import NAMESPACE, AlarmPlan, CompositePlan, check_groups, plan_alarms, plan_no_steps
 from components.aws.identity import account_of, partition_of
 from components.core.findings import InputError
+from components.core.query_text import alarm_rule_text, insights_text
 
 __all__ = [
     "COLUMNS",
@@ -179,7 +180,7 @@ def _nodes(groups: Sequence[str]) -> Iterator[list[Any]]:
 
 def _losses(region: str, log_group: str) -> Sized:
     query = (
-        f"SOURCE '{log_group}' | filter not ispresent(event) and ispresent(loss_g) "
+        f"SOURCE {insights_text(log_group)} | filter not ispresent(event) and ispresent(loss_g) "
         "| stats avg(loss_g) as generator, avg(loss_d) as discriminator by bin(5m)"
     )
     properties = {"title": "Losses", "region": region, "view": "timeSeries", "stacked": False, "query": query}
@@ -379,7 +380,7 @@ class Observability(pulumi.ComponentResource):
             # Pulumi makes up no name for this type.
             alarm_name=f"gangway-{self._args['stack']}-{plan.name}",
             alarm_description=plan.description,
-            alarm_rule=parts.apply(lambda arns: " AND ".join(f'ALARM("{arn}")' for arn in arns)),
+            alarm_rule=parts.apply(lambda arns: " AND ".join(f"ALARM({alarm_rule_text(arn)})" for arn in arns)),
             alarm_actions=[self._topic.arn],
             tags=self._args["tags"],
             opts=self._child,

@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Self
 
+from components.core.visible import visible
+
 __all__ = ["Finding", "InputError", "Severity", "letters_wrong", "nearest", "nearest_hint"]
 
 
@@ -75,7 +77,7 @@ class InputError(ValueError):
         self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
         rows = [("got", None if value is None else _short(repr(value))), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
-        super().__init__("\n".join([f"{place}: {problem}", *details]))
+        super().__init__(visible("\n".join([f"{place}: {problem}", *details])))
 
     @classmethod
     def not_among(cls, place: str, problem: str, value: str, allowed: Iterable[str]) -> Self:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
+from components.core.query_text import promql_any, promql_text
 
 __all__ = ["METRICS", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
 
@@ -116,7 +117,7 @@ def _series(stack: str, metric: str, suffix: str = "") -> str:
     https://docs.cloud.google.com/monitoring/promql/promql-mapping.
     """
     spelled = re.sub(r"[^a-zA-Z0-9]", "_", f"user/{metric_name(stack, metric)}")
-    return f'logging_googleapis_com:{spelled}{suffix}{{monitored_resource="{MONITORED_RESOURCE}"}}'
+    return f"logging_googleapis_com:{spelled}{suffix}{{monitored_resource={promql_text(MONITORED_RESOURCE)}}}"
 
 
 def _lines(stack: str, metric: str, window: str) -> str:
@@ -125,8 +126,7 @@ def _lines(stack: str, metric: str, window: str) -> str:
 
 
 def _sizes(groups: Sequence[str]) -> str:
-    # A group's name has no character that means anything in a pattern.
-    named = f'instance_group_name=~"{"|".join(groups)}"'
+    named = f"instance_group_name=~{promql_any(groups)}"
     return f'compute_googleapis_com:instance_group_size{{monitored_resource="instance_group",{named}}}'
 
 

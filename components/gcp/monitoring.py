@@ -9,6 +9,7 @@ from pulumi_gcp import logging, monitoring
 from components.core.dependencies import after
 from components.core.findings import InputError
 from components.core.limits import check_within
+from components.core.query_text import google_filter_text
 from components.gcp.alarms import METRICS, MONITORED_RESOURCE, AlarmPlan, MetricPlan, metric_name, plan_alarms
 
 __all__ = [
@@ -99,7 +100,7 @@ def plan_dashboard(
             ),
         ),
         *([_chart("Nodes, by rung", [_sizes(groups)])] if groups else []),
-        {"title": "Newest lines", "logsPanel": {"filter": f'logName="{log_name}"'}},
+        {"title": "Newest lines", "logsPanel": {"filter": f"logName={google_filter_text(log_name)}"}},
     ]
     return {"displayName": f"gangway-{stack}", "gridLayout": {"columns": "2", "widgets": widgets}}
 
@@ -123,12 +124,12 @@ def _line(metric_filter: str, aggregation: dict[str, Any]) -> dict[str, Any]:
 
 def _logged(stack: str, metric: str, aligner: str, reducer: str) -> dict[str, Any]:
     metric_type = f"logging.googleapis.com/user/{metric_name(stack, metric)}"
-    metric_filter = f'metric.type="{metric_type}" resource.type="{MONITORED_RESOURCE}"'
+    metric_filter = f'metric.type={google_filter_text(metric_type)} resource.type="{MONITORED_RESOURCE}"'
     return _line(metric_filter, {"perSeriesAligner": aligner, "crossSeriesReducer": reducer})
 
 
 def _sizes(groups: Sequence[str]) -> dict[str, Any]:
-    named = ", ".join(f'"{group}"' for group in groups)
+    named = ", ".join(map(google_filter_text, groups))
     metric_filter = (
         'metric.type="compute.googleapis.com/instance_group/size" resource.type="instance_group" '
         f"resource.label.instance_group_name=one_of({named})"
@@ -216,7 +217,7 @@ class NodeLogs(pulumi.ComponentResource):
             f"{name}-nodes",
             project=args["project"],
             destination=pulumi.Output.concat("logging.googleapis.com/", bucket.id),
-            filter=pulumi.Output.concat('logName="', full_name, '"'),
+            filter=pulumi.Output.concat("logName=", full_name.apply(google_filter_text)),
             unique_writer_identity=True,
             opts=self._child,
         )
@@ -249,7 +250,7 @@ class NodeLogs(pulumi.ComponentResource):
             f"{self._name}-{plan.name}",
             project=self._args["project"],
             name=metric_name(self._args["stack"], plan.name),
-            filter=pulumi.Output.concat('logName="', full_name, '" AND ', plan.filter),
+            filter=pulumi.Output.concat("logName=", full_name.apply(google_filter_text), " AND ", plan.filter),
             metric_descriptor=logging.MetricMetricDescriptorArgs(
                 metric_kind="DELTA", value_type="DISTRIBUTION" if collects else "INT64", unit=plan.unit
             ),

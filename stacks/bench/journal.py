@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from components.core.findings import InputError
+from components.core.visible import all_visible
 
 JOURNAL_FILE = "journal.jsonl"
 
@@ -245,9 +246,9 @@ def _whole_lines(path: Path, file: IO[bytes]) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for number, text in enumerate(whole.splitlines(), 1):
         try:
-            line = json.loads(text)
+            line = all_visible(json.loads(text))
             line["at"], line["header"] if number == 1 else line["item"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise _damaged(path, number) from None
         lines.append(line)
     if not lines:

@@ -14,6 +14,7 @@ from components.core.findings import InputError, nearest_hint
 from stacks.config.explain_errors import explain
 from stacks.config.job_settings import Settings, check_settings
 from stacks.config.loader import find_stack_file, read_settings, read_yaml
+from stacks.config.plain_text import odd_texts
 from stacks.config.sections import Section
 from trainer.config.presets import PRESETS
 
@@ -220,6 +221,8 @@ def load_suite(path: Path) -> SuiteConfig:
     if not isinstance(data, dict):
         raise InputError(str(path), "no suite", value=data, allowed="keys such as name, kimg, seeds and stacks",
                          fix="copy one of stacks/suites")  # fmt: skip
+    if odd := list(odd_texts(data, f"{path}: ")):
+        raise ExceptionGroup(f"{path} is not valid", odd)
     try:
         return SuiteConfig.model_validate(data)
     except ValidationError as error:

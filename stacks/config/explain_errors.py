@@ -263,7 +263,8 @@ def _children(schema: _Schema, part: int | str) -> Iterator[_Schema]:
         child = schema.get("items")
     else:
         child = schema.get("properties", {}).get(part) or schema.get("additionalProperties")
-    if child:
+    # `additionalProperties: true` is a mapping of anything, of which nothing is known.
+    if isinstance(child, dict):
         yield child
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 from components.core.findings import InputError, nearest, nearest_hint
 from components.estimate.storage_sizes import nearest_size
 from stacks.config.explain_errors import explain, spell, wanted_at
+from stacks.config.plain_text import odd_texts
 from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_names, provider_of
@@ -384,7 +385,8 @@ def _settled(values: Mapping[str, Any], loc: Sequence[int | str], meant: Any) ->
     """A corrected value as the provider takes it: its file systems come in certain sizes."""
     storage = values.get("storage")
     if tuple(loc) == ("storage", "capacity_gib") and isinstance(storage, dict) and isinstance(meant, int):
-        return nearest_size(str(values.get("provider", "aws")), storage, meant)
+        plain = {key: value for key, value in storage.items() if isinstance(value, bool | int | float | str)}
+        return nearest_size(str(values.get("provider", "aws")), plain, meant)
     return meant
 
 
@@ -396,6 +398,8 @@ def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
             value=values["stack"],
             fix="leave it out, or rename the file",
         )
+    if odd := list(odd_texts(values, f"{place}: gangway:")):
+        raise ExceptionGroup(f"{place} is not valid", odd)
     model, provider = stack_model(), values.get("provider", "aws")
     try:
         config = model.model_validate({**values, "stack": stack})

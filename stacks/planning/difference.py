@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError
+from components.core.visible import all_visible
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,10 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
     """An earlier plan of `stack`. InputError: the file cannot be read, is no plan, or is another stack's."""
     fix = f"write one with `gangway plan {stack} --json > previous.json`"
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = all_visible(json.loads(path.read_text("utf-8")))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}", fix=fix) from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         place = f"{path}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else str(path)
         raise InputError(place, "not JSON", allowed="what `gangway plan --json` printed", fix=fix) from None
     try:

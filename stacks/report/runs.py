@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from components.core.findings import InputError
+from components.core.visible import all_visible, leaves, visible
 from stacks.report.signatures import UNSIGNED, ForgedError, Signature, signature_of
 from trainer.core.program import program
 from trainer.records.digest import WRONG_DIGEST
@@ -19,6 +20,10 @@ from trainer.records.run_record import RunRecord
 
 RECORD = "run.json"
 STATS = "stats.jsonl"
+_YEARS = range(1970, 2200)
+"""Of a session: from a clock that was never set to one that is far off."""
+_MOST = 1e40
+"""Beyond 32-bit floats, in which losses are counted."""
 
 
 class Run(NamedTuple):
@@ -175,26 +180,46 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
         problem = "a record without a session is of no run"
         raise InputError(f"{path}: sessions", problem, value="[]", fix=_anew(path.parent))
     _refuse_odd_times(path, record)
+    plain = record.model_dump()
+    _refuse_odd_numbers(path, plain)
+    if any(isinstance(leaf, str) and leaf != visible(leaf) for _, leaf in leaves(plain)):
+        record = RunRecord.model_validate(all_visible(plain))
     plan = path.parent / "plan.json"
     return Run(path.parent, record, read_json(plan) if plan.is_file() else None, signature)
+
+
+def _refuse_odd_numbers(path: Path, plain: dict[str, Any]) -> None:
+    """Tables multiply and divide what a record holds; what is no number or infinite they show as it is."""
+    for loc, leaf in leaves(plain):
+        if isinstance(leaf, int | float) and _MOST < abs(leaf) < float("inf"):
+            raise InputError(
+                f"{path}: {'.'.join(map(str, loc))}",
+                "is larger than any figure of a run",
+                value=f"{float(str(leaf)):g}",
+                allowed=f"up to {_MOST:g}",
+                fix=_anew(path.parent),
+            )
 
 
 def _refuse_odd_times(path: Path, record: RunRecord) -> None:
     """The record holds times as text; tables order runs by them, and drawings count from them."""
     spans = [(f"sessions.{place}", (one.start, one.end)) for place, one in enumerate(record.sessions)]
     stops = [(f"interruptions.{place}", (one.at,)) for place, one in enumerate(record.interruptions)]
-    for where, moments in (*spans, *stops):
+    uses = [(f"cost.uses.{place}", (one.start, one.end)) for place, one in enumerate(record.cost.uses)]
+    for where, moments in (*spans, *stops, *uses):
         for moment in moments:
             try:
-                zoned = datetime.fromisoformat(moment).tzinfo is not None
+                at = datetime.fromisoformat(moment)
+                is_one = at.tzinfo is not None and at.year in _YEARS
             except ValueError:
-                zoned = False
-            if not zoned:
+                is_one = False
+            if not is_one:
                 raise InputError(
                     f"{path}: {where}",
                     "is no time",
                     value=moment,
-                    allowed="ISO 8601 with its zone, such as 2026-01-31T08:00:00+00:00",
+                    allowed="ISO 8601 with its zone, such as 2026-01-31T08:00:00+00:00, of the years "
+                    f"{_YEARS[0]} to {_YEARS[-1]}",
                     fix=_anew(path.parent),
                 )
 
@@ -202,10 +227,10 @@ def _refuse_odd_times(path: Path, record: RunRecord) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object in a file. InputError: it cannot be read, or is none."""
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = all_visible(json.loads(path.read_text("utf-8")))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another file") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(str(path), f"is no JSON: {error}", fix="write it anew") from None
     if not isinstance(data, dict):
         raise InputError(str(path), "is no JSON object", fix="write it anew")

@@ -1,12 +1,12 @@
 """A run's lines of statistics, read from its directory: whole ones, each checked before anything is drawn of it."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from components.core.findings import InputError
+from components.core.visible import all_visible
 
 NEEDED = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_per_sec", "world_size")
 """What each line of statistics must have to be drawn, besides its place in the run; null where it was not measured."""
@@ -15,6 +15,8 @@ _DRAWN = (
     *("wall_sec", "cpu_utilisation", "gpu_utilisation", "host_memory_gib", "rss_gib", "gpu_gib", "mfu", "world_size"),
 )
 """Of a line of statistics: numbers where they are there."""
+_MOST = 1e40
+"""Beyond 32-bit floats, in which losses are counted."""
 _FIX = "fetch it anew, or take it away: tables need the record alone"
 
 
@@ -42,7 +44,7 @@ def hints(stats: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _parse(path: Path, number: int, text: bytes, needed: Sequence[str]) -> dict[str, Any]:
     try:
-        line = json.loads(text)
+        line = all_visible(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise InputError(str(path), f"has a line that is no JSON: {error}", value=f"line {number}", fix=_FIX) from None
     why = _odd(line, needed)
@@ -65,12 +67,17 @@ def _odd(line: object, extra: Sequence[str]) -> str:
         return "" if isinstance(line["event"], str) else "event is no word"
     if absent := [key for key in extra if key not in line]:
         return f"it lacks {', '.join(absent)}"
-    wrong = [key for key in _DRAWN if not isinstance(line.get(key), int | float | None)]
+    wrong = [key for key in _DRAWN if not _is_drawn(line.get(key))]
     return f"{wrong[0]} is no number" if wrong else _odd_energy(line.get("energy"))
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and abs(value) < _MOST
+
+
+def _is_drawn(value: object) -> bool:
+    """Infinite ones leave a gap; whole numbers without an end are no figures."""
+    return isinstance(value, float | None) or (isinstance(value, int) and abs(value) < _MOST)
 
 
 def _odd_energy(energy: object) -> str:
@@ -79,5 +86,5 @@ def _odd_energy(energy: object) -> str:
     if not isinstance(energy, Mapping):
         return "energy is not by device"
     whole = all(isinstance(one, list) and len(one) == 3 for one in energy.values())
-    joules = whole and all(isinstance(one[0], int | float | None) for one in energy.values())
+    joules = whole and all(_is_drawn(one[0]) for one in energy.values())
     return "" if joules else "energy is not joules, provenance and method of each device"

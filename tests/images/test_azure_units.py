@@ -35,7 +35,7 @@ def steps(unit: Any, spec: Any) -> list[str]:
 def test_what_a_worker_prepares_is_what_was_planned(
     unit: Any, azure_node: AzureNodeSpec, azure_plain_node: AzureNodeSpec
 ) -> None:
-    first = ["check-gpu.sh", "check-ib.sh", "mount-scratch.sh", "install-docker.sh"]
+    first = ["check-gpu.sh", "check-ib.sh", "mount-scratch.sh", "fetch-key.sh", "install-docker.sh"]
     assert steps(unit, azure_node) == [*first, "mount-lustre.sh", "pull-image.sh"]
     assert steps(unit, azure_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
     assert unit(azure_node, "gangway-prepare.service", "Restart") == [], "a worker is given up, not prepared again"

@@ -1,6 +1,5 @@
 """Any value reaches the container as it was written: quoting through YAML, bash and docker's arguments."""
 
-import json
 import subprocess
 from dataclasses import replace
 
@@ -39,7 +38,7 @@ def test_bash_reads_back_what_was_quoted(words: list[str]) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(env=st.dictionaries(NAMES, TEXT, max_size=5), argv=st.lists(TEXT, max_size=3), tag=TEXT)
-def test_env_and_argv_survive_yaml_json_and_bash(
+def test_env_and_argv_survive_yaml_and_bash(
     node: AwsNodeSpec, job: JobSpec, env: dict[str, str], argv: list[str], tag: str
 ) -> None:
     odd = job.model_copy(update={"env": env, "argv": tuple(argv)})
@@ -47,7 +46,6 @@ def test_env_and_argv_survive_yaml_json_and_bash(
     document = render_aws_node(spec)
     assert document.isascii()
     files = files_of(document)
-    assert JobSpec.model_validate(json.loads(files["/etc/gangway/job.json"])) == odd
     assert bash_array(files["/etc/gangway/job.env"], "DOCKER_ARGV") == aws_docker_argv(spec)
     assert {f"{name}={value}" for name, value in env.items()} <= set(aws_docker_argv(spec))
 

@@ -76,6 +76,12 @@ def _short(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
+def visible(text: str) -> str:
+    """The text with what a terminal would not show but do, such as escape sequences out of a file, spelled out."""
+    seen = (each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text)
+    return text if text.isprintable() else "".join(seen)
+
+
 class TrainerError(Exception):
     """A user's input, or the user's machine, that the trainer cannot go on with. Commands exit with code 2.
 
@@ -94,7 +100,7 @@ class TrainerError(Exception):
         self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
         rows = [("got", None if value is None else _short(_shown(value))), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
-        super().__init__("\n".join([self.headline, *details]))
+        super().__init__(visible("\n".join([self.headline, *details])))
 
     @property
     def headline(self) -> str:

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
 from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
+from trainer.core.memory_limit import memory_limit
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
 from trainer.records.folders import visible
 
@@ -32,6 +33,8 @@ _CHUNKS_AHEAD_PER_WORKER = 3
 _CHUNKS_PER_SHARD = 16
 _LARGEST_CHUNK = 64
 _LABELS_FILE = "labels.npy"
+MOST_BYTES = 8 << 30
+"""Of memory for one item: a file of 2 GiB, and what is kept of a film, 1 GiB, in frames and in clips."""
 
 
 class _Head(BaseModel):
@@ -259,9 +262,12 @@ def _decode_chunk(items: Sequence[int]) -> list[_Sent]:
 
 def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failed:
     try:
-        return recipe.decode(item)
+        with memory_limit(MOST_BYTES):
+            return recipe.decode(item)
     except BrokenItemError as error:
         return Broken(str(error))
+    except MemoryError:
+        return Broken(f"takes more than {MOST_BYTES >> 30} GiB of memory to decode, or than there is")
     except TrainerError as error:
         return _Failed(error.fields())
 

@@ -4,7 +4,9 @@ import functools
 import hashlib
 import os
 import shutil
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
 from trainer.core.files import atomic_writer
+from trainer.core.memory_limit import memory_limit
 
 if TYPE_CHECKING:
     from obstore.fsspec import FsspecStore
@@ -23,6 +26,8 @@ _LARGEST_MEMBER_BYTES = 2 << 30
 _SMALL_BYTES = 16 << 20
 """Up to here a member may shrink as much as it likes: a bitmap of one colour does."""
 _MOST_EXPANSION = 100
+_MOST_LISTING_BYTES = 4 << 30
+"""Of memory for the names of an archive's members: ten million of them."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +210,11 @@ class _Zip:
 
     def sizes(self) -> dict[str, int]:
         try:
-            members = _opened_zip(self.path).infolist()
-        except (OSError, zipfile.BadZipFile) as error:
+            with memory_limit(_MOST_LISTING_BYTES):
+                members = _opened_zip(self.path).infolist()
+        except MemoryError:
+            raise _damaged(self.place, f"its listing takes more than {_MOST_LISTING_BYTES >> 30} GiB") from None
+        except (OSError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:
             raise _damaged(self.place, str(error)) from None
         files = {member.filename: member.file_size for member in members if not member.is_dir()}
         visible = {name: size for name, size in files.items() if not is_hidden(name)}
@@ -217,7 +225,7 @@ class _Zip:
             archive = _opened_zip(self.path)
             _check_expansion(archive.getinfo(name))
             return archive.read(name)  # of a member that holds more than it says, zipfile gives what it says
-        except (zipfile.BadZipFile, EOFError) as error:
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error) as error:
             raise OSError(f"damaged in the archive: {error}") from None
 
 

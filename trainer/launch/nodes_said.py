@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trainer.core.errors import visible
 from trainer.launch.failures import own_failures
 from trainer.launch.job_clock import used_sec
 from trainer.launch.node_state import JobFolder
@@ -33,7 +34,7 @@ def lines_of_nodes(run_dir: Path) -> Iterator[str]:
         nodes = job.nodes()
         if not nodes:
             continue
-        yield f"job {folder.name}: {used_sec(nodes) / 3600:.2f} h with a node up"
+        yield f"job {visible(folder.name)}: {used_sec(nodes) / 3600:.2f} h with a node up"
         for name, state in nodes.items():
             failures = own_failures(name, nodes, now)
             yield (
@@ -41,8 +42,15 @@ def lines_of_nodes(run_dir: Path) -> Iterator[str]:
                 f"{f', {failures} failures within six hours' if failures else ''}{_last_change(folder, name)}"
             )
         if (over := job.over()) is not None:
-            ended_at = datetime.fromtimestamp(over.at, UTC)
-            yield f"  ended for all with exit code {over.code}, {over.node} says, {ended_at:%Y-%m-%d %H:%M} UTC"
+            yield f"  ended for all with exit code {over.code}, {over.node} says, {_moment(over.at)}"
+
+
+def _moment(seconds: float) -> str:
+    """A node's clock may say anything."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    except (OverflowError, ValueError):
+        return f"{seconds:g} s after 1970"
 
 
 def _last_change(folder: Path, node: str) -> str:

@@ -118,11 +118,24 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
     if not stats_log.beginnings:
         raise _no_run(run_dir, stats_log)
     config = TrainConfig.from_file(run_dir / "config.json")
+    try:
+        return _summarised(config, stats_log, now or time.time())
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Whole lines of JSON with the keys of ours, and values that no trainer writes.
+        raise TrainerError(
+            place=str(run_dir / STATS_FILE),
+            problem=f"is damaged: a line holds a value that no session writes ({type(error).__name__})",
+            value=str(error).partition("\n")[0],
+            fix="restore it from a copy; without it the run's record cannot be written anew",
+        ) from error
+
+
+def _summarised(config: TrainConfig, stats_log: StatsLog, now: float) -> RunRecord:
     begun = {line["session"]: line for line in stats_log.beginnings}
     # Lines of a session whose beginning is lost would count its energy, but not its time: they are left out, and told.
     lines = [line for line in stats_log.lines if line["session"] in begun and line.get("event") != "quality"]
     newest = max(begun)
-    silent, why = _silence([line["time"] for line in lines if line["session"] == newest], now or time.time())
+    silent, why = _silence([line["time"] for line in lines if line["session"] == newest], now)
     sessions = {number: _session(number, lines, number < newest or silent) for number in sorted(begun)}
     ended_by = sessions[newest].ended_by
     open_end = ended_by in ("killed", "running")

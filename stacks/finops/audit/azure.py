@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from components.azure.names import letters
 from components.azure.pricing import GIB_PER_TIB, disk_tier
 from components.core.findings import InputError
+from components.core.query_text import kql_text
 from stacks.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from stacks.finops.audit.state import StateResource
 
@@ -28,7 +29,7 @@ _MACHINE, _SCALE_SET = "microsoft.compute/virtualmachines", "microsoft.compute/v
 # Groups of resources stand in a table of their own.
 QUERY = """Resources
 | union (ResourceContainers | where type =~ 'microsoft.resources/subscriptions/resourcegroups')
-| where tags['{tag}'] =~ '{stack}'
+| where tags[{tag}] =~ {stack}
 | project id, name, type, location, sku, properties, managedBy
 | order by id asc"""
 _FREE = frozenset(
@@ -107,7 +108,11 @@ def _rows(session: Poster, subscription: str, stack: str, api_url: str) -> Itera
     url = f"{api_url}/providers/Microsoft.ResourceGraph/resources"
     options: dict[str, Any] = {"resultFormat": "objectArray", "$top": PAGE_SIZE}
     while True:
-        body = {"subscriptions": [subscription], "query": QUERY.format(tag=TAG, stack=stack), "options": options}
+        body = {
+            "subscriptions": [subscription],
+            "query": QUERY.format(tag=kql_text(TAG), stack=kql_text(stack)),
+            "options": options,
+        }
         page = _page(session, url, body, subscription)
         yield from page["data"]
         if not page.get("$skipToken"):

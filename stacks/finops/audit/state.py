@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.findings import InputError
+from components.core.visible import all_visible
 
 EXPORT_TIMEOUT_SEC = 300
 _FIX = (
@@ -88,7 +89,7 @@ def _asked(words: str, stack: str, project: Path, fix: str) -> str:
 def parse_state(text: str, source: str) -> State:
     """Reads the text of an export. InputError: it is none."""
     try:
-        deployment = json.loads(text)["deployment"]
+        deployment = all_visible(json.loads(text))["deployment"]
         rows = (deployment or {}).get("resources") or []
         resources = tuple(
             StateResource(str(row["type"]), str(row["id"]), row.get("outputs") or {})
@@ -96,7 +97,7 @@ def parse_state(text: str, source: str) -> State:
             # A component has no id; a resource that is read and not managed is somebody else's.
             if row.get("id") and not row.get("external")
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
             source, "holds no state of Pulumi", allowed='JSON with deployment.resources, "version" 3', fix=_FIX
         ) from None

@@ -206,6 +206,11 @@ def without_rows(record: RunRecord) -> str:
         return "recorded by an older version: `python -m trainer record --run-dir DIR` writes it anew"
     if record.cost.total_usd.value is None:
         return f"no dollars recorded ({record.cost.total_usd.source}), and FOCUS has no cost that is null"
+    of_sessions = len({use.session for use in record.cost.uses})
+    if of_sessions > len(record.sessions) or any(session.num_nodes < 1 for session in record.sessions):
+        return "damaged: it has machines of sessions that it does not have, or a session without machines"
+    if any(use.usd.value is None or use.node_hours.value is None for use in record.cost.uses):
+        return "damaged: it has a sum of dollars, of which a part is not known"
     return ""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.core.findings import InputError, nearest
+from components.core.visible import all_visible
 from stacks.finops.bill import aws, focus, gcp
 from stacks.finops.bill.charge import Charge
 from stacks.report.runs import is_there
@@ -82,15 +83,9 @@ def _guarded(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator
     """Turns what reading may raise into the user's words."""
     try:
         yield from rows
-    except (
-        UnicodeDecodeError,
-        csv.Error,
-        json.JSONDecodeError,
-        EOFError,
-        zlib.error,
-        OSError,
-        RecursionError,
-    ) as error:
+    except InputError:
+        raise
+    except (csv.Error, EOFError, zlib.error, OSError, RecursionError, ValueError) as error:
         raise InputError(str(path), f"is damaged or cut short: {error}", fix=_EXPORT_AGAIN) from None
 
 
@@ -291,7 +286,7 @@ class Bills:
 
     def _charges(self, kind: _Format, place: str, row: Mapping[str, Any]) -> Iterator[Charge]:
         try:
-            for charge in kind.charges(row):
+            for charge in map(_shown, kind.charges(row)):
                 key = (charge.service_provider_name, charge.billing_account_id, charge.billing_period)
                 self.sources.setdefault(key, set()).add(kind.name)
                 _check_period(charge)
@@ -306,6 +301,14 @@ class Bills:
         twice = Counter(provider for (provider, _, _), names in self.sources.items() if len(names) > 1)
         for provider in sorted(twice):
             yield f"{provider}: the same billing period in two formats: its cost is counted twice; give one of them"
+
+
+def _shown(charge: Charge) -> Charge:
+    """The charge with texts that a terminal shows as they are; a bill repeats few, and nearly all do already."""
+    texts = (each for each in charge if isinstance(each, str))
+    if all(map(str.isprintable, texts)) and all(map(str.isprintable, charge.tags.values())):
+        return charge
+    return Charge._make(all_visible(each) for each in charge)
 
 
 def _check_period(charge: Charge) -> None:

@@ -253,7 +253,7 @@ class ComponentFactory:
             return None
         storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
         tpus = self.planned.tpu is not None
-        users = {"secretmanager": self.planned.has_member_key, "tpu": tpus, "workflows": stops or tpus}
+        users = {"secretmanager": self.planned.has_secrets, "tpu": tpus, "workflows": stops or tpus}
         services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
             **place(self.config, self.planned),

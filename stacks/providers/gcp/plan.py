@@ -184,6 +184,11 @@ class GcpPlan:
         """Whether there is a store in which machines meet: the head's, or that of the first host of several."""
         return self.head or self.num_machines > 1
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether Secret Manager holds keys of the stack's: by which machines meet, or by which they sign records."""
+        return self.has_member_key or self.tpu is None
+
 
 def plan(config: StackConfig) -> GcpPlan:
     """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,

@@ -103,7 +103,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
         "filestore": config.storage is not None and config.storage.kind == "filestore",
         "tpu": planned.tpu is not None,
         "encryption": config.encryption == "customer-key",
-        "keys": planned.has_member_key or planned.tpu is None,
+        "keys": planned.has_secrets,
         "reconcile": planned.tpu is not None,
         "stop": config.budget.stop_at_percent is not None,
     }

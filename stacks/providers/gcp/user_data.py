@@ -51,8 +51,8 @@ class UserDataInputs:
     """Names that only resources have: the job with its image, the run bucket, the log, the file system.
 
     `head_files` is the bucket with what the head reads; None where there is nothing to read. `member_key` is the
-    secret by which the job's nodes know each other; None for one machine alone.
-    `signing_key`: the secret that signs records; None on TPUs, whose container is root's.
+    secret by which the job's nodes know each other; None for one machine alone. `signing_key`: the secret that signs
+    records; None on TPUs, whose container is root's.
     """
 
     job: pulumi.Output[JobSpec]

@@ -131,7 +131,7 @@ def _signed(text: str) -> str:
 
 
 def _hint(value: float, unit: str) -> str:
-    if unit == "h":
+    if unit == "h" and math.isfinite(value):
         return duration(value * 3600)
     if unit == "kWh" and value < 1:
         return f"{number(value * 1000)} Wh"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _ALL_BYTES = 2_000_000
 _MOST_PIXELS = 1024
-_SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~"})
+_SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~#"})
 _HOW_TO_READ = "A cell is the mean over seeds, ± the sample standard deviation of three and more, the range of two."
 _THEIRS = "Rows of the paper are in italics: theirs, not ours."
 _OF_A_RUN = ("total_h", "images_per_sec", "workers", "gpus", "peak_memory_gib", "gco2e", "usd")
@@ -120,7 +120,7 @@ def as_markdown(report: Report) -> str:
         f"Runs: {len(report.members)}, rows: {len(report.groups)}, seeds: {', '.join(map(str, seeds))}. "
         f"Table {table.name}, {_plain(table.title.lower())}: {_plain(table.why)}. {how}",
         *_mind_first(report),
-        _table([heading(column) for column in table.columns], rows),
+        _table([_plain(heading(column)) for column in table.columns], rows),
         *_lists(report),
         "\n".join(f"[^{place}]: {_plain(line.text)}" for place, line in sources.lines()),
     ]
@@ -169,7 +169,7 @@ def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> st
         return said.text
     place = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note).footnote
     spread = f"({said.spread})" if " to " in said.spread else said.spread
-    text = " ".join(part for part in (said.text, said.unit, spread) if part)
+    text = _plain(" ".join(part for part in (said.text, said.unit, spread) if part))
     return f"{f'*{text}*' if row.kind == 'theirs' else text}[^{place}]"
 
 

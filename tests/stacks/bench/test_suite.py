@@ -134,6 +134,15 @@ def test_a_key_twice_is_told_with_its_line(tmp_path: Path) -> None:
     assert "line 2" in str(group.value.exceptions[0])
 
 
+def test_an_odd_value_among_a_stacks_own_settings_is_told(written: Callable[..., Path]) -> None:
+    """Of `set` the schema says nothing: any setting may stand there."""
+    path = written()
+    path.write_text(path.read_text("utf-8").replace("network.egress: nat", "network.flow_logs: yes"), "utf-8")
+    told = mistake(path)
+    assert "stacks[1].set.network.flow_logs" in told
+    assert "YAML reads this as true or false" in told
+
+
 def test_an_unknown_stack_is_told_with_the_nearest(written: Callable[..., Path], repo: Path) -> None:
     path = written(stacks=["local", "aws-g5-deb"])
     with pytest.raises(InputError, match="did you mean 'aws-g5-dev'") as told:

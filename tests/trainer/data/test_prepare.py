@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +17,13 @@ from hypothesis import strategies as st
 
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
+from trainer.data import prepare as prepare_module
+from trainer.data.decode import Cut, FilmDecoder
 from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
 from trainer.data.packaged_data import photos_recipe
-from trainer.data.prepare import JOURNAL_FILE, Journal, prepare
+from trainer.data.prepare import JOURNAL_FILE, Broken, Journal, decode_in_order, prepare
 from trainer.data.shards import ShardedImages
+from trainer.data.sources import LocalFolder
 
 NOTE = SourceNote(name="x", content="x", official="x", split="x", processing="x", licence="x")
 
@@ -288,3 +292,42 @@ def test_interrupted_it_says_so_and_leaves_nothing_half_done(
     assert psutil.wait_procs(children, timeout=60)[1] == []
     assert not list(out.glob(".partial-*"))
     assert not (out / "index.json").exists()
+
+
+@dataclass(frozen=True)
+class Hungry:
+    """Items that take so many bytes of memory on the way."""
+
+    sizes: tuple[int, ...]
+
+    def __call__(self, item: int) -> Decoded:
+        taken = np.ones(self.sizes[item], np.uint8)
+        return Decoded(taken[:4].reshape(1, 1, 2, 2), np.array([0]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA counts mappings on Linux alone")
+@pytest.mark.attack("a bucket's writer", "a file that would fill the memory")
+def test_what_takes_too_much_memory_is_one_broken_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare_module, "MOST_BYTES", 64 << 20)
+    recipe = replace(_recipe((1, 1, 1)), decode=Hungry((1 << 20, 1 << 30, 1 << 20)))
+    first, second, third = (result for _, result in decode_in_order(recipe, range(3), 1))
+    assert isinstance(first, Decoded)
+    assert isinstance(second, Broken)
+    assert "of memory" in second.why
+    assert isinstance(third, Decoded)
+
+
+@pytest.mark.attack("a bucket's writer", "a film that would fill the memory")
+def test_a_film_too_large_for_the_memory_is_a_broken_item(
+    tmp_path: Path, film: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare_module, "MOST_BYTES", 96 << 20)
+    cut = Cut(resolution=256, channels=3, frames=16)
+    names = ("long.avi", "short.avi")
+    for name, frames in zip(names, (1500, 20), strict=True):
+        (tmp_path / name).write_bytes(film(frames))
+    decoder = FilmDecoder(LocalFolder(tmp_path), names, cut)
+    recipe = replace(_recipe((1, 1)), items=names, shape=cut.shape, classes=(), decode=decoder)
+    long, short = (result for _, result in decode_in_order(recipe, range(2), 1))
+    assert isinstance(long, Broken)
+    assert isinstance(short, Decoded)

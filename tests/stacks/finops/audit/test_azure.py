@@ -79,7 +79,7 @@ def test_every_page_is_read(rest: Any, listing: Callable[..., Any]) -> None:
     assert (first["method"], first["path"]) == ("POST", "/providers/Microsoft.ResourceGraph/resources")
     assert first["params"] == {"api-version": "2024-04-01"}
     assert first["body"]["subscriptions"] == [SUBSCRIPTION]
-    assert f"tags['gangway-stack'] =~ '{STACK}'" in first["body"]["query"]
+    assert f'tags["gangway-stack"] =~ "{STACK}"' in first["body"]["query"]
     assert first["body"]["options"] == {"resultFormat": "objectArray", "$top": 1000}
     assert second["body"]["options"]["$skipToken"] == "t0ken"
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
+from stacks.finops.bill.focus import without_rows
 from stacks.report.runs import find_runs, read_json
+from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord, SessionRecord
 
 
@@ -66,12 +68,43 @@ def test_a_record_without_a_session_is_named(tmp_path: Path, run_1: RunRecord) -
         find_runs([tmp_path])
 
 
-@pytest.mark.parametrize("moment", ["yesterday", "", "2026-01-31T08:00:00"])
+@pytest.mark.parametrize("moment", ["yesterday", "", "2026-01-31T08:00:00", "9999-12-31T08:00:00+00:00"])
 def test_a_session_that_began_at_no_time_is_named(tmp_path: Path, run_1: RunRecord, moment: str) -> None:
     odd = run_1.sessions[0].model_copy(update={"start": moment})
     run_1.model_copy(update={"sessions": (run_1.sessions[0], odd)}).write(tmp_path / "run.json")
     with pytest.raises(InputError, match=r"run.json: sessions.1: is no time"):
         find_runs([tmp_path])
+
+
+def test_a_use_of_machines_at_no_time_is_named(tmp_path: Path, run_1: RunRecord) -> None:
+    uses = tuple(use.model_copy(update={"start": ""}) for use in run_1.cost.uses)
+    cost = run_1.cost.model_copy(update={"uses": uses})
+    run_1.model_copy(update={"cost": cost}).write(tmp_path / "run.json")
+    with pytest.raises(InputError, match=r"run.json: cost.uses.0: is no time"):
+        find_runs([tmp_path])
+
+
+@pytest.mark.parametrize("images", [10**400, -(10**60)])
+def test_a_number_that_is_no_figure_is_named(tmp_path: Path, run_1: RunRecord, images: int) -> None:
+    run_1.model_copy(update={"images": images}).write(tmp_path / "run.json")
+    with pytest.raises(InputError, match=r"run.json: images: is larger than any figure of a run"):
+        find_runs([tmp_path])
+
+
+@pytest.mark.parametrize("damage", ["no machines", "another session's", "a part without dollars"])
+def test_a_damaged_cost_has_no_rows(run_1: RunRecord, damage: str) -> None:
+    assert not without_rows(run_1)
+    (use,), (session,) = run_1.cost.uses, run_1.sessions
+    match damage:
+        case "no machines":
+            odd = run_1.model_copy(update={"sessions": (session.model_copy(update={"num_nodes": 0}),)})
+        case "another session's":
+            uses = (use, use.model_copy(update={"session": 7}))
+            odd = run_1.model_copy(update={"cost": run_1.cost.model_copy(update={"uses": uses})})
+        case _:
+            unknown = use.model_copy(update={"usd": Quantity.absent("USD", "lost")})
+            odd = run_1.model_copy(update={"cost": run_1.cost.model_copy(update={"uses": (unknown,)})})
+    assert without_rows(odd).startswith("damaged")
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:

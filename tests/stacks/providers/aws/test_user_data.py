@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -54,9 +53,9 @@ def nat(edited: Edited, recorded: Callable[[StackConfig], Recording]) -> Recordi
 
 def test_a_worker_knows_job_bucket_file_system_and_log(nat: Recording) -> None:
     files = worker(nat)
-    job = json.loads(files["/etc/gangway/job.json"])
-    assert job["image"] == IMAGE
-    assert job["rendezvous"] == {"host": "head.edited.gangway.internal", "port": 29400, "standalone": False}
+    command = files["/etc/gangway/job.env"]
+    assert IMAGE in command
+    assert "--rdzv-endpoint=head.edited.gangway.internal:29400" in command
     node = files["/etc/gangway/node.env"]
     for name in (
         "s3://${Bucket.edited-runs.bucket}/edited",
@@ -153,7 +152,7 @@ def test_a_single_node_meets_nobody(edited: Edited) -> None:
         values["gangway:cluster"].update(nodes={"min": 1, "max": 1})
 
     program = run(edited(one))
-    assert json.loads(worker(program)["/etc/gangway/job.json"])["rendezvous"]["standalone"]
+    assert "--standalone" in worker(program)["/etc/gangway/job.env"]
     assert not [r for r in program.resources if r.type.endswith(":Instance")]
 
 

@@ -1,0 +1,48 @@
+"""Text out of files, as a terminal may show it: what cannot be seen (control characters, escape sequences, marks that
+turn the direction of writing, half a surrogate pair) either does not come in, or is spelled out.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+_LAID_OUT = "\n\t"
+Loc = tuple[int | str, ...]
+
+
+def visible(text: str) -> str:
+    r"""The text with every character spelled out that cannot be seen, but for line breaks and tabs.
+
+    >>> visible("\x1b[31mred\x9b0m"), visible("a\n\u202eb")
+    ('\\x1b[31mred\\x9b0m', 'a\n\\u202eb')
+    """
+    return text if text.isprintable() else "".join(map(_seen, text))
+
+
+def _seen(character: str) -> str:
+    if character.isprintable() or character in _LAID_OUT:
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def all_visible(value: Any) -> Any:
+    """Plain data, read from JSON, with its texts visible, keys too."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {all_visible(key): all_visible(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [all_visible(item) for item in value]
+    return value
+
+
+def leaves(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
+    """Everything in plain data that is no list or mapping, with its place; a key at the place of what it names."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield (*loc, str(key)), str(key)
+            yield from leaves(item, (*loc, str(key)))
+    elif isinstance(value, list | tuple):
+        for position, item in enumerate(value):
+            yield from leaves(item, (*loc, position))
+    else:
+        yield loc, value

@@ -1,0 +1,42 @@
+"""What no text of a file that people write may hold: characters that nobody sees, which do something else on a terminal
+or in a script than they show, and more than any setting is long.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from components.core.findings import InputError
+from components.core.visible import leaves, visible
+from stacks.config.explain_errors import spell
+
+_MOST = 4096
+_LONG_PATH = 200
+"""Of a config path: a key may be of any length."""
+_PEM = "-----BEGIN "
+
+
+def odd_texts(values: Mapping[str, Any], place: str) -> Iterator[InputError]:
+    """A mistake for each text that is too long, or has a character that cannot be seen. Keys (PEM) have lines."""
+    for loc, text in leaves(values):
+        if not isinstance(text, str):
+            continue
+        where = f"{place}{spell(loc)[:_LONG_PATH]}"
+        if len(text) > _MOST:
+            allowed = f"up to {_MOST:,} characters"
+            yield InputError(
+                where, "longer than any setting", value=f"{len(text):,} characters", allowed=allowed, fix="shorten it"
+            )
+        elif odd := _unseen(text):
+            yield InputError(
+                where,
+                f"holds a character that nobody sees, {visible(odd) if odd.strip() else ascii(odd)}",
+                value=text,
+                allowed="letters, digits, signs and plain spaces, in one line",
+                fix="type it anew: such characters come along where text is pasted",
+            )
+
+
+def _unseen(text: str) -> str:
+    """The first such character; empty for none."""
+    bare = text.replace("\n", "") if text.startswith(_PEM) else text
+    return next((character for character in bare if not character.isprintable()), "")
