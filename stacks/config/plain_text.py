@@ -9,28 +9,32 @@ from components.core.findings import InputError
 from components.core.visible import leaves, visible
 from stacks.config.explain_errors import spell
 
-_MOST = 4096
+_MOST, _MOST_OF_KEY = 4096, 16384
 _LONG_PATH = 200
 """Of a config path: a key may be of any length."""
 _PEM = "-----BEGIN "
 
 
 def odd_texts(values: Mapping[str, Any], place: str) -> Iterator[InputError]:
-    """A mistake for each text that is too long, or has a character that cannot be seen. Keys (PEM) have lines."""
+    """A mistake for each text that is too long, or has a character that cannot be seen. Keys (PEM) have lines, and are
+    never repeated.
+    """
     for loc, text in leaves(values):
         if not isinstance(text, str):
             continue
         where = f"{place}{spell(loc)[:_LONG_PATH]}"
-        if len(text) > _MOST:
-            allowed = f"up to {_MOST:,} characters"
+        is_key = _PEM in text
+        most = _MOST_OF_KEY if is_key else _MOST
+        if len(text) > most:
+            allowed = f"up to {most:,} characters"
             yield InputError(
                 where, "longer than any setting", value=f"{len(text):,} characters", allowed=allowed, fix="shorten it"
             )
-        elif odd := _unseen(text):
+        elif odd := _unseen(text.replace("\n", "") if is_key else text):
             yield InputError(
                 where,
                 f"holds a character that nobody sees, {visible(odd) if odd.strip() else ascii(odd)}",
-                value=text,
+                value=None if is_key else text,
                 allowed="letters, digits, signs and plain spaces, in one line",
                 fix="type it anew: such characters come along where text is pasted",
             )
@@ -38,5 +42,4 @@ def odd_texts(values: Mapping[str, Any], place: str) -> Iterator[InputError]:
 
 def _unseen(text: str) -> str:
     """The first such character; empty for none."""
-    bare = text.replace("\n", "") if text.startswith(_PEM) else text
-    return next((character for character in bare if not character.isprintable()), "")
+    return next((character for character in text if not character.isprintable()), "")

@@ -160,3 +160,16 @@ def test_a_mutated_file_is_planned_or_told(
             assert mistake.place
             assert mistake.problem
             assert mistake.fix
+
+
+@pytest.mark.parametrize("key", [f"\n{KEY}", KEY.replace("nobody's", "nobody's\n" * 1000)])
+def test_a_private_key_has_lines_and_may_be_long(told: Told, key: str) -> None:
+    (said,) = [str(error) for place, error in told(hosts={"private_key": key}).items() if "private_key" in place]
+    assert "in plain text" in said
+
+
+@pytest.mark.parametrize("key", [KEY + "\x1b[31m", KEY + "x" * 20_000])
+def test_what_is_wrong_with_a_private_key_is_told_without_it(told: Told, key: str) -> None:
+    (said,) = [str(error) for place, error in told(hosts={"private_key": key}).items() if "private_key" in place]
+    assert "in plain text" not in said
+    assert "nobody's" not in said
