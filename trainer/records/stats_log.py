@@ -15,6 +15,9 @@ from trainer.core.errors import TrainerError
 from trainer.core.files import read_input
 
 STATS_FILE = "stats.jsonl"
+_SESSIONS = range(100_000)
+"""Numbers that a session may have: more are of no run, and are counted one by one."""
+_NAMED = 20
 _ALWAYS = frozenset({"images", "time", "session"})
 _STATISTICS = frozenset({"loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d", "energy", "rss_gib", "gpu_gib"})
 _BEGINNING = frozenset(
@@ -65,9 +68,10 @@ class StatsLog(NamedTuple):
     def losses(self, sessions: int) -> str:
         """What is missing of a run of that many sessions, in words; empty when nothing is."""
         begun = {line["session"] for line in self.beginnings}
-        lost = ", ".join(str(number) for number in range(sessions) if number not in begun)
+        lost = [str(number) for number in range(sessions) if number not in begun]
+        named = ", ".join(lost[:_NAMED]) + (f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else "")
         parts = [f"{self.unreadable} unreadable line(s)"] if self.unreadable else []
-        return " and ".join([*parts, f"no beginning of session(s) {lost}"] if lost else parts)
+        return " and ".join([*parts, f"no beginning of session(s) {named}"] if lost else parts)
 
 
 def read_stats_log(run_dir: Path) -> StatsLog:
@@ -87,8 +91,8 @@ def _parse(text: str) -> Line | None:
         return None
     if not isinstance(line, dict) or not all(isinstance(line.get(key), int | float) for key in _ALWAYS):
         return None
-    event = line.get("event")
-    if not isinstance(event, str | None):
+    event, session = line.get("event"), line["session"]
+    if not isinstance(event, str | None) or not isinstance(session, int) or session not in _SESSIONS:
         return None
     return line if _NEEDED.get(event, frozenset()) <= line.keys() else None
 

@@ -115,7 +115,7 @@ def test_a_records_texts_stay_texts(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["HTML", "double quote", "template"])
+@pytest.mark.parametrize("name", ["HTML", "double quote"])
 def test_a_page_has_no_other_elements(
     name: str, recorded: dict[str, Any], plain_page: set[str], tmp_path: Path
 ) -> None:

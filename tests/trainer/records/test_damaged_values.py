@@ -54,6 +54,16 @@ def test_a_value_of_nobodys_is_a_damaged_file(run_dir: Path, event: str | None, 
         summarise(run_dir)
 
 
+@pytest.mark.parametrize("number", [10**9, -1, 0.5, 10**400])
+def test_a_session_of_an_impossible_number_is_a_line_that_cannot_be_read(run_dir: Path, number: float) -> None:
+    """One of 10^9 took gigabytes for the names of those before it."""
+    first = (run_dir / "stats.jsonl").read_text("utf-8").splitlines()[0]
+    line = json.dumps({**json.loads(first), "session": number})
+    with (run_dir / "stats.jsonl").open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    assert any("1 unreadable line(s)" in note for note in summarise(run_dir).notes)
+
+
 @pytest.mark.parametrize(
     "line", [b'{"event": [], "images": 1, "time": 1, "session": 0}', b'{"images": ' + b"9" * 5000 + b"}"]
 )
