@@ -5,6 +5,7 @@ nothing that it can do shows it a secret of root's, changes what root runs, or h
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,11 +41,9 @@ def tree(node: AwsNodeSpec, imds: Any, aws_scripts: Path, machines: Any) -> Iter
     made.more_settings["TRAINER_UID"] = str(UID)
     for name in ("docker", "systemctl"):
         made.fake(name)
-    # What is put, root reads: that is what a bucket would show.
-    made.fake(
-        "aws",
-        f'[ "$1 $2" != "s3 cp" ] || cp -r -L "$5" "{root}/put/$(date +%N)" 2>/dev/null || cp -r -L "$7" "{root}/put/"',
-    )
+    (root / "fake" / "python3").symlink_to(sys.executable)
+    # What is put, root reads: that is what a bucket would show. `aws s3 cp --region NAME [OPTION...] FROM TO`.
+    made.fake("aws", f'[ "$1 $2" != "s3 cp" ] || cp -rL -- "${{@: -2:1}}" "{root}/put/$(date +%s%N)"')
     (root / "secret").write_text(SECRET)
     (root / "secret").chmod(0o600)
     (root / "run").mkdir()
