@@ -46,8 +46,8 @@ def public_half(pem: str) -> str:
 
 def signing_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | None = None) -> SigningKey:
     """A stack's key. `refresh`: another number makes another one; what the old one signed needs the old public half."""
-    made = new_signing_key()
-    halves: dict[str, pulumi.Input[str]] = {"pem": pulumi.Output.secret(made), "public": public_half(made)}
-    kept = pinned(f"{stack}-signing-key", halves, refresh, opts)
-    public = pulumi.Output.unsecret(kept.apply(lambda key: key["public"]))
-    return SigningKey(pulumi.Output.secret(kept.apply(lambda key: key["pem"])), public)
+    made = pulumi.Output.secret(new_signing_key())
+    # The private half alone is kept: a public one would be another in every plan, where there is no state.
+    kept = pinned(f"{stack}-signing-key", {"pem": made}, refresh, opts)
+    pem = pulumi.Output.secret(kept.apply(lambda key: key["pem"]))
+    return SigningKey(pem, pulumi.Output.unsecret(pem.apply(public_half)))
