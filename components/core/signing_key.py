@@ -49,5 +49,5 @@ def signing_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | Non
     made = pulumi.Output.secret(new_signing_key())
     # The private half alone is kept: a public one would be another in every plan, where there is no state.
     kept = pinned(f"{stack}-signing-key", {"pem": made}, refresh, opts)
-    pem = pulumi.Output.secret(kept.apply(lambda key: key["pem"]))
-    return SigningKey(pem, pulumi.Output.unsecret(pem.apply(public_half)))
+    pem: pulumi.Output[str] = kept.apply(lambda key: key["pem"])
+    return SigningKey(pulumi.Output.secret(pem), pulumi.Output.unsecret(pem.apply(public_half)))
