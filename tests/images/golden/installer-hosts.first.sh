@@ -692,7 +692,7 @@ refused() {
     local code=0
     setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups \
         curl --silent --globoff --noproxy '*' --max-time 5 --output /dev/null "http://$1/" || code=$?
-    [ "$code" = 7 ]
+    [ "$code" = 7 ] || [ "$code" = 28 ]
 }
 
 if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
