@@ -49,6 +49,7 @@ class HostSpec(MachineSpec):
         workers: addresses of all machines, for Prometheus.
         metrics_port: of the workers' metrics.
         allowed: machines, by name or address, and networks that reach the job's ports; None closes nothing.
+        wireguard: interface of the tunnels to the other machines; None for none.
         keeps_record: uploads the run record every minute when it has changed, not only when its trainer ends.
     """
 
@@ -61,6 +62,7 @@ class HostSpec(MachineSpec):
     workers: tuple[str, ...] = ()
     metrics_port: int = 9400
     allowed: tuple[str, ...] | None = None
+    wireguard: str | None = None
     keeps_record: bool = False
 
     @property
@@ -162,6 +164,7 @@ def host_env_text(spec: HostSpec) -> str:
     ports = [str(port) for port in (spec.metrics_port, spec.port) if port is not None]
     settings = {
         **fabric,
+        **({"WIREGUARD": spec.wireguard} if spec.wireguard else {}),
         **(
             {"ALLOWED_SOURCES": " ".join(spec.allowed), "JOB_PORTS": ",".join(ports)}
             if spec.allowed is not None
@@ -203,6 +206,7 @@ def _steps(spec: HostSpec) -> list[str]:
         "check-gpu.sh": gpus,
         "check-rdma.sh": spec.fabric is not None,
         "check-shared.sh": spec.shared_dir is not None,
+        "join-wireguard.sh": spec.wireguard is not None,
         "close-ports.sh": spec.allowed is not None,
         "fetch-key.sh": spec.member_key is not None,
         "pull-image.sh": True,
@@ -228,8 +232,10 @@ def _needs(spec: HostSpec) -> list[str]:
     scheme = spec.bucket_uri.partition("://")[0]
     gpu = "nvidia-smi: install NVIDIA's driver, 580 or later, for the trainer's CUDA 13"
     python = "python3: install Python 3.9 or later, with which the run's record is read"
+    tunnels = "wg-quick: install wireguard-tools of your distribution, for hosts.wireguard"
     return [
         python,
+        *([tunnels] if spec.wireguard else []),
         *([gpu] if spec.job.backend == "nccl" else []),
         *([_CLIENTS[scheme]] if scheme in _CLIENTS else []),
     ]

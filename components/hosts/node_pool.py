@@ -57,7 +57,8 @@ def check_ladder(rungs: Sequence[AnyRung]) -> None:
 
 class HostArgs(TypedDict):
     """One machine. `installer` is a bash script with `install SHA256 NAME` and `remove NAME`. `host_key` is the
-    server's public key as in known_hosts, without the name; left out, whoever answers is believed.
+    server's public key as in known_hosts, without the name; left out, whoever answers is believed. `keys` are this
+    machine's own, as those of all.
     """
 
     name: str
@@ -66,6 +67,7 @@ class HostArgs(TypedDict):
     user: str
     host_key: NotRequired[str | None]
     installer: pulumi.Input[str]
+    keys: NotRequired[dict[str, pulumi.Input[str]]]
 
 
 class HostPoolArgs(TypedDict):
@@ -119,7 +121,8 @@ class HostPool(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
     ) -> remote.Command:
         host, connection = machine["name"], _connection(machine, args.get("private_key"))
-        keys = [self._key(f"{pool}-{host}", connection, file, pem) for file, pem in args.get("keys", {}).items()]
+        kept = {**args.get("keys", {}), **machine.get("keys", {})}
+        keys = [self._key(f"{pool}-{host}", connection, file, secret) for file, secret in kept.items()]
         # In the user's home: SFTP knows no sudo, and a folder that all may write to is no place for what root runs.
         path = f".gangway-{pool}-{host}.sh"
         script = pulumi.Output.from_input(machine["installer"])
@@ -151,7 +154,9 @@ class HostPool(pulumi.ComponentResource):
             ),
         )
 
-    def _key(self, name: str, connection: remote.ConnectionArgs, file: str, pem: pulumi.Input[str]) -> remote.Command:
+    def _key(
+        self, name: str, connection: remote.ConnectionArgs, file: str, secret: pulumi.Input[str]
+    ) -> remote.Command:
         """By standard input: what a machine is told in words stands in its list of processes."""
         keep = _as_root(f"$as_root install -D -m 0400 /dev/stdin {file}")
         return remote.Command(
@@ -160,7 +165,7 @@ class HostPool(pulumi.ComponentResource):
             create=keep,
             update=keep,
             delete=_as_root(f"$as_root rm -f {file}"),
-            stdin=pulumi.Output.secret(pem),
+            stdin=pulumi.Output.secret(secret),
             logging=remote.Logging.NONE,
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(

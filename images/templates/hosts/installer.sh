@@ -61,9 +61,9 @@ take_away() {
     for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
         docker rm --force "$container" >/dev/null 2>&1 || true
     done
-    for script in close-ports.sh close-metadata.sh; do
+    for script in close-ports.sh join-wireguard.sh close-metadata.sh; do
         [ ! -e "$OWN/bin/$script" ] || GANGWAY_NODE_ENV=$ROOT/etc/gangway/node.env bash "$OWN/bin/$script" remove ||
-            say "the firewall keeps rules of $script"
+            say "what $script did stays"
     done
     mapfile -t paths < <(listed files)
     drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}

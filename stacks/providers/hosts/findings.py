@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from components.catalog.site import site_findings
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
+from components.hosts.wireguard import INTERFACE
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers import shared as shared_findings
@@ -32,6 +33,7 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
         *_state(config, own),
         *_unknown_keys(own),
         *_open_ports(own),
+        *_tunnels(config, planned, own),
         *_ssh(own),
         *_network(config, planned, own),
         *shared_findings.member_key_refreshed(config, has_key=len(own.machines) > 1),
@@ -68,6 +70,29 @@ def _open_ports(own: HostsConfig) -> Iterable[Finding]:
         )
 
 
+def _tunnels(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Iterable[Finding]:
+    """What WireGuard does not do, where it is asked for."""
+    if own.wireguard is None:
+        return
+    place = f"{HOSTS}.wireguard"
+    if config.cluster.nodes.max < 2:
+        yield Finding.warning("network.no-tunnels", place, "is ignored: one machine has nobody to tell", "leave it out")
+    elif planned.fabric.num_devices:
+        yield Finding.error(
+            "network.past-tunnels",
+            place,
+            "RDMA goes past it: gradients would travel in the clear all the same",
+            "leave it out, or the machine's fabric: data then go over TCP, through the tunnels",
+        )
+    elif site_of(config).interface is not None:
+        yield Finding.warning(
+            "network.interface",
+            "gangway:site.interface",
+            f"is ignored: NCCL and gloo take WireGuard's, {INTERFACE}",
+            "leave it out",
+        )
+
+
 def _unknown_keys(own: HostsConfig) -> Iterable[Finding]:
     unknown = [machine.address for machine in own.machines if machine.accept_unknown_host_key]
     if unknown:
@@ -99,11 +124,17 @@ def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Itera
         "hosts.ports",
         f"{HOSTS}.machines",
         f"{'these machines alone are let to' if own.firewall else 'nobody is kept from'} ports {RENDEZVOUS_PORT} and "
-        f"{METRICS_PORT}; no other is closed or opened: all reach {own.machines[0].reached_at} at {RENDEZVOUS_PORT}, "
+        f"{METRICS_PORT}; no other is closed or opened: all reach {own.job_addresses[0]} at {RENDEZVOUS_PORT}, "
         f"it reaches theirs at {METRICS_PORT}, and each reaches every other at all ports for "
-        f"{'NCCL' if planned.fabric.num_devices else 'NCCL, also for the gradients'}; gradients travel in the clear",
+        f"{'NCCL' if planned.fabric.num_devices else 'NCCL, also for the gradients'}; {_travels(own)}",
         "keep them in a network of their own",
     )
+
+
+def _travels(own: HostsConfig) -> str:
+    if own.wireguard is None:
+        return "gradients travel in the clear"
+    return f"all of it in WireGuard's tunnels, for which each reaches each at UDP port {own.wireguard.port}"
 
 
 def _nobody_looks(config: StackConfig) -> Iterable[Finding]:

@@ -6,6 +6,7 @@ from components.catalog.schema import MachinePrice, Region
 from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
 from components.core.findings import InputError
 from components.hosts.node_pool import check_ladder
+from components.hosts.wireguard import INTERFACE
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.shared import machine_of, price_of, region_of, site_of, tag_policy
@@ -56,7 +57,7 @@ def plan(config: StackConfig) -> HostsPlan:
     return HostsPlan(
         machine=machine,
         num_machines=len(own.machines),
-        fabric=plan_site_fabric(machine.site_fabric, site_of(config).interface),
+        fabric=plan_site_fabric(machine.site_fabric, INTERFACE if own.wireguard else site_of(config).interface),
         region=region,
         price=price_of(config, machine),
         state_dir=own.shared_dir or OWN_STATE,

@@ -13,9 +13,11 @@ from components.core.member_key import member_key
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, from_fact
 from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostArgs, HostPool
+from components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.findings import findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
+from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.user_data import installer, job_spec
 from stacks.providers.shared import machine_of, price_of
 
@@ -35,6 +37,8 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     provider = command.Provider(config.stack)
     job = job_spec(config, planned)
     machines = [_machine(config, planned, job, position) for position in range(len(own.machines))]
+    if own.wireguard is not None and not job.rendezvous.standalone:
+        machines = _joined(config.stack, own, own.wireguard.port, machines)
     opts = pulumi.ResourceOptions(providers={"command": provider})
     # One component: everything else is there already.
     signing = signing_key(config.stack)
@@ -52,6 +56,18 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
         "mount_point": own.shared_dir,
         "signing_public_key": signing.public,
     }
+
+
+def _joined(stack: str, own: HostsConfig, port: int, machines: Sequence[HostArgs]) -> list[HostArgs]:
+    """The machines with what each is told of the tunnels to the others."""
+    addresses = zip(own.machines, own.job_addresses, strict=True)
+    peers = [Peer(machine.label, machine.reached_at, address) for machine, address in addresses]
+    keys = pulumi.Output.all(**{peer.name: private_key(stack, peer.name) for peer in peers})
+
+    def told(name: str) -> pulumi.Output[str]:
+        return keys.apply(lambda known: config_text(peers, known, name, port))
+
+    return [{**machine, "keys": {WIREGUARD_FILE: told(machine["name"])}} for machine in machines]
 
 
 def _machine(config: StackConfig, planned: HostsPlan, job: JobSpec, position: int) -> HostArgs:

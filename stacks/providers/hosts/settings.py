@@ -3,14 +3,15 @@ nothing reads there.
 """
 
 import re
-from ipaddress import IPv6Address, ip_network
+from ipaddress import IPv4Network, IPv6Address, ip_network
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, field_validator, model_validator
 
 from components.core.fields import Whole
 from components.core.findings import InputError
+from components.hosts.wireguard import tunnel_addresses
 from stacks.config.encrypted import Encrypted
 from stacks.config.provider_settings import OwnSection, ProviderSettings
 from stacks.config.sections import Section
@@ -66,7 +67,7 @@ def _a_network(value: str) -> str:
     try:
         plain = str(ip_network(value, strict=False))
     except ValueError as error:
-        raise ValueError(f"a network such as 10.20.0.0/16 ({error})") from None
+        raise ValueError(f"a network ({error}); write it as 10.20.0.0/16") from None
     if plain != value:
         raise ValueError(f"a network, without bits beyond its own; write {plain}")
     return value
@@ -118,6 +119,25 @@ class HostConfig(Section):
         return self.cluster_address or self.address
 
 
+class WireguardConfig(Section):
+    """Tunnels between the machines.
+
+    Attributes:
+        network: of IPv4, used for nothing else that the machines reach; they have its first addresses, in their order.
+        port: UDP, at which each machine reaches each.
+    """
+
+    network: _Network = Field(examples=["10.88.0.0/24"])
+    port: Whole = Field(default=51820, ge=1, le=65535)
+
+    @field_validator("network")
+    @classmethod
+    def _of_ipv4(cls, value: str) -> str:
+        if ":" in value:
+            raise ValueError("a network of IPv4; write one such as 10.88.0.0/24")
+        return value
+
+
 class HostsConfig(Section):
     """Machines that are there already, reached over SSH.
 
@@ -132,6 +152,7 @@ class HostsConfig(Section):
         data_dir: what the job trains on, as every machine sees it; only read.
         firewall: the machines alone reach the ports of the job, on which nodes meet and metrics are asked for.
         firewall_sources: networks that reach them too, of one's own Prometheus, say.
+        wireguard: what the job's machines tell each other goes through tunnels; in the clear when left out.
     """
 
     machines: tuple[HostConfig, ...] = Field(
@@ -151,6 +172,7 @@ class HostsConfig(Section):
     data_dir: str | None = Field(default=None, pattern=_FOLDER, examples=["/shared/data/celeba"])
     firewall: StrictBool = True
     firewall_sources: tuple[_Network, ...] = Field(default=(), max_length=64, examples=[["10.20.0.0/16"]])
+    wireguard: WireguardConfig | None = None
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -162,6 +184,25 @@ class HostsConfig(Section):
                     raise _twice(machine, number, first[value], what, value)
                 first[value] = number
         return self
+
+    @model_validator(mode="after")
+    def _room_in_the_tunnels(self) -> Self:
+        if self.wireguard is not None and IPv4Network(self.wireguard.network).num_addresses - 2 < len(self.machines):
+            raise InputError(
+                "wireguard.network",
+                f"has fewer addresses than the {len(self.machines)} machines",
+                value=self.wireguard.network,
+                allowed="an address for each machine, beside the first and the last",
+                fix="write a larger one, such as 10.88.0.0/22",
+            )
+        return self
+
+    @property
+    def job_addresses(self) -> tuple[str, ...]:
+        """By which the job's machines reach each other, in their order."""
+        if self.wireguard is not None:
+            return tunnel_addresses(self.wireguard.network, len(self.machines))
+        return tuple(machine.reached_at for machine in self.machines)
 
 
 def _twice(machine: HostConfig, number: int, first: int, what: str, value: str) -> InputError:

@@ -2,6 +2,7 @@
 
 from components.core.job import JobSpec, Rendezvous, Volume
 from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY
+from components.hosts.wireguard import INTERFACE
 from images.hosts import HostSpec, render_host_installer
 from images.specs import RdmaSetup
 from stacks.config.stack_config import StackConfig
@@ -27,7 +28,7 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
     image = config.image.prebuilt or ""
     data = (Volume(source=own.data_dir, target=own.data_dir, read_only=True),) if own.data_dir else ()
     context = cloud_context(config, planned.machine, planned.region, planned.price, image.rpartition("@")[2])
-    meeting = Rendezvous(host=own.machines[0].reached_at, port=RENDEZVOUS_PORT)
+    meeting = Rendezvous(host=own.job_addresses[0], port=RENDEZVOUS_PORT)
     argv = shared.train_argv(
         config,
         run_dir=run_dir(config, planned),
@@ -65,9 +66,10 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         member_key=MEMBER_KEY if several else None,
         signing_key=SIGNING_KEY,
         prometheus_image=config.head.prometheus_image if first else None,
-        workers=tuple(machine.reached_at for machine in own.machines) if first else (),
+        workers=own.job_addresses if first else (),
         metrics_port=METRICS_PORT,
-        allowed=(*(machine.reached_at for machine in own.machines), *own.firewall_sources) if own.firewall else None,
+        allowed=(*own.job_addresses, *own.firewall_sources) if own.firewall else None,
+        wireguard=INTERFACE if own.wireguard and several else None,
         keeps_record=first,
     )
     return render_host_installer(spec)
