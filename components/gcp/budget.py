@@ -11,7 +11,7 @@ import pulumi
 from pulumi_gcp import billing, eventarc, projects, pubsub, serviceaccount, workflows
 
 from components.core.findings import InputError
-from components.gcp.identity import RolePlan, account_id, declare_role, heeded
+from components.gcp.identity import GROUP_PERMISSIONS, RolePlan, account_id, declare_role, heeded
 from components.gcp.monitoring import check_budget_emails, declare_channels
 
 __all__ = [
@@ -30,12 +30,8 @@ __all__ = [
 ]
 
 
-STOP_PERMISSIONS = (
-    "compute.instanceGroupManagers.get",
-    "compute.instanceGroupManagers.list",
-    "compute.instanceGroupManagers.update",
-    "compute.instances.stop",
-)
+STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")
+"""Of the whole project."""
 PAUSE_PERMISSIONS = ("cloudscheduler.jobs.get", "cloudscheduler.jobs.pause")
 """Besides, where slices would otherwise be brought back."""
 MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
@@ -106,10 +102,13 @@ def declare_stop(
     opts: pulumi.ResourceOptions,
     *,
     tpus: bool,
+    groups: pulumi.Input[str] | None,
 ) -> None:
-    """Declares the workflow, its account, and the trigger by which `topic` starts it. `tpus`: it deletes some, too."""
+    """Declares the workflow, its account, and the trigger by which `topic` starts it. `tpus`: it deletes some, too;
+    `groups`: the condition under which it empties groups.
+    """
     place = _Place(f"{name}-stop", stack, project, region, grant_wait_sec, tags, opts)
-    account, grants = _account(place, tpus)
+    account, grants = _account(place, tpus, groups)
     # Started before its account may act, it would stop nothing.
     later = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants))
     workflow = workflows.Workflow(
@@ -153,7 +152,9 @@ def _trigger(
     )
 
 
-def _account(place: _Place, tpus: bool) -> tuple[serviceaccount.Account, list[pulumi.Resource]]:
+def _account(
+    place: _Place, tpus: bool, groups: pulumi.Input[str] | None
+) -> tuple[serviceaccount.Account, list[pulumi.Resource]]:
     """One account for the trigger, which starts the workflow, and for the workflow, which stops the stack."""
     account = serviceaccount.Account(
         place.name,
@@ -162,7 +163,10 @@ def _account(place: _Place, tpus: bool) -> tuple[serviceaccount.Account, list[pu
         display_name=f"Gangway {place.stack}: stop at the budget's end",
         opts=place.opts,
     )
-    plan = RolePlan(f"Gangway {place.stack}: empty groups", STOP_PERMISSIONS + (PAUSE_PERMISSIONS if tpus else ()))
+    title = f"Gangway {place.stack}: stop"
+    plans = {place.name: RolePlan(title, STOP_PERMISSIONS + (PAUSE_PERMISSIONS if tpus else ()))}
+    if groups is not None:
+        plans[f"{place.name}-groups"] = RolePlan(f"{title}, its groups", GROUP_PERMISSIONS, groups)
     # A workflow logs its errors as its own account.
     roles = ("roles/workflows.invoker", "roles/logging.logWriter", *(("roles/tpu.admin",) if tpus else ()))
     members: list[pulumi.Resource] = [
@@ -175,7 +179,8 @@ def _account(place: _Place, tpus: bool) -> tuple[serviceaccount.Account, list[pu
         )
         for role in roles
     ]
-    return account, [*members, declare_role(place.name, plan, account, place.project, place.opts)]
+    own = [declare_role(name, plan, account, place.project, place.opts) for name, plan in plans.items()]
+    return account, [*members, *own]
 
 
 @dataclass(frozen=True)
@@ -192,8 +197,9 @@ class BudgetArgs(TypedDict):
     limit in it, which stands for `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is
     the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs of `queued_resource_names`
     deleted, the schedules of `schedule_ids` paused and the instances of `head_ids` stopped: all full names
-    (`projects/...`). `grant_wait_sec` (0) is how long Google gets to heed the agent by which the stop is started: from
-    Python programs alone (`components.core.settling`).
+    (`projects/...`). Groups it may empty under `groups_condition`, GroupTag's, alone. `grant_wait_sec` (0) is how long
+    Google gets to heed the agent by which the stop is started: from Python programs alone
+    (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
@@ -207,6 +213,7 @@ class BudgetArgs(TypedDict):
     alert_percent: list[float]
     stop_at_percent: NotRequired[float | None]
     group_ids: NotRequired[pulumi.Input[list[str]]]
+    groups_condition: NotRequired[pulumi.Input[str] | None]
     queued_resource_names: NotRequired[pulumi.Input[list[str]]]
     schedule_ids: NotRequired[pulumi.Input[list[str]]]
     head_ids: NotRequired[pulumi.Input[list[str]]]
@@ -310,6 +317,14 @@ class Budget(pulumi.ComponentResource):
 
     def _stop(self, topic: pubsub.Topic, percent: float) -> None:
         args = self._args
+        condition = args.get("groups_condition")
+        if condition is None and args.get("group_ids", []) != []:
+            raise InputError(
+                "groups_condition",
+                "missing: without it the stop may empty none of group_ids",
+                allowed="the condition of the GroupTag that the groups carry",
+                fix="pass GroupTag's condition, and its bound to GpuNodePool",
+            )
         plan = StopPlan(
             percent=percent,
             groups=args.get("group_ids", []),
@@ -329,6 +344,7 @@ class Budget(pulumi.ComponentResource):
             args["tags"],
             self._child,
             tpus=args.get("queued_resource_names", []) != [],
+            groups=condition,
         )
 
     def _budget(self, alarms: Sequence[BudgetAlarm], topic_id: pulumi.Output[str]) -> billing.Budget:

@@ -6,7 +6,7 @@ Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration
 (instanceGroupManagers.listManagedInstances), keeps the last `window` counts, and sets the groups below the first to
 `plan_fill`: by `resize`, or by a `resize-request` for the nodes it lacks, undone by cancelling requests, then by
 resize. After each change it forgets its counts; with fewer than `window`, as after a restart, it does nothing. Its
-account's rights: `components.gcp.identity.head_permissions`; Google's own agent makes the instances.
+account's rights: `components.gcp.identity`, GROUP_PERMISSIONS; Google's own agent makes the instances.
 """
 
 from collections.abc import Sequence

@@ -18,6 +18,7 @@ from components.gcp.stack_secret import SECRET_READER
 __all__ = [
     "AGENT_DOMAINS",
     "DATA_READER",
+    "GROUP_PERMISSIONS",
     "IMAGE_READER",
     "KEY_USER",
     "PROJECT_WIDE",
@@ -102,7 +103,8 @@ DATA_READER = "roles/storage.objectViewer"
 RUN_WRITER = "roles/storage.objectUser"
 IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
-_GROUPS = "a managed instance group has no policy of its own, and conditions on resource names do not cover it"
+GROUP_PERMISSIONS = ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update")
+"""What leaves, fills and empties groups: granted for groups with the stack's tag alone (`components.gcp.group_tag`)."""
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
@@ -257,9 +259,7 @@ PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
         "and what brings slices back, which deletes and makes them",
         "cloudscheduler.jobs.get": "a schedule takes no policy; read only",
         "cloudscheduler.jobs.pause": "a schedule takes no policy; only the budget's stop has it, with TPUs",
-        "compute.instanceGroupManagers.get": _GROUPS,
-        "compute.instanceGroupManagers.list": _GROUPS,
-        "compute.instanceGroupManagers.update": _GROUPS,
+        "compute.instanceGroupManagers.list": "read only; a list has no tag to go by; only the budget's stop has it",
         "compute.instances.get": "read only; the workers are not known beforehand",
         "compute.instances.list": "read only; instances have no narrower place to be listed in",
         "compute.instances.stop": "the head's name is not known when the role is made; only the budget's stop has it",
@@ -291,9 +291,9 @@ def prefix_of(url: str) -> str:
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the
     `gs://bucket/prefix` whose bucket nodes may read (whoever runs `up` must be allowed to grant that), `member_key_id`
-    and `signing_key_id` are StackSecrets'. `self_termination` lets a node delete itself from its group,
-    `releases_slices` a TPU host all slices. An account takes no labels, and no key either: Google's own services use
-    the stack's key on behalf of a node.
+    and `signing_key_id` are StackSecrets'. `groups_condition` is GroupTag's: with it a node may leave its group.
+    `releases_slices` lets a TPU host give up all slices. An account takes no labels, and no key either: Google's own
+    services use the stack's key on behalf of a node.
     """
 
     project: pulumi.Input[str]
@@ -303,13 +303,13 @@ class NodeIdentityArgs(TypedDict):
     data_source: NotRequired[str | None]
     member_key_id: NotRequired[pulumi.Input[str] | None]
     signing_key_id: NotRequired[pulumi.Input[str] | None]
-    self_termination: NotRequired[bool]
+    groups_condition: NotRequired[pulumi.Input[str] | None]
     releases_slices: NotRequired[bool]
 
 
 class HeadIdentityArgs(TypedDict):
-    """Inputs of HeadIdentity. `fills_groups`: it resizes the groups of lower rungs. `imports`: it has Lustre import.
-    `files_bucket_name` is HeadFiles', where it reads which groups there are; `member_key_id` and
+    """Inputs of HeadIdentity. `groups_condition` is GroupTag's: with it the head resizes groups. `imports`: it has
+    Lustre import. `files_bucket_name` is HeadFiles', where it reads which groups there are; `member_key_id` and
     `signing_key_id` are StackSecrets'.
     """
 
@@ -317,7 +317,7 @@ class HeadIdentityArgs(TypedDict):
     stack: str
     run_bucket_name: pulumi.Input[str]
     repository_id: pulumi.Input[str]
-    fills_groups: NotRequired[bool]
+    groups_condition: NotRequired[pulumi.Input[str] | None]
     imports: NotRequired[bool]
     files_bucket_name: NotRequired[pulumi.Input[str] | None]
     member_key_id: NotRequired[pulumi.Input[str] | None]
@@ -326,24 +326,22 @@ class HeadIdentityArgs(TypedDict):
 
 @dataclass(frozen=True)
 class RolePlan:
-    """A role of our own: what it is called for people, and its permissions."""
+    """A role of our own: what it is called for people, its permissions, and what has to hold of a resource."""
 
     title: str
     permissions: tuple[str, ...]
+    condition: pulumi.Input[str] | None = None
 
 
-def node_permissions(*, self_termination: bool, releases_slices: bool = False) -> tuple[str, ...]:
-    """What a node does to Compute Engine: leave its group, which makes the group smaller by one. And a TPU host to the
-    queue: give up the request that it came from, with all of its nodes.
-    """
-    leave = ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update") if self_termination else ()
-    return (*leave, *(("tpu.nodes.delete", "tpu.queuedResources.delete") if releases_slices else ()))
+def node_permissions(*, releases_slices: bool) -> tuple[str, ...]:
+    """What a TPU host does to the queue: give up the request that it came from, with all of its nodes."""
+    return ("tpu.nodes.delete", "tpu.queuedResources.delete") if releases_slices else ()
 
 
 def head_permissions(*, fills_groups: bool, imports: bool) -> tuple[str, ...]:
-    """What the head does to Compute Engine and Lustre: find workers, resize groups, fill the file system."""
-    find = ("compute.instanceGroupManagers.get", "compute.instances.get", "compute.instances.list")
-    fill = ("compute.instanceGroupManagers.update", "compute.zoneOperations.get") if fills_groups else ()
+    """What the head does in the whole project: find workers, wait for what it did to groups, fill the file system."""
+    find = ("compute.instances.get", "compute.instances.list")
+    fill = ("compute.zoneOperations.get",) if fills_groups else ()
     load = ("lustre.instances.get", "lustre.instances.importData", "lustre.operations.get") if imports else ()
     return (*find, *fill, *load)
 
@@ -355,13 +353,18 @@ def declare_role(
     project: pulumi.Input[str],
     opts: pulumi.ResourceOptions,
 ) -> projects.IAMMember:
-    """A role of our own, bound to `account` on the project."""
+    """A role of our own, bound to `account` on the project, under its condition."""
     # The id of a deleted role is taken for five weeks: the account's number makes it a new one for every new stack.
     role_id = account.unique_id.apply(lambda number: f"{name.replace('-', '_')}_{number[-8:]}"[-64:])
     role = projects.IAMCustomRole(
         name, project=project, role_id=role_id, title=plan.title, permissions=list(plan.permissions), opts=opts
     )
-    return projects.IAMMember(name, project=project, role=role.name, member=account.member, opts=opts)
+    condition = None
+    if plan.condition is not None:
+        condition = projects.IAMMemberConditionArgs(title="the stack's own groups", expression=plan.condition)
+    return projects.IAMMember(
+        name, project=project, role=role.name, member=account.member, condition=condition, opts=opts
+    )
 
 
 @dataclass(frozen=True)
@@ -432,13 +435,17 @@ class _Machine:
             if secret_id is not None
         ]
 
-    def own_role(
-        self, account: serviceaccount.Account, title: str, permissions: Sequence[str]
+    def own_roles(
+        self, account: serviceaccount.Account, title: str, permissions: Sequence[str], groups: pulumi.Input[str] | None
     ) -> list[pulumi.CustomResource]:
-        if not permissions:
-            return []
-        plan = RolePlan(f"Gangway {self.stack}: {title}", tuple(permissions))
-        return [declare_role(f"{self.name}-{self.kind}", plan, account, self.project, self.opts)]
+        """What it may do in the whole project, and what to groups under the condition `groups`: a condition is a whole
+        role's.
+        """
+        name, whole = f"{self.name}-{self.kind}", f"Gangway {self.stack}: "
+        plans = {name: RolePlan(whole + title, tuple(permissions))} if permissions else {}
+        if groups is not None:
+            plans[f"{name}-groups"] = RolePlan(f"{whole}{self.kind}, its groups", GROUP_PERMISSIONS, groups)
+        return [declare_role(name, plan, account, self.project, self.opts) for name, plan in plans.items()]
 
 
 class NodeIdentity(pulumi.ComponentResource):
@@ -457,10 +464,8 @@ class NodeIdentity(pulumi.ComponentResource):
         if source := args.get("data_source"):
             grants.append(machine.on_bucket("data", account, bucket_of(source), DATA_READER))
         grants += machine.on_secrets(account, args)
-        permissions = node_permissions(
-            self_termination=args.get("self_termination", False), releases_slices=args.get("releases_slices", False)
-        )
-        grants += machine.own_role(account, "leave the group", permissions)
+        permissions = node_permissions(releases_slices=args.get("releases_slices", False))
+        grants += machine.own_roles(account, "give up slices", permissions, args.get("groups_condition"))
         self.service_account_email = after(account.email, *grants)
         self.service_account_member = account.member
         self.register_outputs(
@@ -485,8 +490,9 @@ class HeadIdentity(pulumi.ComponentResource):
         if (files := args.get("files_bucket_name")) is not None:
             grants.append(machine.on_bucket("files", account, files, DATA_READER))
         grants += machine.on_secrets(account, args)
-        permissions = head_permissions(fills_groups=args.get("fills_groups", False), imports=args.get("imports", False))
-        grants += machine.own_role(account, "find workers, fill groups", permissions)
+        groups = args.get("groups_condition")
+        permissions = head_permissions(fills_groups=groups is not None, imports=args.get("imports", False))
+        grants += machine.own_roles(account, "find workers", permissions, groups)
         self.service_account_email = after(account.email, *grants)
         self.service_account_member = account.member
         self.register_outputs(

@@ -47,7 +47,8 @@ class GpuNodePoolArgs(TypedDict):
     of it to start from, whatever becomes its newest. `secure_boot` is off only where the machine's NCCL plug-in needs
     unsigned code; false turns it off for other unsigned modules, such as a Lustre client. `max_topology_distance`
     (CLUSTER, BLOCK or SUBBLOCK) is the farthest that nodes may be apart: without it Compute Engine places them as
-    closely as it can; it cannot be changed while a group has nodes. `tags` are labels.
+    closely as it can; it cannot be changed while a group has nodes. `tags` are labels, `group_tags` GroupTag's `bound`:
+    another one is another group.
     """
 
     project: str
@@ -68,6 +69,7 @@ class GpuNodePoolArgs(TypedDict):
     secure_boot: NotRequired[bool]
     max_topology_distance: NotRequired[str | None]
     kms_key_name: NotRequired[pulumi.Input[str] | None]
+    group_tags: NotRequired[pulumi.Input[dict[str, str]]]
     tags: dict[str, str]
 
 
@@ -206,6 +208,7 @@ class GpuNodePool(pulumi.ComponentResource):
         """The first rung holds all nodes; the others wait at zero for the head, which then owns their size."""
         duration = self._plan.provisioning[position].run_duration_sec
         holds_all = position == 0 and duration is None
+        bound = self._args.get("group_tags")
         group = compute.InstanceGroupManager(
             f"{self._name}-{suffix}",
             project=self._args["project"],
@@ -231,6 +234,7 @@ class GpuNodePool(pulumi.ComponentResource):
             resource_policies=None
             if placement is None
             else compute.InstanceGroupManagerResourcePoliciesArgs(workload_policy=placement.id),
+            params=None if bound is None else compute.InstanceGroupManagerParamsArgs(resource_manager_tags=bound),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 ignore_changes=None if holds_all else ["target_size"],

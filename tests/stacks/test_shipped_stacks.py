@@ -33,7 +33,16 @@ BESIDES = {
     "azure-nc-dev": AZURE,
     "azure-ndv4": {*AZURE, "LustreFileSystem"},
     "azure-ndv5-spot": {*AZURE, "EncryptionKey", "LustreFileSystem"},
-    "gcp-a3-spot": {*GCP, *BUILT, *SEVERAL_NODES, "EncryptionKey", "GpuNodePool", "HeadFiles", "StackSecret"},
+    "gcp-a3-spot": {
+        *GCP,
+        *BUILT,
+        *SEVERAL_NODES,
+        "EncryptionKey",
+        "GpuNodePool",
+        "GroupTag",
+        "HeadFiles",
+        "StackSecret",
+    },
     "gcp-v5e-pod": {*GCP, *BUILT, "Filestore", "HeadFiles", "StackSecret", "QueuedTpu", "TpuReconciler"},
     "gcp-v5p-multislice": {
         *GCP,

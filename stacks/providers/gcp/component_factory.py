@@ -15,6 +15,7 @@ from components.core.member_key import member_key
 from components.core.pinned import pinned
 from components.gcp.budget import Budget, BudgetArgs
 from components.gcp.capacity import rung_zone
+from components.gcp.group_tag import GroupTag, GroupTagArgs
 from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity, ProjectServices
 from components.gcp.launch import GPU_IMAGE, HEAD_IMAGE, HeadNode, HeadNodeArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
@@ -84,6 +85,7 @@ def gpu_nodes(
     user_data_inputs: UserDataInputs,
     images: pulumi.Output[dict[str, str]],
     head: HeadNode | None,
+    group_tag: GroupTag,
     opts: pulumi.ResourceOptions,
 ) -> Nodes:
     """Groups of GPU machines, one for each rung."""
@@ -109,6 +111,7 @@ def gpu_nodes(
         "root_volume_gib": cluster.root_volume_gib,
         "secure_boot": storage is None or storage.kind != "lustre",
         "kms_key_name": key,
+        "group_tags": group_tag.bound,
         "tags": planned.tags,
     }
     pool = GpuNodePool(config.stack, typed_args(GpuNodePoolArgs, args), opts)
@@ -371,8 +374,20 @@ class ComponentFactory:
         name = f"{self.config.stack}-{what}"
         return StackSecret(name, typed_args(StackSecretArgs, args), self.opts).secret_id
 
+    def group_tag(self) -> GroupTag | None:
+        """By what IAM tells the stack's groups from others of the project; None for slices, which are in no group."""
+        if self.planned.tpu is not None:
+            return None
+        args = {"project_number": self._project_number(), "stack": self.config.stack}
+        return GroupTag(self.config.stack, typed_args(GroupTagArgs, args), self.opts)
+
     def node_identity(
-        self, image: Image, runs: RunBucket, members: pulumi.Output[str] | None, signs: pulumi.Output[str] | None
+        self,
+        image: Image,
+        runs: RunBucket,
+        members: pulumi.Output[str] | None,
+        signs: pulumi.Output[str] | None,
+        group_tag: GroupTag | None,
     ) -> NodeIdentity:
         """The workers' service account."""
         storage = self.config.storage
@@ -388,7 +403,7 @@ class ComponentFactory:
                 "data_source": storage.source if storage and not imported else None,
                 "member_key_id": members,
                 "signing_key_id": signs,
-                "self_termination": self.config.job.terminate_when_done and self.planned.tpu is None,
+                "groups_condition": group_tag.condition if group_tag and self.config.job.terminate_when_done else None,
                 "releases_slices": self.config.job.terminate_when_done and self.planned.tpu is not None,
             },
             self.opts,
@@ -421,6 +436,7 @@ class ComponentFactory:
         key: Key,
         images: pulumi.Output[dict[str, str]],
         user_data_inputs: UserDataInputs,
+        group_tag: GroupTag | None,
     ) -> HeadNode:
         """The head node, with an identity of its own."""
         name, storage = self.config.stack, self.config.storage
@@ -432,7 +448,9 @@ class ComponentFactory:
                 "stack": name,
                 "run_bucket_name": runs.bucket_name,
                 "repository_id": image.repository_id,
-                "fills_groups": len(self.config.cluster.capacity) > 1,
+                "groups_condition": group_tag.condition
+                if group_tag and len(self.config.cluster.capacity) > 1
+                else None,
                 "files_bucket_name": user_data_inputs.head_files,
                 "member_key_id": user_data_inputs.member_key,
                 "signing_key_id": user_data_inputs.signing_key,
@@ -458,7 +476,7 @@ class ComponentFactory:
         }
         return HeadNode(name, typed_args(HeadNodeArgs, args), self.opts)
 
-    def budget(self, key: Key, nodes: Nodes, head: HeadNode | None) -> Budget:
+    def budget(self, key: Key, nodes: Nodes, head: HeadNode | None, group_tag: GroupTag | None) -> Budget:
         """The monthly limit, and its stop where one is wanted."""
         budget, section = self.config.budget, self._own
         args: dict[str, Any] = {
@@ -471,7 +489,7 @@ class ComponentFactory:
             "emails": list(budget.emails),
             "alert_percent": list(budget.alert_percent),
             "stop_at_percent": budget.stop_at_percent,
-            "group_ids": nodes.group_ids,
+            **({"group_ids": nodes.group_ids, "groups_condition": group_tag.condition} if group_tag else {}),
             "head_ids": pulumi.Output.all(head.instance_id) if head else [],
             "tag_key": LABEL_KEY,
             "tag_value": self.config.stack,

@@ -262,9 +262,30 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
         *egress(config, planned),
         *member_key_refreshed(config, has_key=planned.has_member_key),
         *ways_out(config, _WAYS_OUT, _PERIMETER),
+        *_rights(config, planned),
         *_quotas(config, planned),
         *_money(config, planned),
     )
+
+
+def _rights(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """What bounds the machines' rights, and takes rights of whoever runs `up`; and where nothing bounds them."""
+    path = "gangway:gcp.project"
+    if planned.tpu is None:
+        yield Finding.info(
+            "rights.group-tag",
+            path,
+            "machines change the groups that carry the stack's tag, and no others; nobody has tried that here. Whoever "
+            "runs `up` needs Tag Administrator and Tag User (roles/resourcemanager.tagAdmin, .tagUser), also as Owner",
+            "have both granted on the project, or `up` ends at the tag, before it makes a group",
+        )
+    elif config.job.terminate_when_done:
+        yield Finding.info(
+            "rights.whole-project",
+            path,
+            "a queued resource takes no tag and no policy: a host that leaves may delete those of other stacks, too",
+            "give the stack a project of its own, or set terminate_when_done: false",
+        )
 
 
 def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:

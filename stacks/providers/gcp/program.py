@@ -49,19 +49,20 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     user_data_inputs = UserDataInputs(
         job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None, members, signs
     )
-    email = stack.node_identity(image, runs, members, signs).service_account_email
+    group_tag = stack.group_tag()
+    email = stack.node_identity(image, runs, members, signs, group_tag).service_account_email
     images = stack.machine_images()
-    head = stack.head(network, image, runs, key, images, user_data_inputs) if planned.head else None
+    head = stack.head(network, image, runs, key, images, user_data_inputs, group_tag) if planned.head else None
     around = (config, planned, network, email, key, user_data_inputs)
     own = pulumi.ResourceOptions(provider=provider, depends_on=[services])
-    if planned.tpu is None:
-        nodes = gpu_nodes(*around, images, head, wait)
+    if group_tag is not None:
+        nodes = gpu_nodes(*around, images, head, group_tag, wait)
     else:
         assert files is not None, "stacks of slices have a bucket for what is read from outside"
         nodes = tpu_nodes(*around, files, logs.log_name, wait, own)
     if nodes.fallback is not None and files is not None:
         declare_file(config, files, FALLBACK_OBJECT, nodes.fallback, own)
-    budget = stack.budget(key, nodes, head)
+    budget = stack.budget(key, nodes, head, group_tag)
     observed = stack.observe(nodes, logs)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from components.core.findings import InputError
 from components.gcp.budget import PAUSE_PERMISSIONS, STOP_PERMISSIONS, Budget, stop_source
-from components.gcp.identity import PROJECT_WIDE
+from components.gcp.identity import GROUP_PERMISSIONS, PROJECT_WIDE
 
 ZONE = "projects/lab/zones/us-east5-a"
 SCHEDULE = "projects/lab/locations/us-east5/jobs/gan-slices"
@@ -159,6 +160,7 @@ def stop_args(labels: dict[str, str]) -> dict[str, Any]:
         "alert_percent": [50],
         "stop_at_percent": 120,
         "group_ids": [f"{ZONE}/instanceGroupManagers/demo-0-spot"],
+        "groups_condition": "resource.matchTagId('tagKeys/1', 'tagValues/2')",
         "head_ids": [f"{ZONE}/instances/demo-head"],
         "tag_key": "gangway-stack",
         "tag_value": "demo",
@@ -204,9 +206,20 @@ def test_the_workflow_is_the_file_and_its_environment(
 
 def test_its_account_may_stop_and_no_more(stopping: Any) -> None:
     assert stopping.one("Account").inputs["accountId"] == "demo-stop"
-    assert set(stopping.one("IAMCustomRole").inputs["permissions"]) == set(STOP_PERMISSIONS) <= PROJECT_WIDE.keys()
-    roles = {member.inputs["role"] for member in stopping.of("IAMMember")}
-    assert roles == {"roles/workflows.invoker", "roles/logging.logWriter", "${IAMCustomRole.demo-stop.name}"}
+    roles = {role.name: set(role.inputs["permissions"]) for role in stopping.of("IAMCustomRole")}
+    assert roles == {"demo-stop": set(STOP_PERMISSIONS), "demo-stop-groups": set(GROUP_PERMISSIONS)}
+    assert roles["demo-stop"] <= PROJECT_WIDE.keys()
+    conditions = {member.inputs["role"]: member.inputs.get("condition") for member in stopping.of("IAMMember")}
+    groups = conditions.pop("${IAMCustomRole.demo-stop-groups.name}")
+    assert groups["expression"] == "resource.matchTagId('tagKeys/1', 'tagValues/2')"
+    assert conditions == dict.fromkeys(
+        ("roles/workflows.invoker", "roles/logging.logWriter", "${IAMCustomRole.demo-stop.name}")
+    )
+
+
+def test_a_stop_that_could_empty_no_group_is_refused(make: Callable[..., Any], stop_args: Any) -> None:
+    with pytest.raises(InputError, match="groups_condition"):
+        make(Budget, {**stop_args, "groups_condition": None})
 
 
 def test_the_trigger_waits_for_the_agent_that_acts_for_it(
@@ -230,7 +243,7 @@ def test_the_trigger_waits_for_the_agent_that_acts_for_it(
 
 def test_with_tpus_it_may_delete_them(make: Callable[..., Any], stop_args: Any) -> None:
     tpus = {"queued_resource_names": ["projects/lab/locations/us-east5-a/queuedResources/gan"]}
-    args = {**stop_args, **tpus, "schedule_ids": [SCHEDULE]}
+    args = {**stop_args, **tpus, "schedule_ids": [SCHEDULE], "group_ids": [], "groups_condition": None}
     made = make(Budget, args)
     role = set(made.one("IAMCustomRole").inputs["permissions"])
     assert role == {*STOP_PERMISSIONS, *PAUSE_PERMISSIONS} <= PROJECT_WIDE.keys()

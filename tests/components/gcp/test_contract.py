@@ -35,8 +35,8 @@ of_the_provider = pytest.mark.parametrize(
     "component", [c for c in COMPONENTS if c.__name__ != DYNAMIC], ids=lambda component: component.__name__
 )
 every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
-# Accounts, roles, logs and APIs: Google gives them no labels.
-UNLABELLED = {"HeadIdentity", "NodeIdentity", "NodeLogs", "ProjectServices"}
+# Accounts, roles, tags, logs and APIs: Google gives them no labels.
+UNLABELLED = {"GroupTag", "HeadIdentity", "NodeIdentity", "NodeLogs", "ProjectServices"}
 LABELS = ("labels", "user_labels")
 # One word, two meanings.
 OWN: dict[str, dict[str, Any]] = {
@@ -72,10 +72,10 @@ def example(labels: dict[str, str]) -> Example:
         "signing_key_id": "projects/lab/secrets/demo-signing-key",
         "pem": "PEM",
         "repository_id": "projects/lab/locations/us-east5/repositories/demo-trainer",
-        "self_termination": True,
         "releases_slices": True,
         "grant_wait_sec": 60,
-        "fills_groups": True,
+        "groups_condition": "resource.matchTagId('tagKeys/1', 'tagValues/2')",
+        "group_tags": {"tagKeys/1": "tagValues/2"},
         "imports": True,
         "retention_days": 30,
         "log_name": "projects/lab/logs/gangway-demo",

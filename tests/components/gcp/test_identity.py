@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from components.gcp.identity import (
+    GROUP_PERMISSIONS,
     PROJECT_WIDE,
     HeadIdentity,
     NodeIdentity,
@@ -15,6 +16,7 @@ from components.gcp.identity import (
     prefix_of,
 )
 
+OWN_GROUPS = "resource.matchTagId('tagKeys/1', 'tagValues/2')"
 REPOSITORY = "projects/lab/locations/us-east5/repositories/demo-trainer"
 
 
@@ -26,13 +28,13 @@ def args() -> dict[str, Any]:
 @pytest.fixture
 def node(make: Callable[..., Any], args: dict[str, Any]) -> Any:
     """A node with everything a node may have."""
-    full: Any = {**args, "data_source": "gs://data/celeba/", "self_termination": True}
+    full: Any = {**args, "data_source": "gs://data/celeba/", "groups_condition": OWN_GROUPS}
     return make(NodeIdentity, full)
 
 
 @pytest.fixture
 def head(make: Callable[..., Any], args: dict[str, Any]) -> Any:
-    full: Any = {**args, "fills_groups": True, "imports": True, "files_bucket_name": "files"}
+    full: Any = {**args, "groups_condition": OWN_GROUPS, "imports": True, "files_bucket_name": "files"}
     return make(HeadIdentity, full)
 
 
@@ -82,35 +84,43 @@ def test_the_image_is_read_from_its_one_repository(node: Any, head: Any) -> None
 def test_whatever_is_of_the_whole_project_has_its_reason(node: Any, head: Any) -> None:
     granted = set()
     for made in (node, head):
-        (role,) = made.of("IAMCustomRole")
-        granted |= set(role.inputs["permissions"])
+        roles = {f"${{IAMCustomRole.{role.name}.name}}": role for role in made.of("IAMCustomRole")}
         for member in made.of("IAMMember"):
             assert member.inputs["project"] == "lab"
-            if member.inputs["role"].startswith("roles/"):
-                granted.add(member.inputs["role"])
-            else:
-                assert member.inputs["role"] == f"${{IAMCustomRole.{role.name}.name}}"
+            if "condition" in member.inputs:
+                continue
+            role = roles.get(member.inputs["role"])
+            granted |= {member.inputs["role"]} if role is None else set(role.inputs["permissions"])
     assert granted <= PROJECT_WIDE.keys()
     assert not {"roles/owner", "roles/editor", "roles/viewer"} & PROJECT_WIDE.keys()
     assert "compute.instances.stop" not in granted
 
 
+def test_groups_are_changed_under_the_tag_alone(node: Any, head: Any) -> None:
+    """A condition is of a whole grant: what it does not hold for is in another role."""
+    for made, kind in ((node, "node"), (head, "head")):
+        (role,) = [role for role in made.of("IAMCustomRole") if role.name == f"demo-{kind}-groups"]
+        assert tuple(role.inputs["permissions"]) == GROUP_PERMISSIONS
+        (member,) = [member for member in made.of("IAMMember") if "condition" in member.inputs]
+        assert member.inputs["role"] == f"${{IAMCustomRole.{role.name}.name}}"
+        assert member.inputs["condition"]["expression"] == OWN_GROUPS
+        assert member.inputs["member"] == f"${{Account.demo-{kind}.member}}"
+    assert not set(GROUP_PERMISSIONS) & PROJECT_WIDE.keys()
+
+
 def test_what_each_may_do() -> None:
-    assert node_permissions(self_termination=False) == ()
-    assert node_permissions(self_termination=True) == (
-        "compute.instanceGroupManagers.get",
-        "compute.instanceGroupManagers.update",
-    )
+    assert node_permissions(releases_slices=False) == ()
+    assert all(permission.endswith(".delete") for permission in node_permissions(releases_slices=True))
     plain = head_permissions(fills_groups=False, imports=False)
     assert not [permission for permission in plain if permission.endswith((".update", ".importData"))]
     filling = set(head_permissions(fills_groups=True, imports=False)) - set(plain)
-    assert filling == {"compute.instanceGroupManagers.update", "compute.zoneOperations.get"}
+    assert filling == {"compute.zoneOperations.get"}
     importing = set(head_permissions(fills_groups=False, imports=True)) - set(plain)
     assert importing == {"lustre.instances.get", "lustre.instances.importData", "lustre.operations.get"}
 
 
-def test_groups_have_no_policy_of_their_own(api_document: Callable[[str], dict[str, Any]]) -> None:
-    """The reason PROJECT_WIDE gives, from the API itself: were it gone, the grants could be narrower."""
+def test_what_takes_no_policy_of_its_own(api_document: Callable[[str], dict[str, Any]]) -> None:
+    """The reasons of PROJECT_WIDE and of the tag, from the APIs themselves: without them a policy would be plainer."""
     resources = api_document("compute.v1")["resources"]
     assert "setIamPolicy" not in resources["instanceGroupManagers"]["methods"]
     assert "setIamPolicy" in resources["instances"]["methods"], "the question is asked in the right place"

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .gcp_facts import ID_INPUTS, OWN_IDS, REPLACING_INPUTS, WHOLE_NAMES
+from .gcp_facts import ID_INPUTS, NUMBERED, OWN_IDS, REPLACING_INPUTS, WHOLE_NAMES
 from .service import RefusedError, Service
 from .shapes import Fault
 
@@ -58,6 +58,8 @@ class Gcp(Service):
         """See Service. A part of another resource is named after that; the rest after the project and its place."""
         if keys := ID_INPUTS.get(type_token):
             return "/".join(str(inputs[key]) for key in keys if key in inputs)
+        if collection := NUMBERED.get(type_token):
+            return f"{collection}/{secrets.randbelow(10**15)}"
         chosen = str(next((inputs[key] for key in OWN_IDS if inputs.get(key)), f"{name}-{secrets.token_hex(4)}"))
         if chosen.startswith("projects/") or type_token in WHOLE_NAMES:
             return chosen

@@ -24,6 +24,9 @@ OWN_IDS = ("name", "instanceId", "repositoryId", "bucketId", "accountId", "roleI
 # Whose id is the bare name.
 WHOLE_NAMES = frozenset({"gcp:storage/bucket:Bucket"})
 
+# Whose id is of a collection and a number.
+NUMBERED: Mapping[str, str] = {"gcp:tags/tagKey:TagKey": "tagKeys", "gcp:tags/tagValue:TagValue": "tagValues"}
+
 _PLACE = frozenset({"name", "project", "region", "zone", "location"})
 
 REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
@@ -31,7 +34,7 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "gcp:compute/firewall:Firewall": _PLACE | {"network", "direction"},
     "gcp:compute/globalAddress:GlobalAddress": _PLACE | {"network", "prefixLength", "purpose", "addressType"},
     "gcp:compute/instance:Instance": _PLACE | {"bootDisk"},
-    "gcp:compute/instanceGroupManager:InstanceGroupManager": _PLACE | {"baseInstanceName"},
+    "gcp:compute/instanceGroupManager:InstanceGroupManager": _PLACE | {"baseInstanceName", "params"},
     "gcp:compute/instanceTemplate:InstanceTemplate": _PLACE
     | {
         "canIpForward",
@@ -57,4 +60,6 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     | {"instanceId", "filesystem", "network", "perUnitStorageThroughput", "kmsKey"},
     "gcp:serviceaccount/account:Account": frozenset({"accountId", "project"}),
     "gcp:storage/bucket:Bucket": _PLACE,
+    "gcp:tags/tagKey:TagKey": frozenset({"parent", "purpose", "shortName"}),
+    "gcp:tags/tagValue:TagValue": frozenset({"parent", "shortName"}),
 }

@@ -38,6 +38,16 @@ def test_the_ways_out_that_remain_are_named(gcp_edited: Edited, name: str) -> No
     assert "machines reach the whole internet" in everywhere.message
 
 
+def test_what_bounds_the_machines_rights_is_told(gcp_edited: Edited) -> None:
+    tag = found_in(gcp_edited(GPU))["rights.group-tag"]
+    assert (tag.severity, tag.path) == (Severity.INFO, "gangway:gcp.project")
+    assert "roles/resourcemanager.tagAdmin" in tag.message
+    for leaves in (True, False):
+        found = found_in(gcp_edited(SLICES, job={"terminate_when_done": leaves}))
+        assert "rights.group-tag" not in found, "slices are in no group"
+        assert ("rights.whole-project" in found) is leaves
+
+
 def test_a_fabric_and_its_check_are_told(gcp_edited: Edited) -> None:
     found = found_in(gcp_edited(GPU))
     assert "8 gVNICs for the GPUs beside the machine's own" in found["fabric.gpu-nics"].message

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from components.gcp.group_tag import tag_condition
 from components.gcp.tpu.request import queued_resource_body
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
@@ -91,7 +92,8 @@ def test_everything_is_made_by_the_stacks_own_provider_in_its_project(program: t
 def test_the_exports_have_the_names_of_every_provider(program: tuple[StackConfig, Recording]) -> None:
     config, recorded = program
     exported = dict(recorded.result)
-    assert set(exported) == EVERYWHERE | {"queued_resource", "budget_topic_id", "mount_point", "project", "zone"}
+    own = {"queued_resource", "budget_topic_id", "mount_point", "project", "signing_public_key", "zone"}
+    assert set(exported) == EVERYWHERE | own
     assert (exported["project"], exported["zone"]) == ("my-project", plan(config).zone)
     assert (exported["mount_point"] is not None) is (config.storage is not None)
     tpu = plan(config).tpu is not None
@@ -144,6 +146,25 @@ def test_the_parts_of_gpu_machines_refer_to_each_other(gcp_plans: dict[str, Plan
     for template in of(resources, "InstanceTemplate"):
         assert head.urn in template.dependencies, "the head's store outlives the workers"
         assert len(template.inputs["networkInterfaces"]) == 9
+
+
+def test_only_the_stacks_own_groups_are_changed(gcp_plans: dict[str, Plan]) -> None:
+    resources = gcp_plans[GPU].resources
+    (key,), (value,) = of(resources, "TagKey"), of(resources, "TagValue")
+    assert (key.inputs["shortName"], value.inputs["parent"]) == (f"gangway-{GPU}", key.id)
+    for group in of(resources, "InstanceGroupManager"):
+        assert group.inputs["params"] == {"resourceManagerTags": {key.id: value.id}}
+    changing = {
+        f"${{IAMCustomRole.{role.name}.name}}"
+        for role in of(resources, "IAMCustomRole")
+        if "compute.instanceGroupManagers.update" in role.inputs["permissions"]
+    }
+    grants = [member.inputs for member in of(resources, "IAMMember") if member.inputs.get("role") in changing]
+    assert {grant["member"] for grant in grants} == {
+        f"${{Account.{GPU}-{who}.member}}" for who in ("head", "node", "stop")
+    }
+    assert {grant["condition"]["expression"] for grant in grants} == {tag_condition(key.id, value.id)}
+    assert not of(gcp_plans[SLICES].resources, "TagKey"), "slices are in no group"
 
 
 def test_the_stop_deletes_slices(gcp_plans: dict[str, Plan]) -> None:
