@@ -48,7 +48,8 @@ def reproduce(
     """Run a record again on this machine: bit-equal, or by how much it differs and what could explain that.
 
     Exit code 0: bit-equal. 1: it differs, or there is no state to compare.
-    2: the record was changed or forged, its data is not here, or the trainer refuses it.
+    2: the record was changed or forged, its data is not here,
+    or the trainer refuses it.
     """
     from datetime import UTC, datetime
 
