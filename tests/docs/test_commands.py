@@ -122,7 +122,7 @@ def _follow_commands(block: Block, folder: Path, environment: Mapping[str, str],
 
 
 # These train, and more than once; what people begin with is always typed.
-TRAINING = ("adding-a-gan", "interruptions", "outputs")
+TRAINING = ("adding-a-gan", "interruptions", "outputs", "own-images")
 typed = [pytest.param(page, marks=[pytest.mark.slow] if page.stem in TRAINING else []) for page in PAGES]
 
 

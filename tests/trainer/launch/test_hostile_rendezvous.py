@@ -91,8 +91,13 @@ def node(start: Callable[..., Any], port: int, nodes: str, *argv: str) -> Any:
 
 @pytest.mark.parametrize(
     "value",
-    [b"pickle", b"[" * 100_000, b"{}", b"\xff"],
-    ids=["pickle", "deep", "no state", "no text"],
+    [
+        pytest.param(b"pickle", id="pickle"),
+        # test_meeting_state has their like without processes.
+        pytest.param(b"[" * 100_000, id="deep", marks=pytest.mark.slow),
+        pytest.param(b"{}", id="no state", marks=pytest.mark.slow),
+        pytest.param(b"\xff", id="no text", marks=pytest.mark.slow),
+    ],
 )
 def test_what_stands_in_an_open_store_runs_no_code(value: bytes, start: Callable[..., Any], tmp_path: Path) -> None:
     """The old attack: torchrun unpickles what whoever reaches the port has written."""
