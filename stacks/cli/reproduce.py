@@ -48,8 +48,7 @@ def reproduce(
     """Run a record again on this machine: bit-equal, or by how much it differs and what could explain that.
 
     Exit code 0: bit-equal. 1: it differs, or there is no state to compare.
-    2: the record was changed or forged, its data is not here,
-    or the trainer refuses it.
+    2: a changed or forged record, no data here, or the trainer refuses.
     """
     from datetime import UTC, datetime
 
