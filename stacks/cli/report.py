@@ -76,8 +76,7 @@ def report(
 ) -> None:
     """Write a page of runs, or their table and figures for other programs.
 
-    Exit code 0: written. 1: no run has what the format needs.
-    2: a mistake in options or files, or a forged record.
+    Exit code 0: written. 1: no run has what it needs. 2: a mistake, a forgery.
     """
     from stacks.report.runs import half_runs
 
