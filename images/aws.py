@@ -230,7 +230,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),
-        *(bare_python_file(name) for name in ["notices.py", "aws_notices.py"]),
+        *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
     ]

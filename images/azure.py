@@ -38,7 +38,7 @@ from images.shell import (
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
-# The journal has the lines, and images.node.azure_logs sends them on: docker need not keep them again.
+# The journal has the lines, and images.node.azure.logs sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 CLOUD = "azure"
 _RUN = ("close-metadata.sh", "run-trainer.sh", "run-job.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
@@ -222,7 +222,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN]),
-        *(python_file(name) for name in ("notices.py", "azure_notices.py")),
+        *(python_file(name) for name in ("notices.py", "azure/notices.py")),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
     ]
@@ -282,7 +282,7 @@ def _head_only(spec: AzureHeadSpec) -> list[NodeFile]:
         files = [
             NodeFile(f"{ETC_DIR}/fallback.json", "0644", text),
             python_file("fill_order.py"),
-            python_file("azure_fallback.py"),
+            python_file("azure/fallback.py"),
         ]
     if spec.prometheus_image is not None:
         place = (spec.subscription_id, spec.resource_group_name)
@@ -292,8 +292,8 @@ def _head_only(spec: AzureHeadSpec) -> list[NodeFile]:
 
 
 def _common_files(spec: AzureMachineSpec) -> list[NodeFile]:
-    modules = ["__init__.py", "web.py", "azure.py", "azure_heartbeat.py"]
-    modules += ["log_shipper.py", "azure_logs.py"] if spec.ingestion_url else []
+    modules = ["__init__.py", "web.py", "azure/api.py", "azure/heartbeat.py"]
+    modules += ["log_shipper.py", "azure/logs.py"] if spec.ingestion_url else []
     return [
         NodeFile(f"{ETC_DIR}/node.env", "0600", azure_env_text(spec)),
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),

@@ -44,7 +44,7 @@ from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_p
 
 # The image's own entrypoint, where a shell has to come before it.
 LAUNCHER = ("python", "-m", "trainer.launch")
-# The journal has the lines, and images.node.gcp_logs sends them on: docker need not keep them again.
+# The journal has the lines, and images.node.gcp.logs sends them on: docker need not keep them again.
 NO_LOG = ("--log-driver", "none")
 CLOUD = "gcp"
 _MEETING_PORT = 29400
@@ -396,7 +396,7 @@ def _worker_files(
         *_common_files(spec),
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
-        *(python_file(name) for name in ("notices.py", "gcp_notices.py")),
+        *(python_file(name) for name in ("notices.py", "gcp/notices.py")),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN, *more]),
         *(unit(CLOUD, name, values) for name in units),
     ]
@@ -433,7 +433,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
         *(unit(CLOUD, name, values) for name in units),
     ]
     if spec.fallback_uri is not None:
-        files += [python_file("fill_order.py"), python_file("gcp_fallback.py")]
+        files += [python_file("fill_order.py"), python_file("gcp/fallback.py")]
     if spec.prometheus_image is not None:
         text = render_prometheus_gce(spec.stack, spec.project, spec.zones, port=spec.metrics_port)
         files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
@@ -441,8 +441,8 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
 
 
 def _common_files(spec: GcpMachineSpec) -> list[NodeFile]:
-    shipper = ["log_shipper.py", "gcp_logs.py"] if spec.log_id else []
-    modules = ["__init__.py", "web.py", "below.py", "gcp.py", *shipper]
+    shipper = ["log_shipper.py", "gcp/logs.py"] if spec.log_id else []
+    modules = ["__init__.py", "web.py", "below.py", "gcp/api.py", *shipper]
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", gcp_env_text(spec)),
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),

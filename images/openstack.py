@@ -53,7 +53,7 @@ class OpenstackSecrets:
     mount_key: str = field(default="", repr=False)
 
     def text(self) -> str:
-        """As images.node.openstack reads it."""
+        """As images.node.openstack.api reads it."""
         credential = {
             "auth_url": self.auth_url,
             "id": self.credential_id,
@@ -260,7 +260,7 @@ def _common_files(spec: OpenstackMachineSpec) -> list[NodeFile]:
     return [
         NodeFile(f"{ETC_DIR}/node.env", "0600", openstack_env_text(spec)),
         NodeFile(f"{LIB_DIR}/images/__init__.py", "0644", "# The part of the package that this machine runs.\n"),
-        *(python_file(name) for name in ("__init__.py", "web.py", "openstack.py")),
+        *(python_file(name) for name in ("__init__.py", "web.py", "openstack/api.py")),
     ]
 
 

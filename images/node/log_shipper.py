@@ -1,6 +1,6 @@
 """Lines of the journal on their way to a cloud's log: collected, sent every few seconds, and tried again.
 
-What an entry of that log looks like and who takes it is the caller's (`images.node.gcp_logs`, `azure_ship` beside it).
+What an entry of that log looks like and who takes it is the caller's (`gcp.logs` and `azure.logs` beside it).
 The last cursor that was sent is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins with its own
 journal. Ends when journalctl does.
 """

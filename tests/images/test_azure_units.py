@@ -63,7 +63,7 @@ def test_lines_are_sent_where_a_table_is_planned(
     (command,) = unit(azure_node, "gangway-logs.service", "ExecStart")
     shipped = "gangway-prepare.service gangway-trainer.service"
     url = azure_node.ingestion_url
-    assert command == f'/usr/bin/python3 -m images.node.azure_logs "{url}" worker {shipped}'
+    assert command == f'/usr/bin/python3 -m images.node.azure.logs "{url}" worker {shipped}'
     (given,) = unit(azure_node, "gangway-logs.service", "Environment")
     assert given == f"PYTHONPATH=/opt/gangway/lib GANGWAY_CLIENT_ID={azure_node.client_id}"
     files = machines.files_of(machines.rendered(azure_plain_node))
@@ -74,7 +74,7 @@ def test_lines_are_sent_where_a_table_is_planned(
 def test_every_machine_says_that_it_lives(
     unit: Any, azure_node: AzureNodeSpec, azure_plain_node: AzureNodeSpec, azure_head: AzureHeadSpec
 ) -> None:
-    tell = "/usr/bin/python3 -m images.node.azure_heartbeat"
+    tell = "/usr/bin/python3 -m images.node.azure.heartbeat"
     for spec, role in ((azure_node, "worker"), (azure_head, "head")):
         assert unit(spec, "gangway-alive.service", "ExecStart") == [f'{tell} {role} "{spec.ingestion_url}"']
     assert unit(azure_plain_node, "gangway-alive.service", "ExecStart") == [f"{tell} worker"]
@@ -90,10 +90,7 @@ def test_a_machines_python_is_all_there(
         for path, (_, text) in files.items():
             if path.startswith(place):
                 wanted = re.findall(r"^from (images\.\S+) import", text, re.MULTILINE)
-                wanted += [f"images.node.{name}" for name in re.findall(r"^from images.node import (\w+)$", text)]
-                assert {f"{place}{name.replace('.', '/')}.py" for name in wanted} - {f"{place}images/node.py"} <= (
-                    files.keys()
-                ), path
+                assert {f"{place}{name.replace('.', '/')}.py" for name in wanted} <= files.keys(), path
 
 
 def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHeadSpec, machines: Any) -> None:

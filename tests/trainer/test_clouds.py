@@ -106,7 +106,7 @@ def test_a_notice_stops_the_run_with_its_state_on_disk(
     argv = ["train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(digits_dir)]
     kept = tmp_path / "held"
     watched: dict[str, Any] = {"launcher": ("--watch", str(kept))}
-    start("-m", f"images.node.{named}_notices", str(kept), GANGWAY_POLL_SEC="0.1", **told.env)
+    start("-m", f"images.node.{named}.notices", str(kept), GANGWAY_POLL_SEC="0.1", **told.env)
 
     run = held(*argv, holds="2x320:SAVE,2x640:STOP", **watched)
     run.wait_for(lambda: any(line["images"] == 320 for line in lines_of(run_dir)))
@@ -131,7 +131,7 @@ def test_a_notice_stops_the_run_with_its_state_on_disk(
     if named == "azure":
         # Azure waits for a word before it takes the machine: the node's own script gives it, now that all is on disk.
         assert told.service.started == []
-        code, text = start("-m", "images.node.azure", "let-go", **told.env).finish()
+        code, text = start("-m", "images.node.azure.api", "let-go", **told.env).finish()
         assert code == 0, text
         assert told.service.started == ["event-1"]
 

@@ -14,8 +14,8 @@ export METADATA_ADDRESSES='169.254.169.254 fd20:ce::254' METADATA_IS_SURE=yes
 # metadata PATH: one item of metadata; fails where there is no such item.
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
-# gce COMMAND...: see images/node/gcp.py.
-gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp "$@"; }
+# gce COMMAND...: see images/node/gcp/api.py.
+gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp.api "$@"; }
 
 # For a preemption, or because the machine shuts down: a group deletes its instances without asking first.
 leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
@@ -79,7 +79,7 @@ first_host() {
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }
 list_objects() { gce list "$BUCKET_URI/$1"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp.api put-folder "$1" "$BUCKET_URI/$2"
 }
 
 member_key() { gce secret "$MEMBER_KEY"; }

@@ -8,8 +8,8 @@ export ROOT=${GANGWAY_ROOT:-}
 # close-metadata.sh: Nova's metadata service; over IPv6 as well.
 export METADATA_ADDRESSES='169.254.169.254 fe80::a9fe:a9fe' METADATA_IS_SURE=yes
 
-# swift COMMAND...: see images/node/openstack.py.
-swift() { PYTHONPATH=$LIB_DIR python3 -m images.node.openstack "$@"; }
+# swift COMMAND...: see images/node/openstack/api.py.
+swift() { PYTHONPATH=$LIB_DIR python3 -m images.node.openstack.api "$@"; }
 
 # Because the machine shuts down: `up` stops an instance before it deletes it.
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
@@ -40,7 +40,7 @@ leave_group() {
 
 put_object() { swift put "$1" "$BUCKET_URI/$2"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.openstack put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.openstack.api put-folder "$1" "$BUCKET_URI/$2"
 }
 
 member_key() { swift secret member_key; }

@@ -13,7 +13,7 @@ from components.azure.alarms import ALIVE_EVENT, COLUMNS, LOOK_EVENT, REFUSED_EV
 from components.azure.monitoring import NodeLogs, Observability, check_retention, plan_dashboard
 from components.core.findings import InputError
 from components.core.limits import STEPS_ALARM_MINUTES
-from images.node import azure_fallback
+from images.node.azure import fallback as azure_fallback
 
 NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "no-nodes", "nodes-refused", "node-given-up",
          "launches-held", "job-failed", "record-at-risk"}  # fmt: skip

@@ -258,16 +258,16 @@ def new_file(at: int, name: str) -> Iterator[BinaryIO]:
         yield file
     os.replace(part, name, src_dir_fd=at, dst_dir_fd=at)
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/api.py <<'GANGWAY_END_OF_FILE'
 """What a machine on Google Cloud asks of Google's APIs, with the token of its own service account.
 
-    python3 -m images.node.gcp event PROJECT LOG job-ended exit_status 0 reason done
-    python3 -m images.node.gcp replace | leave | zone | token
-    python3 -m images.node.gcp release projects/P/locations/ZONE/queuedResources/NAME
-    python3 -m images.node.gcp put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
-    python3 -m images.node.gcp exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
-    python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
-    python3 -m images.node.gcp copy gs://BUCKET/PREFIX FOLDER
+    python3 -m images.node.gcp.api event PROJECT LOG job-ended exit_status 0 reason done
+    python3 -m images.node.gcp.api replace | leave | zone | token
+    python3 -m images.node.gcp.api release projects/P/locations/ZONE/queuedResources/NAME
+    python3 -m images.node.gcp.api put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
+    python3 -m images.node.gcp.api exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
+    python3 -m images.node.gcp.api import FILE, with a request to Managed Lustre in it
+    python3 -m images.node.gcp.api copy gs://BUCKET/PREFIX FOLDER
 
 Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found, or an object whose
 name leads out of the folder that it is copied to; or 3: not allowed, which is as final where rights have had the time
@@ -560,7 +560,7 @@ GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/log_shipper.py <<'GANGWAY_END_OF_FILE'
 """Lines of the journal on their way to a cloud's log: collected, sent every few seconds, and tried again.
 
-What an entry of that log looks like and who takes it is the caller's (`images.node.gcp_logs`, `azure_ship` beside it).
+What an entry of that log looks like and who takes it is the caller's (`gcp.logs` and `azure.logs` beside it).
 The last cursor that was sent is on disk, so a restart goes on where it was; on tmpfs, so a reboot begins with its own
 journal. Ends when journalctl does.
 """
@@ -673,10 +673,10 @@ def follow_journal(units: Sequence[str], cursor_file: Path, ship: Callable[[Iter
         assert journal.stdout is not None, "it was asked for"
         ship(journal.stdout)
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp_logs.py <<'GANGWAY_END_OF_FILE'
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/logs.py <<'GANGWAY_END_OF_FILE'
 """Sends the lines of our units from the journal to Cloud Logging, each line of JSON as the fields of its entry.
 
-    python3 -m images.node.gcp_logs PROJECT LOG UNIT...
+    python3 -m images.node.gcp.logs PROJECT LOG UNIT...
 
 Docker's own driver for Cloud Logging would put a line into one text field, where no metric can read its numbers, and
 Google's agent would be one more package to install at boot. Each entry carries the journal's cursor as its id, so what
@@ -691,7 +691,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from images.node.gcp import GoogleApi, log_entry
+from images.node.gcp.api import GoogleApi, log_entry
 from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
 
 # Cloud Logging takes 1000 entries and 10 MB at once.
@@ -789,8 +789,8 @@ def keep(file: str, poll: Poll, poll_sec: float) -> None:
         keeper.look()
         time.sleep(rest_sec)
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp_notices.py <<'GANGWAY_END_OF_FILE'
-"""What Compute Engine says of this machine's end, kept in FILE: `python3 -m images.node.gcp_notices FILE`."""
+install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
+"""What Compute Engine says of this machine's end, kept in FILE: `python3 -m images.node.gcp.notices FILE`."""
 
 import os
 import sys
@@ -991,7 +991,7 @@ export METADATA_ADDRESSES='169.254.169.254 fd20:ce::254' METADATA_IS_SURE=yes
 
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
-gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp "$@"; }
+gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp.api "$@"; }
 
 leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
 
@@ -1047,7 +1047,7 @@ first_host() {
 put_object() { gce put "$1" "$BUCKET_URI/$2"; }
 list_objects() { gce list "$BUCKET_URI/$1"; }
 put_folder() {
-    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp put-folder "$1" "$BUCKET_URI/$2"
+    PYTHONPATH=$LIB_DIR timeout "$RESULTS_SEC" python3 -m images.node.gcp.api put-folder "$1" "$BUCKET_URI/$2"
 }
 
 member_key() { gce secret "$MEMBER_KEY"; }
@@ -1646,7 +1646,7 @@ RuntimeDirectory=gangway-notices
 # The container has this very folder.
 RuntimeDirectoryPreserve=restart
 Environment=PYTHONPATH=/opt/gangway/lib
-ExecStart=/usr/bin/python3 -m images.node.gcp_notices /run/gangway-notices/held
+ExecStart=/usr/bin/python3 -m images.node.gcp.notices /run/gangway-notices/held
 CapabilityBoundingSet=
 NoNewPrivileges=yes
 ProtectSystem=strict
@@ -1744,7 +1744,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 Environment=PYTHONPATH=/opt/gangway/lib
-ExecStart=/usr/bin/python3 -m images.node.gcp_logs acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
+ExecStart=/usr/bin/python3 -m images.node.gcp.logs acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
 Restart=always
 RestartSec=10
 

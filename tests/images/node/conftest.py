@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from images.node.gcp import GoogleApi
+from images.node.gcp.api import GoogleApi
 
 # There is none of Managed Lustre among them.
 DOCUMENTS = {

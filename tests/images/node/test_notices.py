@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from images.node.aws_notices import POLL_SEC, AwsNotices
-from images.node.azure_notices import _KINDS
+from images.node.aws.notices import POLL_SEC, AwsNotices
+from images.node.azure.notices import _KINDS
 from images.node.notices import Keeper
 from trainer.preemption.notices import Kind
 from trainer.preemption.watcher import STALE_SEC, NoticesFile

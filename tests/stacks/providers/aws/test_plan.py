@@ -7,7 +7,7 @@ import pytest
 
 from components.core.findings import InputError, Severity
 from components.estimate.cost import estimate
-from images.node import aws_notices
+from images.node.aws import notices as aws_notices
 from images.render import STOP_MARGIN_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.findings import findings

@@ -1,4 +1,4 @@
-"""What EC2 says of this machine's end, kept in FILE: `python3 -m images.node.aws_notices FILE`. Python 3.9 alone."""
+"""What EC2 says of this machine's end, kept in FILE: `python3 -m images.node.aws.notices FILE`. Python 3.9 alone."""
 
 import http.client
 import json

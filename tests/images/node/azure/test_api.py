@@ -13,9 +13,9 @@ import pytest
 
 from components.azure.alarms import ALIVE_EVENT, COLUMNS
 from components.azure.launch import HEALTH_PATH, HEALTH_PORT
-from images.node import azure as azure_commands
-from images.node import azure_heartbeat
-from images.node.azure import ARM, LOGS, STORAGE, AzureApi, log_row, main
+from images.node.azure import api as azure_commands
+from images.node.azure import heartbeat as azure_heartbeat
+from images.node.azure.api import ARM, LOGS, STORAGE, AzureApi, log_row, main
 from images.node.web import MAX_VALUE_CHARS, RefusedError
 
 CLIENT = "11111111-2222-3333-4444-555555555555"
@@ -47,7 +47,7 @@ def test_a_token_is_for_one_service_and_kept_while_it_is_good(
         resource: resource for resource in first
     }
     assert azure.token(ARM) == first[ARM]
-    monkeypatch.setattr("images.node.azure.time.time", lambda: 4e9)
+    monkeypatch.setattr("images.node.azure.api.time.time", lambda: 4e9)
     assert azure.token(ARM) != first[ARM]
 
 

@@ -1,6 +1,6 @@
 """Sends the lines of our units from the journal to Cloud Logging, each line of JSON as the fields of its entry.
 
-    python3 -m images.node.gcp_logs PROJECT LOG UNIT...
+    python3 -m images.node.gcp.logs PROJECT LOG UNIT...
 
 Docker's own driver for Cloud Logging would put a line into one text field, where no metric can read its numbers, and
 Google's agent would be one more package to install at boot. Each entry carries the journal's cursor as its id, so what
@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from images.node.gcp import GoogleApi, log_entry
+from images.node.gcp.api import GoogleApi, log_entry
 from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
 
 # Cloud Logging takes 1000 entries and 10 MB at once.

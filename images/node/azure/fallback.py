@@ -1,6 +1,6 @@
 """Keeps the order of the capacity ladder on Azure: asks for the nodes of every scale set. One look; a timer repeats it.
 
-    python3 -m images.node.azure_fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY \
+    python3 -m images.node.azure.fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY \
         https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/breaker/held.json
 
 What is decided is `reconcile` of `images.node.fill_order`; here Resource Manager is asked and told. How many nodes the
@@ -23,8 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from images.node import azure as azure_blobs
-from images.node.azure import ARM, COMPUTE_VERSION, AzureApi
+from images.node.azure.api import ARM, COMPUTE_VERSION, AzureApi, blob_exists
 from images.node.fill_order import reconcile
 from images.node.web import RefusedError
 
@@ -218,10 +217,10 @@ def main(argv: Sequence[str]) -> int:
     state_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
         azure = AzureApi.from_environment()
-        if azure_blobs.blob_exists(azure, ended_url):
+        if blob_exists(azure, ended_url):
             print(f"gangway: the job has ended ({ended_url} is there): no group is filled", file=sys.stderr, flush=True)
             return 0
-        held = azure_blobs.blob_exists(azure, held_url)
+        held = blob_exists(azure, held_url)
         if held:
             print(f"gangway: launches are held ({held_url} is there): none is asked for", file=sys.stderr, flush=True)
         config = json.loads(Path(config_file).read_text("utf-8"))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import images.node
-from images.node.gcp import GoogleApi, log_entry, main
+from images.node.gcp.api import GoogleApi, log_entry, main
 from images.node.web import MAX_VALUE_CHARS, RefusedError
 
-SOURCES = sorted(Path(images.node.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(images.node.__file__).parent.rglob("*.py"))
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _machine(gce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_machines_python_needs_no_more_than_ubuntu_22_has(source: Path) -> None:
     """Python 3.10 and the standard library; TPU hosts run that Ubuntu."""
     tree = ast.parse(source.read_text("utf-8"), feature_version=(3, 10))
@@ -94,7 +94,7 @@ def test_every_call_is_one_that_google_publishes(
 def test_a_token_is_kept_while_it_is_good(gce: Any, google: GoogleApi, monkeypatch: pytest.MonkeyPatch) -> None:
     first = google.token()
     assert google.token() == first
-    monkeypatch.setattr("images.node.gcp.time.time", lambda: 4e9)
+    monkeypatch.setattr("images.node.gcp.api.time.time", lambda: 4e9)
     assert google.token() != first
     assert len(gce.tokens) == 2
 

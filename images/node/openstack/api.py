@@ -1,9 +1,9 @@
 """What a machine on OpenStack fetches when it boots, and puts into the object store.
 
-    python3 -m images.node.openstack fetch
-    python3 -m images.node.openstack secret NAME
-    python3 -m images.node.openstack put FILE swift://CONTAINER/NAME
-    python3 -m images.node.openstack put-folder FOLDER swift://CONTAINER/PREFIX
+    python3 -m images.node.openstack.api fetch
+    python3 -m images.node.openstack.api secret NAME
+    python3 -m images.node.openstack.api put FILE swift://CONTAINER/NAME
+    python3 -m images.node.openstack.api put-folder FOLDER swift://CONTAINER/PREFIX
 
 Exit code 0, or 1 with one line that says why. `fetch` brings the machine's secrets, by the address in its metadata,
 into the file that GANGWAY_SECRETS names, unless they are there; `secret` prints one of them. Keystone says where the

@@ -1,6 +1,6 @@
 """Says that this machine lives: to the stack's log once a minute, and to Azure's health probe whenever it asks.
 
-    python3 -m images.node.azure_heartbeat ROLE [INGESTION_URL]
+    python3 -m images.node.azure.heartbeat ROLE [INGESTION_URL]
 
 Scale sets tell no log how many machines they hold, so each says so itself. The Application Health extension asks
 `GET /health` on the loopback address; a machine that has given itself up says Unhealthy, by a file of its scripts. Each
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from images.node.azure import AzureApi, log_row
+from images.node.azure.api import AzureApi, log_row
 
 PORT = 9401
 PERIOD_SEC = 60.0

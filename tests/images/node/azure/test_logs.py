@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from images.node import azure_logs
-from images.node.azure import AzureApi
-from images.node.azure_logs import main, row_of
+from images.node.azure import logs as azure_logs
+from images.node.azure.api import AzureApi
+from images.node.azure.logs import main, row_of
 from images.node.log_shipper import LogShipper
 
 CLIENT = "11111111-2222-3333-4444-555555555555"

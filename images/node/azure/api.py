@@ -1,12 +1,12 @@
 """What a machine on Azure asks of Azure's APIs, with the token of the managed identity that it runs as, and the
 commands that its scripts call; GANGWAY_CLIENT_ID names the identity.
 
-    python3 -m images.node.azure event INGESTION_URL ROLE job-ended exit_status 0 reason done
-    python3 -m images.node.azure leaving | waiting | let-go: of events that end this machine
-    python3 -m images.node.azure outlast: until no restart of this machine is to come
-    python3 -m images.node.azure leave | scale-set | capacity
-    python3 -m images.node.azure put FILE URL, or: put-folder FOLDER URL, or: exists URL, or: list URL
-    python3 -m images.node.azure registry-token REGISTRY, or: secret URL
+    python3 -m images.node.azure.api event INGESTION_URL ROLE job-ended exit_status 0 reason done
+    python3 -m images.node.azure.api leaving | waiting | let-go: of events that end this machine
+    python3 -m images.node.azure.api outlast: until no restart of this machine is to come
+    python3 -m images.node.azure.api leave | scale-set | capacity
+    python3 -m images.node.azure.api put FILE URL, or: put-folder FOLDER URL, or: exists URL, or: list URL
+    python3 -m images.node.azure.api registry-token REGISTRY, or: secret URL
 
 Exit code 0, or 1 with one line that says why; of `leaving`, `waiting` and `exists` 1 also says no.
 """

@@ -1,4 +1,4 @@
-"""What Compute Engine says of this machine's end, kept in FILE: `python3 -m images.node.gcp_notices FILE`."""
+"""What Compute Engine says of this machine's end, kept in FILE: `python3 -m images.node.gcp.notices FILE`."""
 
 import os
 import sys

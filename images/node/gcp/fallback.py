@@ -1,6 +1,6 @@
 """Keeps the order of the capacity ladder: fills groups with what those above them lack. One look; a timer repeats it.
 
-    python3 -m images.node.gcp_fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY \
+    python3 -m images.node.gcp.fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY \
         gs://BUCKET/STACK/JOB/breaker/held.json
 
 The head reads from the bucket which groups there are, since it stands before them. What is decided is `plan_fill` of
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from images.node.fill_order import plan_fill
-from images.node.gcp import GoogleApi
+from images.node.gcp.api import GoogleApi
 from images.node.web import RefusedError
 
 # A request that has neither brought its nodes yet nor failed.

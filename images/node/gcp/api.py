@@ -1,12 +1,12 @@
 """What a machine on Google Cloud asks of Google's APIs, with the token of its own service account.
 
-    python3 -m images.node.gcp event PROJECT LOG job-ended exit_status 0 reason done
-    python3 -m images.node.gcp replace | leave | zone | token
-    python3 -m images.node.gcp release projects/P/locations/ZONE/queuedResources/NAME
-    python3 -m images.node.gcp put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
-    python3 -m images.node.gcp exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
-    python3 -m images.node.gcp import FILE, with a request to Managed Lustre in it
-    python3 -m images.node.gcp copy gs://BUCKET/PREFIX FOLDER
+    python3 -m images.node.gcp.api event PROJECT LOG job-ended exit_status 0 reason done
+    python3 -m images.node.gcp.api replace | leave | zone | token
+    python3 -m images.node.gcp.api release projects/P/locations/ZONE/queuedResources/NAME
+    python3 -m images.node.gcp.api put FILE gs://BUCKET/KEY, or: put-folder FOLDER gs://BUCKET/PREFIX
+    python3 -m images.node.gcp.api exists gs://BUCKET/KEY, or: list gs://BUCKET/PREFIX
+    python3 -m images.node.gcp.api import FILE, with a request to Managed Lustre in it
+    python3 -m images.node.gcp.api copy gs://BUCKET/PREFIX FOLDER
 
 Exit code 0; else one line says why, and it is 1; 2 where another try would end the same: not found, or an object whose
 name leads out of the folder that it is copied to; or 3: not allowed, which is as final where rights have had the time

@@ -1,6 +1,6 @@
 """Sends the lines of our units from the journal to the stack's table in Log Analytics, each line of JSON as it is.
 
-    python3 -m images.node.azure_logs INGESTION_URL ROLE UNIT...
+    python3 -m images.node.azure.logs INGESTION_URL ROLE UNIT...
 
 Azure's own agent would be one more package at boot, and would put a line into one text field. What is sent twice, after
 an answer that was lost, stands in the table twice: the Logs Ingestion API knows no ids.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from images.node.azure import AzureApi, log_row
+from images.node.azure.api import AzureApi, log_row
 from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
 
 # The Logs Ingestion API takes 1 MB at once and cuts a field at 64 KB (Azure Monitor service limits).

@@ -1,12 +1,12 @@
-"""What Azure says of this machine's end, kept in FILE: `python3 -m images.node.azure_notices FILE`."""
+"""What Azure says of this machine's end, kept in FILE: `python3 -m images.node.azure.notices FILE`."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from images.node.azure import AzureApi, is_waiting
-from images.node.azure_heartbeat import FIRST_EVENTS_SEC
+from images.node.azure.api import AzureApi, is_waiting
+from images.node.azure.heartbeat import FIRST_EVENTS_SEC
 from images.node.notices import TIMEOUT_SEC, keep
 
 # Azure's own advice: a preemption is told 30 s before.

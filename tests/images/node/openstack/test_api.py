@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from images.node import openstack
-from images.node.openstack import main
+from images.node.openstack import api as openstack
+from images.node.openstack.api import main
 
 PLACE = "swift://demo-runs/demo/demo"
 

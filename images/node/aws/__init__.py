@@ -1,0 +1,1 @@
+"""What a machine on EC2 runs of this kind."""

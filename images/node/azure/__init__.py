@@ -1,0 +1,1 @@
+"""What a machine on Azure runs of this kind."""

@@ -1,0 +1,1 @@
+"""What a machine on Google Cloud runs of this kind."""

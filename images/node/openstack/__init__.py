@@ -1,0 +1,1 @@
+"""What a machine on OpenStack runs of this kind."""
