@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pulumi
 
-from components.core.pinned import pinned
+from components.core.pinned import pinned_secret
 
 __all__ = ["member_key", "new_member_key"]
 
@@ -40,7 +40,4 @@ def new_member_key(stack: str) -> str:
 
 def member_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
     """A stack's key, a secret. `refresh`: another number makes another one, which reaches nodes when they start."""
-    made = pulumi.Output.secret(new_member_key(stack))
-    return pulumi.Output.secret(
-        pinned(f"{stack}-member-key", {"pem": made}, refresh, opts).apply(lambda key: key["pem"])
-    )
+    return pinned_secret(f"{stack}-member-key", "pem", new_member_key(stack), refresh, opts)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pulumi
 
-__all__ = ["STASH", "pinned"]
+__all__ = ["STASH", "pinned", "pinned_secret"]
 
 STASH = "pulumi:index:Stash"
 """The engine's own resource that keeps a value in the state."""
@@ -25,3 +25,13 @@ def pinned(
     stash = pulumi.Stash(f"{name}-{refresh}", input=dict(newest), opts=pulumi.ResourceOptions.merge(opts, keeps))
     kept: pulumi.Output[dict[str, str]] = stash.output.apply(dict)
     return kept
+
+
+def pinned_secret(
+    name: str, field: str, made: str, refresh: int, opts: pulumi.ResourceOptions | None = None
+) -> pulumi.Output[str]:
+    """A secret as it was made for the first `up` with this `refresh`: `made`, kept in the state under `field`, in the
+    clear nowhere.
+    """
+    kept = pinned(name, {field: pulumi.Output.secret(made)}, refresh, opts)
+    return pulumi.Output.secret(kept.apply(lambda secret: secret[field]))

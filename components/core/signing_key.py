@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pulumi
 
-from components.core.pinned import pinned
+from components.core.pinned import pinned_secret
 
 __all__ = ["KEY_USES", "SigningKey", "new_signing_key", "public_half", "signing_key"]
 
@@ -46,8 +46,6 @@ def public_half(pem: str) -> str:
 
 def signing_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | None = None) -> SigningKey:
     """A stack's key. `refresh`: another number makes another one; what the old one signed needs the old public half."""
-    made = pulumi.Output.secret(new_signing_key())
     # The private half alone is kept: a public one would be another in every plan, where there is no state.
-    kept = pinned(f"{stack}-signing-key", {"pem": made}, refresh, opts)
-    pem: pulumi.Output[str] = kept.apply(lambda key: key["pem"])
-    return SigningKey(pulumi.Output.secret(pem), pulumi.Output.unsecret(pem.apply(public_half)))
+    pem = pinned_secret(f"{stack}-signing-key", "pem", new_signing_key(), refresh, opts)
+    return SigningKey(pem, pulumi.Output.unsecret(pem.apply(public_half)))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pulumi
 
-from components.core.pinned import pinned
+from components.core.pinned import pinned_secret
 
 __all__ = [
     "INTERFACE",
@@ -59,9 +59,7 @@ def public_key(private: str) -> str:
 
 def private_key(stack: str, machine: str, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
     """A machine's key, made when it first comes; a secret of the state from then on."""
-    made = pulumi.Output.secret(new_private_key())
-    kept = pinned(f"{stack}-{machine}-wireguard", {"key": made}, 0, opts)
-    return pulumi.Output.secret(kept.apply(lambda key: key["key"]))
+    return pinned_secret(f"{stack}-{machine}-wireguard", "key", new_private_key(), 0, opts)
 
 
 def config_text(peers: Sequence[Peer], keys: Mapping[str, str], own: str, port: int) -> str:

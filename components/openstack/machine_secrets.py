@@ -10,7 +10,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import objectstorage
 
-from components.core.pinned import pinned
+from components.core.pinned import pinned_secret
 from components.openstack.tags import header_tags
 
 __all__ = [
@@ -63,8 +63,7 @@ def split_url(url: str) -> tuple[str, str]:
 
 def url_key(stack: str, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
     """What the URLs of a stack are signed with: made at the first `up`, a secret of the state."""
-    made = pulumi.Output.secret(secrets.token_hex(32))
-    return pulumi.Output.secret(pinned(f"{stack}-url-key", {"key": made}, 0, opts).apply(lambda kept: kept["key"]))
+    return pinned_secret(f"{stack}-url-key", "key", secrets.token_hex(32), 0, opts)
 
 
 class MachineSecretsArgs(TypedDict):
