@@ -53,6 +53,9 @@ test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its 
 bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (half an hour, idle machine)
 	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
 
+gpu-gate: $(READY)  ## is the trainer right on the GPUs of this machine: gpu-gate.json (ten minutes; ARGS="--device cpu")
+	@$(BIN)/python -m trainer.gate --json gpu-gate.json $(ARGS)
+
 drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut cables (root; a quarter of an hour)
 	@$(BIN)/python -m trainer.drill --markdown docs/interruptions.md
 
@@ -123,5 +126,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
-.PHONY: help demo tools test test-all coverage test-xla bench bench-plan drill attack audit lint format lock lock-images clean
+.PHONY: help demo tools test test-all coverage test-xla bench gpu-gate bench-plan drill attack audit lint format lock lock-images clean
 .DEFAULT_GOAL := help

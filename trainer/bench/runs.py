@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from trainer.config.train_config import TrainConfig
@@ -36,12 +37,12 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def train_for(
-    config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, threads: int
+    config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, threads: int, flags: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines. The first is the
     warm-up's last, with which the clock starts. RuntimeError, with its output: it ended otherwise.
     """
-    argv = _prepared(config, run_dir, data_dir, processes=1)
+    argv = [*_prepared(config, run_dir, data_dir, processes=1), *flags]
     log = run_dir.with_suffix(".log")
     with log.open("w") as output:
         process = subprocess.Popen(argv, env=_at_home(run_dir, threads), stdout=output, stderr=subprocess.STDOUT)
@@ -56,10 +57,22 @@ def train_for(
     return lines
 
 
-def train_whole(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int) -> list[dict[str, Any]]:
-    """Trains to the configuration's end in one process; returns all statistics lines."""
-    argv = _prepared(config, run_dir, data_dir, processes=1)
-    subprocess.run(argv, env=_at_home(run_dir, threads), check=True, stdout=subprocess.DEVNULL)
+def train_whole(
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    *,
+    threads: int,
+    processes: int = 1,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """Trains to the configuration's end; returns all statistics lines. `variables` of the environment besides.
+    RuntimeError, with its output: it ended otherwise.
+    """
+    argv = _prepared(config, run_dir, data_dir, processes)
+    done = subprocess.run(argv, env={**_at_home(run_dir, threads), **variables}, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the trainer ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
     return statistics(run_dir)
 
 
