@@ -138,7 +138,7 @@ def aws_docker_argv(spec: AwsNodeSpec) -> list[str]:
         # NCCL_NET makes NCCL fail when the plugin does not load; without it NCCL would go on over TCP, in silence.
         fabric += ["--device", "/dev/infiniband", "--env", "NCCL_NET=AWS Libfabric"]
     return [
-        *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels),
+        *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID),
         *NOTICES_MOUNT,
         *member_mount(spec.member_key),
         *log_argv(spec.log_group, spec.region),

@@ -146,7 +146,7 @@ def azure_docker_argv(spec: AzureNodeSpec) -> list[str]:
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
-    argv = container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels)
+    argv = container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID)
     argv += [*NOTICES_MOUNT, *member_mount(spec.member_key)]
     life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     return [*argv, *NO_LOG, spec.job.image, *WATCH, *life, *spec.job.torchrun_argv()]

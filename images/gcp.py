@@ -200,7 +200,7 @@ def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     for device in spec.nccl.devices if spec.nccl else ():
         accelerators += ["--device", device]
-    argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels), *NO_LOG]
+    argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID), *NO_LOG]
     argv += [*NOTICES_MOUNT, *member_mount(spec.member_key)]
     life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     command = [*WATCH, *life, *spec.job.torchrun_argv()]
@@ -238,7 +238,7 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
     # libtpu opens the chips' devices, which belong to root; Google's guide runs its containers so as well.
     accelerators = ["--user", "0:0", "--env", "PJRT_DEVICE=TPU"]
     return [
-        *container_argv(job, accelerators, None, spec.labels, privileged=True),
+        *container_argv(job, accelerators, None, spec.labels, uid=None, privileged=True),
         *(*NO_LOG, *NOTICES_MOUNT),
         *member_mount(spec.member_key),
         *(job.image, *WATCH, *member_argv(spec.member_key), *life_argv(job, spec.run_dir, spec.max_hours), "--"),
@@ -331,11 +331,10 @@ def render_tpu_startup(spec: TpuHostSpec) -> str:
     files, units = _worker_files(spec, _tpu_steps(spec), ["run-tpu.sh"])
     if spec.member_key is not None:
         # The key is root's here, as the trainer's container is.
-        mount = ["--user", "0:0", *member_mount(spec.member_key)]
         values = {
             "image_has_docker": False,
             "log_options": lambda stream: ["--log-driver", "none"],
-            "spec": {**store_values(spec, _MEETING_PORT, None), "member_mount": mount},
+            "spec": store_values(spec, _MEETING_PORT, None, uid=0),
         }
         files.append(unit(CLOUD, "gangway-rendezvous.service", values))
     check_heredoc(files, "GANGWAY_END_OF_FILE")

@@ -22,7 +22,7 @@ from images.shell import (
     store_values,
     worker_settings,
 )
-from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key, own_uid
+from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
 CLOUD = "hosts"
 _END = "GANGWAY_FILE"
@@ -51,6 +51,7 @@ class HostSpec(MachineSpec):
         allowed: machines, by name or address, and networks that reach the job's ports; None closes nothing.
         wireguard: interface of the tunnels to the other machines; None for none.
         keeps_record: uploads the run record every minute when it has changed, not only when its trainer ends.
+        uid: who the job is on this machine; another stack's job that writes to the same file system is another.
     """
 
     fabric: RdmaSetup | None = None
@@ -64,11 +65,7 @@ class HostSpec(MachineSpec):
     allowed: tuple[str, ...] | None = None
     wireguard: str | None = None
     keeps_record: bool = False
-
-    @property
-    def uid(self) -> int | None:
-        """The job's user; None for the image's, where nobody else writes what this machine writes."""
-        return own_uid(self.stack) if self.shared_dir is not None else None
+    uid: int = TRAINER_UID
 
     def __post_init__(self) -> None:
         """Refuse a job that would go on over TCP, in silence, where the fabric does not work."""
@@ -190,7 +187,7 @@ def host_env_text(spec: HostSpec) -> str:
         "SIGNING_KEY": spec.signing_key or "",
         "STACK": spec.stack,
         "TERMINATE_WHEN_DONE": "",
-        "TRAINER_UID": str(spec.uid or TRAINER_UID),
+        "TRAINER_UID": str(spec.uid),
     }
     return bash_assignments(settings)
 

@@ -137,7 +137,7 @@ def openstack_docker_argv(spec: OpenstackNodeSpec) -> list[str]:
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
-    argv = [*container_argv(spec.job, accelerators, None, spec.labels), *member_mount(spec.member_key)]
+    argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=TRAINER_UID), *member_mount(spec.member_key)]
     life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
     return [*argv, *NO_LOG, spec.job.image, *life, *spec.job.torchrun_argv()]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from components.core.job import JobSpec
 from images.pins import pinned_image
-from images.specs import FileSystem, MachineSpec, job_key
+from images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key
 
 CONTAINER_NAME = "gangway-trainer"
 MEMBER_FILE = "/run/gangway-member.pem"
@@ -55,16 +55,17 @@ def container_argv(
     labels: Mapping[str, str],
     name: str = CONTAINER_NAME,
     *,
+    uid: int | None,
     locks_memory: bool = True,
     privileged: bool = False,
-    uid: int | None = None,
 ) -> list[str]:
     """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it, and gains
     nothing there.
 
     Variables travel as `--env NAME=VALUE`: `--env-file` cannot write a newline, and `--env NAME` would put the job's
     variables into the docker client's own environment. `accelerators` are the arguments for GPUs or TPUs and what moves
-    data between them; `scratch` is a folder of the node's own disks, None for none; `uid` None is the image's user.
+    data between them; `scratch` is a folder of the node's own disks, None for none. `uid` is who the job is there, for
+    an image may say anybody, root too; None where `accelerators` say it.
     """
     argv = ["run", "--rm", "--init", "--name", name]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
@@ -143,7 +144,7 @@ def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
 
 
 def store_values(
-    spec: MachineSpec, port: int | None, prometheus_image: str | None, uid: int | None = None
+    spec: MachineSpec, port: int | None, prometheus_image: str | None, uid: int = TRAINER_UID
 ) -> dict[str, object]:
     """What the units of whoever holds the rendezvous store are told."""
     return {
@@ -152,7 +153,7 @@ def store_values(
         "member_mount": member_mount(spec.member_key),
         "port": port,
         "prometheus_image": prometheus_image and pinned_image(prometheus_image),
-        "user_argv": [] if uid is None else ["--user", f"{uid}:{uid}"],
+        "user_argv": ["--user", f"{uid}:{uid}"],
     }
 
 

@@ -18,13 +18,15 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_BYTES_OF_RECORD = 64_000_000
+_MOST_PICTURES = 10_000
 _NONE = -1
 
 
@@ -41,6 +43,18 @@ class Owned(NamedTuple):
     def folder(self, name: str) -> "Owned":
         """A folder of the user's in this one."""
         return Owned(self._opened(name, _FOLDER, stat.S_IFDIR), self.uid)
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file of the user's."""
+        descriptor = self.file(name)
+        if descriptor != _NONE:
+            os.close(descriptor)
+        return descriptor != _NONE
+
+    def close(self) -> None:
+        """Gives the descriptor back."""
+        if self.at != _NONE:
+            os.close(self.at)
 
     def names(self) -> list[str]:
         """Of all that is in it, the last first."""
@@ -64,10 +78,10 @@ class Owned(NamedTuple):
         return _NONE
 
 
-class Kept(NamedTuple):
-    """What is put: descriptors by their names in the bucket, and what tells whether they have changed."""
+class Results(NamedTuple):
+    """What is put beside the record: names in the run's folder, and what tells whether they have changed."""
 
-    files: dict[str, int]
+    names: tuple[str, ...]
     sum: str
 
 
@@ -88,59 +102,81 @@ def sum_of(descriptor: int) -> str:
     return content.hexdigest()
 
 
-def record_of(run: Owned) -> Kept:
-    """The run's record; nothing where there is none yet."""
+def record_of(run: Owned) -> int:
+    """The run's record, opened; -1 where there is none yet."""
     record = run.file("run.json")
     if record == _NONE:
         say("no run record yet")
-        return Kept({}, "")
-    if os.fstat(record).st_size > _MOST_BYTES_OF_RECORD:
+    elif os.fstat(record).st_size > _MOST_BYTES_OF_RECORD:
         say("'run.json' is left out: it is too large for a record")
-        return Kept({}, "")
-    return Kept({"run.json": record}, sum_of(record))
+        return _NONE
+    return record
 
 
-def results_of(run: Owned) -> Kept:
-    """What a run is worth beside its record: the newest checkpoint, with which it can go on, pictures, statistics."""
-    checkpoints, samples = run.folder("checkpoints"), run.folder("samples")
-    names = {name: run.file(name) for name in ("config.json", "stats.jsonl", "reals.png", "samples.png")}
-    newest = ""
-    for newest in (name for name in checkpoints.names() if name.endswith(".pt")):
-        if (found := checkpoints.file(newest)) != _NONE:
-            beside = newest[: -len("pt")] + "json"
-            names.update({f"checkpoints/{newest}": found, f"checkpoints/{beside}": checkpoints.file(beside)})
-            break
-    names.update({f"samples/{name}": samples.file(name) for name in samples.names()})
-    files = {name: descriptor for name, descriptor in names.items() if descriptor != _NONE}
-    return Kept(files, f"{newest} {sum_of(names['stats.jsonl'])}")
+def results_of(run: Owned) -> Results:
+    """What a run is worth beside its record: the newest checkpoint, with which it can go on, pictures, statistics. Each
+    is opened when it is its turn (`gathered`): a long run has more pictures than a process may hold files.
+    """
+    with closing(run.folder("checkpoints")) as checkpoints, closing(run.folder("samples")) as samples:
+        newest = next((name for name in checkpoints.names() if name.endswith(".pt") and checkpoints.has(name)), "")
+        beside = f"checkpoints/{newest.removesuffix('pt')}json"
+        pictures = samples.names()
+    if len(pictures) > _MOST_PICTURES:
+        say(f"of {len(pictures)} pictures the last {_MOST_PICTURES} are put")
+    names = ["config.json", "stats.jsonl", "reals.png", "samples.png"]
+    names += [f"checkpoints/{newest}", beside] if newest else []
+    names += [f"samples/{name}" for name in pictures[:_MOST_PICTURES]]
+    return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
 
 
 @contextmanager
-def gathered(run: Owned, files: dict[str, int]) -> Iterator[int]:
+def gathered(run: Owned, names: Sequence[str]) -> Iterator[int]:
     """A folder of this user's own with the files, on their file system, for as long as the block lasts: of gigabytes no
     second copy is made, and a folder that the trainer renames meanwhile stays the one that was opened.
     """
     prefix = f".results-{socket.gethostname()}-"
     for name in run.names():
         if name.startswith(prefix):  # of a node that was cut off
-            shutil.rmtree(f"/proc/self/fd/{run.at}/{name}", ignore_errors=True)
+            remove(run, name)
     name = prefix + os.urandom(8).hex()
     os.mkdir(name, 0o700, dir_fd=run.at)
     own = Owned(run.at, os.geteuid()).folder(name)
     if own.at == _NONE:
         raise OSError(f"{name} was swapped as soon as it was made")
     try:
-        for target, descriptor in files.items():
-            folder, _, last = target.rpartition("/")
-            at = own.at
-            if folder:
-                with suppress(FileExistsError):
-                    os.mkdir(folder, 0o700, dir_fd=own.at)
-                at = own.folder(folder).at
-            os.link(f"/proc/self/fd/{descriptor}", last, dst_dir_fd=at, follow_symlinks=True)
+        for folder, group in groupby(names, lambda each: each.rpartition("/")[0]):
+            put_in(run, own, folder, [each.rpartition("/")[2] for each in group])
         yield own.at
     finally:
+        remove(run, name)
+        own.close()
+
+
+def put_in(run: Owned, own: Owned, folder: str, names: Sequence[str]) -> None:
+    """Links those of a folder's files that are the trainer's into a folder of that name in this user's own."""
+    if not folder:
+        link(run, own, names)
+        return
+    os.mkdir(folder, 0o700, dir_fd=own.at)
+    with closing(run.folder(folder)) as source, closing(own.folder(folder)) as target:
+        link(source, target, names)
+
+
+def link(source: Owned, target: Owned, names: Sequence[str]) -> None:
+    """One file after the other: opened, looked at, and linked as the descriptor that was looked at."""
+    for name in names:
+        descriptor = source.file(name)
+        if descriptor != _NONE:
+            os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=target.at, follow_symlinks=True)
+            os.close(descriptor)
+
+
+def remove(run: Owned, name: str) -> None:
+    """A folder in the run's; one that cannot be removed is left, and told."""
+    try:
         shutil.rmtree(f"/proc/self/fd/{run.at}/{name}", ignore_errors=True)
+    except RecursionError:
+        say(f"{name!r} stays: it is deeper than any folder of ours")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -148,16 +184,20 @@ def main(argv: Sequence[str]) -> int:
     run_dir, uid, marks, wants_results, *command = argv
     run = Owned(os.open("/", os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip("/"))
     record = record_of(run)
-    results = results_of(run) if wants_results else Kept({}, "")
-    paths = {"RECORD": "", "SUM_OF_RECORD": record.sum, "RESULTS": "", "SUM_OF_RESULTS": results.sum}
+    paths = {"RECORD": "", "SUM_OF_RECORD": sum_of(record), "RESULTS": "", "SUM_OF_RESULTS": ""}
     with ExitStack() as held:
         given = []
-        if record.files and record.sum != last_sum(marks, "uploaded"):
-            given.append(record.files["run.json"])
-            paths["RECORD"] = f"/proc/self/fd/{given[-1]}"
-        if results.files and results.sum != last_sum(marks, "results"):
-            given.append(held.enter_context(gathered(run, results.files)))
-            paths["RESULTS"] = f"/proc/self/fd/{given[-1]}"
+        if record != _NONE and paths["SUM_OF_RECORD"] != last_sum(marks, "uploaded"):
+            given.append(record)
+            paths["RECORD"] = f"/proc/self/fd/{record}"
+        # Whatever the trainer has made of its folder, its record is put.
+        try:
+            results = results_of(run) if wants_results else Results((), "")
+            if results.names and results.sum != last_sum(marks, "results"):
+                given.append(held.enter_context(gathered(run, results.names)))
+                paths |= {"RESULTS": f"/proc/self/fd/{given[-1]}", "SUM_OF_RESULTS": results.sum}
+        except OSError as error:
+            say(f"results are left out: {error}")
         return subprocess.run(command, env={**os.environ, **paths}, pass_fds=given, check=False).returncode
 
 

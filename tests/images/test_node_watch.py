@@ -80,6 +80,19 @@ def test_a_running_trainer_stops_itself_and_is_left_alone(idle_node: Any, state:
     assert idle_node.calls("aws") == []
 
 
+@pytest.mark.attack("a job (uid 10001)", "waits for somebody to empty the node's firewall")
+@pytest.mark.parametrize("state", ["active", "activating"])
+def test_a_firewall_that_was_emptied_is_closed_again_or_the_trainer_stops(idle_node: Any, state: str) -> None:
+    idle_node.more_settings["TRAINER_UID"] = "10001"
+    idle_node.fake("systemctl", f"[ $1 != is-active ] || echo {state}")
+    minute_after_minute(idle_node, 1)
+    assert ["--wait", "10", "--check", "OUTPUT"] in [call[:4] for call in idle_node.calls("iptables")]
+    assert ["stop", "gangway-trainer.service"] not in idle_node.calls("systemctl")
+    idle_node.fake("setpriv")
+    assert idle_node.run("watch-node.sh").returncode == 1
+    assert ["stop", "gangway-trainer.service"] in idle_node.calls("systemctl")
+
+
 def test_a_trainer_that_is_stuck_after_the_jobs_hours_is_stopped(idle_node: Any) -> None:
     idle_node.fake("systemctl", "echo active")
     idle_node.started_trainer(8 * 3600 + GRACE_SEC)

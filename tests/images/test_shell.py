@@ -2,7 +2,9 @@
 
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,8 @@ from components.core.job import JobSpec
 from images.aws import AwsNodeSpec, aws_docker_argv, aws_env_text, log_argv, render_aws_node
 from images.shell import bash_quote
 from images.specs import job_key
+
+GOLDEN = Path(__file__).parent / "golden"
 
 # Everything but NUL, which no argument can hold, and surrogates, which are no text.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
@@ -116,3 +120,28 @@ def test_job_may_override_the_nodes_nccl_net(node: AwsNodeSpec, job: JobSpec) ->
 def test_cpu_node_asks_for_no_accelerator_and_no_fabric(plain_node: AwsNodeSpec) -> None:
     argv = aws_docker_argv(plain_node)
     assert not {"--gpus", "--device", "NCCL_NET=AWS Libfabric"} & set(argv)
+
+
+def job_commands() -> list[tuple[str, list[str]]]:
+    """The arguments of docker by which each golden machine runs the job's image: the trainer and the rendezvous."""
+    found = []
+    for path in sorted(GOLDEN.iterdir()):
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+        for start in (number for number, line in enumerate(lines) if line == "DOCKER_ARGV=("):
+            found.append((f"{path.name}, trainer", lines[start + 1 : lines.index(")", start)]))
+        found += [
+            (f"{path.name}, rendezvous", line.split())
+            for line in lines
+            if line.startswith("ExecStart=/usr/bin/docker run") and "--name gangway-rendezvous" in line
+        ]
+    return found
+
+
+@pytest.mark.attack("a stack file's author", "names an image whose own user is root")
+@pytest.mark.parametrize(("where", "argv"), job_commands(), ids=[where for where, _ in job_commands()])
+def test_an_image_does_not_say_who_the_job_is(where: str, argv: list[str]) -> None:
+    """Root's alone is the container of TPU hosts, which has all capabilities whatever is said."""
+    uid, _, gid = argv[argv.index("--user") + 1].partition(":")
+    assert uid == gid
+    assert (uid == "0") == ("tpu" in where)
+    assert argv.count("--user") == 1

@@ -36,6 +36,8 @@ _ESTABLISHED = "01"
 _HEALTH_KEY = "gangway/health"
 _STORE_TIMEOUT = timedelta(seconds=10)
 _LOOK_SEC = 1.0
+_TURNED_AWAY = 3
+"""Looks in a row in which nobody is let in: less is a crowd at the door, and the store behind it is well."""
 _LAST_PORT = 65535
 _ALLOWED = f"a free port, 1 to {_LAST_PORT}"
 
@@ -142,6 +144,7 @@ def _own_name(listening: socket.socket) -> str:
 def _serve(served: _Served, health_sec: float, stop: threading.Event) -> int:
     began = reported_at = time.monotonic()
     hosts: set[str] = set()
+    turned_away = 0
     _say(f"serving on port {served.port}")
     while not stop.wait(_LOOK_SEC):
         now = served.hosts()
@@ -153,9 +156,14 @@ def _serve(served: _Served, health_sec: float, stop: threading.Event) -> int:
         hosts = now
         if time.monotonic() - reported_at >= health_sec:
             reported_at = time.monotonic()
-            if trouble := _trouble(served.store) or served.refused():
-                _say(f"sick: {trouble}")
+            refused = served.refused()
+            turned_away = turned_away + 1 if refused else 0
+            if (trouble := _trouble(served.store)) or turned_away >= _TURNED_AWAY:
+                _say(f"sick: {trouble or refused}")
                 return EXIT_FAILED
+            if refused:
+                _say(f"crowded: a connection of this machine's own was not taken: {refused}")
+                continue
             _say(f"healthy: {len(hosts)} host(s), {served.store.num_keys()} keys, up {reported_at - began:.0f} s")
     _say("stopped")
     return 0

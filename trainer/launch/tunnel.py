@@ -6,14 +6,13 @@ thread: a peer that is slow, silent or hostile keeps nobody else.
 """
 
 import asyncio
+import random
 import socket
 import ssl
 import threading
-import time
 from collections import Counter
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
-from typing import NamedTuple
 
 from trainer.launch.member_key import FLAG, MemberKey
 
@@ -23,8 +22,6 @@ MAX_STRANGERS = 512
 """Connections at once that have not shown the job's certificate yet: all nodes of a large job come in one moment."""
 MAX_OF_ADDRESS = 32
 """Of these from one address: a node has a worker for each GPU."""
-_HANDSHAKE_TAKES_SEC = 1.0
-"""At the very most."""
 _WELCOME = b"\x01"
 """What a front door says first, once it has seen the certificate and reached what it is for: by TLS 1.3 alone a client
 does not hear whether its certificate was taken."""
@@ -203,11 +200,6 @@ class _End(threading.Thread):
         raise NotImplementedError
 
 
-class _Stranger(NamedTuple):
-    host: str
-    came_at: float
-
-
 class FrontDoor(_End):
     """Takes connections from the network, of none but the job's nodes, and hands them on to `target`, a port of the
     loopback.
@@ -215,7 +207,7 @@ class FrontDoor(_End):
 
     def __init__(self, key: MemberKey, listening: socket.socket, target: int) -> None:
         self._inner_port = target
-        self._strangers: dict[asyncio.StreamWriter, _Stranger] = {}
+        self._strangers: dict[asyncio.StreamWriter, str] = {}  # and their addresses, in the order in which they came
         self._members: Counter[str] = Counter()
         super().__init__(key, listening)
 
@@ -226,7 +218,7 @@ class FrontDoor(_End):
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host = _host_of(writer)
         self._make_room(host)
-        self._strangers[writer] = _Stranger(host, time.monotonic())
+        self._strangers[writer] = host
         try:
             async with asyncio.timeout(HANDSHAKE_SEC):
                 sealed = _Sealed(reader, writer, self._key, server=True)
@@ -242,21 +234,19 @@ class FrontDoor(_End):
 
     def _make_room(self, host: str) -> None:
         """Of too many strangers from one address the oldest goes: one that floods is in its own way. Of too many from
-        all, the oldest of the address that has sent most, unless it has only just come: nodes of a large job do so
-        together, and try again (ConnectionAbortedError: this one has to).
+        all, any of them by lot, but for those of addresses that nodes have come from: who floods from many addresses
+        meets his own, for a node's handshake takes a moment. One that is dropped tries again.
         """
-        at_door = Counter(stranger.host for stranger in self._strangers.values())
-        full = len(self._strangers) >= MAX_STRANGERS
-        if at_door[host] < MAX_OF_ADDRESS and not full:
+        own = [writer for writer, other in self._strangers.items() if other == host]
+        if len(own) >= MAX_OF_ADDRESS:
+            goes = own[0]
+        elif len(self._strangers) >= MAX_STRANGERS:
+            unknown = [writer for writer, other in self._strangers.items() if other not in self._members]
+            goes = random.choice(unknown or list(self._strangers))
+        else:
             return
-        crowd = host if at_door[host] >= MAX_OF_ADDRESS else at_door.most_common(1)[0][0]
-        oldest, came_at = next(
-            (writer, stranger.came_at) for writer, stranger in self._strangers.items() if stranger.host == crowd
-        )
-        if crowd != host and time.monotonic() - came_at < _HANDSHAKE_TAKES_SEC:
-            raise ConnectionAbortedError("too many at once")
-        del self._strangers[oldest]
-        oldest.transport.abort()
+        del self._strangers[goes]
+        goes.transport.abort()
 
 
 class NearEnd(_End):

@@ -10,5 +10,12 @@ set -euo pipefail
 at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_DIR") ||
     give_up "$SHARED_DIR is not there: mount the file system that all machines share"
 [ "$at" != / ] || give_up "$SHARED_DIR is on this machine's own disk: mount the file system that all machines share"
-install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$RUN_DIR" ||
+# Who owns the folder of all runs could have this one's be a link by the time that root says whose it is.
+runs=$(dirname "$RUN_DIR")
+mkdir -p "$runs" || give_up "root cannot make $runs: export $SHARED_DIR without root_squash, or make it by hand"
+owner=$(stat -c %u "$runs")
+if [ -L "$runs" ] || { [ "$owner" != 0 ] && [ "$owner" != "$(id -u)" ]; }; then
+    give_up "$runs is a link, or user $owner's: make it a folder of root's (chown root $runs)"
+fi
+prepare_folder "$RUN_DIR" ||
     give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"

@@ -2,8 +2,8 @@
 # Machines that are there already, for common.sh, which says what each of its functions is for: no metadata, no group, no
 # log service. A bucket is reached by the machine's own credentials.
 
-# close-metadata.sh: rented machines may have one.
-export METADATA_ADDRESSES=169.254.169.254 METADATA_IS_SURE=no
+# close-metadata.sh: rented machines may have one: most clouds' own, Azure's, Alibaba's, EC2's and Google's over IPv6.
+export METADATA_ADDRESSES='169.254.169.254 168.63.129.16 100.100.100.200 fd00:ec2::254 fd20:ce::254' METADATA_IS_SURE=no
 
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }

@@ -28,8 +28,11 @@ sick_by "uncorrected ECC errors" --query-gpu=index,ecc.errors.uncorrected.volati
 if xids=$(dmesg | grep -E "NVRM: Xid \(.*\): ($FATAL_XIDS),"); then
     give_up "fatal Xid: $xids"
 fi
+# DCGM's own service takes orders from everybody on this machine, the job too: it stays up where it was before alone.
+ran_before=$(systemctl is-active nvidia-dcgm.service) || ran_before=
 if command -v dcgmi >/dev/null && systemctl start nvidia-dcgm.service && dcgmi discovery -l >/dev/null; then
     report=$(timeout "$DIAG_SEC" dcgmi diag -r 1) || give_up "dcgmi diag -r 1: $report"
+    [ "$ran_before" = active ] || systemctl stop nvidia-dcgm.service
     log "GPUs: $(count_gpus), dcgmi diag -r 1 passed"
 else
     log "GPUs: $(count_gpus), no DCGM here: ECC, row remapping and Xids looked at"

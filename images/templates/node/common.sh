@@ -41,6 +41,13 @@ retry() {
     done
 }
 
+# prepare_folder FOLDER: makes it, and the trainer's, but nothing that a link in its place leads to. A bucket mounted as a
+# folder shows all of it as the trainer's, and need not take a change of owner.
+prepare_folder() {
+    [ "$(stat -c %u "$1" 2>/dev/null)" = "$TRAINER_UID" ] ||
+        { mkdir -p "$1" && chown --no-dereference "$TRAINER_UID:$TRAINER_UID" "$1"; }
+}
+
 # apt_key NAME URL [FINGERPRINT]: brings the key of an apt repository. Another key than that, or one more beside it, gives
 # this node up; without a fingerprint TLS alone says whose it is.
 apt_key() {

@@ -9,11 +9,6 @@ DOCKER_ARGV=() RUN=(docker)
 # shellcheck source=/dev/null
 . "${GANGWAY_JOB_ENV:-/etc/gangway/job.env}"
 
-# A bucket mounted as a folder shows all of it as the trainer's, and need not take a change of owner.
-prepare_folder() {
-    [ "$(stat -c %u "$1" 2>/dev/null)" = "$TRAINER_UID" ] || install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$1"
-}
-
 mkdir -p "$STATE_DIR"
 rm -f "$STATE_DIR/ran"
 if leaving; then

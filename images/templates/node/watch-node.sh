@@ -62,6 +62,12 @@ if trainer_rests; then
     idle=yes
 fi
 count_idle "$idle"
+# Whoever manages a firewall may have emptied it since the trainer was started.
+if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+    log "the job could reach this machine's tokens: stopped"
+    systemctl stop "$TRAINER"
+    exit 1
+fi
 if [ -z "$idle" ]; then
     hours_over || outlived || exit 0
     log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"

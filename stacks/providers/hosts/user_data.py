@@ -4,7 +4,7 @@ from components.core.job import JobSpec, Rendezvous, Volume
 from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY
 from components.hosts.wireguard import INTERFACE
 from images.hosts import HostSpec, render_host_installer
-from images.specs import RdmaSetup
+from images.specs import TRAINER_UID, RdmaSetup, own_uid
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
@@ -40,7 +40,8 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
         image,
         context,
         argv,
-        state=planned.state_dir,
+        # Its own run alone: of others, on a file system that several stacks have, it sees nothing.
+        state=run_dir(config, planned),
         processes_per_node=planned.machine.num_accelerators.value,
         at=meeting if nodes.max > 1 else Rendezvous(standalone=True),
         volumes=data,
@@ -71,6 +72,8 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         allowed=(*own.job_addresses, *own.firewall_sources) if own.firewall else None,
         wireguard=INTERFACE if own.wireguard and several else None,
         keeps_record=first,
+        # Whoever else's jobs write there: none of them is this one's user.
+        uid=own_uid(config.stack) if own.shared_dir is not None else TRAINER_UID,
     )
     return render_host_installer(spec)
 

@@ -249,9 +249,9 @@ DOCKER_ARGV=(
     --env
     HOME=/tmp
     --user
-    2062582233:2062582233
+    10001:10001
     --env
-    USER=2062582233
+    USER=10001
     --gpus
     all
     --device
@@ -323,7 +323,7 @@ SHARED_DIR=/shared/gangway
 SIGNING_KEY=''
 STACK=lab
 TERMINATE_WHEN_DONE=''
-TRAINER_UID=2062582233
+TRAINER_UID=10001
 TRIES_AGAIN=yes
 GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
@@ -343,6 +343,11 @@ retry() {
         [ "$SECONDS" -lt "$deadline" ] || return 1
         sleep "$POLL_SEC"
     done
+}
+
+prepare_folder() {
+    [ "$(stat -c %u "$1" 2>/dev/null)" = "$TRAINER_UID" ] ||
+        { mkdir -p "$1" && chown --no-dereference "$TRAINER_UID:$TRAINER_UID" "$1"; }
 }
 
 apt_key() {
@@ -463,7 +468,7 @@ up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
 GANGWAY_FILE
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
 
-export METADATA_ADDRESSES=169.254.169.254 METADATA_IS_SURE=no
+export METADATA_ADDRESSES='169.254.169.254 168.63.129.16 100.100.100.200 fd00:ec2::254 fd20:ce::254' METADATA_IS_SURE=no
 
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
@@ -526,8 +531,10 @@ sick_by "uncorrected ECC errors" --query-gpu=index,ecc.errors.uncorrected.volati
 if xids=$(dmesg | grep -E "NVRM: Xid \(.*\): ($FATAL_XIDS),"); then
     give_up "fatal Xid: $xids"
 fi
+ran_before=$(systemctl is-active nvidia-dcgm.service) || ran_before=
 if command -v dcgmi >/dev/null && systemctl start nvidia-dcgm.service && dcgmi discovery -l >/dev/null; then
     report=$(timeout "$DIAG_SEC" dcgmi diag -r 1) || give_up "dcgmi diag -r 1: $report"
+    [ "$ran_before" = active ] || systemctl stop nvidia-dcgm.service
     log "GPUs: $(count_gpus), dcgmi diag -r 1 passed"
 else
     log "GPUs: $(count_gpus), no DCGM here: ECC, row remapping and Xids looked at"
@@ -583,7 +590,13 @@ set -euo pipefail
 at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_DIR") ||
     give_up "$SHARED_DIR is not there: mount the file system that all machines share"
 [ "$at" != / ] || give_up "$SHARED_DIR is on this machine's own disk: mount the file system that all machines share"
-install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$RUN_DIR" ||
+runs=$(dirname "$RUN_DIR")
+mkdir -p "$runs" || give_up "root cannot make $runs: export $SHARED_DIR without root_squash, or make it by hand"
+owner=$(stat -c %u "$runs")
+if [ -L "$runs" ] || { [ "$owner" != 0 ] && [ "$owner" != "$(id -u)" ]; }; then
+    give_up "$runs is a link, or user $owner's: make it a folder of root's (chown root $runs)"
+fi
+prepare_folder "$RUN_DIR" ||
     give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"
 GANGWAY_FILE
 put /opt/gangway/bin/close-ports.sh 0755 <<'GANGWAY_FILE'
@@ -689,10 +702,10 @@ closed() {
 }
 
 refused() {
-    local code=0
-    setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups \
-        curl --silent --globoff --noproxy '*' --max-time 5 --output /dev/null "http://$1/" || code=$?
-    [ "$code" = 7 ] || [ "$code" = 28 ]
+    local code=0 connected
+    connected=$(setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups curl --silent --globoff --noproxy '*' \
+        --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
+    [ "$code" = 7 ] || { [ "$code" = 28 ] && [[ $connected =~ ^0[.,]?0*$ ]]; }
 }
 
 if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
@@ -724,10 +737,6 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 DOCKER_ARGV=() RUN=(docker)
 . "${GANGWAY_JOB_ENV:-/etc/gangway/job.env}"
-
-prepare_folder() {
-    [ "$(stat -c %u "$1" 2>/dev/null)" = "$TRAINER_UID" ] || install -d -o "$TRAINER_UID" -g "$TRAINER_UID" "$1"
-}
 
 mkdir -p "$STATE_DIR"
 rm -f "$STATE_DIR/ran"
@@ -941,6 +950,11 @@ if trainer_rests; then
     idle=yes
 fi
 count_idle "$idle"
+if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+    log "the job could reach this machine's tokens: stopped"
+    systemctl stop "$TRAINER"
+    exit 1
+fi
 if [ -z "$idle" ]; then
     hours_over || outlived || exit 0
     log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
@@ -967,12 +981,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_BYTES_OF_RECORD = 64000000
+_MOST_PICTURES = 10000
 _NONE = -1
 
 class Owned(NamedTuple):
@@ -984,6 +1000,16 @@ class Owned(NamedTuple):
 
     def folder(self, name):
         return Owned(self._opened(name, _FOLDER, stat.S_IFDIR), self.uid)
+
+    def has(self, name):
+        descriptor = self.file(name)
+        if descriptor != _NONE:
+            os.close(descriptor)
+        return descriptor != _NONE
+
+    def close(self):
+        if self.at != _NONE:
+            os.close(self.at)
 
     def names(self):
         return sorted(os.listdir(self.at), reverse=True) if self.at != _NONE else []
@@ -1005,8 +1031,8 @@ class Owned(NamedTuple):
         say(f'{name!r} is left out: it is nothing that the trainer has written')
         return _NONE
 
-class Kept(NamedTuple):
-    files: dict[str, int]
+class Results(NamedTuple):
+    names: tuple[str, ...]
     sum: str
 
 def say(sentence):
@@ -1026,63 +1052,80 @@ def record_of(run):
     record = run.file('run.json')
     if record == _NONE:
         say('no run record yet')
-        return Kept({}, '')
-    if os.fstat(record).st_size > _MOST_BYTES_OF_RECORD:
+    elif os.fstat(record).st_size > _MOST_BYTES_OF_RECORD:
         say("'run.json' is left out: it is too large for a record")
-        return Kept({}, '')
-    return Kept({'run.json': record}, sum_of(record))
+        return _NONE
+    return record
 
 def results_of(run):
-    checkpoints, samples = (run.folder('checkpoints'), run.folder('samples'))
-    names = {name: run.file(name) for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png')}
-    newest = ''
-    for newest in (name for name in checkpoints.names() if name.endswith('.pt')):
-        if (found := checkpoints.file(newest)) != _NONE:
-            beside = newest[:-len('pt')] + 'json'
-            names.update({f'checkpoints/{newest}': found, f'checkpoints/{beside}': checkpoints.file(beside)})
-            break
-    names.update({f'samples/{name}': samples.file(name) for name in samples.names()})
-    files = {name: descriptor for name, descriptor in names.items() if descriptor != _NONE}
-    return Kept(files, f"{newest} {sum_of(names['stats.jsonl'])}")
+    with closing(run.folder('checkpoints')) as checkpoints, closing(run.folder('samples')) as samples:
+        newest = next((name for name in checkpoints.names() if name.endswith('.pt') and checkpoints.has(name)), '')
+        beside = f"checkpoints/{newest.removesuffix('pt')}json"
+        pictures = samples.names()
+    if len(pictures) > _MOST_PICTURES:
+        say(f'of {len(pictures)} pictures the last {_MOST_PICTURES} are put')
+    names = ['config.json', 'stats.jsonl', 'reals.png', 'samples.png']
+    names += [f'checkpoints/{newest}', beside] if newest else []
+    names += [f'samples/{name}' for name in pictures[:_MOST_PICTURES]]
+    return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
 
 @contextmanager
-def gathered(run, files):
+def gathered(run, names):
     prefix = f'.results-{socket.gethostname()}-'
     for name in run.names():
         if name.startswith(prefix):
-            shutil.rmtree(f'/proc/self/fd/{run.at}/{name}', ignore_errors=True)
+            remove(run, name)
     name = prefix + os.urandom(8).hex()
     os.mkdir(name, 448, dir_fd=run.at)
     own = Owned(run.at, os.geteuid()).folder(name)
     if own.at == _NONE:
         raise OSError(f'{name} was swapped as soon as it was made')
     try:
-        for target, descriptor in files.items():
-            folder, _, last = target.rpartition('/')
-            at = own.at
-            if folder:
-                with suppress(FileExistsError):
-                    os.mkdir(folder, 448, dir_fd=own.at)
-                at = own.folder(folder).at
-            os.link(f'/proc/self/fd/{descriptor}', last, dst_dir_fd=at, follow_symlinks=True)
+        for folder, group in groupby(names, lambda each: each.rpartition('/')[0]):
+            put_in(run, own, folder, [each.rpartition('/')[2] for each in group])
         yield own.at
     finally:
+        remove(run, name)
+        own.close()
+
+def put_in(run, own, folder, names):
+    if not folder:
+        link(run, own, names)
+        return
+    os.mkdir(folder, 448, dir_fd=own.at)
+    with closing(run.folder(folder)) as source, closing(own.folder(folder)) as target:
+        link(source, target, names)
+
+def link(source, target, names):
+    for name in names:
+        descriptor = source.file(name)
+        if descriptor != _NONE:
+            os.link(f'/proc/self/fd/{descriptor}', name, dst_dir_fd=target.at, follow_symlinks=True)
+            os.close(descriptor)
+
+def remove(run, name):
+    try:
         shutil.rmtree(f'/proc/self/fd/{run.at}/{name}', ignore_errors=True)
+    except RecursionError:
+        say(f'{name!r} stays: it is deeper than any folder of ours')
 
 def main(argv):
     run_dir, uid, marks, wants_results, *command = argv
     run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
     record = record_of(run)
-    results = results_of(run) if wants_results else Kept({}, '')
-    paths = {'RECORD': '', 'SUM_OF_RECORD': record.sum, 'RESULTS': '', 'SUM_OF_RESULTS': results.sum}
+    paths = {'RECORD': '', 'SUM_OF_RECORD': sum_of(record), 'RESULTS': '', 'SUM_OF_RESULTS': ''}
     with ExitStack() as held:
         given = []
-        if record.files and record.sum != last_sum(marks, 'uploaded'):
-            given.append(record.files['run.json'])
-            paths['RECORD'] = f'/proc/self/fd/{given[-1]}'
-        if results.files and results.sum != last_sum(marks, 'results'):
-            given.append(held.enter_context(gathered(run, results.files)))
-            paths['RESULTS'] = f'/proc/self/fd/{given[-1]}'
+        if record != _NONE and paths['SUM_OF_RECORD'] != last_sum(marks, 'uploaded'):
+            given.append(record)
+            paths['RECORD'] = f'/proc/self/fd/{record}'
+        try:
+            results = results_of(run) if wants_results else Results((), '')
+            if results.names and results.sum != last_sum(marks, 'results'):
+                given.append(held.enter_context(gathered(run, results.names)))
+                paths |= {'RESULTS': f'/proc/self/fd/{given[-1]}', 'SUM_OF_RESULTS': results.sum}
+        except OSError as error:
+            say(f'results are left out: {error}')
         return subprocess.run(command, env={**os.environ, **paths}, pass_fds=given, check=False).returncode
 
 def last_sum(marks, name):
@@ -1117,7 +1160,8 @@ GANGWAY_FILE
 put /etc/systemd/system/gangway-rendezvous.service 0644 <<'GANGWAY_FILE'
 [Unit]
 Description=Gangway: the store in which the job's nodes meet
-Wants=gangway-prepare.service
+# A machine that could not be closed runs nothing of the job's.
+Requires=gangway-prepare.service
 After=gangway-prepare.service docker.service
 # Nodes wait for it, so it is started again for ever.
 StartLimitIntervalSec=0
@@ -1125,7 +1169,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
-ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --mount type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly --user 2062582233:2062582233 --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --mount type=bind,source=/run/gangway-member.pem,target=/run/gangway-member.pem,readonly --user 10001:10001 --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/gangway-trainer@sha256:abababababababababababababababababababababababababababababababab -m trainer.launch.rendezvous --member-key /run/gangway-member.pem --port 29400
 ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
 TimeoutStopSec=20
 Restart=always

@@ -191,7 +191,7 @@ def test_half_a_copy_is_not_run(owned: Any, first: HostSpec) -> None:
     before = owned.files()
     path, digest = owned.script(first)
     text = path.read_text()
-    path.write_text(text.replace("TRAINER_UID=2", "TRAINER_UID=3"))
+    path.write_text(text.replace("TRAINER_UID=1", "TRAINER_UID=3"))
     done = owned.run(path, "install", digest, "dgx-1")
     assert (done.returncode, owned.files()) == (1, before)
     assert "not whole: run pulumi up again" in done.stderr

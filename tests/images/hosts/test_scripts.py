@@ -90,16 +90,41 @@ def test_roce_is_looked_for_on_ethernet(ib: Any, given_up: GivenUp) -> None:
 def sharing(host: Any, tmp_path: Path) -> Any:
     """A machine with its shared folder mounted."""
     (tmp_path / "shared").mkdir()
-    host.plan(shared_dir=f"{tmp_path}/shared", run_dir=f"{tmp_path}/shared/runs/lab")
+    host.plan(shared_dir=f"{tmp_path}/shared", run_dir=f"{tmp_path}/shared/runs/lab", uid=own_uid("lab"))
     host.fake("findmnt", f"echo {tmp_path}/shared")
-    host.fake("install", 'mkdir -p "${@: -1}"')
+    host.fake("chown")
     return host
 
 
 def test_a_mounted_folder_gets_the_runs_own(sharing: Any, tmp_path: Path) -> None:
     assert sharing.run("check-shared.sh").returncode == 0
-    uid = str(own_uid(sharing.spec.stack))
-    assert sharing.calls("install") == [["-d", "-o", uid, "-g", uid, f"{tmp_path}/shared/runs/lab"]]
+    uid = str(own_uid("lab"))
+    assert sharing.calls("chown") == [["--no-dereference", f"{uid}:{uid}", f"{tmp_path}/shared/runs/lab"]]
+    assert (tmp_path / "shared/runs/lab").is_dir()
+
+
+@pytest.mark.attack("another stack's job on the same file system", "owns the folder that root is to give away a run in")
+def test_a_folder_of_runs_that_somebody_else_owns_is_refused(sharing: Any, tmp_path: Path, given_up: GivenUp) -> None:
+    (tmp_path / "shared/runs").mkdir()
+    sharing.fake("stat", "echo 4242")
+    assert f"{tmp_path}/shared/runs is a link, or user 4242's: make it a folder of root's" in given_up(
+        sharing, "check-shared.sh"
+    )
+    (tmp_path / "shared/runs").rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "shared/runs").symlink_to(tmp_path / "elsewhere")
+    sharing.fake("stat", "echo 0")
+    assert "is a link" in given_up(sharing, "check-shared.sh")
+    assert sharing.calls("chown") == []
+
+
+@pytest.mark.attack("another stack's job on the same file system", "plants a link where root gives a run's folder away")
+def test_what_a_link_in_the_runs_place_leads_to_stays_its_owners(sharing: Any, tmp_path: Path) -> None:
+    (tmp_path / "shared/runs").mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "shared/runs/lab").symlink_to(tmp_path / "victim")
+    sharing.run("check-shared.sh")
+    assert all(call[0] == "--no-dereference" for call in sharing.calls("chown"))
 
 
 def test_a_folder_that_is_not_mounted_gives_the_machine_up(sharing: Any, tmp_path: Path, given_up: GivenUp) -> None:
@@ -110,7 +135,7 @@ def test_a_folder_that_is_not_mounted_gives_the_machine_up(sharing: Any, tmp_pat
 
 
 def test_a_share_that_squashes_root_is_told(sharing: Any, given_up: GivenUp) -> None:
-    sharing.fake("install", "exit 1")
+    sharing.fake("chown", "exit 1")
     assert "without root_squash" in given_up(sharing, "check-shared.sh")
 
 

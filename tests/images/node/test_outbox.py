@@ -1,6 +1,7 @@
 """What root puts of a folder that the trainer may fill as it likes: its own regular files, and nothing else, ever."""
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -204,7 +205,63 @@ def test_a_record_of_gigabytes_is_none(run: Path, put: Callable[..., tuple[dict[
 def test_the_newest_checkpoint_that_is_one_is_put(run: Path) -> None:
     (run / "checkpoints/zzz.pt").symlink_to("/etc/shadow")
     kept = results_of(Owned(os.open(run, os.O_RDONLY), os.getuid()))
-    assert "checkpoints/000000019072.pt" in kept.files
+    assert "checkpoints/000000019072.pt" in kept.names
+
+
+def test_more_pictures_than_a_process_may_hold_files_keep_nothing_back(
+    run: Path, put: Callable[..., tuple[dict[str, str], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(600):
+        (run / f"samples/{number:06d}kimg.png").write_text(str(number))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, hard))  # noqa: PTH208
+    try:
+        files, _ = put()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len([name for name in files if name.startswith("samples/")]) == 600
+    assert files["run.json"] == "{}"
+
+
+def test_of_more_pictures_than_anybody_looks_at_the_last_are_put(
+    run: Path, put: Callable[..., tuple[dict[str, str], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("images.node.outbox._MOST_PICTURES", 2)
+    for number in (18, 19):
+        (run / f"samples/0000{number}kimg.png").write_text("later")
+    files, told = put()
+    assert sorted(name for name in files if "samples/" in name) == ["samples/000018kimg.png", "samples/000019kimg.png"]
+    assert "of 3 pictures the last 2 are put" in told
+
+
+def test_the_record_is_put_whatever_else_the_folder_has_become(
+    run: Path, put: Callable[..., tuple[dict[str, str], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = run / f".results-{socket.gethostname()}-x"
+    deep.mkdir()
+    at = os.open(deep, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("a", dir_fd=at)
+        below = os.open("a", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    try:
+        assert put()[0]["run.json"] == "{}"
+    finally:
+        subprocess.run(["rm", "-rf", deep], check=True)
+
+
+def test_results_that_cannot_be_gathered_leave_the_record(
+    run: Path, put: Callable[..., tuple[dict[str, str], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("images.node.outbox.os.link", full)
+    files, told = put()
+    assert files == {"run.json": "{}"}
+    assert "results are left out: [Errno 28]" in told
 
 
 def test_the_exit_code_is_the_commands(run: Path, tmp_path: Path) -> None:

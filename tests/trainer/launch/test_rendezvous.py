@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
+from trainer.launch import rendezvous
 from trainer.launch.elastic_rendezvous import ElasticRendezvous, wait_for_store, why_no_answer
 from trainer.launch.rendezvous import _listen, _trouble, connected_hosts
 
@@ -77,6 +79,41 @@ def test_a_store_that_anybody_may_write_to_says_so(
     assert ("without --member-key whoever reaches the port is a member of its jobs" in text) is warned, text
     assert "joined" not in text, "its own client is no host"
     assert "healthy: 0 host(s)" in text
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "told"),
+    [
+        (["reset", "reset", "", "reset", "reset", "", ""], 0, "crowded"),
+        (["reset", "reset", "reset"], 1, "sick: reset"),
+    ],
+)
+def test_a_crowd_at_the_door_ends_no_store_that_is_well(
+    answers: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Store:
+        def set(self, key: str, value: str) -> None:
+            self.kept = value.encode()
+
+        def get(self, key: str) -> bytes:
+            return self.kept
+
+        def num_keys(self) -> int:
+            return 1
+
+    stop, left = threading.Event(), list(answers)
+
+    def refused() -> str:
+        answer = left.pop(0)
+        if not left and code == 0:
+            stop.set()
+        return answer
+
+    monkeypatch.setattr(rendezvous, "_LOOK_SEC", 0.0)
+    served = rendezvous._Served(Store(), 29400, set, refused)  # type: ignore[arg-type]
+    assert rendezvous._serve(served, 0.0, stop) == code
+    assert told in capsys.readouterr().out
+    assert left == []
 
 
 def test_a_store_that_does_not_answer_is_sick() -> None:

@@ -325,34 +325,29 @@ def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
 
 
 @stranger
-def test_of_too_many_strangers_the_oldest_of_the_busiest_address_go(
+def test_of_too_many_strangers_any_go_but_those_where_a_node_has_been(
     stack: ExitStack, key: MemberKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tunnel, "MAX_STRANGERS", 5)
+    monkeypatch.setattr(tunnel, "MAX_STRANGERS", 8)
     _, door = behind_a_door(stack, key, echo)
+    assert why_refused(key, LOOPBACK, door.port) == ""
+    assert until(lambda: not door._strangers)
 
-    def idle(host: int, there: int) -> socket.socket:
-        """A connection that says nothing; `there`: how many there are with it."""
-        line = stack.enter_context(
-            socket.create_connection((LOOPBACK, door.port), PATIENCE_SEC, source_address=(f"127.0.0.{host}", 0))
-        )
-        assert until(lambda: len(door._strangers) == there)
-        return line
+    def idle(host: int) -> socket.socket:
+        """A connection that says nothing."""
+        source = (f"127.0.0.{host}", 0)
+        return stack.enter_context(socket.create_connection((LOOPBACK, door.port), PATIENCE_SEC, source_address=source))
 
-    def at_door() -> list[str]:
-        return [stranger.host for stranger in door._strangers.values()]
-
-    idle(2, 1)
-    oldest = idle(3, 2)
-    for there in (3, 4, 5):
-        idle(3, there)
-    monkeypatch.setattr(tunnel, "_HANDSHAKE_TAKES_SEC", PATIENCE_SEC)
-    assert is_closed(idle(4, 5)), "all have come in this moment: this one may come again"
-    assert at_door() == ["127.0.0.2", *["127.0.0.3"] * 4]
-    monkeypatch.setattr(tunnel, "_HANDSHAKE_TAKES_SEC", 0.0)
-    idle(4, 5)
-    assert is_closed(oldest)
-    assert until(lambda: at_door() == ["127.0.0.2", *["127.0.0.3"] * 3, "127.0.0.4"])
+    of_a_node = idle(1)
+    assert until(lambda: list(door._strangers.values()) == [LOOPBACK])
+    strangers = [idle(2 + number % 200) for number in range(100)]
+    assert until(lambda: len(door._strangers) == 8)
+    assert LOOPBACK in door._strangers.values(), "a node comes from there"
+    assert why_refused(key, LOOPBACK, door.port) == "", "and comes in, however many wait"
+    of_a_node.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        of_a_node.recv(1)
+    assert sum(is_closed(each) for each in strangers) >= len(strangers) - 8
 
 
 def test_a_date_ends_no_job(stack: ExitStack, tmp_path: Path) -> None:
