@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stacks.report.runs import Run
 
 EXIT_DIFFERS = 1
+UNSIGNED_FLAG = "--allow-unsigned"
 
 
 def reproduce(
@@ -43,12 +44,15 @@ def reproduce(
         ),
     ] = None,
     key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
+    allow_unsigned: Annotated[
+        bool, typer.Option(UNSIGNED_FLAG, help="With --key: take a record that nobody signed, too.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Run a record again on this machine: bit-equal, or by how much it differs and what could explain that.
 
     Exit code 0: bit-equal. 1: it differs, or there is no state to compare.
-    2: a changed or forged record, no data here, or the trainer refuses.
+    2: a record changed, forged, or with --key unsigned; no data; a refusal.
     """
     from datetime import UTC, datetime
 
@@ -61,6 +65,8 @@ def reproduce(
     from stacks.report.runs import find_runs, not_sealed
 
     then = _find(run, runs, key)
+    if key is not None and not allow_unsigned:
+        then.signature.require(then.path / "run.json", UNSIGNED_FLAG)
     for sentence in (*not_sealed([then.record]), f"{then.record.id}: {then.signature.sentence}"):
         typer.echo(sentence, err=True)
     check_comparable(then)
