@@ -67,6 +67,7 @@ ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tpu": ("tpu",),
         "encryption": ("cloudkms",),
         "keys": ("secretmanager",),
+        "perimeter": ("accesscontextmanager",),
         "stop": ("eventarc", "workflows", "workflowexecutions"),
         "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
     }

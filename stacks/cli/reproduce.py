@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from stacks.report.runs import Run
 
 EXIT_DIFFERS = 1
+UNSIGNED_FLAG = "--allow-unsigned"
+_Kimg = Annotated[
+    float | None, typer.Option(help="Stop after so many thousand images; without it as many as recorded.")
+]
+_AllowUnsigned = Annotated[bool, typer.Option(UNSIGNED_FLAG, help="With --key: take a record that nobody signed, too.")]
 
 
 def reproduce(
     run: Annotated[str, typer.Argument(help="A run's directory, its run.json, or its id.")],
     runs: Annotated[Path, typer.Option(help="Where a run is looked for by its id.")] = Path("runs"),
-    kimg: Annotated[
-        float | None, typer.Option(help="Stop after so many thousand images; without it as many as recorded.")
-    ] = None,
+    kimg: _Kimg = None,
     data: Annotated[
         Path | None, typer.Option(help="The run's shards; without it those in its directory or beside it.")
     ] = None,
@@ -43,12 +46,13 @@ def reproduce(
         ),
     ] = None,
     key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
+    allow_unsigned: _AllowUnsigned = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Run a record again on this machine: bit-equal, or by how much it differs and what could explain that.
 
     Exit code 0: bit-equal. 1: it differs, or there is no state to compare.
-    2: a changed or forged record, no data here, or the trainer refuses.
+    2: a record changed, forged, or with --key unsigned; no data; a refusal.
     """
     from datetime import UTC, datetime
 
@@ -60,7 +64,7 @@ def reproduce(
     from stacks.bench.results import Screen
     from stacks.report.runs import find_runs, not_sealed
 
-    then = _find(run, runs, key)
+    then = _find(run, runs, key, allow_unsigned=allow_unsigned)
     for sentence in (*not_sealed([then.record]), f"{then.record.id}: {then.signature.sentence}"):
         typer.echo(sentence, err=True)
     check_comparable(then)
@@ -86,12 +90,21 @@ def reproduce(
     raise typer.Exit(0 if comparison.bit_equal else EXIT_DIFFERS)
 
 
-def _find(word: str, runs: Path, key: Path | None) -> "Run":
-    """The run of a path, or else of an id."""
-    from stacks.report.runs import find_runs, is_there
+def _find(word: str, runs: Path, key: Path | None, *, allow_unsigned: bool) -> "Run":
+    """The run of a path, or else of an id; with a key one that it has signed, or is allowed to be unsigned."""
     from stacks.report.signatures import read_public_key
 
-    trusted = None if key is None else read_public_key(key, "--key")
+    if key is None:
+        return _of_path_or_id(word, runs, None)
+    found = _of_path_or_id(word, runs, read_public_key(key, "--key"))
+    if not allow_unsigned:
+        found.signature.require(found.path / "run.json", UNSIGNED_FLAG)
+    return found
+
+
+def _of_path_or_id(word: str, runs: Path, trusted: str | None) -> "Run":
+    from stacks.report.runs import find_runs, is_there
+
     if is_there(Path(word)):
         found = find_runs([Path(word)], "RUN", trusted)
         if len(found) == 1:

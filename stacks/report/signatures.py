@@ -44,6 +44,17 @@ class Signature(NamedTuple):
         """For programs."""
         return {"state": self.state, "key": self.key or None}
 
+    def require(self, record: Path, flag: str) -> None:
+        """InputError: nobody signed the record, and nobody said by `flag` that it may be so."""
+        if not self.key:
+            raise InputError(
+                str(record),
+                "is unsigned, and --key asks for whose it is",
+                value=f"no {record.name}{SUFFIX} beside it",
+                allowed="a record that the key has signed",
+                fix=f"fetch {record.name}{SUFFIX} from where the record is from, too, or say {flag}",
+            )
+
     @property
     def sentence(self) -> str:
         """The same for people, with the key."""
@@ -174,4 +185,4 @@ def said_of(signatures: Iterable[tuple[str, Signature]], *, asked: bool) -> Iter
     """A line on each run, by its id, that is signed; also on those that are not, where somebody named a key."""
     for run_id, signature in signatures:
         if signature.key or asked:
-            yield f"{run_id}: {signature.sentence}"
+            yield f"{'' if signature.key else 'warning: '}{run_id}: {signature.sentence}"

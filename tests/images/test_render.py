@@ -149,6 +149,20 @@ def test_what_a_machine_is_started_with_is_golden(
 
 
 @every_node
+def test_cloud_init_itself_finds_nothing(name: str, document: str, tmp_path: Path) -> None:
+    """No registry has its schema, so it takes a system's package: `apt-get install cloud-init`."""
+    if shutil.which("cloud-init") is None:
+        pytest.skip("cloud-init is not on PATH")
+    (tmp_path / "user-data").write_text(document, "utf-8")
+    command = ["cloud-init", "schema", "--config-file", str(tmp_path / "user-data")]
+    # Its own Python, not the one of these tests.
+    environment = {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Valid" in done.stdout
+
+
+@every_node
 def test_cloud_init_is_a_cloud_config_of_known_files(name: str, document: str) -> None:
     assert document.startswith("#cloud-config\n")
     assert document.isascii()

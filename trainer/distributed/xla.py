@@ -19,33 +19,26 @@ from torch_xla.core import xla_model  # type: ignore[import-not-found]  # as abo
 from trainer.core.errors import TrainerError
 from trainer.core.torch_private import xla_internals
 from trainer.distributed.ranks import Ranks
+from trainer.launch.slice_meeting import KEY_VARIABLE, meeting_argv
 
 pjrt, tpu = xla_internals()
-_PORT = 29400
-"""Of the rendezvous on the first host of a slice: torchrun's own default."""
 
 
 def launcher_argv() -> list[str]:
     """What trainer.launch needs to start one process for each TPU chip of this host; empty for a single device.
 
-    The same command runs on every host of every slice: they meet on the first, which the TPU's metadata names. Does not
-    open the chips, which belong to the workers.
+    The same command runs on every host of every slice: they meet on the first, which the TPU's metadata names, by the
+    key whose file $GANGWAY_MEMBER_KEY names. Does not open the chips, which belong to the workers.
     """
     if runtime.device_type() != "TPU":
         return []
-    chips, hosts = int(tpu.num_local_processes()), list(tpu.get_worker_ips())
-    num_slices = int(_of_multislice("NUM_SLICES") or 1)
-    if len(hosts) * num_slices == 1:
-        return ["--standalone", f"--nproc-per-node={chips}"] if chips > 1 else []
-    # The first host of the first slice; the address may carry the port of Megascale's own coordinator.
-    first = _of_multislice("COORDINATOR_ADDRESS").partition(":")[0] or hosts[0]
-    return [
-        f"--nnodes={len(hosts) * num_slices}",
-        "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={first}:{_PORT}",
-        "--rdzv-id=gangway",
-        f"--nproc-per-node={chips}",
-    ]
+    return meeting_argv(
+        int(tpu.num_local_processes()),
+        list(tpu.get_worker_ips()),
+        int(_of_multislice("NUM_SLICES") or 1),
+        _of_multislice("COORDINATOR_ADDRESS"),
+        os.environ.get(KEY_VARIABLE),
+    )
 
 
 def _of_multislice(name: str) -> str:

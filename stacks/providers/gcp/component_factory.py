@@ -21,6 +21,7 @@ from components.gcp.launch import GPU_IMAGE, HEAD_IMAGE, HeadNode, HeadNodeArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
 from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
+from components.gcp.perimeter import ServicePerimeter, ServicePerimeterArgs, read_perimeter
 from components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
 from components.gcp.stack_secret import StackSecret, StackSecretArgs
 from components.gcp.storage import (
@@ -517,6 +518,29 @@ class ComponentFactory:
             "tags": self.planned.tags,
         }
         return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)
+
+    def perimeter(self, nodes: Nodes, budget: Budget, observed: Observability) -> pulumi.Output[str] | None:
+        """The perimeter's full name; None without one. It comes last and goes first: for half an hour after it is made
+        or changed services may refuse anybody, `up` too.
+        """
+        wanted, name, number = self._own.service_perimeter, self.config.stack, self._project_number()
+        if wanted is None:
+            return None
+        if wanted.existing is not None:
+            own = pulumi.ResourceOptions(provider=self.provider, depends_on=[self.services])
+            return read_perimeter(name, wanted.access_policy, wanted.existing, number, own)
+        groups = nodes.group_names.apply(",".join)
+        queued = [] if nodes.queued_resource is None else [nodes.queued_resource]
+        args: dict[str, Any] = {
+            "access_policy": wanted.access_policy,
+            "project": self.planned.project,
+            "project_number": after(number, groups, *queued, budget.topic_id, observed.dashboard_id),
+            "operators": list(wanted.operators),
+            "access_levels": list(wanted.access_levels),
+            "reads_from": list(wanted.reads_from),
+            "enforced": wanted.mode == "enforced",
+        }
+        return ServicePerimeter(name, typed_args(ServicePerimeterArgs, args), self.opts).perimeter_name
 
 
 def _flavour(planned: GcpPlan) -> Flavour:

@@ -19,6 +19,7 @@ from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, st
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
+from stacks.providers.gcp.perimeter_findings import perimeter_findings
 from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, zone_is_assumed
 from stacks.providers.shared import (
     CLUSTER,
@@ -28,7 +29,6 @@ from stacks.providers.shared import (
     nodes_stay,
     sold_here,
     spot_notice,
-    ways_out,
     zone,
 )
 
@@ -44,17 +44,6 @@ _HAS_ITS_OWN = {
 NOTICE_SEC = 30
 # Torch's own, as images/locks/trainer.lock pins it.
 IMAGE_NCCL = "2.30.7"
-
-
-_WAYS_OUT = {
-    "by DNS": "Google's resolver answers every name",
-    "into other projects' buckets and registries": "only a service perimeter says whose, and a stack declares none",
-}
-"""What a route to Google's APIs alone leaves open."""
-_PERIMETER = (
-    "have the organisation's administrator put the project into a perimeter of VPC Service Controls; names go to "
-    "restricted.googleapis.com already, which enforces it"
-)
 
 
 def slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
@@ -261,7 +250,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
         *_storage(config, planned),
         *egress(config, planned),
         *member_key_refreshed(config, has_key=planned.has_member_key),
-        *ways_out(config, _WAYS_OUT, _PERIMETER),
+        *perimeter_findings(config, planned),
         *_rights(config, planned),
         *_quotas(config, planned),
         *_money(config, planned),

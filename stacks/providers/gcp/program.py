@@ -64,6 +64,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
         declare_file(config, files, FALLBACK_OBJECT, nodes.fallback, own)
     budget = stack.budget(key, nodes, head, group_tag)
     observed = stack.observe(nodes, logs)
+    perimeter = stack.perimeter(nodes, budget, observed)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": image.reference,
@@ -80,6 +81,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
         "log_group": logs.log_name,
         "dashboard": observed.dashboard_id,
         "budget_topic_id": budget.topic_id,
+        "service_perimeter": perimeter,
         "signing_public_key": signing.public if signing else None,
     }
 
@@ -106,6 +108,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
         "encryption": config.encryption == "customer-key",
         "keys": planned.has_secrets,
         "reconcile": planned.tpu is not None,
+        "perimeter": config.gcp is not None and config.gcp.service_perimeter is not None,
         "stop": config.budget.stop_at_percent is not None,
     }
     needed = plan_services(*[part for part, wanted in parts.items() if wanted])

@@ -2,14 +2,57 @@
 
 import re
 from types import MappingProxyType
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictBool
+from pydantic import Field, StrictBool, model_validator
 
-from components.core.fields import PositiveNumber, Whole
+from components.core.fields import PositiveNumber, PositiveWhole, Whole
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
 from stacks.config.sections import Section
 
 _IMAGE = "projects/my-project/global/images/my-image"
+
+
+Operator = Annotated[
+    str,
+    Field(
+        pattern=r"^(user|serviceAccount):[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$",
+        examples=["serviceAccount:deployer@my-project.iam.gserviceaccount.com"],
+    ),
+]
+PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,49}$", examples=["corp_network"])]
+
+
+class PerimeterConfig(Section):
+    """A perimeter of VPC Service Controls around the project: one that the stack makes, or one that is there.
+
+    Attributes:
+        access_policy: number of the organisation's policy, as `gcloud access-context-manager policies list` has it.
+        mode: a dry run refuses nothing, and Cloud Audit Logs say what it would have.
+        operators: who may call from outside: whoever runs `up`, and whoever reads records.
+        access_levels: from where they may, by names of that policy; from anywhere when left out.
+        reads_from: numbers of other projects that machines read data or images from.
+        existing: name of a perimeter of somebody else's, which `up` only looks at.
+    """
+
+    access_policy: PositiveWhole
+    mode: Literal["dry-run", "enforced"] = "dry-run"
+    operators: tuple[Operator, ...] = ()
+    access_levels: tuple[PolicyName, ...] = ()
+    reads_from: tuple[PositiveWhole, ...] = ()
+    existing: PolicyName | None = None
+
+    @model_validator(mode="after")
+    def _made_or_there(self) -> Self:
+        if self.existing is None and not self.operators:
+            raise ValueError(
+                "operators beside it, without whom nobody could run `up` any more; add operators: "
+                "[user:YOU@example.com], the identity that runs it"
+            )
+        rules = self.model_fields_set - {"access_policy", "existing"}
+        if self.existing is not None and rules:
+            raise ValueError(f"existing and access_policy alone, for its rules are its owner's; remove {min(rules)}")
+        return self
 
 
 class GcpConfig(Section):
@@ -24,6 +67,7 @@ class GcpConfig(Section):
             made, before it relies on that.
         tpu_boot_key: whether boot disks of slices are under the stack's key, too: the API's description has it, and
             `gcloud` sends it to a preview of the API only; false where `up` is refused for it.
+        service_perimeter: of VPC Service Controls, around the project; none when left out.
         tpu_api_url: where the TPU API answers, such as a Private Service Connect endpoint; Google's own when left out.
     """
 
@@ -36,6 +80,7 @@ class GcpConfig(Section):
     currency: str | None = Field(default=None, pattern=r"^[A-Z]{3}$", examples=["EUR"])
     monthly_amount: PositiveNumber | None = None
     grant_wait_sec: Whole = Field(default=120, ge=0, le=900)
+    service_perimeter: PerimeterConfig | None = None
     tpu_boot_key: StrictBool = True
     tpu_api_url: str | None = Field(
         default=None, pattern=r"^https?://[a-z0-9.-]+(:[0-9]+)?/?$", examples=["https://tpu-lab.p.googleapis.com"]

@@ -35,8 +35,8 @@ of_the_provider = pytest.mark.parametrize(
     "component", [c for c in COMPONENTS if c.__name__ != DYNAMIC], ids=lambda component: component.__name__
 )
 every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
-# Accounts, roles, tags, logs and APIs: Google gives them no labels.
-UNLABELLED = {"GroupTag", "HeadIdentity", "NodeIdentity", "NodeLogs", "ProjectServices"}
+# Accounts, roles, tags, logs, perimeters and APIs: Google gives them no labels.
+UNLABELLED = {"GroupTag", "HeadIdentity", "NodeIdentity", "NodeLogs", "ProjectServices", "ServicePerimeter"}
 LABELS = ("labels", "user_labels")
 # One word, two meanings.
 OWN: dict[str, dict[str, Any]] = {
@@ -58,6 +58,11 @@ def example(labels: dict[str, str]) -> Example:
         "region": "us-east5",
         "zone": "us-east5-a",
         "stack": "demo",
+        "access_policy": 330193482019,
+        "operators": ["user:ops@example.com"],
+        "access_levels": ["corp_network"],
+        "reads_from": [987654321098],
+        "enforced": True,
         "services": ["lustre", "tpu"],
         "capacity_gib": 18000,
         "throughput_mbps_per_tib": 500,

@@ -33,7 +33,7 @@ def test_the_ways_out_that_remain_are_named(gcp_edited: Edited, name: str) -> No
     found = found_in(gcp_edited(name, network={"egress": "endpoints"}))["network.ways-out"]
     assert (found.severity, found.path) == (Severity.INFO, "gangway:network.egress")
     assert found.message.startswith("data can still leave by DNS and into other projects' buckets and registries: ")
-    assert "perimeter of VPC Service Controls" in found.fix
+    assert "set gangway:gcp.service_perimeter" in found.fix
     everywhere = found_in(gcp_edited(name, network={"egress": "nat"}))["network.ways-out"]
     assert "machines reach the whole internet" in everywhere.message
 

@@ -93,6 +93,7 @@ def test_the_exports_have_the_names_of_every_provider(program: tuple[StackConfig
     config, recorded = program
     exported = dict(recorded.result)
     own = {"queued_resource", "budget_topic_id", "mount_point", "project", "signing_public_key", "zone"}
+    own |= {"service_perimeter"}
     assert set(exported) == EVERYWHERE | own
     assert (exported["project"], exported["zone"]) == ("my-project", plan(config).zone)
     assert (exported["mount_point"] is not None) is (config.storage is not None)

@@ -79,6 +79,29 @@ def test_the_commands_say_valid_unsigned_or_tampered(run: Path, keys: dict[str, 
     assert report("--key", own).returncode == 0
 
 
+def test_reproduce_takes_an_unsigned_record_by_a_key_only_where_it_is_told_to(
+    run: Path, keys: dict[str, Path], gangway: Gangway
+) -> None:
+    own = str(keys["own.pub"])
+    refused = gangway("reproduce", str(run), "--key", own)
+    assert refused.returncode == 2
+    assert f"{run / 'run.json'}: is unsigned" in refused.stderr
+    assert "say --allow-unsigned" in refused.stderr
+    # What it says after that is of its data, which is not here.
+    assert "is unsigned" not in gangway("reproduce", str(run), "--key", own, "--allow-unsigned").stderr
+    assert "is unsigned" not in gangway("reproduce", str(run)).stderr, "nobody asked"
+    assert gangway("sign", str(run), "--key", str(keys["own"])).returncode == 0
+    assert "is unsigned" not in gangway("reproduce", str(run), "--key", own).stderr
+    forged = gangway("reproduce", str(run), "--key", str(keys["other.pub"]), "--allow-unsigned")
+    assert (forged.returncode, "another key" in forged.stderr) == (2, True), "a forgery is taken by no flag"
+
+
+def test_report_warns_of_unsigned_runs_by_a_key(run: Path, keys: dict[str, Path], gangway: Gangway) -> None:
+    done = gangway("report", str(run), "--format", "csv", "--key", str(keys["own.pub"]))
+    (line,) = [line for line in done.stderr.splitlines() if "unsigned" in line]
+    assert line.startswith("warning: ")
+
+
 def test_one_forged_run_among_others_stops_the_report(suite_folder: Path, run: Path, gangway: Gangway) -> None:
     (run / "run.json.sig").write_text("AAAA BBBB\n")
     assert gangway("report", str(suite_folder), str(run), "--format", "csv").returncode == 2

@@ -1,0 +1,175 @@
+"""ServicePerimeter: the stack's project in a perimeter of VPC Service Controls. Google's services then answer machines
+for what is inside alone, and callers from outside alone where a rule names them. Never tried on a real organisation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict, cast
+
+import pulumi
+from pulumi_gcp import accesscontextmanager
+
+from components.core.findings import InputError
+
+__all__ = [
+    "RESTRICTED",
+    "PerimeterPlan",
+    "ServicePerimeter",
+    "ServicePerimeterArgs",
+    "missing_from",
+    "perimeter_name",
+    "plan_perimeter",
+    "read_perimeter",
+]
+
+RESTRICTED = tuple(
+    f"{service}.googleapis.com"
+    for service in ("artifactregistry", "compute", "logging", "monitoring", "secretmanager", "storage", "tpu")
+)
+"""What a perimeter holds: all that machines call (VPC Service Controls, "Supported products and limitations")."""
+
+# "Supported service method restrictions": Cloud Storage goes by methods; Artifact Registry knows none of its own.
+READ_METHODS = {
+    "storage.googleapis.com": (
+        "google.storage.buckets.get",
+        "google.storage.objects.get",
+        "google.storage.objects.list",
+    ),
+    "artifactregistry.googleapis.com": ("*",),
+}
+# "Ingress and egress rules": any place at all; the rule's identities are what counts then.
+ANYWHERE = "*"
+
+
+class ServicePerimeterArgs(TypedDict):
+    """Inputs of ServicePerimeter. `access_policy`: the number of the organisation's; `operators`: who may call from
+    outside, such as `user:ops@example.com`; `access_levels`: from where, by names in that policy, or from anywhere;
+    `reads_from`: numbers of projects outside whose buckets and images machines read; `enforced`: or a dry run, which
+    refuses nothing and logs what it would have.
+    """
+
+    access_policy: int
+    project: str
+    project_number: pulumi.Input[str]
+    operators: list[str]
+    access_levels: NotRequired[list[str]]
+    reads_from: NotRequired[list[int]]
+    enforced: bool
+
+
+@dataclass(frozen=True)
+class PerimeterPlan:
+    """The perimeter's short name, which is the project's (it can be in one only), and its rules as data."""
+
+    name: str
+    ingress: dict[str, object]
+    egress: tuple[dict[str, object], ...]
+
+
+def perimeter_name(access_policy: int, short_name: str) -> str:
+    """The full name.
+
+    >>> perimeter_name(330193482019, "gangway_lab")
+    'accessPolicies/330193482019/servicePerimeters/gangway_lab'
+    """
+    return f"accessPolicies/{access_policy}/servicePerimeters/{short_name}"
+
+
+def plan_perimeter(
+    access_policy: int,
+    project: str,
+    operators: Sequence[str],
+    access_levels: Sequence[str] = (),
+    reads_from: Sequence[int] = (),
+) -> PerimeterPlan:
+    """What passes: operators from outside to everything in it; service accounts to what is read from elsewhere."""
+    levels = [f"accessPolicies/{access_policy}/accessLevels/{level}" for level in access_levels] or [ANYWHERE]
+    ingress: dict[str, object] = {
+        "title": "Whoever runs up",
+        "ingress_from": {"identities": list(operators), "sources": [{"access_level": level} for level in levels]},
+        "ingress_to": {"resources": ["*"], "operations": [{"service_name": "*"}]},
+    }
+    reading: dict[str, object] = {
+        "title": "Data and images of other projects",
+        "egress_from": {"identity_type": "ANY_SERVICE_ACCOUNT"},
+        "egress_to": {
+            "resources": [f"projects/{number}" for number in reads_from],
+            "operations": [
+                {"service_name": service, "method_selectors": [{"method": method} for method in methods]}
+                for service, methods in READ_METHODS.items()
+            ],
+        },
+    }
+    # Names of perimeters have letters, digits and `_`.
+    return PerimeterPlan(f"gangway_{project.replace('-', '_')}", ingress, (reading,) if reads_from else ())
+
+
+class ServicePerimeter(pulumi.ComponentResource):
+    """A regular perimeter around one project. From the project's networks nothing but RESTRICTED can be called, so
+    that no service outside the perimeter is a way out. `perimeter_name`: its full name.
+    """
+
+    perimeter_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ServicePerimeterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:ServicePerimeter", name, None, opts)
+        policy, project = args["access_policy"], args["project"]
+        levels, reads_from = args.get("access_levels", []), args.get("reads_from", [])
+        plan = plan_perimeter(policy, project, args["operators"], levels, reads_from)
+        holds = {
+            "resources": [pulumi.Output.concat("projects/", args["project_number"])],
+            "restricted_services": list(RESTRICTED),
+            "vpc_accessible_services": {"enable_restriction": True, "allowed_services": ["RESTRICTED-SERVICES"]},
+            "ingress_policies": [plan.ingress],
+            "egress_policies": list(plan.egress),
+        }
+        enforced = args["enforced"]
+        made = accesscontextmanager.ServicePerimeter(
+            f"{name}-perimeter",
+            parent=f"accessPolicies/{policy}",
+            name=perimeter_name(policy, plan.name),
+            title=plan.name,
+            description=f"The project {project}, made by Gangway",
+            perimeter_type="PERIMETER_TYPE_REGULAR",
+            use_explicit_dry_run_spec=None if enforced else True,
+            status=cast("accesscontextmanager.ServicePerimeterStatusArgsDict", holds) if enforced else None,
+            spec=None if enforced else cast("accesscontextmanager.ServicePerimeterSpecArgsDict", holds),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.perimeter_name = made.name
+        self.register_outputs({"perimeter_name": self.perimeter_name})
+
+
+def missing_from(resources: Sequence[str], services: Sequence[str], project_number: str) -> list[str]:
+    """What an enforced perimeter with these members and restricted services lacks for the stack's project."""
+    lacks = [] if f"projects/{project_number}" in resources else [f"projects/{project_number}"]
+    return lacks + [service for service in RESTRICTED if service not in services]
+
+
+def read_perimeter(
+    name: str, access_policy: int, short_name: str, project_number: pulumi.Input[str], opts: pulumi.ResourceOptions
+) -> pulumi.Output[str]:
+    """The full name of a perimeter of somebody else's, once it is known to hold the project. InputError, as it is read
+    in a preview or an `up`: it does not. An offline plan reads nothing, and knows as much.
+    """
+    full_name = perimeter_name(access_policy, short_name)
+    found = accesscontextmanager.ServicePerimeter.get(f"{name}-perimeter", full_name, opts=opts)
+
+    def check(known: list[object]) -> str:
+        title, status, number = known
+        if title is None:
+            return full_name
+        held = cast("accesscontextmanager.outputs.ServicePerimeterStatus | None", status)
+        resources, services = (held.resources or [], held.restricted_services or []) if held else ([], [])
+        lacks = missing_from(resources, services, str(number))
+        if lacks:
+            raise InputError(
+                "gangway:gcp.service_perimeter.existing",
+                "this perimeter, as enforced, does not hold all that the stack needs held",
+                value=full_name,
+                allowed=f"a perimeter with {', '.join(lacks)}",
+                fix="have its administrator add that, or leave existing out and let the stack make one",
+            )
+        return full_name
+
+    return pulumi.Output.all(found.title, found.status, project_number).apply(check)
