@@ -187,6 +187,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.ingestion_url or "",
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
+        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         **signature_settings(spec.job),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",

@@ -55,6 +55,7 @@ class OpenstackSecrets:
         credential_id: of an application credential that puts runs and may do nothing else.
         credential_secret: the other half.
         member_key: the key by which the job's nodes know each other; None for one node alone.
+        signing_key: the key by which run records are signed.
         mount_key: of a native CephFS share's user; empty with NFS.
     """
 
@@ -63,6 +64,7 @@ class OpenstackSecrets:
     credential_id: str
     credential_secret: str = field(repr=False)
     member_key: str | None = field(default=None, repr=False)
+    signing_key: str = field(default="", repr=False)
     mount_key: str = field(default="", repr=False)
 
     def text(self) -> str:
@@ -73,7 +75,12 @@ class OpenstackSecrets:
             "region": self.region,
             "secret": self.credential_secret,
         }
-        content = {"credential": credential, "member_key": self.member_key or "", "mount_key": self.mount_key}
+        content = {
+            "credential": credential,
+            "member_key": self.member_key or "",
+            "mount_key": self.mount_key,
+            "signing_key": self.signing_key,
+        }
         return json.dumps(content, sort_keys=True)
 
 
@@ -177,6 +184,7 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": "",
         "MEMBER_KEY": spec.member_key or "",
+        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",

@@ -142,15 +142,44 @@ def test_nothing_is_there_where_nothing_is_asked(node: AwsNodeSpec, head: AwsHea
         assert "IMAGE_KEY" not in text
 
 
-def test_a_worker_and_a_head_on_aws_carry_it_in_little(node: AwsNodeSpec, head: AwsHeadSpec, tmp_path: Path) -> None:
-    signed = signature(tmp_path, node.job.image)
-    for spec, render in ((node, render_aws_node), (head, render_aws_head)):
-        asks = replace(spec, job=with_signature(spec.job, signed))
-        size = [len(base64.b64decode(user_data_base64gzip(render(one)))) for one in (spec, asks)]
-        assert 0 < size[1] - size[0] < 900
-    assert "ExecStart=/opt/gangway/bin/verify-image.sh /usr/bin/docker run" in render_aws_head(
-        replace(head, job=with_signature(head.job, signed))
-    )
+def packed_bytes(spec: AwsNodeSpec | AwsHeadSpec) -> int:
+    text = render_aws_node(spec) if isinstance(spec, AwsNodeSpec) else render_aws_head(spec)
+    return len(base64.b64decode(user_data_base64gzip(text)))
+
+
+@pytest.mark.parametrize("name", ["node", "head"])
+def test_a_machine_on_aws_carries_it_in_little(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    spec = request.getfixturevalue(name)
+    asks = replace(spec, job=with_signature(spec.job, signature(tmp_path, spec.job.image)))
+    assert 0 < packed_bytes(asks) - packed_bytes(spec) < 900
+
+
+EVERY = [
+    "node", "head", "gcp_node", "gcp_head", "tpu_host", "azure_node", "azure_head", "openstack_node", "openstack_head",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_whatever_runs_the_image_on_any_cloud_looks_first(
+    name: str, machines: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    spec = request.getfixturevalue(name)
+    asks = replace(spec, job=with_signature(spec.job, signature(tmp_path, spec.job.image)))
+    files = {path: text for path, (_, text) in machines.files_of(machines.rendered(asks)).items()}
+    assert "/opt/gangway/bin/verify-image.sh" in files
+    settings = files["/etc/gangway/node.env"]
+    assert all(f"\nIMAGE_{what}=" in settings for what in ("KEY", "NAME", "REMARKS", "SIGNATURE"))
+    looks = 0
+    for path, text in files.items():
+        if path.endswith("/job.env"):
+            words = text.partition("RUN=(\n")[2].split()
+            assert words[0] == "/opt/gangway/bin/verify-image.sh", words
+            looks += 1
+        if path.endswith("gangway-rendezvous.service"):
+            assert "\nExecStart=/opt/gangway/bin/verify-image.sh /usr/bin/docker run " in text
+            looks += 1
+    runs = [path for path, text in files.items() if spec.job.image in text and not path.endswith(("node.env", ".json"))]
+    assert looks == len(runs) > 0, runs
 
 
 def test_a_machine_of_ones_own_looks_before_it_pulls(job: JobSpec, tmp_path: Path) -> None:
