@@ -243,8 +243,10 @@ def _needs(spec: HostSpec) -> list[str]:
     gpu = "nvidia-smi: install NVIDIA's driver, 580 or later, for the trainer's CUDA 13"
     python = "python3: install Python 3.9 or later, with which the run's record is read"
     tunnels = "wg-quick: install wireguard-tools of your distribution, for hosts.wireguard"
+    openssl = "openssl: install it from your distribution, for image.signature"
     return [
         python,
+        *([openssl] if spec.job.image_signature else []),
         *([tunnels] if spec.wireguard else []),
         *([gpu] if spec.job.backend == "nccl" else []),
         *([_CLIENTS[scheme]] if scheme in _CLIENTS else []),

@@ -13,7 +13,7 @@ import pytest
 from components.core.image_signature import ImageSignature, checked_signature, signed_name
 from components.core.job import JobSpec
 from images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head, render_aws_node, user_data_base64gzip
-from images.hosts import HostSpec, host_docker_argv, host_env_text, host_files, host_job_env_text
+from images.hosts import HostSpec, host_docker_argv, host_env_text, host_files, host_job_env_text, render_host_installer
 from tests.cosigned import key_pair, signed_payload, signed_text
 
 OTHER = "sha256:" + "cd" * 32
@@ -193,6 +193,7 @@ def test_a_machine_of_ones_own_looks_before_it_pulls(job: JobSpec, tmp_path: Pat
     unit = next(file.text for file in host_files(spec) if file.path.endswith("gangway-prepare.service"))
     steps = [line.rpartition("/")[2] for line in unit.splitlines() if line.startswith("ExecStart=/opt/gangway")]
     assert steps.index("verify-image.sh") < steps.index("pull-image.sh") < steps.index("check-container.sh")
+    assert "openssl: install it" in render_host_installer(spec)
     assert "IMAGE_KEY=" in host_env_text(spec)
     assert "/opt/gangway/bin/verify-image.sh" in host_job_env_text(spec)
     assert spec.job.image in host_docker_argv(spec)
