@@ -17,6 +17,7 @@ from images.hosts import HostSpec, host_docker_argv, host_env_text, host_files, 
 from tests.cosigned import key_pair, signed_payload, signed_text
 
 OTHER = "sha256:" + "cd" * 32
+ATTACK = pytest.mark.attack("a registry's writer", "an image that the stack's key has not signed")
 
 
 def signature(folder: Path, image: str, optional: str = "null") -> ImageSignature:
@@ -72,6 +73,7 @@ def refused(machine: Any, why: str, status: int = 2) -> None:
     assert why in event["reason"]
 
 
+@ATTACK
 def test_another_key_is_refused(signed_machine: Any, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = signature(tmp_path / "other", signed_machine.spec.job.image)
@@ -79,24 +81,28 @@ def test_another_key_is_refused(signed_machine: Any, tmp_path: Path) -> None:
     refused(signed_machine, "does not hold by the key")
 
 
+@ATTACK
 def test_a_signature_of_another_digest_is_refused(signed_machine: Any) -> None:
     job = signed_machine.spec.job
     signed_machine.plan(job=job.model_copy(update={"image": f"{signed_name(job.image)}@{OTHER}"}))
     refused(signed_machine, f"the signature of {signed_name(job.image)}@{OTHER} does not hold")
 
 
+@ATTACK
 @pytest.mark.parametrize("name", ["registry.example.com/other/trainer", ""])
 def test_a_signature_of_another_name_is_refused(signed_machine: Any, name: str) -> None:
     says(signed_machine, name=name)
     refused(signed_machine, "does not hold by the key")
 
 
+@ATTACK
 @pytest.mark.parametrize("cut", [slice(0, 40), slice(0, 0), slice(0, 41), slice(4, None)])
 def test_a_part_of_a_signature_is_refused(signed_machine: Any, cut: slice) -> None:
     says(signed_machine, signature=signed_machine.spec.job.image_signature.signature[cut])
     refused(signed_machine, "does not hold by the key")
 
 
+@ATTACK
 def test_remarks_that_bring_a_second_digest_are_refused(signed_machine: Any, tmp_path: Path) -> None:
     """Signed by the key's owner for another image: whatever is put around the digest that runs, it does not fit."""
     image = signed_machine.spec.job.image
@@ -111,6 +117,7 @@ def test_a_machine_without_openssl_is_not_fit(signed_machine: Any, machines: Any
     refused(signed_machine, "no openssl on this machine", status=4)
 
 
+@ATTACK
 def test_what_is_looked_at_is_what_runs(signed_machine: Any) -> None:
     signed_machine.write_settings(None)
     script = shlex.quote(str(signed_machine.bin / "verify-image.sh"))
@@ -199,6 +206,7 @@ def test_a_machine_of_ones_own_looks_before_it_pulls(job: JobSpec, tmp_path: Pat
     assert spec.job.image in host_docker_argv(spec)
 
 
+@ATTACK
 def test_a_signature_over_other_bytes_is_no_signature(signed_machine: Any, tmp_path: Path) -> None:
     """The same words with a space between: what cosign writes is known to the byte."""
     image = signed_machine.spec.job.image
