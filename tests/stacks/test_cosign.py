@@ -20,6 +20,7 @@ from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless, signatures_of
 from stacks.paths import ROOT
+from stacks.planning.plan import make_plan
 from stacks.providers.image_signature import image_signature
 from tests.cosigned import key_pair, signed_payload
 
@@ -113,6 +114,9 @@ KEYLESS = {"identity": "releases@example.com", "issuer": "https://token.actions.
 def test_keyless_is_cosigns_to_look_at(answers: Path, tmp_path: Path) -> None:
     config = lab(tmp_path, {"prebuilt": IMAGE, "signature": KEYLESS})
     assert image_signature(config) is None, "machines are asked for nothing"
+    told = {finding.code: finding for finding in make_plan(config).findings}
+    assert "releases@example.com signed the image" in told["image.signed-keyless"].message
+    assert not (answers / "argv").exists(), "a plan asks nobody"
     check_keyless(config)
     assert (answers / "argv").read_text().splitlines() == [
         "verify",
