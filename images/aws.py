@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from images.observability import render_prometheus
 from images.render import (
+    BIN_DIR,
     ETC_DIR,
     STOP_MARGIN_SEC,
     NodeFile,
@@ -27,7 +28,10 @@ from images.shell import (
     member_argv,
     member_mount,
     results_sec,
+    run_array,
+    signature_settings,
     store_values,
+    verify_scripts,
     worker_settings,
 )
 from images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
@@ -160,9 +164,9 @@ def log_argv(log_group: str | None, region: str, stream: str | None = None) -> l
     return ["--log-driver", "awslogs", *(word for pair in options.items() for word in ("--log-opt", "=".join(pair)))]
 
 
-def aws_job_env_text(spec: AwsNodeSpec) -> str:
-    """`/etc/gangway/job.env`: one bash array, DOCKER_ARGV."""
-    return bash_array("DOCKER_ARGV", aws_docker_argv(spec))
+def aws_job_env_text(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> str:
+    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
+    return bash_array("DOCKER_ARGV", aws_docker_argv(spec)) + run_array(spec.job, bin_dir)
 
 
 def aws_env_text(spec: AwsMachineSpec) -> str:
@@ -187,6 +191,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         "LUSTRE_MOUNT_POINT": files.mount_point if files else _MOUNT_POINT,
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
+        **signature_settings(spec.job),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "REGION": spec.region,
         "RESULTS_SEC": "",
@@ -229,7 +234,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
     files = [
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *run]),
         *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
@@ -262,7 +267,7 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     }
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *helpers]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers]),
         *(unit(CLOUD, name, values) for name in units),
     ]
     if with_prometheus:

@@ -33,7 +33,10 @@ from images.shell import (
     member_argv,
     member_mount,
     results_sec,
+    run_array,
+    signature_settings,
     store_values,
+    verify_scripts,
     worker_settings,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
@@ -154,7 +157,7 @@ def azure_docker_argv(spec: AzureNodeSpec) -> list[str]:
 
 def azure_job_env_text(spec: AzureNodeSpec, bin_dir: str) -> str:
     """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
-    return bash_array("DOCKER_ARGV", azure_docker_argv(spec)) + bash_array("RUN", [f"{bin_dir}/run-job.sh"])
+    return bash_array("DOCKER_ARGV", azure_docker_argv(spec)) + run_array(spec.job, bin_dir, f"{bin_dir}/run-job.sh")
 
 
 def fabric_env_text(fabric: FabricSetup) -> str:
@@ -184,6 +187,8 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": spec.ingestion_url or "",
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
+        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
+        **signature_settings(spec.job),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
@@ -221,7 +226,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         *_common_files(spec),
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN]),
         *(python_file(name) for name in ("notices.py", "azure/notices.py")),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
@@ -250,7 +255,7 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
     files = [
         *_common_files(spec),
         *_head_only(spec),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *helpers]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers]),
         *(unit(CLOUD, name, values) for name in units),
     ]
     return cloud_config(files, "head node on Ubuntu", units=started)

@@ -37,7 +37,10 @@ from images.shell import (
     member_argv,
     member_mount,
     results_sec,
+    run_array,
+    signature_settings,
     store_values,
+    verify_scripts,
     worker_settings,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
@@ -251,8 +254,8 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
 def gcp_job_env_text(spec: GcpNodeSpec | TpuHostSpec, bin_dir: str) -> str:
     """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
     if isinstance(spec, TpuHostSpec):
-        return bash_array("DOCKER_ARGV", tpu_docker_argv(spec)) + bash_array("RUN", [f"{bin_dir}/run-tpu.sh"])
-    return bash_array("DOCKER_ARGV", gcp_docker_argv(spec))
+        return bash_array("DOCKER_ARGV", tpu_docker_argv(spec)) + run_array(spec.job, bin_dir, f"{bin_dir}/run-tpu.sh")
+    return bash_array("DOCKER_ARGV", gcp_docker_argv(spec)) + run_array(spec.job, bin_dir)
 
 
 def nccl_env_text(nccl: NcclSetup) -> str:
@@ -294,6 +297,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "LOG_GROUP": spec.log_id or "",
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
+        **signature_settings(spec.job),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
@@ -396,7 +400,7 @@ def _worker_files(
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
         *(python_file(name) for name in ("notices.py", "gcp/notices.py")),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN, *more]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN, *more]),
         *(unit(CLOUD, name, values) for name in units),
     ]
     if isinstance(spec, GcpNodeSpec) and spec.breaker is not None:
@@ -417,6 +421,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
     steps = ["install-docker.sh", "close-metadata.sh", *spec.key_steps, "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
+    fills = ["fill-data.sh"] if spec.data else []
     values = {
         **_values(spec, steps),
         "log_options": lambda stream: ["--log-driver", "none"],
@@ -428,7 +433,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     }
     files = [
         *_common_files(spec),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *helpers, *(["fill-data.sh"] if spec.data else [])]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers, *fills]),
         *(unit(CLOUD, name, values) for name in units),
     ]
     if spec.fallback_uri is not None:

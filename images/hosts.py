@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from images.observability import render_prometheus_static
-from images.render import ETC_DIR, STOP_MARGIN_SEC, NodeFile, check_heredoc, script_text, scripts, unit
+from images.render import BIN_DIR, ETC_DIR, STOP_MARGIN_SEC, NodeFile, check_heredoc, script_text, scripts, unit
 from images.shell import (
     CONTAINER_NAME,
     bash_array,
@@ -19,6 +19,8 @@ from images.shell import (
     life_argv,
     member_argv,
     member_mount,
+    run_array,
+    signature_settings,
     store_values,
     worker_settings,
 )
@@ -134,7 +136,7 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
     shell = ["common.sh", "cloud.sh", *steps, *(["check-shared.sh"] if "check-shared.sh" not in steps else []), *_RUN]
     files = [
         NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
-        NodeFile(f"{ETC_DIR}/job.env", "0600", bash_array("DOCKER_ARGV", host_docker_argv(spec))),
+        NodeFile(f"{ETC_DIR}/job.env", "0600", host_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", host_env_text(spec)),
         *scripts(CLOUD, shell),
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *services, *timers]),
@@ -155,6 +157,11 @@ def host_docker_argv(spec: HostSpec) -> list[str]:
     return [*argv, "--log-driver", "none", spec.job.image, *life, *spec.job.torchrun_argv()]
 
 
+def host_job_env_text(spec: HostSpec, bin_dir: str = BIN_DIR) -> str:
+    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
+    return bash_array("DOCKER_ARGV", host_docker_argv(spec)) + run_array(spec.job, bin_dir)
+
+
 def host_env_text(spec: HostSpec) -> str:
     """`/etc/gangway/node.env`: what the scripts need to know of this stack, as bash assignments."""
     fabric = spec.fabric.settings if spec.fabric else {}
@@ -167,6 +174,7 @@ def host_env_text(spec: HostSpec) -> str:
             if spec.allowed is not None
             else {}
         ),
+        **signature_settings(spec.job),
         **worker_settings(spec.job, _steps(spec), None, puts_results=False, tries_again=True),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_ENGINE": spec.container_engine,
@@ -206,6 +214,8 @@ def _steps(spec: HostSpec) -> list[str]:
         "join-wireguard.sh": spec.wireguard is not None,
         "close-ports.sh": spec.allowed is not None,
         "fetch-key.sh": spec.member_key is not None,
+        # It runs the image as well.
+        "verify-image.sh": spec.job.image_signature is not None,
         "pull-image.sh": True,
         "check-container.sh": gpus,
     }
@@ -230,8 +240,10 @@ def _needs(spec: HostSpec) -> list[str]:
     gpu = "nvidia-smi: install NVIDIA's driver, 580 or later, for the trainer's CUDA 13"
     python = "python3: install Python 3.9 or later, with which the run's record is read"
     tunnels = "wg-quick: install wireguard-tools of your distribution, for hosts.wireguard"
+    openssl = "openssl: install it from your distribution, for image.signature"
     return [
         python,
+        *([openssl] if spec.job.image_signature else []),
         *([tunnels] if spec.wireguard else []),
         *([gpu] if spec.job.backend == "nccl" else []),
         *([_CLIENTS[scheme]] if scheme in _CLIENTS else []),

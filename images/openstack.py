@@ -8,7 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from images.observability import render_prometheus_static
-from images.render import ETC_DIR, LIB_DIR, NodeFile, cloud_config, python_file, scripts, short_stop_margin_sec, unit
+from images.render import (
+    BIN_DIR,
+    ETC_DIR,
+    LIB_DIR,
+    NodeFile,
+    cloud_config,
+    python_file,
+    scripts,
+    short_stop_margin_sec,
+    unit,
+)
 from images.shell import (
     CONTAINER_NAME,
     bash_array,
@@ -19,7 +29,10 @@ from images.shell import (
     member_argv,
     member_mount,
     results_sec,
+    run_array,
+    signature_settings,
     store_values,
+    verify_scripts,
     worker_settings,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
@@ -42,6 +55,7 @@ class OpenstackSecrets:
         credential_id: of an application credential that puts runs and may do nothing else.
         credential_secret: the other half.
         member_key: the key by which the job's nodes know each other; None for one node alone.
+        signing_key: the key by which run records are signed.
         mount_key: of a native CephFS share's user; empty with NFS.
     """
 
@@ -50,6 +64,7 @@ class OpenstackSecrets:
     credential_id: str
     credential_secret: str = field(repr=False)
     member_key: str | None = field(default=None, repr=False)
+    signing_key: str = field(default="", repr=False)
     mount_key: str = field(default="", repr=False)
 
     def text(self) -> str:
@@ -60,7 +75,12 @@ class OpenstackSecrets:
             "region": self.region,
             "secret": self.credential_secret,
         }
-        content = {"credential": credential, "member_key": self.member_key or "", "mount_key": self.mount_key}
+        content = {
+            "credential": credential,
+            "member_key": self.member_key or "",
+            "mount_key": self.mount_key,
+            "signing_key": self.signing_key,
+        }
         return json.dumps(content, sort_keys=True)
 
 
@@ -142,9 +162,9 @@ def openstack_docker_argv(spec: OpenstackNodeSpec) -> list[str]:
     return [*argv, *NO_LOG, spec.job.image, *life, *spec.job.torchrun_argv()]
 
 
-def openstack_job_env_text(spec: OpenstackNodeSpec) -> str:
-    """`/etc/gangway/job.env`: one bash array, DOCKER_ARGV."""
-    return bash_array("DOCKER_ARGV", openstack_docker_argv(spec))
+def openstack_job_env_text(spec: OpenstackNodeSpec, bin_dir: str = BIN_DIR) -> str:
+    """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
+    return bash_array("DOCKER_ARGV", openstack_docker_argv(spec)) + run_array(spec.job, bin_dir)
 
 
 def openstack_env_text(spec: OpenstackMachineSpec) -> str:
@@ -153,6 +173,7 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
     files = spec.file_system
     settings = {
         **(node.fabric.settings if node and node.fabric else {}),
+        **signature_settings(spec.job),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_NAME": CONTAINER_NAME,
         "DATA_DIR": (node.data_dir if node else None) or "",
@@ -163,6 +184,7 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": "",
         "MEMBER_KEY": spec.member_key or "",
+        **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
@@ -197,7 +219,7 @@ def render_openstack_node(spec: OpenstackNodeSpec) -> str:
         *_common_files(spec),
         # Nothing is upgraded under a job: a new driver's libraries do not fit the module that is loaded.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *_RUN]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN]),
         *_units(units, values),
     ]
     return cloud_config(files, "worker on OpenStack", units=started)
@@ -221,7 +243,7 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
     files = [
         *_common_files(spec),
         *_prometheus(spec),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *helpers]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers]),
         *_units(units, values),
     ]
     return cloud_config(files, "head node on OpenStack", units=started)

@@ -91,6 +91,30 @@ def container_argv(
     return argv
 
 
+def run_array(job: JobSpec, bin_dir: str, own: str = "docker") -> str:
+    """`RUN` of job.env: what takes docker's arguments; nothing where that is docker itself."""
+    words = [*(f"{bin_dir}/{script}" for script in verify_scripts(job)), own]
+    return "" if words == ["docker"] else bash_array("RUN", words)
+
+
+def verify_scripts(job: JobSpec) -> list[str]:
+    """What looks at the image's signature before the image is run, where the stack asks for one."""
+    return ["verify-image.sh"] if job.image_signature else []
+
+
+def signature_settings(job: JobSpec) -> dict[str, str]:
+    """What that script wants to know, beside the image itself."""
+    signed = job.image_signature
+    if signed is None:
+        return {}
+    return {
+        "IMAGE_KEY": signed.key,
+        "IMAGE_NAME": signed.name,
+        "IMAGE_REMARKS": signed.optional,
+        "IMAGE_SIGNATURE": signed.signature,
+    }
+
+
 def bash_array(name: str, words: Iterable[str]) -> str:
     """A bash array, one word a line."""
     return f"{name}=(\n" + _lines(f"    {bash_quote(word)}" for word in words) + ")\n"
@@ -152,6 +176,7 @@ def store_values(
         "member_argv": member_argv(spec.member_key),
         "member_mount": member_mount(spec.member_key),
         "port": port,
+        "signed": spec.job.image_signature is not None,
         "prometheus_image": prometheus_image and pinned_image(prometheus_image),
         "user_argv": ["--user", f"{uid}:{uid}"],
     }

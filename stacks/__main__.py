@@ -13,6 +13,7 @@ from pulumi.runtime.settings import get_monitor
 from components.core.findings import InputError, Severity
 from stacks.config.loader import from_pulumi
 from stacks.config.stack_config import StackConfig
+from stacks.cosign import check_keyless
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
 from stacks.providers.registry import provider_of
@@ -55,6 +56,7 @@ def main() -> None:
         config = from_pulumi()
         planned = program_of(config.provider).plan(config)
         _check_environment(config, planned)
+        check_keyless(config)
         _say_findings(config, planned)
         for name, value in build(config, planned).items():
             pulumi.export(name, value)

@@ -304,11 +304,11 @@ class Grantee:
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `run_container_id` is RunBucket's, `repository_id` the registry's resource id,
-    `data_collection_rule_id` that of NodeLogs, `member_secret_id` MemberKeyVault's. `data_source` is the
-    `az://account/container/prefix` nodes may read, `data_source_account_id` that storage account's resource id (a
-    container is the smallest place a role can be assigned on; whoever runs `up` must be allowed to). `self_termination`
-    lets a node delete itself from its scale set. With `role_wait_sec` (0) Azure gets some time to know a role of our
-    own before it is assigned: from Python programs alone (`components.azure.identity`).
+    `data_collection_rule_id` that of NodeLogs, `member_secret_id` and `signing_secret_id` MemberKeyVault's.
+    `data_source` is the `az://account/container/prefix` nodes may read, `data_source_account_id` that storage account's
+    resource id (a container is the smallest place a role can be assigned on; whoever runs `up` must be allowed to).
+    `self_termination` lets a node delete itself from its scale set. With `role_wait_sec` (0) Azure gets some time to
+    know a role of our own before it is assigned: from Python programs alone (`components.azure.identity`).
     """
 
     subscription_id: str
@@ -319,6 +319,7 @@ class NodeIdentityArgs(TypedDict):
     repository_id: pulumi.Input[str]
     data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
     member_secret_id: NotRequired[pulumi.Input[str] | None]
+    signing_secret_id: NotRequired[pulumi.Input[str] | None]
     data_source: NotRequired[str | None]
     data_source_account_id: NotRequired[str | None]
     self_termination: NotRequired[bool]
@@ -339,6 +340,7 @@ class HeadIdentityArgs(TypedDict):
     repository_id: pulumi.Input[str]
     data_collection_rule_id: NotRequired[pulumi.Input[str] | None]
     member_secret_id: NotRequired[pulumi.Input[str] | None]
+    signing_secret_id: NotRequired[pulumi.Input[str] | None]
     fills_groups: NotRequired[bool]
     scrapes: NotRequired[bool]
     role_wait_sec: NotRequired[float]
@@ -348,7 +350,7 @@ class HeadIdentityArgs(TypedDict):
 def _identity(
     name: str, kind: str, args: NodeIdentityArgs | HeadIdentityArgs, opts: pulumi.ResourceOptions
 ) -> tuple[managedidentity.UserAssignedIdentity, Grantee, list[pulumi.CustomResource]]:
-    """An identity, and the grants every machine gets: own runs, the image, lines, the job's member key."""
+    """An identity, and the grants every machine gets: own runs, the image, lines, the two keys."""
     identity = managedidentity.UserAssignedIdentity(
         f"{name}-{kind}",
         resource_group_name=args["resource_group_name"],
@@ -365,6 +367,7 @@ def _identity(
     for label, role, scope in (
         ("lines", LOG_WRITER, args.get("data_collection_rule_id")),
         ("members", SECRET_USER, args.get("member_secret_id")),
+        ("signs", SECRET_USER, args.get("signing_secret_id")),
     ):
         if scope is not None:
             grants.append(grantee.may(label, role, scope))

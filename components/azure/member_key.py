@@ -1,4 +1,4 @@
-"""MemberKeyVault: the key of a job's nodes in a key vault of the stack's, which answers the stack's subnet alone."""
+"""MemberKeyVault: the keys of a stack's machines in a key vault of its own, which answers the stack's subnet alone."""
 
 from typing import TypedDict
 
@@ -8,57 +8,77 @@ from pulumi_azure_native import keyvault
 from components.azure.names import RANDOM_DIGITS
 from components.core.tags import shortened
 
-__all__ = ["MAX_VAULT_NAME", "SECRET", "MemberKeyVault", "MemberKeyVaultArgs"]
+__all__ = ["MAX_VAULT_NAME", "SECRET", "SIGNING_SECRET", "MemberKeyVault", "MemberKeyVaultArgs"]
 
 MAX_VAULT_NAME = 24
 """Key vaults: 3 to 24 letters, digits and dashes."""
 DELETION_DAYS = 7
 """The least there is. The name of a vault that is gone stays taken so long; Pulumi's digits make the next one's."""
-SECRET = "member-key"
+SECRET, SIGNING_SECRET = "member-key", "signing-key"
 
 
 class MemberKeyVaultArgs(TypedDict):
-    """Inputs of MemberKeyVault. `pem` is `components.core.member_key`'s; `tenant_id` the directory whose identities the
-    vault trusts; `subnet_id` has the service endpoint Microsoft.KeyVault, as TrainingNetwork's has.
+    """Inputs of MemberKeyVault. `pem` is `components.core.member_key`'s, `signing_pem` `.signing_key`'s; `tenant_id`
+    is the directory whose identities the vault trusts; `subnet_id` has the service endpoint Microsoft.KeyVault, as
+    TrainingNetwork's has.
     """
 
     tenant_id: pulumi.Input[str]
     resource_group_name: pulumi.Input[str]
     location: str
     pem: pulumi.Input[str]
+    signing_pem: pulumi.Input[str]
     subnet_id: pulumi.Input[str]
     tags: dict[str, str]
 
 
 class MemberKeyVault(pulumi.ComponentResource):
-    """A vault with one secret. `secret_id` is its resource id, on which rights are given; `secret_url` where machines
-    ask for it; `vault_id` the vault's resource id.
+    """A vault with two secrets. `secret_id` and `signing_secret_id` are their resource ids, on which rights are given;
+    `secret_url` and `signing_secret_url` where machines ask for them; `vault_id` the vault's resource id.
     """
 
     vault_id: pulumi.Output[str]
     secret_id: pulumi.Output[str]
     secret_url: pulumi.Output[str]
+    signing_secret_id: pulumi.Output[str]
+    signing_secret_url: pulumi.Output[str]
 
     def __init__(self, name: str, args: MemberKeyVaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:MemberKeyVault", name, None, opts)
         vault = self._vault(name, args)
+        self.vault_id = vault.id
+        self.secret_id, self.secret_url = self._secret(name, SECRET, args["pem"], vault, args)
+        signing = self._secret(name, SIGNING_SECRET, args["signing_pem"], vault, args)
+        self.signing_secret_id, self.signing_secret_url = signing
+        self.register_outputs(
+            {
+                "vault_id": self.vault_id,
+                "secret_id": self.secret_id,
+                "secret_url": self.secret_url,
+                "signing_secret_id": self.signing_secret_id,
+                "signing_secret_url": self.signing_secret_url,
+            }
+        )
+
+    def _secret(
+        self, name: str, called: str, pem: pulumi.Input[str], vault: keyvault.Vault, args: MemberKeyVaultArgs
+    ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        """A key in the vault: its resource id, and where machines ask for it."""
         secret = keyvault.Secret(
-            f"{name}-member-key",
+            f"{name}-{called}",
             resource_group_name=args["resource_group_name"],
             vault_name=vault.name,
-            secret_name=SECRET,
+            secret_name=called,
             properties=keyvault.SecretPropertiesArgs(
-                value=pulumi.Output.secret(args["pem"]), content_type="application/x-pem-file"
+                value=pulumi.Output.secret(pem), content_type="application/x-pem-file"
             ),
             tags=args["tags"],
             # Resource Manager deletes none; the plugin would ask the vault, which does not answer whoever runs `up`. It
             # goes with the vault.
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
-        self.vault_id, self.secret_id = vault.id, secret.id
         uri = vault.properties.vault_uri.apply(lambda known: known or "")
-        self.secret_url = pulumi.Output.concat(uri, "secrets/", SECRET)
-        self.register_outputs({"vault_id": self.vault_id, "secret_id": self.secret_id, "secret_url": self.secret_url})
+        return secret.id, pulumi.Output.concat(uri, "secrets/", called)
 
     def _vault(self, name: str, args: MemberKeyVaultArgs) -> keyvault.Vault:
         return keyvault.Vault(

@@ -7,6 +7,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from components.core.image_signature import ImageSignature
+
 __all__ = ["Backend", "JobSpec", "Rendezvous", "Volume"]
 
 Backend = Literal["gloo", "nccl", "xla"]
@@ -37,6 +39,7 @@ class JobSpec(_Frozen):
 
     Attributes:
         image: container image by digest; empty when the job runs in the current Python environment.
+        image_signature: that machines ask of the image before they run it; None asks for none.
         num_nodes_min: the fewest nodes with which the job goes on.
         num_nodes_max: the most nodes that may join.
         processes_per_node: one per accelerator; on a CPU-only node the number of gloo processes.
@@ -50,6 +53,7 @@ class JobSpec(_Frozen):
 
     name: str
     image: str = ""
+    image_signature: ImageSignature | None = Field(default=None, exclude_if=lambda signed: signed is None)
     backend: Backend
     num_nodes_min: int = Field(ge=1)
     num_nodes_max: int = Field(ge=1)

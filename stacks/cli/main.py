@@ -28,6 +28,7 @@ from stacks.cli.reconcile import reconcile
 from stacks.cli.report import report
 from stacks.cli.reproduce import reproduce
 from stacks.cli.sign import sign
+from stacks.cli.signature import signature
 from stacks.cli.tco import tco
 from stacks.cli.trainer import add_trainer
 from stacks.extras import missing_extra
@@ -144,6 +145,7 @@ app.add_typer(prices_app, name="prices", rich_help_panel=_PRICES)
 add_trainer(app)
 app.add_typer(bench_app, name="bench", rich_help_panel=_RUNS)
 app.command(rich_help_panel=_RUNS)(dockerfile)
+app.command(rich_help_panel=_RUNS)(signature)
 app.command(rich_help_panel=_RUNS)(report)
 app.command(rich_help_panel=_RUNS)(reproduce)
 app.command(rich_help_panel=_RUNS)(sign)

@@ -22,7 +22,7 @@ from components.core.fields import (
     Whole,
 )
 from components.core.findings import nearest_hint
-from components.core.image_reference import DIGEST, LETTERS, ONE_VERSION, is_reference
+from components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, is_reference
 from components.estimate.spot import RESTART_SEC
 from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
@@ -211,6 +211,46 @@ class BudgetConfig(Section):
     activate_tag: StrictBool = False
 
 
+_BASE64 = r"^[A-Za-z0-9+/]+={0,2}$"
+_PRINTED = "`gangway signature IMAGE --key FILE`"
+
+
+class SignatureConfig(Section):
+    """cosign's signature of the prebuilt image. By a public key: machines look at it before they run the image; by
+    identity and issuer, keyless: whoever runs `up` has cosign look at it.
+
+    Attributes:
+        public_key: PEM, ECDSA on P-256, as in cosign.pub.
+        payload: what was signed, base64.
+        signature: base64.
+        signed_as: registry and repository that the payload names, where the image was copied from there.
+        identity: of the certificate: an address or a URL.
+        issuer: URL of who vouched for that identity.
+    """
+
+    public_key: str | None = Field(default=None, min_length=1, json_schema_extra={"told_by": _PRINTED})
+    payload: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"told_by": _PRINTED})
+    signature: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"told_by": _PRINTED})
+    signed_as: str | None = Field(default=None, pattern=f"^{NAME}$", examples=["registry.example.com/gan/trainer"])
+    identity: str | None = Field(default=None, min_length=1, examples=["releases@example.com"])
+    issuer: str | None = Field(
+        default=None, pattern=r"^https://[^\s]+$", examples=["https://token.actions.githubusercontent.com"]
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        by_key = (self.public_key, self.payload, self.signature)
+        keyless = (self.identity, self.issuer)
+        said = [value is not None for value in (*by_key, *keyless, self.signed_as)]
+        looked_at, asked = all(said[:3]), all(said[3:5])
+        if (looked_at and not any(said[3:5])) or (asked and not any(said[:3] + said[5:])):
+            return self
+        raise ValueError(
+            "public_key, payload and signature, which machines look at, or identity and issuer, which `up` asks cosign "
+            f"for; {_PRINTED} prints the first three"
+        )
+
+
 class ImageConfig(Section):
     """The trainer's image: built and pushed by `up`, or one that is there already, named by its digest."""
 
@@ -220,6 +260,11 @@ class ImageConfig(Section):
         min_length=1,
         json_schema_extra={"pattern": f"@{DIGEST}$"},
         examples=[f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0123456789abcdef' * 4}"],
+    )
+
+    signature: SignatureConfig | None = Field(
+        default=None,
+        examples=[{"identity": "releases@example.com", "issuer": "https://token.actions.githubusercontent.com"}],
     )
 
     @field_validator("prebuilt")

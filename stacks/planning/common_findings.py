@@ -51,7 +51,9 @@ def common_findings(
 
 
 def _pins(config: StackConfig) -> Iterable[Finding]:
-    """A tag can be moved to other bytes: two builds of one Dockerfile differ then, and nobody sees it."""
+    """A tag can be moved to other bytes: two builds of one Dockerfile differ then, and nobody sees it. A signature that
+    no plan has looked at is told.
+    """
     bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()} if config.image.prebuilt is None else ()
     for base in sorted(bases):
         if "@" not in pinned_image(base):
@@ -61,6 +63,14 @@ def _pins(config: StackConfig) -> Iterable[Finding]:
                 f"the trainer's image is built on {base}, whose tag can be moved to another image",
                 "make lock-images, which writes its digest into images/images.lock",
             )
+    signed = config.image.signature
+    if signed is not None and signed.identity is not None:
+        yield Finding.info(
+            "image.signed-keyless",
+            "gangway:image.signature",
+            f"who runs `up` has cosign look whether {signed.identity} signed the image; machines and plans do not look",
+            "have cosign there, and a way to the registry; a public key is looked at by machines as well",
+        )
     prometheus = config.head.prometheus_image
     if prometheus is not None and "@" not in pinned_image(prometheus):
         yield Finding.warning(

@@ -20,6 +20,7 @@ from components.estimate.cost import elsewhere
 from stacks.config.job_settings import trainer_flags
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import first_in_reach, unmet_caps
+from stacks.providers.image_signature import image_signature
 from stacks.providers.registry import provider_of
 from trainer.records.run_record import RunContext
 
@@ -140,6 +141,7 @@ def job_of(
     return JobSpec(
         name=config.stack,
         image=image,
+        image_signature=image_signature(config),
         backend=backend,
         num_nodes_min=least,
         num_nodes_max=most,

@@ -100,6 +100,7 @@ NOT_RUN: dict[str, str] = {
     "gangway breaker reset {self.stack}": "needs a stack that is up: tests/stacks/engines/test_breaker.py",
     "gangway plan {config.stack}": "printed under `pulumi up`: tests/engine; the command is that of every page",
     "gangway plan {run.record.stack} --json > plan.json": "printed of another version's plan; another line's command",
+    "gangway signature IMAGE --key FILE": "asks a registry by cosign: tests/stacks/test_cosign.py",
     "gangway prices diff": "printed by a refresh: tests/stacks/finops/prices",
     "gangway prices refresh": "asks the providers: tests/stacks/finops/prices",
     "python -m trainer evaluate": "stands in a record, whose folder the reader knows: docs/metrics.md runs it",

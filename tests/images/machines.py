@@ -207,7 +207,7 @@ class Machine:
     def write_settings(self, head: AwsHeadSpec | None) -> None:
         """The files that the scripts read."""
         (self.root / "node.env").write_text(aws_env_text(self.spec) if head is None else aws_env_text(head))
-        (self.root / "job.env").write_text(aws_job_env_text(self.spec))
+        (self.root / "job.env").write_text(aws_job_env_text(self.spec, str(self.bin)))
 
     def plan(self, **changes: Any) -> None:
         """Changes the spec that the scripts are told."""
@@ -313,7 +313,7 @@ class OpenstackMachine(Machine):
         if self.secrets is not None:
             (self.root / "secrets.json").write_text(self.secrets.text())
         if isinstance(self.spec_, OpenstackNodeSpec):
-            (self.root / "job.env").write_text(openstack_job_env_text(self.spec_))
+            (self.root / "job.env").write_text(openstack_job_env_text(self.spec_, str(self.bin)))
 
     def plan(self, **changes: Any) -> None:
         """Changes the spec that the scripts are told."""

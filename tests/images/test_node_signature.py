@@ -1,11 +1,14 @@
-"""The record's signature: made by root with OpenSSL's own command, put before the record. AWS and Google."""
+"""The record's signature: made by root with OpenSSL's own command, put before the record, on every cloud."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.core.signing_key import new_signing_key
+from images.openstack import SECRETS_FILE
 from stacks.report.signatures import ForgedError, read_public_key, signature_of
 
 PEM = new_signing_key()
@@ -37,9 +40,32 @@ def on_google(gcp_machine: Any, tmp_path: Path) -> Any:
     return gcp_machine
 
 
+@pytest.fixture
+def on_azure(azure_machine: Any, tmp_path: Path) -> Any:
+    url = "https://demo-members12345678.vault.azure.net/secrets/signing-key"
+    azure_machine.plan(run_dir=f"{tmp_path}/run", file_system=None, signing_key=url)
+    azure_machine.vm.secrets["demo-members12345678/signing-key"] = PEM
+    return azure_machine
+
+
+@pytest.fixture
+def on_openstack(openstack_machine: Any, swift: Any, tmp_path: Path) -> Any:
+    openstack_machine.cloud = swift
+    openstack_machine.plan(run_dir=f"{tmp_path}/run", file_system=None, mount_user="", signing_key=SECRETS_FILE)
+    openstack_machine.secrets = replace(openstack_machine.secrets, signing_key=PEM)
+    return openstack_machine
+
+
 def in_bucket(worker: Any, name: str) -> bytes:
+    """What the run bucket has of the run, by the end of its name."""
     if hasattr(worker, "gce"):
         return bytes(worker.gce.objects[f"gangway-records/demo/dcgan-celeba64/{name}"])
+    if hasattr(worker, "vm"):
+        (key,) = [key for key in worker.vm.blobs if key.endswith(f"/dcgan-celeba64/{name}")]
+        return bytes(worker.vm.blobs[key])
+    if hasattr(worker, "cloud"):
+        (key,) = [key for key in worker.cloud.objects if key.endswith(f"/dcgan-celeba64/{name}")]
+        return bytes(worker.cloud.objects[key])
     return Path(worker.root / "bucket" / name).read_bytes()
 
 
@@ -58,7 +84,7 @@ def writes(worker: Any, text: str) -> None:
     (run / "new").rename(run / "run.json")
 
 
-@pytest.mark.parametrize("name", ["on_aws", "on_google"])
+@pytest.mark.parametrize("name", ["on_aws", "on_google", "on_azure", "on_openstack"])
 def test_what_is_put_is_signed_and_a_reader_in_between_has_the_signature_of_what_he_read(
     name: str, trusted: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -113,3 +139,29 @@ def test_without_a_key_the_record_is_put_unsigned_and_it_is_told(on_google: Any,
     assert content == b'{"second": 2}'
     assert signature_of(record, content, trusted).state == "unsigned"
     assert "record-not-signed" in [line["event"] for line in on_google.events()]
+
+
+def test_a_machine_on_azure_whose_key_is_gone_says_so(on_azure: Any, trusted: str, tmp_path: Path) -> None:
+    on_azure.vm.secrets.clear()
+    writes(on_azure, '{"first": 1}')
+    assert on_azure.run("upload-record.sh").returncode == 0
+    record, content = fetched(on_azure, tmp_path)
+    assert signature_of(record, content, trusted).state == "unsigned"
+    assert "record-not-signed" in [line["event"] for line in on_azure.events()]
+
+
+def test_a_machine_on_openstack_that_fetched_before_there_was_a_key_says_so(
+    on_openstack: Any, trusted: str, tmp_path: Path
+) -> None:
+    on_openstack.write_settings(None)
+    older = json.loads((on_openstack.root / "secrets.json").read_text())
+    del older["signing_key"]
+    (on_openstack.root / "secrets.json").write_text(json.dumps(older))
+    on_openstack.secrets = None
+    writes(on_openstack, '{"first": 1}')
+    done = on_openstack.run("upload-record.sh")
+    assert done.returncode == 0
+    assert "no signing_key among this machine's secrets" in done.stderr
+    assert "cannot sign run.json" in done.stderr
+    record, content = fetched(on_openstack, tmp_path)
+    assert signature_of(record, content, trusted).state == "unsigned"

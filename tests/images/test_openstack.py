@@ -86,7 +86,7 @@ def test_what_services_say_is_on_the_console_too(machines: Any, name: str, reque
 
 def test_secrets_are_in_what_is_fetched_and_nowhere_shown() -> None:
     secrets = OpenstackSecrets(
-        "https://cloud.example.com:5000/v3", "RegionOne", "id", "credential-secret", PEM, "AQA8=="
+        "https://cloud.example.com:5000/v3", "RegionOne", "id", "credential-secret", PEM, "SIGNING PEM", "AQA8=="
     )
     assert json.loads(secrets.text()) == {
         "credential": {
@@ -97,8 +97,9 @@ def test_secrets_are_in_what_is_fetched_and_nowhere_shown() -> None:
         },
         "member_key": PEM,
         "mount_key": "AQA8==",
+        "signing_key": "SIGNING PEM",
     }
-    for secret in ("credential-secret", PEM, "AQA8=="):
+    for secret in ("credential-secret", PEM, "SIGNING PEM", "AQA8=="):
         assert secret not in repr(secrets)
 
 

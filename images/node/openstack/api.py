@@ -158,6 +158,8 @@ def main(argv: Sequence[str]) -> int:
             return 0
         kept = json.loads(file.read_text("utf-8"))
         if argv[0] == "secret":
+            if argv[1] not in kept:
+                raise OSError(f"no {argv[1]} among this machine's secrets, which an older up has made")
             print(kept[argv[1]], end="")
         else:
             COMMANDS[argv[0]](Store(kept["credential"]), Path(argv[1]), argv[2])

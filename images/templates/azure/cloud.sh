@@ -61,6 +61,7 @@ put_folder() {
 }
 
 member_key() { azure secret "$MEMBER_KEY"; }
+signing_key() { azure secret "$SIGNING_KEY"; }
 
 # Azure Container Registry's documentation, "Authentication": this name says that the password is a token.
 registry_login() {

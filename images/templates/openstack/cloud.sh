@@ -44,6 +44,7 @@ put_folder() {
 }
 
 member_key() { swift secret member_key; }
+signing_key() { swift secret signing_key; }
 
 # The image is in a registry that the machines can read as they are.
 registry_login() { :; }

@@ -248,12 +248,15 @@ class ComponentFactory:
         }
         return LustreFileSystem(self.config.stack, typed_args(LustreFileSystemArgs, args), self.opts)
 
-    def member_key(self, network: TrainingNetwork, tenant: pulumi.Output[str]) -> MemberKeyVault:
-        """Where machines have the job's member key from; `tenant`: the directory of whoever runs `up`."""
+    def keys(self, network: TrainingNetwork, tenant: pulumi.Output[str], signing: pulumi.Output[str]) -> MemberKeyVault:
+        """Where machines have the job's member key from, and the one that signs; `tenant`: the directory of whoever
+        runs `up`.
+        """
         args = {
             **self._place(),
             "tenant_id": tenant,
             "pem": member_key(self.config.stack, self.config.job.member_key_refresh),
+            "signing_pem": signing,
             "subnet_id": network.private_subnet_ids[0],
         }
         return MemberKeyVault(self.config.stack, typed_args(MemberKeyVaultArgs, args), self.opts)
@@ -285,6 +288,7 @@ class ComponentFactory:
             "repository_id": image.repository_id,
             "data_collection_rule_id": logs.data_collection_rule_id,
             "member_secret_id": members.secret_id,
+            "signing_secret_id": members.signing_secret_id,
             **self._role_wait,
         }
 

@@ -11,6 +11,7 @@ import pulumi_azure_native as azure
 from components.azure.identity import ResourceGroup
 from components.azure.pricing import price_resources
 from components.catalog.loader import load_provider
+from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.component_factory import ComponentFactory
@@ -43,9 +44,11 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
     tenant = azure.authorization.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=provider)).tenant_id
-    members = stack.member_key(network, tenant)
+    signing = signing_key(config.stack)
+    members = stack.keys(network, tenant, signing.pem)
     place = group.resource_group_name
-    user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, place, members.secret_url)
+    keys = (members.secret_url, members.signing_secret_url)
+    user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, place, *keys)
     images = stack.image_versions()
     subnet = stack.machines_subnet(network, image, runs, members)
     pool = stack.pool(network, subnet, stack.node_identity(image, runs, logs, members), key, images, user_data_inputs)
@@ -70,4 +73,5 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
         "dashboard": observed.dashboard_id,
         "alarm_topic_id": observed.channel_names.apply(lambda ids: ids[0]),
         "budget_topic_id": budget.topic_id,
+        "signing_public_key": signing.public,
     }

@@ -29,12 +29,13 @@ class _Names(NamedTuple):
     mount_source: str | None
     resource_group_name: str
     member_key: str
+    signing_key: str
 
 
 @dataclass(frozen=True)
 class UserDataInputs:
     """Names that only resources have: the job with its image, the run bucket, the table of lines, the file system, and
-    where machines ask for the job's member key.
+    where machines ask for the job's member key and the one that signs.
     """
 
     job: pulumi.Output[JobSpec]
@@ -43,6 +44,7 @@ class UserDataInputs:
     mount_source: pulumi.Output[str] | None
     resource_group_name: pulumi.Output[str]
     member_key: pulumi.Output[str]
+    signing_key: pulumi.Output[str]
 
     def known(self, *further: pulumi.Output[str]) -> pulumi.Output[tuple[_Names, list[str]]]:
         """The names, once there are any, and what is `further` wanted beside them."""
@@ -90,6 +92,7 @@ def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any
         "file_system": None if names.mount_source is None else FileSystem("lustre", names.mount_source, MOUNT),
         "ingestion_url": names.ingestion_url,
         "member_key": names.member_key,
+        "signing_key": names.signing_key,
         "max_hours": config.job.max_hours,
     }
 

@@ -73,13 +73,16 @@ class ComponentFactory:
         args = {"run_bucket": runs.bucket_name, "role": self._own.object_role, "access_rules": self._own.access_rules}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
-    def secrets(self, identity: NodeIdentity, storage: ManilaShare | None) -> MachineSecrets:
+    def secrets(
+        self, identity: NodeIdentity, storage: ManilaShare | None, signing: pulumi.Output[str]
+    ) -> MachineSecrets:
         """What the machines fetch when they boot."""
         name, own = self.config.stack, self._own
         credential = (identity.credential_id, identity.credential_secret)
         members = member_key(name, self.config.job.member_key_refresh) if self.planned.head else None
+        mount_key = storage.access_key if storage else ""
         args = {
-            "content": secrets_content(self.config, credential, members, storage.access_key if storage else ""),
+            "content": secrets_content(self.config, credential, members, signing, mount_key),
             "url_key": url_key(name) if own.temp_url_key is None else own.temp_url_key,
             "of_account": own.temp_url_key is not None,
             "period": period_of(time.time()),

@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 import pulumi_openstack as openstack
 
+from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from components.openstack.pricing import price_resources
 from stacks.config.stack_config import StackConfig
@@ -37,7 +38,8 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     job = pulumi.Output.from_input(job_spec(config, planned, config.image.prebuilt))
     share = (storage.mount_source, storage.access_user) if storage else ("", "")
     user_data_inputs = UserDataInputs(job, runs.bucket_url, *share)
-    secrets = stack.secrets(identity, storage)
+    signing = signing_key(config.stack)
+    secrets = stack.secrets(identity, storage, signing.pem)
     head = stack.head(network, user_data_inputs, secrets)
     pool = stack.pool(network, user_data_inputs, secrets, head)
     return {
@@ -49,6 +51,7 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
         "head_instance_id": head.instance_id if head else None,
         "mount_point": storage.mount_source if storage else None,
         "zone": planned.zone,
+        "signing_public_key": signing.public,
         # What the others have and OpenStack has not: lines stay in the machines' journals.
         "log_group": None,
         "dashboard": None,

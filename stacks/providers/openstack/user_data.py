@@ -61,10 +61,11 @@ def secrets_content(
     config: StackConfig,
     credential: tuple[pulumi.Output[str], pulumi.Output[str]],
     member_key: pulumi.Output[str] | None,
+    signing_key: pulumi.Output[str],
     mount_key: pulumi.Input[str],
 ) -> pulumi.Output[str]:
     """What every machine fetches; `credential`: its id and its secret."""
-    known = pulumi.Output.all(*credential, member_key, mount_key)
+    known = pulumi.Output.all(*credential, member_key, signing_key, mount_key)
     auth_url = section_of(config).auth_url.rstrip("/")
     return known.apply(lambda values: OpenstackSecrets(auth_url, config.region, *values).text())
 
@@ -74,6 +75,7 @@ def _common(config: StackConfig, planned: OpenstackPlan, names: _Names) -> dict[
     return {
         "stack": config.stack,
         "member_key": SECRETS_FILE if planned.head else None,
+        "signing_key": SECRETS_FILE,
         "job": names.job,
         "image_registry": names.job.image.partition("/")[0],
         "bucket_uri": f"{names.bucket_url}/{config.stack}",

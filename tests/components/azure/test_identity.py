@@ -82,12 +82,12 @@ def test_a_head_that_does_neither_has_no_right_on_the_group(make: Callable[..., 
 
 
 @pytest.mark.parametrize("component", [NodeIdentity, HeadIdentity])
-def test_machines_read_the_one_secret_that_is_theirs(
+def test_machines_read_the_two_secrets_that_are_theirs(
     make: Callable[..., Any], args: dict[str, Any], component: Any
 ) -> None:
-    made = make(component, {**args, "member_secret_id": "/vaults/v/secrets/member-key"})
-    assert (SECRET_USER, "/vaults/v/secrets/member-key") in grants(made)
-    assert {scope for role, scope in grants(made) if role == SECRET_USER} == {"/vaults/v/secrets/member-key"}
+    keys = {"member_secret_id": "/vaults/v/secrets/member-key", "signing_secret_id": "/vaults/v/secrets/signing-key"}
+    made = make(component, {**args, **keys})
+    assert sorted(scope for role, scope in grants(made) if role == SECRET_USER) == sorted(keys.values())
 
 
 def test_assignments_have_names_that_stay(

@@ -121,7 +121,7 @@ def test_the_exports_have_the_names_of_every_provider(program: tuple[StackConfig
     config, recorded = program
     exported = dict(recorded.result)
     own = {"alarm_topic_id", "budget_topic_id", "mount_point", "resource_group", "run_bucket_url", "zone"}
-    assert set(exported) == EVERYWHERE | own
+    assert set(exported) == EVERYWHERE | own | {"signing_public_key"}
     assert exported["zone"] == plan(config).zone
     assert exported["resource_group"] == f"${{ResourceGroup.{config.stack}-gangway.name}}"
     assert len(exported["group_names"]) == len(config.cluster.capacity)

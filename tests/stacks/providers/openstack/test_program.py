@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.core.signing_key import public_half
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
@@ -64,7 +65,7 @@ def test_the_exports(program: tuple[StackConfig, Recording]) -> None:
     exported = dict(recorded.result)
     assert set(exported) == {
         "dashboard", "group_names", "head_instance_id", "image", "job", "log_group", "mount_point", "run_bucket",
-        "run_bucket_url", "zone",
+        "run_bucket_url", "signing_public_key", "zone",
     }  # fmt: skip
     assert len(exported["group_names"]) == config.cluster.nodes.max
     assert (exported["head_instance_id"] is None) is (config.cluster.nodes.max == 1)
@@ -122,8 +123,10 @@ def test_machines_secrets_are_one_object_behind_a_url_of_hours(program: tuple[St
         "secret": f"${{ApplicationCredential.{config.stack}-node.secret}}",
     }
     assert ("PRIVATE KEY" in content["member_key"]) is (config.cluster.nodes.max > 1)
+    assert public_half(content["signing_key"]) == dict(recorded.result)["signing_public_key"]
     assert signed.inputs["ttl"] == 8 * 3600
     for machine in of(recorded, "Instance"):
+        assert "SIGNING_KEY=/etc/gangway/secrets.json\n" in told(machine)["/etc/gangway/node.env"]
         place = machine.inputs["metadata"]["gangway:secrets"]
         assert place["value"] == f"${{TempUrl.{config.stack}-secrets.url}}"
         assert machine.to_json()["inputs"]["metadata"]["gangway:secrets-signature"] == "[secret]"
@@ -221,7 +224,7 @@ def test_the_plan_is_whole(made: Plan, check_plan: Callable[[Plan], None]) -> No
     assert data["carbon"]["gco2e"] > 0
     assert data["versions"]["pulumi-openstack"]
     secrets = json.dumps(data["resources"])
-    # Of each of five machines two; key, content, name and URL's parts; and what is kept of both keys.
-    assert secrets.count("[secret]") == 17
+    # Of each of five machines two; key, content, name and URL's parts; and what is kept of the three keys.
+    assert secrets.count("[secret]") == 18
     assert "PRIVATE KEY" not in secrets
     assert "ApplicationCredential.openstack-gpu-node.secret" not in secrets

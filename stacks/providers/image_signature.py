@@ -1,0 +1,41 @@
+"""The signature that a stack file asks of its image: looked at by each plan, and again by each machine."""
+
+from collections.abc import Iterator
+
+from components.core.findings import InputError
+from components.core.image_signature import ImageSignature, SignatureError, checked_signature, signed_name
+from stacks.config.stack_config import StackConfig
+
+_PLACE = "gangway:image.signature"
+
+
+def signature_mistakes(config: StackConfig) -> Iterator[InputError]:
+    """What is wrong with a valid section: no image to sign, or a signature that does not hold."""
+    if config.image.signature is None:
+        return
+    if config.image.prebuilt is None:
+        yield InputError(
+            _PLACE,
+            "there is nothing yet that could have been signed: `up` builds the image",
+            allowed="beside image.prebuilt",
+            fix="sign what `pulumi stack output image` names with `cosign sign`, and write it as prebuilt",
+        )
+        return
+    try:
+        image_signature(config)
+    except SignatureError as error:
+        yield InputError(f"{_PLACE}.{error.part}", error.problem, allowed=error.allowed, fix=error.fix)
+
+
+def image_signature(config: StackConfig) -> ImageSignature | None:
+    """What machines look at; None where they are asked for nothing. Raises SignatureError."""
+    signed, image = config.image.signature, config.image.prebuilt
+    if signed is None or image is None or signed.public_key is None:
+        return None
+    return checked_signature(
+        image,
+        signed.public_key,
+        signed.payload or "",
+        signed.signature or "",
+        signed.signed_as or signed_name(image),
+    )
