@@ -29,7 +29,7 @@ from trainer.records.quantity import Quantity
 from trainer.run.samples import to_uint8
 from trainer.steps.precision import without_tf32
 from trainer.steps.progressive_schedule import phase_at
-from trainer.steps.rng import Purpose, labels, latents
+from trainer.steps.rng import Purpose, latents
 
 _REALS_PER_FAKE = 2
 """A quick look with few fakes reads no more reals than this many times as many."""
@@ -70,6 +70,7 @@ class Evaluator:
         ask: Ask = go_on,
     ) -> None:
         self._names, self._config, self._data, self._world, self._ask = names, config, data, world, ask
+        self._classes, self._labels = _classes_to_ask_for(config, data)
         self._fakes = config.metrics_samples
         few = min(len(data), _REALS_PER_FAKE * self._fakes)
         self._reals = len(data) if self._fakes >= PROXY_BELOW else few
@@ -131,7 +132,7 @@ class Evaluator:
     def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
         config, device = self._config, self._world.own_device
         rng = latents(self._fakes, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
-        classes = labels(self._fakes, config.num_classes, seed=config.seed, images=0, purpose=Purpose.METRIC_LABELS)
+        classes = self._classes
 
         def make(part: slice) -> Tensor:
             chosen = None if classes is None else classes[part].to(device)
@@ -180,6 +181,7 @@ class Evaluator:
             kimg=images / 1000,
             parameters=one.parameters(min(self._fakes, self._half)),
             proxy=self._fakes < PROXY_BELOW,
+            labels=self._labels,
         )
         why = "a proxy below 10,000; " if protocol.proxy else ""
         against = f"{self._fakes} fakes against {self._reals} reals: {why}comparable at equal protocol only"
@@ -213,6 +215,17 @@ class Evaluator:
                 allowed=f"{needed} or more; 10,000 or more for a value that is no proxy",
                 fix="raise --samples" if self._fakes < needed else "prepare a larger data set, or leave the metric out",
             )
+
+
+def _classes_to_ask_for(config: TrainConfig, data: ShardedImages) -> tuple[Tensor | None, str]:
+    """The classes [metrics_samples] of the fakes, as images drawn at random from the data set have them (as in
+    StyleGAN2-ADA's code), and that in words. Drawn evenly, a perfect generator of uneven classes would score badly.
+    """
+    if not config.num_classes:
+        return None, ""
+    rng = np.random.Generator(np.random.PCG64([config.seed, Purpose.METRIC_LABELS]))
+    chosen = rng.integers(len(data), size=config.metrics_samples)
+    return torch.from_numpy(data.labels(chosen)), "of images of the data set, drawn with replacement by the seed"
 
 
 def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:

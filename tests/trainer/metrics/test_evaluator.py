@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_matching
-from trainer.data.shards import ShardedImages
+from trainer.data.packaged_data import load_digits_images
+from trainer.data.shards import ShardedImages, write_shards
 from trainer.distributed.world import World
 from trainer.metrics import evaluator as module
 from trainer.metrics.evaluator import Evaluator
@@ -206,6 +207,62 @@ def test_a_network_that_knows_classes_is_asked_for_all_of_them(
     classes = torch.cat(sorted(asked, key=lambda part: part.tolist()))
     assert len(classes) == 400
     assert set(classes.tolist()) == set(range(10))
+
+
+class MemorisedByClass(Generator):
+    """A perfect conditional generator: it shows a real image of the class that it is asked for."""
+
+    def __init__(self, images: NDArray[np.uint8], classes: NDArray[np.int64]) -> None:
+        super().__init__()
+        self._of_class = [torch.from_numpy(images[classes == number]) for number in range(10)]
+
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        assert labels is not None
+        places = (latents[:, 0].abs() * 1e6).long()
+        shown = [
+            self._of_class[label][place % len(self._of_class[label])]
+            for label, place in zip(labels, places, strict=True)
+        ]
+        return torch.stack(shown).float() / 127.5 - 1
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> ShardedImages:
+    """Real digits of which 55 % are zeros, 320 in all."""
+    from sklearn.datasets import load_digits
+
+    classes = load_digits().target.astype(np.int64)
+    counts = [176, *[16] * 9]
+    chosen = np.concatenate([np.flatnonzero(classes == number)[:count] for number, count in enumerate(counts)])
+    folder = tmp_path_factory.mktemp("uneven")
+    names = tuple(map(str, range(10)))
+    write_shards(folder, "digits", load_digits_images()[chosen], labels=classes[chosen], classes=names)
+    return ShardedImages.open(folder)
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_perfect_generator_of_uneven_classes_is_as_good_as_one_that_knows_none(
+    tiny_config: TrainConfig, uneven: ShardedImages, alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = np.arange(len(uneven))
+    images, classes = uneven.take(everything), uneven.labels(everything)
+    config = tiny_config.replace({"metrics_samples": 2000})
+    conditional = config.replace({"num_classes": 10})
+
+    def judged(of: TrainConfig, generator: Generator) -> QualityRecord:
+        (quality,) = _evaluator(of, uneven, alone).evaluate(generator, 0, compared=False)
+        return quality
+
+    floor, found = judged(config, Memorised(images)), judged(conditional, MemorisedByClass(images, classes))
+    assert _value(found, "trained") < 3 * _value(floor, "trained")
+    assert judged(conditional, MemorisedByClass(images, classes)).trained == found.trained, "the seed decides"
+    assert "drawn with replacement by the seed" in found.protocol.labels
+    assert floor.protocol.labels == ""
+
+    evenly = torch.arange(2000) % 10
+    monkeypatch.setattr(module, "_classes_to_ask_for", lambda *_: (evenly, "evenly"))
+    wrong = judged(conditional, MemorisedByClass(images, classes))
+    assert _value(wrong, "trained") > 10 * _value(found, "trained")
 
 
 class Clips:
