@@ -265,7 +265,7 @@ class TrainConfig(BaseModel):
         check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
         metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
         metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
-        metrics_samples: fakes drawn for the quality metrics.
+        metrics_samples: fakes drawn for the quality metrics; for video-is in each of its ten draws.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

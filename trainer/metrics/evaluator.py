@@ -21,7 +21,16 @@ from trainer.data.shards import ShardedImages
 from trainer.distributed.world import World
 from trainer.metrics.collect import Ask, FeatureSet, agree_to_go_on, collect, go_on
 from trainer.metrics.features import FeatureExtractor
-from trainer.metrics.metric_registry import FEATURE_SPACES, Metric, Team, Value, WeightsPaths, check_applies, metric
+from trainer.metrics.metric_registry import (
+    FEATURE_SPACES,
+    Counts,
+    Metric,
+    Team,
+    Value,
+    WeightsPaths,
+    check_applies,
+    metric,
+)
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
 from trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord
@@ -33,6 +42,9 @@ from trainer.steps.rng import Purpose, latents
 
 _REALS_PER_FAKE = 2
 """A quick look with few fakes reads no more reals than this many times as many."""
+
+_LABELS = "of images of the data set, drawn with replacement by the seed"
+"""`_classes_to_ask_for`, in the protocol."""
 
 
 class _Reals(NamedTuple):
@@ -70,11 +82,11 @@ class Evaluator:
         ask: Ask = go_on,
     ) -> None:
         self._names, self._config, self._data, self._world, self._ask = names, config, data, world, ask
-        self._classes, self._labels = _classes_to_ask_for(config, data)
         self._fakes = config.metrics_samples
         few = min(len(data), _REALS_PER_FAKE * self._fakes)
         self._reals = len(data) if self._fakes >= PROXY_BELOW else few
         self._half = min(self._fakes, self._reals // 2)
+        self._counts = Counts(self._fakes, self._half)
         for name in names:
             check_applies(name, config)
             self._check_enough(name)
@@ -100,8 +112,9 @@ class Evaluator:
             metrics = {name: metric(name) for name in self._names if metric(name).space == space}
             keep = any(one.keeps for one in metrics.values())
             reals = self._known_reals(space, extractor, keep=keep)
-            fakes = self._fakes_of(generator, extractor, keep=keep)
-            untrained = self._untrained(images, extractor, keep=keep) if compared else None
+            draws = max(one.draws for one in metrics.values())
+            fakes = self._fakes_of(generator, extractor, draws, keep=keep)
+            untrained = self._untrained(images, extractor, draws, keep=keep) if compared else None
             scored = [(one, self._score(one, extractor, reals, fakes, untrained)) for one in metrics.values()]
             cost = Quantity.measured(
                 time.monotonic() - began, "s", "wall clock", note=f"for all of {', '.join(metrics)}"
@@ -129,23 +142,23 @@ class Evaluator:
             extractor, lambda part: torch.from_numpy(self._data.take(order[part])), len(order), keep=keep
         )
 
-    def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
-        config, device = self._config, self._world.own_device
-        rng = latents(self._fakes, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
-        classes = self._classes
+    def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, draws: int, *, keep: bool) -> FeatureSet:
+        config, device, num = self._config, self._world.own_device, draws * self._fakes
+        rng = latents(num, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
+        classes = _classes_to_ask_for(config, self._data, num)
 
         def make(part: slice) -> Tensor:
             chosen = None if classes is None else classes[part].to(device)
             with torch.no_grad():
                 return _full_size(to_uint8(generator(rng[part].to(device), chosen)), config.image_shape)
 
-        return self._collect(extractor, make, self._fakes, keep=keep)
+        return self._collect(extractor, make, num, keep=keep)
 
-    def _untrained(self, images: int, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
+    def _untrained(self, images: int, extractor: FeatureExtractor, draws: int, *, keep: bool) -> FeatureSet:
         device = self._world.own_device
         generator = build(self._config)[0].to(device).eval().requires_grad_(False)
         generator.enter(phase_at(self._config, images, device))
-        return self._fakes_of(generator, extractor, keep=keep)
+        return self._fakes_of(generator, extractor, draws, keep=keep)
 
     def _collect(
         self, extractor: FeatureExtractor, make: Callable[[slice], Tensor], num: int, *, keep: bool
@@ -155,7 +168,7 @@ class Evaluator:
     def _score(
         self, one: Metric, extractor: FeatureExtractor, reals: _Reals, fakes: FeatureSet, untrained: FeatureSet | None
     ) -> _Scored:
-        given, team = one.parameters(min(self._fakes, self._half)), Team(self._world, self._ask)
+        given, team = one.parameters(self._counts), Team(self._world, self._ask)
 
         def of(reference: FeatureSet, found: FeatureSet) -> list[Value]:
             return one.score(extractor, reference, found, given, team)
@@ -174,17 +187,18 @@ class Evaluator:
             dim=extractor.dim,
             resizer=extractor.resizer,
             num_reals=self._reals,
-            num_fakes=self._fakes,
+            num_fakes=one.draws * self._fakes,
             num_real_halves=self._half,
             split=self._split(),
             seed=self._config.seed,
             kimg=images / 1000,
-            parameters=one.parameters(min(self._fakes, self._half)),
-            proxy=self._fakes < PROXY_BELOW,
-            labels=self._labels,
+            parameters=one.parameters(self._counts),
+            proxy=self._fakes < one.published,
+            labels=_LABELS if self._config.num_classes else "",
         )
-        why = "a proxy below 10,000; " if protocol.proxy else ""
-        against = f"{self._fakes} fakes against {self._reals} reals: {why}comparable at equal protocol only"
+        why = f"a proxy below {one.published:,}; " if protocol.proxy else ""
+        fakes = f"{self._fakes}" if one.draws == 1 else f"{one.draws} draws of {self._fakes}"
+        against = f"{fakes} fakes against {self._reals} reals: {why}comparable at equal protocol only"
         halves = f"two disjoint halves of {self._half} reals"
         return [
             QualityRecord(
@@ -217,15 +231,15 @@ class Evaluator:
             )
 
 
-def _classes_to_ask_for(config: TrainConfig, data: ShardedImages) -> tuple[Tensor | None, str]:
-    """The classes [metrics_samples] of the fakes, as images drawn at random from the data set have them (as in
-    StyleGAN2-ADA's code), and that in words. Drawn evenly, a perfect generator of uneven classes would score badly.
+def _classes_to_ask_for(config: TrainConfig, data: ShardedImages, num: int) -> Tensor | None:
+    """The classes [num] of the fakes, those of images drawn at random from the data set, as in StyleGAN2-ADA's code:
+    drawn evenly, a perfect generator of uneven classes would score badly. None where the networks know no classes.
     """
     if not config.num_classes:
-        return None, ""
+        return None
     rng = np.random.Generator(np.random.PCG64([config.seed, Purpose.METRIC_LABELS]))
-    chosen = rng.integers(len(data), size=config.metrics_samples)
-    return torch.from_numpy(data.labels(chosen)), "of images of the data set, drawn with replacement by the seed"
+    chosen = rng.integers(len(data), size=num)
+    return torch.from_numpy(data.labels(chosen))
 
 
 def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:
