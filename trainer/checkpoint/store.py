@@ -300,17 +300,21 @@ def newest(folder: Path) -> Path | None:
 
 
 def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> None:
-    """TrainerError for the first field deciding what a step computes that differs, with both values."""
-    for field in TrainConfig.model_fields:
-        before, now = getattr(saved, field), getattr(current, field)
-        if field not in RESUMABLE_CHANGES and before != now:
-            raise TrainerError(
-                place=f"TrainConfig.{field}",
-                problem=f"the run in {run_dir} was started with another value",
-                value=now,
-                allowed=json.dumps(before),
-                fix=f"go on with {json.dumps(before)}, or start a new run in another --run-dir",
-            )
+    """TrainerError for the first field deciding what a step computes that differs, with both values; its fix names all
+    that do, as after a change of a preset.
+    """
+    fixed = [field for field in TrainConfig.model_fields if field not in RESUMABLE_CHANGES]
+    before = {field: getattr(saved, field) for field in fixed if getattr(saved, field) != getattr(current, field)}
+    for field, value in before.items():
+        others = ", ".join(f"{name} {json.dumps(each)}" for name, each in before.items() if name != field)
+        raise TrainerError(
+            place=f"TrainConfig.{field}",
+            problem=f"the run in {run_dir} was started with another value",
+            value=getattr(current, field),
+            allowed=json.dumps(value),
+            fix=f"go on with {json.dumps(value)}{f' (and {others})' if others else ''}, "
+            "or start a new run in another --run-dir",
+        )
 
 
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:

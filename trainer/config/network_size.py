@@ -337,7 +337,8 @@ def _progressive_discriminator(config: TrainConfig) -> Iterator[Layer]:
     resolutions, widths, pixels, kernel = _growing(config.ndf, config)
     for smaller, each in pairwise([SMALLEST, *resolutions]):
         yield _conv(config.channels, widths[each], 1, pixels[each] if each == config.resolution else 0)
-        yield _conv(widths[each], widths[each], kernel, pixels[each])
+        beside = 1 if each == SMALLEST and config.minibatch_std else 0
+        yield _conv(widths[each] + beside, widths[each], kernel, pixels[each])
         if each > SMALLEST:
             yield _conv(widths[each], widths[smaller], kernel, pixels[each])
     widest = widths[SMALLEST]

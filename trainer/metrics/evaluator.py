@@ -144,13 +144,13 @@ class Evaluator:
 
     def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, draws: int, *, keep: bool) -> FeatureSet:
         config, device, num = self._config, self._world.own_device, draws * self._fakes
-        rng = latents(num, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
+        rng = latents(num, config, images=0, purpose=Purpose.METRIC)
         classes = _classes_to_ask_for(config, self._data, num)
 
         def make(part: slice) -> Tensor:
             chosen = None if classes is None else classes[part].to(device)
             with torch.no_grad():
-                return _full_size(to_uint8(generator(rng[part].to(device), chosen)), config.image_shape)
+                return _full_size(to_uint8(generator(rng[part].to(device), chosen), config), config.image_shape)
 
         return self._collect(extractor, make, num, keep=keep)
 

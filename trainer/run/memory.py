@@ -96,9 +96,9 @@ def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
         found = _too_little(error)
         if not found or is_shared_failure(error):  # of metrics, or samples: no batch_gpu makes them smaller
             raise
-        share = world.slice(config.batch_size)
+        share = world.slice(config.batch_size, config.group)
         size = config.batch_gpu or share.stop - share.start
-        smaller = [each for each in range(1, size) if config.batch_size % each == 0]
+        smaller = [each for each in range(config.group, size, config.group) if config.batch_size % each == 0]
         fewer = f"--batch-gpu {smaller[-1]}: a run that has begun may change it" if smaller else "smaller networks"
         raise LoneError(
             place="TrainConfig.batch_gpu",

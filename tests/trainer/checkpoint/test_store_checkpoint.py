@@ -296,6 +296,15 @@ def test_a_changed_field_is_named_with_both_values(tiny_config: TrainConfig) -> 
     store.check_config(tiny_config, tiny_config.replace({"kimg": 99, "stats_kimg": 2}), Path("runs/a"))
 
 
+def test_all_changed_fields_are_in_the_fix(tiny_config: TrainConfig) -> None:
+    """As for a run from before its preset had the authors' widths and latents."""
+    now = tiny_config.replace({"ngf": 128, "latents": "uniform", "dequantise": True})
+    with pytest.raises(TrainerError) as caught:
+        store.check_config(tiny_config, now, Path("runs/a"))
+    assert caught.value.place == "TrainConfig.latents"
+    assert 'go on with "normal" (and ngf 4, dequantise false), or start a new run' in caught.value.fix
+
+
 def _names(folder: Path) -> list[str]:
     return [path.stem.lstrip("0") for path in sorted(folder.glob("*.pt"))]
 

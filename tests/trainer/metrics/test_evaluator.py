@@ -331,8 +331,8 @@ def test_the_video_score_is_tgan2s(
 
     evaluator_ = Evaluator(["video-is"], config, LongClips(), alone, WeightsPaths())  # type: ignore[arg-type]  # has what is used
     (quality,) = evaluator_.evaluate(Filming(), 0, compared=compared)
-    drawn = latents(600, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
-    logits = OfTen()(to_uint8(Filming()(drawn)))
+    drawn = latents(600, config, images=0, purpose=Purpose.METRIC)
+    logits = OfTen()(to_uint8(Filming()(drawn), config))
     mean, deviation = _tgan2_score(logits, 10, 60)
     assert _value(quality, "trained") == pytest.approx(mean, rel=1e-9)
     assert f"standard deviation {deviation:.4g}; 10 draws of 60 fakes" in quality.trained.note
