@@ -193,6 +193,12 @@ RULES = (
         "--compile on, or --cuda-graphs false",
     ),
     Rule(
+        "batch_gpu",
+        lambda c: c.cuda_graphs and c.batch_gpu > 0,
+        "0 with CUDA graphs: a graph's gradients lie in its own memory, which the next micro-batch would overwrite",
+        "--batch-gpu 0, or --cuda-graphs false",
+    ),
+    Rule(
         "precision",
         lambda c: c.shard != "ddp" and c.precision == "fp16",
         "fp32 or bf16 with sharded networks",

@@ -35,6 +35,7 @@ BROKEN: list[tuple[TrainConfig, dict[str, object], str, str]] = [
     (DIGITS, {"augment": "none", "ada_target": 0.6}, "ada_target", "--augment translation"),
     (R3GAN, {"ada_target": 0.6}, "ada_target", "--ada-target 0"),
     (DIGITS, {"cuda_graphs": True, "compile": "off"}, "cuda_graphs", "--compile on"),
+    (DIGITS, {"cuda_graphs": True, "compile": "on", "batch_gpu": 32}, "batch_gpu", "--batch-gpu 0"),
     (DIGITS, {"shard": "fsdp2", "precision": "fp16"}, "precision", "--precision bf16"),
     (DIGITS, {"shard": "fsdp2", "compile": "on"}, "compile", "--compile off"),
     (DIGITS, {"shard": "fsdp2", "backend": "xla"}, "backend", "--shard ddp"),
