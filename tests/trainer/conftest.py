@@ -115,8 +115,11 @@ FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
     "resnet": ("wgan-gp-cifar10", {"d_steps": 2}),
     "r3gan": ("r3gan-cifar10", {"num_classes": 3, "lr_g": 1e-3, "lr_d": 1e-3}),
     # 1 step at 4x4; 8x8 and 16x16 fade in over 2 steps and last 1.
-    "progressive": ("progan-celeba128", {"stable_kimg": 0.012, "fade_kimg": 0.024, "num_classes": 3}),
-    "video": ("progan-video-ucf101", {"stable_kimg": 0.012, "fade_kimg": 0.024, "frames": 8}),
+    "progressive": (
+        "progan-celeba128",
+        {"stable_kimg": 0.012, "fade_kimg": 0.024, "num_classes": 3, "minibatch_std": 2},
+    ),
+    "video": ("progan-video-ucf101", {"stable_kimg": 0.012, "fade_kimg": 0.024, "frames": 8, "minibatch_std": 2}),
 }
 """By name: the preset that a tiny run of the family is made from, and what else is otherwise than there."""
 LONG_FAMILIES = ("r3gan", "video")

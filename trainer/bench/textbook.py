@@ -125,7 +125,7 @@ def _batches(config: TrainConfig, data: ShardedImages) -> DataLoader[tuple[Tenso
 
 
 def _latents(config: TrainConfig, images: int, purpose: Purpose, device: torch.device) -> Tensor:
-    return latents(config.batch_size, config.z_dim, seed=config.seed, images=images, purpose=purpose).to(device)
+    return latents(config.batch_size, config, images=images, purpose=purpose).to(device)
 
 
 def _r1(logits: Tensor, images: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainer.checkpoint import store
+from trainer.checkpoint.fits import misfit
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.files import check_folder
@@ -18,7 +19,7 @@ from trainer.run.state import TrainState
 
 
 class Restored(NamedTuple):
-    """What was found: `identity` None where there was no checkpoint; a sentence on each newer, corrupt one."""
+    """What was found: `identity` None where there was no checkpoint; a sentence on each newer one passed over."""
 
     identity: RunIdentity | None
     passed_over: list[str]
@@ -35,8 +36,8 @@ def check_run_dir(run_dir: Path, data_dir: Path) -> None:
 def restore(
     state: TrainState, config: TrainConfig, run_dir: Path, data_dir: Path, dataset_sha256: str, *, resume: bool
 ) -> Restored:
-    """Loads the newest valid checkpoint into the state, if there is one. TrainerError: all corrupt, or of another
-    configuration or data set; or a run is here and `resume` is off.
+    """Loads the newest valid checkpoint into the state, if there is one. TrainerError: there are some, and none
+    can be loaded; it is of another configuration or data set; or a run is here and `resume` is off.
     """
     folder = run_dir / "checkpoints"
     if not resume and (store.newest(folder) or (run_dir / STATS_FILE).exists()):
@@ -47,7 +48,7 @@ def restore(
             allowed="auto, or an empty --run-dir",
             fix="choose another --run-dir, or --resume auto",
         )
-    found, passed_over = store.load_newest_valid(folder)
+    found, passed_over = store.load_newest_valid(folder, misfit)
     if found is None:
         return Restored(None, passed_over)
     store.check_config(found.manifest.config, config, run_dir)

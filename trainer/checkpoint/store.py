@@ -1,19 +1,25 @@
-"""Checkpoints: written whole or not at all, hashed, and read back only when the hash is right."""
+"""Checkpoints: written whole or not at all, hashed, and read back only when the hash is right.
+
+What cannot be loaded is damaged or of another version: either is passed over for the next older one, with its reason.
+"""
 
 import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 from torch import Tensor
 
+from trainer.checkpoint.fits import misfit
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, diverged, from_validation
@@ -69,11 +75,31 @@ _STATE_KEYS = MappingProxyType(
 """Of a state, in words."""
 
 State = dict[str, Any]
+Misfit = Callable[[TrainConfig, State], str]
+"""What of a state the networks do not take, in a sentence; empty where they take all (trainer.checkpoint.fits)."""
+FORMAT = 1
+"""Of manifests and of the parts of a state. One that is higher was written by a newer trainer."""
+_UNREADABLE = (RuntimeError, EOFError, OSError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
+"""What torch.load raises, besides UnpicklingError, for bytes that it cannot make sense of."""
+
+
+class OtherVersionError(TrainerError):
+    """A whole checkpoint that another version of the trainer has written, and this one cannot load."""
+
+    @classmethod
+    def of(cls, path: Path, why: str) -> Self:
+        """`why` is what this version does not know, in a sentence."""
+        return cls(
+            place=str(path),
+            problem=f"is of another version of the trainer: {why}",
+            allowed=f"what this version saves, format {FORMAT}",
+            fix="go on with the version that wrote it, or start anew in another --run-dir",
+        )
 
 
 class Manifest(BaseModel):
     """What stands beside a checkpoint: hash and size of its file, and its origin. `state_sha256` is of each part's
-    tensors, so that two runs can be compared without loading them.
+    tensors, so that two runs can be compared without loading them; `format` is FORMAT when it was written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,6 +110,13 @@ class Manifest(BaseModel):
     state_sha256: dict[str, str]
     config: TrainConfig
     identity: RunIdentity
+    format: int = 1
+
+
+class _Written(BaseModel):
+    """What every version's manifest says of itself."""
+
+    format: int = 1
 
 
 class Checkpoint(NamedTuple):
@@ -117,6 +150,7 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
         state_sha256=state_digests(state),
         config=config,
         identity=identity,
+        format=FORMAT,
     )
     _write(path, content, manifest)
     clean_temporaries(folder)
@@ -139,7 +173,9 @@ def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
 
 
 def load(path: Path) -> Checkpoint:
-    """Reads one checkpoint. TrainerError: missing, without manifest, not what that promises, or code."""
+    """Reads one checkpoint. TrainerError: missing, without manifest, not what that promises, unreadable, or code;
+    OtherVersionError: its manifest is of another version.
+    """
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
     manifest = _read_manifest(path)
@@ -152,16 +188,7 @@ def load(path: Path) -> Checkpoint:
             allowed=f"sha256 {manifest.sha256}",
             fix="resume without naming it: the newest valid checkpoint is taken",
         )
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise TrainerError(
-            place=str(path),
-            problem="checkpoint holds more than tensors and numbers, and none of it was run",
-            value=str(error).splitlines()[0],
-            allowed="what this trainer has saved",
-            fix="find out who wrote it; resume without it: the newest valid checkpoint is taken",
-        ) from None
+    state = _read_state(path)
     if set(state) != set(manifest.state_sha256):
         raise TrainerError(
             place=str(path),
@@ -173,31 +200,87 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(manifest, state)
 
 
-def load_newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+def _read_state(path: Path) -> State:
+    """What torch.save wrote there, without running any of it (TrainerError: code, or nothing that can be loaded)."""
+    try:
+        # Before torch tries older formats: this trainer has never written one.
+        if not zipfile.is_zipfile(path):
+            raise _unreadable(path, f"{path.stat().st_size} bytes that are no archive of torch.save")
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise TrainerError(
+            place=str(path),
+            problem="checkpoint holds more than tensors and numbers, and none of it was run",
+            value=str(error).splitlines()[0],
+            allowed="what this trainer has saved",
+            fix="find out who wrote it; resume without it: the newest valid checkpoint is taken",
+        ) from None
+    except _UNREADABLE as error:
+        raise _unreadable(path, f"{type(error).__name__}: {(str(error) or 'no reason').splitlines()[0]}") from None
+    if not isinstance(state, dict) or not all(isinstance(part, str) for part in state):
+        raise _unreadable(path, f"a {type(state).__name__} in place of named parts")
+    return state
+
+
+def _unreadable(path: Path, found: str) -> TrainerError:
+    return TrainerError(
+        place=str(path),
+        problem="checkpoint holds nothing that can be loaded, though its hash is the one in its manifest",
+        value=found,
+        allowed="what this trainer has saved",
+        fix="resume without it: the newest valid checkpoint is taken",
+    )
+
+
+def _takes_anything(_: TrainConfig, __: State) -> str:
+    return ""
+
+
+def load_newest_valid(folder: Path, unlike: Misfit = _takes_anything) -> tuple[Checkpoint | None, list[str]]:
     """The newest valid checkpoint, None where the folder has none, and a sentence on each newer one passed over.
-    TrainerError: every one is corrupt: starting anew silently would lose the run.
+    TrainerError: none can be loaded: starting anew silently would lose the run.
     """
-    passed_over: list[str] = []
+    passed_over: list[TrainerError] = []
     for path in _files(folder):
         try:
-            return load(path), passed_over
+            found = load(path)
+            if why := unlike(found.manifest.config, found.state):
+                raise OtherVersionError.of(path, why)
         except TrainerError as error:
-            passed_over.append(error.headline)
+            passed_over.append(error)
+        else:
+            return found, [each.headline for each in passed_over]
     if passed_over:
-        raise TrainerError(
-            place=str(folder),
-            problem=f"all {len(passed_over)} checkpoints are corrupt",
-            value=passed_over[0],
-            fix="restore the folder from a copy, or start anew in another --run-dir",
-        )
+        raise _none_left(folder, passed_over)
     return None, []
+
+
+def _none_left(folder: Path, passed_over: list[TrainerError]) -> TrainerError:
+    """What to do where no checkpoint can be loaded; `passed_over` from the newest on."""
+    others = sum(isinstance(error, OtherVersionError) for error in passed_over)
+    damaged = len(passed_over) - others
+    if not others:
+        problem, fix = f"all {damaged} checkpoints are corrupt", "restore the folder from a copy"
+    elif not damaged:
+        problem = f"all {others} checkpoints are whole, but of another version of the trainer"
+        fix = "go on with the version that wrote them"
+    else:
+        problem = f"of {len(passed_over)} checkpoints {damaged} are corrupt and {others} of another trainer's version"
+        fix = "go on with the version that wrote those, or restore the others from a copy"
+    return TrainerError(
+        place=str(folder),
+        problem=problem,
+        value=passed_over[0].headline,
+        allowed="one checkpoint at least that this version can load",
+        fix=f"{fix}; or start anew in another --run-dir",
+    )
 
 
 def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Checkpoint:
     """The newest valid checkpoint of a run, for those who do not go on with it (TrainerError: none yet). `purpose` is
     such as " to judge"; `aloud` tells of newer, corrupt ones on stdout: on one of several workers is enough.
     """
-    found, passed_over = load_newest_valid(run_dir / "checkpoints")
+    found, passed_over = load_newest_valid(run_dir / "checkpoints", misfit)
     for sentence in passed_over if aloud else ():
         info(f"passed over a checkpoint: {sentence}")
     if found is None:
@@ -217,17 +300,21 @@ def newest(folder: Path) -> Path | None:
 
 
 def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> None:
-    """TrainerError for the first field deciding what a step computes that differs, with both values."""
-    for field in TrainConfig.model_fields:
-        before, now = getattr(saved, field), getattr(current, field)
-        if field not in RESUMABLE_CHANGES and before != now:
-            raise TrainerError(
-                place=f"TrainConfig.{field}",
-                problem=f"the run in {run_dir} was started with another value",
-                value=now,
-                allowed=json.dumps(before),
-                fix=f"go on with {json.dumps(before)}, or start a new run in another --run-dir",
-            )
+    """TrainerError for the first field deciding what a step computes that differs, with both values; its fix names all
+    that do, as after a change of a preset.
+    """
+    fixed = [field for field in TrainConfig.model_fields if field not in RESUMABLE_CHANGES]
+    before = {field: getattr(saved, field) for field in fixed if getattr(saved, field) != getattr(current, field)}
+    for field, value in before.items():
+        others = ", ".join(f"{name} {json.dumps(each)}" for name, each in before.items() if name != field)
+        raise TrainerError(
+            place=f"TrainConfig.{field}",
+            problem=f"the run in {run_dir} was started with another value",
+            value=getattr(current, field),
+            allowed=json.dumps(value),
+            fix=f"go on with {json.dumps(value)}{f' (and {others})' if others else ''}, "
+            "or start a new run in another --run-dir",
+        )
 
 
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
@@ -276,6 +363,17 @@ def _read_manifest(checkpoint: Path) -> Manifest:
     path = _manifest_path(checkpoint)
     content = read_input(path, "restore it from a copy", missing="the checkpoint's manifest is missing")
     try:
+        written = _Written.model_validate_json(content)
+        if written.format != FORMAT:
+            raise OtherVersionError.of(path, f"its format is {written.format}")
         return Manifest.model_validate_json(content)
     except ValidationError as error:
-        raise from_validation(error, str(path)) from None
+        told = from_validation(error, str(path))
+        if any(_is_of_another_version(finding) for finding in error.errors()):
+            raise OtherVersionError.of(path, told.headline.removeprefix(f"{path}: ")) from None
+        raise told from None
+
+
+def _is_of_another_version(finding: ErrorDetails) -> bool:
+    """Whether pydantic stumbled over a field or a configuration that another version of the trainer may well write."""
+    return finding["type"] == "extra_forbidden" or (finding["loc"][:1] == ("config",) and finding["loc"] != ("config",))

@@ -173,12 +173,24 @@ class _Format(NamedTuple):
     how_to_use: Callable[[str, "TrainConfig"], list[str]]
 
 
+def _numpy_latents(config: "TrainConfig") -> str:
+    shape = f"(16, {config.z_dim})"
+    uniform = config.latents == "uniform"
+    return f"numpy.random.uniform(-1, 1, {shape})" if uniform else f"numpy.random.standard_normal({shape})"
+
+
+def _torch_latents(config: "TrainConfig") -> str:
+    return f"torch.{'rand' if config.latents == 'uniform' else 'randn'}(16, {config.z_dim})" + (
+        " * 2 - 1" if config.latents == "uniform" else ""
+    )
+
+
 def _use_onnx(file: str, config: "TrainConfig") -> list[str]:
     given = "{'latents': latents, 'labels': labels}" if config.num_classes else "{'latents': latents}"
     return [
         "import numpy, onnxruntime",
         f"session = onnxruntime.InferenceSession('{file}')",
-        f"latents = numpy.random.standard_normal((16, {config.z_dim})).astype(numpy.float32)",
+        f"latents = {_numpy_latents(config)}.astype(numpy.float32)",
         *([f"labels = numpy.arange(16) % {config.num_classes}"] if config.num_classes else []),
         f"(images,) = session.run(None, {given})",
     ]
@@ -189,7 +201,7 @@ def _use_torch_export(file: str, config: "TrainConfig") -> list[str]:
     return [
         "import torch",
         f"generator = torch.export.load('{file}').module()",
-        f"images = generator(torch.randn(16, {config.z_dim}){labels})",
+        f"images = generator({_torch_latents(config)}{labels})",
     ]
 
 

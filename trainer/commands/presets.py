@@ -64,14 +64,40 @@ def preset_text(name: str) -> str:
             "otherwise than there:",
             *departures,
             "",
+            "values and where they are from:",
+            *_published(name),
+            "",
+            "all values:",
             listing,
             "",
         ]
     )
 
 
+def _published(name: str) -> list[str]:
+    """A line for each value of the source: field, the preset's value, the source's where that is another, and where
+    it stands.
+    """
+    entry = CATALOGUE[name]
+    values = entry.config.model_dump()
+    rows = [
+        (field, f"{values[field]}{f', there {known.value}' if known.instead else ''}")
+        for field, known in entry.published.items()
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
+    sources = [known.source for known in entry.published.values()]
+    return [f"{_aligned(row, widths)}  {source}" for row, source in zip(rows, sources, strict=True)]
+
+
 def presets_json(name: str | None = None) -> str:
     """Every preset, or one, with all its values, as indented JSON: a list in the table's order."""
     chosen = [entry for known, entry in CATALOGUE.items() if name in (None, known)]
-    entries = [{**entry._asdict(), "config": entry.config.model_dump(mode="json")} for entry in chosen]
+    entries = [
+        {
+            **entry._asdict(),
+            "config": entry.config.model_dump(mode="json"),
+            "published": {field: known._asdict() for field, known in entry.published.items()},
+        }
+        for entry in chosen
+    ]
     return json.dumps(entries, indent=2) + "\n"

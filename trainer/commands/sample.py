@@ -88,10 +88,21 @@ def sample(
     trained = load_generator(run_dir, device)
     config, columns = trained.manifest.config, math.ceil(math.sqrt(num))
     _check_film(out, config, interpolate)
+    uniform = config.latents == "uniform"
+    if uniform and truncation is not None:
+        raise TrainerError(
+            place="--truncation",
+            problem="cuts off the tails of normal latents, and this run's are uniform",
+            value=truncation,
+            allowed="no truncation for this run",
+            fix="leave --truncation out",
+        )
     _check_amount(num, config, _STOPS * interpolate if interpolate else 1)
     classes = _classes(labels, config, num)
     stops = [_latents(config, num, seed, stop, truncation) for stop in range(_STOPS if interpolate else 1)]
-    made = [_images(trained, latents.to(device), classes) for latents in walk(stops, interpolate or 1)]
+    made = [
+        _images(trained, latents.to(device), classes) for latents in walk(stops, interpolate or 1, straight=uniform)
+    ]
     if interpolate:
         write_film(out, [tile(images, columns) for images in made], frames_per_sec)
     elif config.frames == 1:
@@ -103,15 +114,17 @@ def sample(
     return trained.manifest.images
 
 
-def walk(stops: "Sequence[Tensor]", frames: int) -> "list[Tensor]":
+def walk(stops: "Sequence[Tensor]", frames: int, *, straight: bool = False) -> "list[Tensor]":
     """Latents from each stop to the next and from the last to the first, `frames` for each way.
 
     Between independent standard normal a and b, cos t a + sin t b is standard normal at every t; a straight line would
-    pass nearer to zero, where no latent of the training lies.
+    pass nearer to zero, where no latent of the training lies. `straight` is for uniform ones: it keeps to -1..1.
     """
     if len(stops) == 1:
         return list(stops)
     ways = zip(stops, [*stops[1:], stops[0]], strict=True)
+    if straight:
+        return [start + (end - start) * (frame / frames) for start, end in ways for frame in range(frames)]
     angles = [math.pi / 2 * frame / frames for frame in range(frames)]
     return [math.cos(angle) * start + math.sin(angle) * end for start, end in ways for angle in angles]
 
@@ -136,7 +149,7 @@ def _latents(config: "TrainConfig", num: int, seed: int, stop: int, truncation: 
     # A draw for each image, so that it does not depend on how many there are.
     numbers = (image * _STOPS + stop for image in range(num))
     latent_rows = torch.cat(
-        [latents(1, config.z_dim, seed=seed, images=number, purpose=Purpose.GALLERY) for number in numbers]
+        [latents(1, config, seed=seed, images=number, purpose=Purpose.GALLERY) for number in numbers]
     )
     return latent_rows if truncation is None else truncated(latent_rows, truncation)
 
@@ -147,10 +160,11 @@ def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> 
 
     from trainer.run.samples import to_uint8
 
+    config, device = trained.manifest.config, latents.device
     parts: list[Any] = [slice(start, start + _BATCH) for start in range(0, len(latents), _BATCH)]
     with torch.no_grad():
         made = [
-            to_uint8(trained.network(latents[part], None if classes is None else classes[part].to(latents.device)))
+            to_uint8(trained.network(latents[part], None if classes is None else classes[part].to(device)), config)
             for part in parts
         ]
     return torch.cat(made)

@@ -167,8 +167,11 @@ def step_operations(config: TrainConfig) -> float:
 
 
 def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1) -> int | None:
-    """The largest micro-batch, a divisor of batch_size, with which `device_gib` is no more than `memory_gib`."""
-    divisors = (size for size in range(config.batch_size, 0, -1) if config.batch_size % size == 0)
+    """The largest micro-batch, a divisor of batch_size and of whole groups, with which `device_gib` is no more than
+    `memory_gib`.
+    """
+    sizes = range(config.batch_size, 0, -config.group)
+    divisors = (size for size in sizes if config.batch_size % size == 0)
     return next((size for size in divisors if device_gib(config, size, parts) <= memory_gib), None)
 
 
@@ -337,7 +340,8 @@ def _progressive_discriminator(config: TrainConfig) -> Iterator[Layer]:
     resolutions, widths, pixels, kernel = _growing(config.ndf, config)
     for smaller, each in pairwise([SMALLEST, *resolutions]):
         yield _conv(config.channels, widths[each], 1, pixels[each] if each == config.resolution else 0)
-        yield _conv(widths[each], widths[each], kernel, pixels[each])
+        beside = 1 if each == SMALLEST and config.minibatch_std else 0
+        yield _conv(widths[each] + beside, widths[each], kernel, pixels[each])
         if each > SMALLEST:
             yield _conv(widths[each], widths[smaller], kernel, pixels[each])
     widest = widths[SMALLEST]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from trainer.config.published import PUBLISHED, Published, departures
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError, nearest
 from trainer.core.program import program
@@ -17,26 +18,41 @@ _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 
 class Preset(NamedTuple):
     """A configuration and its `source` (paper and table). `departures` are what is otherwise than in the source, and
-    why, one a sentence; `summary` is for a person who chooses.
+    why, one a sentence; `summary` is for a person who chooses; `published` what the source prints, by field.
     """
 
     config: TrainConfig
     summary: str
     source: str
     departures: tuple[str, ...]
+    published: Mapping[str, Published] = MappingProxyType({})
 
 
+_DCGAN_NETWORKS = (
+    "PixelNorm in G and no norm in D instead of BatchNorm; He's initialisation instead of a deviation of 0.02; kernels "
+    "of 4x4 instead of 5x5"
+)
 _DCGAN_DEPARTURES = (
-    "PixelNorm in G and no norm in D instead of BatchNorm; He's initialisation",
+    _DCGAN_NETWORKS,
     "non-saturating loss with R1 (arXiv:1801.04406), and an averaged generator",
     "R1 every 16th step, as StyleGAN2's (arXiv:1912.04958), but in the sum with that step's loss: Adam still makes 16 "
     "updates in 16 steps. StyleGAN2 gives the penalty an update of its own, 17 in 16 steps, and for that scales the "
     "step size by c = 16/17 and raises both decays to the power c; there is nothing to scale for here",
 )
+_FACES_DEPARTURES = (
+    "CelebA instead of the paper's own crawl of faces",
+    "no weight decay: the authors' code has 1e-5, and the paper none",
+    "both networks learn from each batch, as the paper's algorithm has it; in the authors' code they take turns",
+)
 _AUGMENTED = (
     "DiffAugment (arXiv:2006.10738); its translation repeats the border's pixels where the paper pads with zero",
     "R1 is the gradient at the augmented images, which the discriminator sees; StyleGAN2-ADA's code takes it at the "
     "images before the augmentation",
+)
+
+_GROUPS = (
+    "the minibatch deviation is of four images in a row, which stay on one worker, and of reals and fakes apart; the "
+    "authors' code takes every fourth part's images together"
 )
 
 _CATALOGUE = (
@@ -106,7 +122,7 @@ _CATALOGUE = (
             checkpoint_kimg=200,
             sample_kimg=200,
             stats_kimg=5,
-            metrics_samples=10_000,
+            metrics_samples=50_000,
         ),
         "the small classic on CIFAR-10",
         _DCGAN,
@@ -119,8 +135,9 @@ _CATALOGUE = (
             resolution=64,
             channels=3,
             z_dim=100,
-            ngf=64,
-            ndf=64,
+            latents="uniform",
+            ngf=128,
+            ndf=128,
             batch_size=128,
             kimg=10_000,
             beta2=0.999,
@@ -129,11 +146,36 @@ _CATALOGUE = (
             checkpoint_kimg=200,
             sample_kimg=200,
             stats_kimg=5,
-            metrics_samples=10_000,
+            metrics_samples=50_000,
         ),
         "faces at 64x64, the size most papers print",
         _DCGAN,
-        (*_DCGAN_DEPARTURES, "CelebA instead of the paper's own crawl of faces"),
+        (*_DCGAN_DEPARTURES, *_FACES_DEPARTURES),
+    ),
+    Preset(
+        TrainConfig(
+            preset="dcgan-celeba64-paper",
+            dataset="celeba",
+            resolution=64,
+            channels=3,
+            z_dim=100,
+            latents="uniform",
+            ngf=128,
+            ndf=128,
+            batch_size=128,
+            kimg=4375,
+            beta2=0.999,
+            r1_gamma=0.0,
+            r1_interval=1,
+            ema_kimg=0,
+            checkpoint_kimg=200,
+            sample_kimg=200,
+            stats_kimg=5,
+            metrics_samples=50_000,
+        ),
+        "the same as the paper has it: no penalty, no averaging",
+        _DCGAN,
+        (_DCGAN_NETWORKS, *_FACES_DEPARTURES),
     ),
     Preset(
         TrainConfig(
@@ -155,10 +197,11 @@ _CATALOGUE = (
             r1_interval=1,
             gp_weight=10.0,
             ema_kimg=20,
+            dequantise=True,
             checkpoint_kimg=320,
             sample_kimg=320,
             stats_kimg=6.4,
-            metrics_samples=10_000,
+            metrics_samples=50_000,
         ),
         "Wasserstein critic, five of its steps for one of G's",
         "Gulrajani et al. 2017, arXiv:1704.00028, appendix F and table 3",
@@ -166,7 +209,7 @@ _CATALOGUE = (
             "PixelNorm in G instead of BatchNorm",
             "constant step size instead of a linear decay to 0",
             "G's batch as large as D's instead of twice it",
-            "an averaged generator",
+            "no labels: the code's default trains with classes (AC-GAN), the paper prints both",
         ),
     ),
     Preset(
@@ -233,21 +276,19 @@ _CATALOGUE = (
             drift=1e-3,
             ema_kimg=20,
             mirror=True,
+            minibatch_std=4,
             stable_kimg=800,
             fade_kimg=800,
             checkpoint_kimg=200,
             sample_kimg=200,
             stats_kimg=5,
-            metrics_samples=10_000,
+            metrics_samples=50_000,
         ),
         "faces that grow from 4x4 to 128x128",
         "Karras et al. 2018, arXiv:1710.10196, section 2 and appendix A",
         (
-            "no minibatch statistics: a step must not depend on how its batch is spread",
-            "a batch of 64 at every resolution, since the global batch is fixed, instead of 16",
+            _GROUPS,
             "Adam's moments kept when the networks grow",
-            "widths as for CelebA-HQ; the paper's experiments on CelebA at 128x128 have a quarter of them at the end",
-            "12,000 kimg instead of 10,000; the averaged generator's half-life is 20 kimg instead of 11",
         ),
     ),
     Preset(
@@ -273,6 +314,7 @@ _CATALOGUE = (
             gp_weight=10.0,
             drift=1e-3,
             ema_kimg=10,
+            minibatch_std=4,
             stable_kimg=300,
             fade_kimg=300,
             checkpoint_kimg=100,
@@ -285,13 +327,23 @@ _CATALOGUE = (
         (
             "WGAN-GP instead of the sliced Wasserstein loss, so nothing to compare its score with",
             "64x64, as TGAN (arXiv:1611.06624)",
-            "no minibatch statistics: a step must not depend on how its batch is spread",
+            _GROUPS,
             "one batch size at every resolution, since the global batch is fixed; Adam's moments kept when they grow",
         ),
     ),
 )
 
-CATALOGUE: Mapping[str, Preset] = MappingProxyType({entry.config.preset: entry for entry in _CATALOGUE})
+
+def _with_table(entry: Preset) -> Preset:
+    """The preset with what its source prints, and with a departure for each value that differs from that."""
+    name = entry.config.preset
+    told = (*entry.departures, *departures(name, entry.config.model_dump()))
+    return entry._replace(departures=told, published=PUBLISHED.get(name, {}))
+
+
+CATALOGUE: Mapping[str, Preset] = MappingProxyType(
+    {entry.config.preset: entry for entry in map(_with_table, _CATALOGUE)}
+)
 """Every preset with its source, by name."""
 
 PRESETS: Mapping[str, TrainConfig] = MappingProxyType({name: entry.config for name, entry in CATALOGUE.items()})

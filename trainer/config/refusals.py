@@ -164,7 +164,8 @@ def device_memory(config: TrainConfig, workers: int, num_nodes: int, memory_gib:
     each: a smaller micro-batch where that helps, else smaller networks.
     """
     parts = {"ddp": 1, "fsdp2": workers * num_nodes, "hsdp": workers}[config.shard]
-    share = -(-config.batch_size // (workers * num_nodes))
+    share = -(-config.batch_size // (workers * num_nodes * config.group)) * config.group
+    graphs_off: dict[str, object] = {"cuda_graphs": False} if config.cuda_graphs else {}
     at_once = min(config.batch_gpu or share, share)
     needed = device_gib(config, at_once, parts)
     if needed <= memory_gib:
@@ -172,14 +173,14 @@ def device_memory(config: TrainConfig, workers: int, num_nodes: int, memory_gib:
     least, room = f"a step needs {needed:,.1f} GiB at least", f"the {memory_gib:,.1f} GiB of {name}"
     if (size := largest_batch_gpu(config, memory_gib, parts)) is not None:
         problem = f"batch_gpu {config.batch_gpu}: {least}, for {at_once} image{'s' if at_once > 1 else ''} at once"
-        yield Refusal("batch_gpu", problem, f"{size} or less on {room}", {"batch_gpu": size})
+        yield Refusal("batch_gpu", problem, f"{size} or less on {room}", {"batch_gpu": size, **graphs_off})
         return
 
     def needed_gib(each: TrainConfig) -> float:
         return device_gib(each, 1, parts)
 
     field, value = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= memory_gib)
-    changes: dict[str, object] = {} if value is None else {field: value, "batch_gpu": 1}
+    changes: dict[str, object] = {} if value is None else {field: value, "batch_gpu": config.group, **graphs_off}
     yield Refusal(field, f"{field} {getattr(config, field)}: {least}", f"what fits into {room}", changes)
 
 

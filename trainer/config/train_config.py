@@ -91,6 +91,30 @@ RULES = (
         lambda c: f"--batch-gpu {_divisor(c)}, which divides --batch-size {c.batch_size}",
     ),
     Rule(
+        "minibatch_std",
+        lambda c: c.minibatch_std == 1,
+        "0, or at least 2: one image alone has no deviation",
+        "--minibatch-std 0, or 4 as in the paper",
+    ),
+    Rule(
+        "minibatch_std",
+        lambda c: c.architecture != "progressive" and c.minibatch_std > 0,
+        "0 unless the networks are progressive",
+        "--minibatch-std 0, or --architecture progressive",
+    ),
+    Rule(
+        "batch_size",
+        lambda c: c.minibatch_std > 0 and c.batch_size % c.minibatch_std > 0,
+        "a multiple of minibatch_std, so that a batch is made of whole groups",
+        lambda c: f"--batch-size {-(-c.batch_size // c.group) * c.group}, or --minibatch-std 0",
+    ),
+    Rule(
+        "batch_gpu",
+        lambda c: c.minibatch_std > 0 and c.batch_gpu % c.minibatch_std > 0,
+        "0, or a multiple of minibatch_std, so that no group is divided between micro-batches",
+        lambda c: f"--batch-gpu {c.minibatch_std}, or another multiple that divides --batch-size {c.batch_size}",
+    ),
+    Rule(
         "stable_kimg",
         lambda c: c.architecture == "progressive" and not c.stable_kimg,
         "above 0 for progressive networks, or each resolution would last no step",
@@ -169,6 +193,12 @@ RULES = (
         "--compile on, or --cuda-graphs false",
     ),
     Rule(
+        "batch_gpu",
+        lambda c: c.cuda_graphs and c.batch_gpu > 0,
+        "0 with CUDA graphs: a graph's gradients lie in its own memory, which the next micro-batch would overwrite",
+        "--batch-gpu 0, or --cuda-graphs false",
+    ),
+    Rule(
         "precision",
         lambda c: c.shard != "ddp" and c.precision == "fp16",
         "fp32 or bf16 with sharded networks",
@@ -225,6 +255,7 @@ class TrainConfig(BaseModel):
         num_classes: 0 learns images regardless of class; above, the number of classes, whose labels both networks get.
         architecture: family of the two networks.
         z_dim: length of the latent vector.
+        latents: how its numbers are drawn: standard normal, or uniform from -1 to 1.
         ngf: the generator's width: channels of its last feature map.
         ndf: the discriminator's width: channels of its first feature map.
         batch_size: global batch, images per step over all workers.
@@ -243,9 +274,11 @@ class TrainConfig(BaseModel):
         drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
         ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
         augment: what DiffAugment does to real and fake images alike: color, translation, cutout, by commas; or none.
+        dequantise: spread each real grey value evenly over the 256th of -1..1 that it stands for.
         mirror: show each real image mirrored left to right too, as often as it is shown unmirrored.
         ada_target: mean sign of the real images' logits that ADA keeps by augmenting more or less; 0 augments always.
         ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
+        minibatch_std: progressive networks: images in a group whose deviation the discriminator sees; 0 for none.
         stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
         fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
         seed: of initial weights, order of images, latents and augmentation.
@@ -265,7 +298,7 @@ class TrainConfig(BaseModel):
         check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
         metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
         metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
-        metrics_samples: fakes drawn for the quality metrics.
+        metrics_samples: fakes drawn for the quality metrics; for video-is in each of its ten draws.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -278,6 +311,7 @@ class TrainConfig(BaseModel):
     num_classes: int = Field(default=0, ge=0, le=_WIDEST)
     architecture: Literal["dcgan", "resnet", "r3gan", "progressive"] = "dcgan"
     z_dim: int = Field(default=64, ge=1, le=_WIDEST)
+    latents: Literal["normal", "uniform"] = "normal"
     ngf: int = Field(default=32, ge=1, le=_WIDEST)
     ndf: int = Field(default=32, ge=1, le=_WIDEST)
     batch_size: int = Field(default=64, ge=1, le=_LARGEST_BATCH)
@@ -296,9 +330,11 @@ class TrainConfig(BaseModel):
     drift: float = Field(default=0.0, ge=0)
     ema_kimg: float = Field(default=2.0, ge=0)
     augment: str = NONE
+    dequantise: bool = False
     mirror: bool = False
     ada_target: Fraction = 0.0
     ada_kimg: Positive = 500.0
+    minibatch_std: int = Field(default=0, ge=0, le=_LARGEST_BATCH)
     stable_kimg: float = Field(default=0.0, ge=0)
     fade_kimg: float = Field(default=0.0, ge=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
@@ -371,10 +407,25 @@ class TrainConfig(BaseModel):
         """Images after which the run is done: whole steps that cover kimg, and one at least."""
         return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
 
+    @property
+    def group(self) -> int:
+        """Images of a batch that stay on one worker and in one micro-batch: minibatch_std's, or 1."""
+        return self.minibatch_std or 1
+
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
         """TrainerError where batch_size is below world_size: a worker would have no image. Up to that any number will
-        do: `World.slice` shares unevenly. `equal_shares` refuses that: XLA's workers must run the same program.
+        do: `World.slice` shares unevenly. `equal_shares` refuses that: XLA's workers must run the same program. With
+        minibatch_std whole groups are shared, and count as images do.
         """
+        if self.batch_size < world_size * self.group and self.minibatch_std:
+            groups = self.batch_size // self.group
+            raise TrainerError(
+                place="TrainConfig.minibatch_std",
+                problem=f"fewer groups in a step than workers, of which there are {world_size}",
+                value=f"{groups} groups of {self.group} in a batch of {self.batch_size}",
+                allowed=f"at most {groups} workers; a run that has begun keeps its batch size",
+                fix=f"start at most {groups} processes, or a new run with --batch-size {world_size * self.group}",
+            )
         if self.batch_size < world_size:
             raise TrainerError(
                 place="TrainConfig.batch_size",
@@ -383,13 +434,14 @@ class TrainConfig(BaseModel):
                 allowed=f"at least {world_size} with {world_size} workers; a run that has begun keeps its batch size",
                 fix=f"start at most {self.batch_size} processes, or a new run with --batch-size {world_size}",
             )
-        if equal_shares and self.batch_size % world_size:
+        if equal_shares and self.batch_size % (world_size * self.group):
             raise TrainerError(
                 place="TrainConfig.batch_size",
                 problem=f"does not divide by the {world_size} workers, and XLA's workers all have the same share",
                 value=self.batch_size,
-                allowed=f"a multiple of {world_size}; a run that has begun keeps its batch size",
-                fix=f"a new run with --batch-size {-(-self.batch_size // world_size) * world_size}",
+                allowed=f"a multiple of {world_size * self.group}; a run that has begun keeps its batch size",
+                fix="a new run with --batch-size "
+                f"{-(-self.batch_size // (world_size * self.group)) * world_size * self.group}",
             )
 
     def to_json(self) -> str:

@@ -60,13 +60,14 @@ class World:
         assert group is not None, "a world is not used after its block"
         return group
 
-    def slice(self, batch_size: int) -> slice:
-        """This worker's part of a global batch. Shares differ by at most one image; the first ranks have the larger.
-        batch_size is not below world_size (`TrainConfig.check_workers`), so that no share is empty.
+    def slice(self, batch_size: int, group: int = 1) -> slice:
+        """This worker's part of a global batch, in whole groups of that many images. Shares differ by at most one
+        group; the first ranks have the larger. There are at least world_size groups (`TrainConfig.check_workers`), so
+        that no share is empty.
         """
-        share, larger = divmod(batch_size, self.world_size)
+        share, larger = divmod(batch_size // group, self.world_size)
         start = self.rank * share + min(self.rank, larger)
-        return slice(start, start + share + (self.rank < larger))
+        return slice(start * group, (start + share + (self.rank < larger)) * group)
 
     def weight(self, batch_size: int) -> float:
         """What a mean over this worker's share counts for: its images by those of a mean share; 1.0 where all are

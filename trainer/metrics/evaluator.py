@@ -21,7 +21,16 @@ from trainer.data.shards import ShardedImages
 from trainer.distributed.world import World
 from trainer.metrics.collect import Ask, FeatureSet, agree_to_go_on, collect, go_on
 from trainer.metrics.features import FeatureExtractor
-from trainer.metrics.metric_registry import FEATURE_SPACES, Metric, Team, Value, WeightsPaths, check_applies, metric
+from trainer.metrics.metric_registry import (
+    FEATURE_SPACES,
+    Counts,
+    Metric,
+    Team,
+    Value,
+    WeightsPaths,
+    check_applies,
+    metric,
+)
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
 from trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord
@@ -29,10 +38,13 @@ from trainer.records.quantity import Quantity
 from trainer.run.samples import to_uint8
 from trainer.steps.precision import without_tf32
 from trainer.steps.progressive_schedule import phase_at
-from trainer.steps.rng import Purpose, labels, latents
+from trainer.steps.rng import Purpose, latents
 
 _REALS_PER_FAKE = 2
 """A quick look with few fakes reads no more reals than this many times as many."""
+
+_LABELS = "of images of the data set, drawn with replacement by the seed"
+"""`_classes_to_ask_for`, in the protocol."""
 
 
 class _Reals(NamedTuple):
@@ -74,6 +86,7 @@ class Evaluator:
         few = min(len(data), _REALS_PER_FAKE * self._fakes)
         self._reals = len(data) if self._fakes >= PROXY_BELOW else few
         self._half = min(self._fakes, self._reals // 2)
+        self._counts = Counts(self._fakes, self._half)
         for name in names:
             check_applies(name, config)
             self._check_enough(name)
@@ -99,8 +112,9 @@ class Evaluator:
             metrics = {name: metric(name) for name in self._names if metric(name).space == space}
             keep = any(one.keeps for one in metrics.values())
             reals = self._known_reals(space, extractor, keep=keep)
-            fakes = self._fakes_of(generator, extractor, keep=keep)
-            untrained = self._untrained(images, extractor, keep=keep) if compared else None
+            draws = max(one.draws for one in metrics.values())
+            fakes = self._fakes_of(generator, extractor, draws, keep=keep)
+            untrained = self._untrained(images, extractor, draws, keep=keep) if compared else None
             scored = [(one, self._score(one, extractor, reals, fakes, untrained)) for one in metrics.values()]
             cost = Quantity.measured(
                 time.monotonic() - began, "s", "wall clock", note=f"for all of {', '.join(metrics)}"
@@ -128,23 +142,23 @@ class Evaluator:
             extractor, lambda part: torch.from_numpy(self._data.take(order[part])), len(order), keep=keep
         )
 
-    def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
-        config, device = self._config, self._world.own_device
-        rng = latents(self._fakes, config.z_dim, seed=config.seed, images=0, purpose=Purpose.METRIC)
-        classes = labels(self._fakes, config.num_classes, seed=config.seed, images=0, purpose=Purpose.METRIC_LABELS)
+    def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, draws: int, *, keep: bool) -> FeatureSet:
+        config, device, num = self._config, self._world.own_device, draws * self._fakes
+        rng = latents(num, config, images=0, purpose=Purpose.METRIC)
+        classes = _classes_to_ask_for(config, self._data, num)
 
         def make(part: slice) -> Tensor:
             chosen = None if classes is None else classes[part].to(device)
             with torch.no_grad():
-                return _full_size(to_uint8(generator(rng[part].to(device), chosen)), config.image_shape)
+                return _full_size(to_uint8(generator(rng[part].to(device), chosen), config), config.image_shape)
 
-        return self._collect(extractor, make, self._fakes, keep=keep)
+        return self._collect(extractor, make, num, keep=keep)
 
-    def _untrained(self, images: int, extractor: FeatureExtractor, *, keep: bool) -> FeatureSet:
+    def _untrained(self, images: int, extractor: FeatureExtractor, draws: int, *, keep: bool) -> FeatureSet:
         device = self._world.own_device
         generator = build(self._config)[0].to(device).eval().requires_grad_(False)
         generator.enter(phase_at(self._config, images, device))
-        return self._fakes_of(generator, extractor, keep=keep)
+        return self._fakes_of(generator, extractor, draws, keep=keep)
 
     def _collect(
         self, extractor: FeatureExtractor, make: Callable[[slice], Tensor], num: int, *, keep: bool
@@ -154,7 +168,7 @@ class Evaluator:
     def _score(
         self, one: Metric, extractor: FeatureExtractor, reals: _Reals, fakes: FeatureSet, untrained: FeatureSet | None
     ) -> _Scored:
-        given, team = one.parameters(min(self._fakes, self._half)), Team(self._world, self._ask)
+        given, team = one.parameters(self._counts), Team(self._world, self._ask)
 
         def of(reference: FeatureSet, found: FeatureSet) -> list[Value]:
             return one.score(extractor, reference, found, given, team)
@@ -173,16 +187,18 @@ class Evaluator:
             dim=extractor.dim,
             resizer=extractor.resizer,
             num_reals=self._reals,
-            num_fakes=self._fakes,
+            num_fakes=one.draws * self._fakes,
             num_real_halves=self._half,
             split=self._split(),
             seed=self._config.seed,
             kimg=images / 1000,
-            parameters=one.parameters(min(self._fakes, self._half)),
-            proxy=self._fakes < PROXY_BELOW,
+            parameters=one.parameters(self._counts),
+            proxy=self._fakes < one.published,
+            labels=_LABELS if self._config.num_classes else "",
         )
-        why = "a proxy below 10,000; " if protocol.proxy else ""
-        against = f"{self._fakes} fakes against {self._reals} reals: {why}comparable at equal protocol only"
+        why = f"a proxy below {one.published:,}; " if protocol.proxy else ""
+        fakes = f"{self._fakes}" if one.draws == 1 else f"{one.draws} draws of {self._fakes}"
+        against = f"{fakes} fakes against {self._reals} reals: {why}comparable at equal protocol only"
         halves = f"two disjoint halves of {self._half} reals"
         return [
             QualityRecord(
@@ -213,6 +229,17 @@ class Evaluator:
                 allowed=f"{needed} or more; 10,000 or more for a value that is no proxy",
                 fix="raise --samples" if self._fakes < needed else "prepare a larger data set, or leave the metric out",
             )
+
+
+def _classes_to_ask_for(config: TrainConfig, data: ShardedImages, num: int) -> Tensor | None:
+    """The classes [num] of the fakes, those of images drawn at random from the data set, as in StyleGAN2-ADA's code:
+    drawn evenly, a perfect generator of uneven classes would score badly. None where the networks know no classes.
+    """
+    if not config.num_classes:
+        return None
+    rng = np.random.Generator(np.random.PCG64([config.seed, Purpose.METRIC_LABELS]))
+    chosen = rng.integers(len(data), size=num)
+    return torch.from_numpy(data.labels(chosen))
 
 
 def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:

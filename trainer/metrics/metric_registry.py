@@ -23,9 +23,12 @@ from trainer.metrics.features import EfficientNetLite0Features, FeatureExtractor
 from trainer.metrics.frechet import frechet_distance
 from trainer.metrics.inception import InceptionFeatures
 from trainer.metrics.recognition import CLASSES_WANTED, CONFIDENT, PRESENT, SHARE_WANTED, Recogniser, recognise
+from trainer.records.quality import PROXY_BELOW
 
 Parameters = dict[str, int | float | str]
 _SPLITS: Parameters = {"splits": scores.SPLITS, "seed_of_splits": scores.SEED}
+VIDEO_DRAWS, VIDEO_CLIPS = 10, 2048
+"""Of TGAN2's scripts/compute_inception_score.py."""
 _NEIGHBOURS: Parameters = {"k": manifold.NEIGHBOURS, "k_density_coverage": manifold.COVERAGE_NEIGHBOURS}
 
 
@@ -52,6 +55,13 @@ class Value(NamedTuple):
     spread: float | None = None
 
 
+class Counts(NamedTuple):
+    """Images of either side: `fakes` in a set, and reals in each half of the data set."""
+
+    fakes: int
+    half: int
+
+
 @dataclass(frozen=True)
 class Metric:
     """How a metric is computed.
@@ -60,13 +70,17 @@ class Metric:
         space: name of the features.
         score: values of (extractor, reals, fakes, parameters, team); every worker calls it.
         keeps: whether it needs the features themselves, not only their sums.
-        parameters: of its own, by the smaller number of images on either side.
+        parameters: of its own, by the counts of images.
+        draws: sets of fakes that are judged one by one; a set has as many as the configuration says.
+        published: fakes a set has in the papers; with fewer the value is a proxy.
     """
 
     space: str
     score: Callable[[FeatureExtractor, FeatureSet, FeatureSet, Parameters, Team], list[Value]]
     keeps: bool
-    parameters: Callable[[int], Parameters] = lambda _: {}
+    parameters: Callable[[Counts], Parameters] = lambda _: {}
+    draws: int = 1
+    published: int = PROXY_BELOW
 
 
 def _first(team: Team, compute: Callable[[], list[Value]]) -> list[Value]:
@@ -99,10 +113,15 @@ def _inception_score(
     return _first(team, compute)
 
 
-def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Parameters, team: Team) -> list[Value]:
+def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, given: Parameters, team: Team) -> list[Value]:
+    """As the scripts of TGAN2 (Saito et al. 2020, arXiv:1811.09245) do: the score of each draw of clips, undivided,
+    then their mean and deviation. Of reals there is one draw.
+    """
+
     def compute() -> list[Value]:
-        found = scores.inception_score(fakes.kept.astype("float64"), shuffle=False)
-        return [Value("video IS", found.mean, "higher", found.std)]
+        draws = max(1, len(fakes.kept) // int(given["clips_per_draw"]))
+        found = scores.inception_score(fakes.kept.astype("float64"), splits=draws, shuffle=False)
+        return [Value("video IS", found.mean, "higher", found.std if draws > 1 else None)]
 
     return _first(team, compute)
 
@@ -131,9 +150,13 @@ _GATE: Parameters = {
 }
 
 
-def _subsets(smaller: int) -> Parameters:
+def _subsets(counts: Counts) -> Parameters:
     """torch-fidelity's subsets of 1000, or all there is."""
-    return {"subsets": scores.KID_SUBSETS, "subset_size": min(1000, smaller), "seed_of_subsets": scores.SEED}
+    return {"subsets": scores.KID_SUBSETS, "subset_size": min(1000, *counts), "seed_of_subsets": scores.SEED}
+
+
+def _clips(counts: Counts) -> Parameters:
+    return {"draws": VIDEO_DRAWS, "clips_per_draw": counts.fakes, "splits_per_draw": 1}
 
 
 def _manifold_metric(space: str) -> Metric:
@@ -150,7 +173,9 @@ _METRICS: Mapping[str, Metric] = MappingProxyType(
         "fd-enl0": Metric("enl0", _frechet, keeps=False),
         "precision-recall-enl0": _manifold_metric("enl0"),
         "fd-enl0-frames": Metric("enl0-frames", _frechet, keeps=False),
-        "video-is": Metric("c3d", _video_score, keeps=True, parameters=lambda _: {"splits": 10}),
+        "video-is": Metric(
+            "c3d", _video_score, keeps=True, parameters=_clips, draws=VIDEO_DRAWS, published=VIDEO_CLIPS
+        ),
         "digits-classes": Metric("digits", _digits, keeps=True, parameters=lambda _: _GATE),
     }
 )

@@ -11,7 +11,9 @@ from trainer.steps.progressive_schedule import ProgressiveStage
 
 
 class Network(nn.Module):
-    """Either of the two, without buffers; none looks across a batch. `precision` None: that of the inputs, float32."""
+    """Either of the two, without buffers; none looks across a batch, but for its groups (`TrainConfig.group`).
+    `precision` None: that of the inputs, float32.
+    """
 
     precision: Precision | None = None
 

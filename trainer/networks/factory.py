@@ -20,7 +20,7 @@ def _family(config: TrainConfig) -> tuple[Generator, Discriminator]:
     if config.architecture == "progressive":
         clip = (config.channels, config.resolution, config.frames, config.num_classes)
         generator = progressive.Generator(config.z_dim, config.ngf, *clip)
-        return generator, progressive.Discriminator(config.ndf, *clip)
+        return generator, progressive.Discriminator(config.ndf, *clip, group=config.minibatch_std)
     family, size = _FLAT[config.architecture], (config.channels, config.resolution, config.num_classes)
     return family.Generator(config.z_dim, config.ngf, *size), family.Discriminator(config.ndf, *size)
 

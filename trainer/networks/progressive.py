@@ -2,9 +2,10 @@
 arXiv:1810.02419): trained at 4x4 first, then at twice the size, each new resolution fading in.
 
 With equalised learning rate, PixelNorm and leaky ReLUs. Clips: every convolution is three-dimensional, and time grows
-with height and width (trainer.steps.progressive_schedule). The minibatch deviation is left out: it looks across the
-batch, so that a step would depend on how that is spread over workers, and a penalty on an image's neighbours. All
-layers exist from the start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
+with height and width (trainer.steps.progressive_schedule). The minibatch deviation is of groups of images that follow
+each other in the global batch and are never divided (`TrainConfig.group`), so that a step does not depend on how the
+batch is spread over workers. All layers exist from the start. In evaluation images are enlarged to full size by
+repeating pixels, as in the paper.
 """
 
 import itertools
@@ -22,6 +23,8 @@ from trainer.steps.progressive_schedule import ProgressiveStage, enlarge, pool
 
 _SLOPE = 0.2
 _GAIN = math.sqrt(2)
+_TINY = 1e-8
+"""Of the paper's code; keeps the root differentiable where a group's images are alike."""
 
 
 class EqualConv(nn.Module):
@@ -83,6 +86,23 @@ class _Growing:
         return list(itertools.chain.from_iterable(module.parameters() for module in idle))
 
 
+def with_group_deviation(features: Tensor, group: int) -> Tensor:
+    """[N, C, ...] to [N, C + 1, ...]: a last channel with the deviation over each `group` images in a row, averaged
+    over channels and pixels (section 3 of the paper; its code takes every N/group-th image together). N is a multiple
+    of the group, or all is one group where N is smaller.
+    """
+    num = features.shape[0]
+    # At least in float32, as the paper's code: squares of small differences are below what 16 bits can tell.
+    apart = features.to(torch.promote_types(features.dtype, torch.float32)).reshape(
+        -1, min(group, num), *features.shape[1:]
+    )
+    variance = (apart - apart.mean(dim=1, keepdim=True)).square().mean(dim=1)
+    deviation = (variance + _TINY).sqrt().flatten(1).mean(dim=1)
+    each = deviation.repeat_interleave(min(group, num)).to(features.dtype)
+    channel = each.reshape(num, *[1] * (features.dim() - 1)).expand(num, 1, *features.shape[2:])
+    return torch.cat([features, channel], dim=1)
+
+
 class Generator(base.Generator):
     """Latents to images or clips. `width` is of the last feature map, `resolution` 4 times a power of two, from 16."""
 
@@ -135,16 +155,22 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images or clips to logits, the generator's mirror: `width` is of the first feature map. High means real."""
+    """Images or clips to logits, the generator's mirror: `width` is of the first feature map. High means real. `group`
+    images each see their deviation beside the last feature maps; 0 for none.
+    """
 
-    def __init__(self, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0) -> None:
+    def __init__(
+        self, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0, group: int = 0
+    ) -> None:
         super().__init__()
+        self._group = group
         self._sizes = sizes = _Growing(width, resolution, frames)
         self.blocks, self.from_image = nn.ModuleDict(), nn.ModuleDict()
         for smaller, each in itertools.pairwise([SMALLEST, *sizes.resolutions]):
             inputs, outputs = sizes.widths[each], sizes.widths[smaller]
             self.from_image[str(each)] = EqualConv(channels, inputs, 1, sizes.dims)
-            layers: list[nn.Module] = [EqualConv(inputs, inputs, 3, sizes.dims), nn.LeakyReLU(_SLOPE)]
+            seen = inputs + (each == SMALLEST and group > 0)
+            layers: list[nn.Module] = [EqualConv(seen, inputs, 3, sizes.dims), nn.LeakyReLU(_SLOPE)]
             if each > SMALLEST:
                 layers += [EqualConv(inputs, outputs, 3, sizes.dims), nn.LeakyReLU(_SLOPE)]
             self.blocks[str(each)] = nn.Sequential(*layers)
@@ -167,6 +193,8 @@ class Discriminator(base.Discriminator):
         sizes, phase = self._sizes, self._phase
         features = self._from_image(phase.resolution, images)
         for each in reversed(sizes.in_use(phase)):
+            if each == SMALLEST and self._group:
+                features = with_group_deviation(features, self._group)
             features = self.blocks[str(each)](features)
             if each > SMALLEST:
                 features = pool(features, size_at(each // 2, sizes.frames))

@@ -29,12 +29,14 @@ class QualityProtocol(Frozen):
         num_fakes: images drawn from the generator.
         num_real_halves: images in each of the two disjoint halves behind `real_vs_real`.
         split: the part of the data set that is the reference.
-        seed: of the latents and of the halves.
+        seed: of the latents, of the classes and of the halves.
         kimg: images the judged generator was trained for, thousands.
         quantised: where the images become whole numbers.
         arithmetic: precision of features and of sums.
         parameters: of the metric's own, such as its number of splits and the seed that draws them.
-        proxy: whether there were fewer than PROXY_BELOW fakes.
+        proxy: whether there were fewer fakes than the metric's papers take.
+        labels: which classes the fakes were asked for; empty where the networks know none, and in old records, whose
+            classes were drawn evenly.
     """
 
     extractor: str
@@ -51,6 +53,7 @@ class QualityProtocol(Frozen):
     arithmetic: str = "float32 features without TF32, float64 sums"
     parameters: dict[str, int | float | str] = Field(default_factory=dict)
     proxy: bool = True
+    labels: str = ""
 
 
 class QualityRecord(Frozen):

@@ -26,8 +26,9 @@ from trainer.steps import augment
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
 from trainer.steps.losses import DLoss, GLoss
+from trainer.steps.passes import discriminator_pass, generator_pass
 from trainer.steps.pinned_batch import to_device
-from trainer.steps.updates import Accumulator, make_fakes, update_of
+from trainer.steps.updates import Accumulator, update_of
 from trainer.telemetry.prometheus import serving
 
 
@@ -118,8 +119,8 @@ def _run(
             state.opt_d.zero_grad()
             for micro in batch.for_discriminator(state, images):
                 with world.accumulating(d_loss, last=micro.last):
-                    terms = d_loss(micro.inputs, make_fakes(state.generator, micro.inputs), penalised)
-                    state.scale_d.backward(micro.weight * terms.total)
+                    back = state.scale_d.backward
+                    terms = discriminator_pass(d_loss, state.generator, micro, back, penalised=penalised)
                 accumulator.add_d(micro.weight, terms)
                 signs += terms.real_sign * len(micro.inputs.latents)
             update_d = update_of(world, d_loss, state.discriminator, state.scale_d, state.opt_d)
@@ -135,8 +136,7 @@ def _run(
         state.opt_g.zero_grad()
         for micro in batch.for_generator(state):
             with world.accumulating(g_loss, last=micro.last):
-                loss_g = g_loss(micro.inputs, update_d if late else None)
-                state.scale_g.backward(micro.weight * loss_g)
+                loss_g = generator_pass(g_loss, micro, state.scale_g.backward, update_d if late else None)
             accumulator.add_g(micro.weight, loss_g)
         update_g = update_of(world, g_loss, state.generator, state.scale_g, state.opt_g, state.update_ema)
         state.discriminator.requires_grad_(True)

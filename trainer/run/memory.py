@@ -96,10 +96,11 @@ def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
         found = _too_little(error)
         if not found or is_shared_failure(error):  # of metrics, or samples: no batch_gpu makes them smaller
             raise
-        share = world.slice(config.batch_size)
+        share = world.slice(config.batch_size, config.group)
         size = config.batch_gpu or share.stop - share.start
-        smaller = [each for each in range(1, size) if config.batch_size % each == 0]
-        fewer = f"--batch-gpu {smaller[-1]}: a run that has begun may change it" if smaller else "smaller networks"
+        smaller = [each for each in range(config.group, size, config.group) if config.batch_size % each == 0]
+        flags = f"--batch-gpu {smaller[-1] if smaller else 1}{' --cuda-graphs false' if config.cuda_graphs else ''}"
+        fewer = f"{flags}: a run that has begun may change it" if smaller else "smaller networks"
         raise LoneError(
             place="TrainConfig.batch_gpu",
             problem=f"worker {world.rank}'s memory does not hold a step on {size} image(s) at once ({found})",

@@ -107,9 +107,12 @@ def _plain(pixels: Pixels) -> Pixels:
     return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
 
-def to_uint8(images: Tensor) -> Tensor:
-    """Images in -1..1, of any shape, to uint8 on the CPU, as the metrics and the grids see them."""
-    return ((images + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu()
+def to_uint8(images: Tensor, config: TrainConfig) -> Tensor:
+    """Images in -1..1, of any shape, to uint8 on the CPU, as the metrics and the grids see them: the opposite of how
+    the run has shown the real ones (trainer.steps.batch).
+    """
+    grey = (((images + 1) * 128).floor() if config.dequantise else ((images + 1) * 127.5).round()).clamp(0, 255)
+    return grey.to(torch.uint8).cpu()
 
 
 def num_shown(config: TrainConfig) -> int:
@@ -119,11 +122,12 @@ def num_shown(config: TrainConfig) -> int:
 
 def sample_grid(generator: Generator, config: TrainConfig, device: torch.device) -> Tensor:
     """uint8 images [N, C, H, W], or clips [N, C, T, H, W], of the run's fixed latents and classes."""
-    fixed = {"seed": config.seed, "images": 0}
-    latents = rng.latents(num_shown(config), config.z_dim, purpose=Purpose.SAMPLES, **fixed)
-    labels = rng.labels(num_shown(config), config.num_classes, purpose=Purpose.SAMPLE_LABELS, **fixed)
+    latents = rng.latents(num_shown(config), config, images=0, purpose=Purpose.SAMPLES)
+    labels = rng.labels(
+        num_shown(config), config.num_classes, seed=config.seed, images=0, purpose=Purpose.SAMPLE_LABELS
+    )
     with torch.no_grad():
-        return to_uint8(generator(latents.to(device), None if labels is None else labels.to(device)))
+        return to_uint8(generator(latents.to(device), None if labels is None else labels.to(device)), config)
 
 
 def write_samples(path: Path, images: Tensor) -> None:

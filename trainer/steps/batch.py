@@ -49,7 +49,7 @@ class Batch:
     """This worker's slice of everything a step of the global batch needs, on its device."""
 
     def __init__(self, config: TrainConfig, world: World, data: ShardedImages) -> None:
-        self._config, self._world, self._mine = config, world, world.slice(config.batch_size)
+        self._config, self._world, self._mine = config, world, world.slice(config.batch_size, config.group)
         on_gpu = world.device.type == "cuda"
         shown = data.mirrored() if config.mirror else data
         self._loader = Loader(
@@ -115,7 +115,7 @@ class Batch:
             here = taken.pinned.to(self._world.device)
             assert not self._config.num_classes or "labels" in here, "open_matching has asked for them"
             labels = here["labels"] if self._config.num_classes else None
-            reals = (here["pixels"].float() / 127.5 - 1).contiguous(memory_format=self._layout)
+            reals = _to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
             self._shown = _Shown(images, reals, labels, taken.order, here)
             if images % self._config.step_images == 0:
                 self._first = images, here
@@ -142,3 +142,12 @@ class Batch:
         # Decided here: p as a number in the networks' program would be a new constant at each adjustment.
         limit = torch.tensor(augment_p).to(self._world.device) if self._world.on_xla else augment_p
         return torch.cat([drawn[name], (drawn[f"{name}_gates"] < limit).float()], dim=1)
+
+
+def _to_floats(pixels: Tensor, noise: Tensor | None) -> Tensor:
+    """uint8 in -1..1, of the same shape. With `noise` [N, pixels] in 0..1 each value is spread over the 256th of the
+    range that it stands for, as in WGAN-GP's code (gan_cifar_resnet.py): no gap between values tells a real image.
+    """
+    if noise is None:
+        return pixels.float() / 127.5 - 1
+    return (pixels.float() + noise.reshape(pixels.shape)) / 128 - 1

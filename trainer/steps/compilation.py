@@ -2,12 +2,14 @@
 without it and says why. PyTorch/XLA compiles by itself.
 
 The whole loss is one graph, its penalty included (`DLoss.functional`: torch.func differentiates inside the graph), then
-wrapped for data parallelism. The trial runs each pass once both ways on the step's own images and compares gradients;
-nothing of it stays. Where a later shape fails to compile, that pass and all that follow are uncompiled.
+wrapped for data parallelism. The trial is the passes that training makes (trainer.steps.passes), on the first step's
+own images, micro-batch by micro-batch, both ways; it compares what they add up to, and nothing of it stays. Where a
+later shape fails to compile, that pass and all that follow are uncompiled.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.torch_private import compile_gradients_inside, compiled_call, compiler_failures, set_compiled_call
+from trainer.steps.passes import discriminator_pass, generator_pass
 
 if TYPE_CHECKING:
     from trainer.distributed.world import World
@@ -29,7 +32,10 @@ _NEAR = 5e-2
 _VARIANTS = 64
 """Of one compiled loss: with and without penalties, and progressive networks' resolutions."""
 
-Pass = Callable[[], Tensor]
+_TIMES, _TIMES_WITH_GRAPHS = 1, 3
+"""That a pass is tried: CUDA graphs warm up in the first of a shape, are recorded in the second, then replayed."""
+
+Pass = Callable[[], None]
 
 
 class Compilation:
@@ -97,7 +103,7 @@ def compile_losses(
     """
     if why_not := _why_not(config, world):
         return Compilation(f"off: {why_not}")
-    passes = _passes(d_loss, g_loss, state, batch)
+    passes = _passes(d_loss, g_loss, state, batch, config)
     expected = {name: _gradients(name, run, d_loss, g_loss) for name, run in passes.items()}
     compile_gradients_inside(_VARIANTS)
     d_loss.functional = True
@@ -105,7 +111,8 @@ def compile_losses(
     options: dict[str, Any] = {"mode": "reduce-overhead"} if config.cuda_graphs else {}
     for loss in (d_loss, g_loss):
         loss.compile(fullgraph=True, dynamic=False, **options)
-    failure = _compare(passes, expected, d_loss, g_loss, _CLOSE.get(config.precision, _NEAR))
+    times = _TIMES_WITH_GRAPHS if config.cuda_graphs else _TIMES
+    failure = _compare(passes, expected, d_loss, g_loss, _CLOSE.get(config.precision, _NEAR), times)
     failures = [text for text in world.gather(failure) if text]
     if failures:
         _uncompile(d_loss, g_loss)
@@ -138,25 +145,35 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
 
 
-def _passes(d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch") -> dict[str, Pass]:
-    """Every kind of pass that the loop makes, by name."""
-    d_inputs = next(batch.for_discriminator(state, state.images)).inputs
-    g_inputs = next(batch.for_generator(state)).inputs
-    with torch.no_grad():
-        fakes = state.generator(d_inputs.latents, d_inputs.labels)
+def _passes(
+    d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch", config: TrainConfig
+) -> dict[str, Pass]:
+    """Every kind of pass that the loop makes over a share, by name. Losses are not scaled: a first scale of fp16 may be
+    too large, which its steps bear and a comparison does not.
+    """
+
+    def of_discriminator(*, penalised: bool) -> None:
+        for micro in batch.for_discriminator(state, state.images):
+            discriminator_pass(d_loss, state.generator, micro, torch.autograd.backward, penalised=penalised)
+
+    def of_generator() -> None:
+        for micro in batch.for_generator(state):
+            generator_pass(g_loss, micro, torch.autograd.backward)
+
+    lazy = {"the discriminator's loss": partial(of_discriminator, penalised=False)} if config.r1_interval > 1 else {}
     return {
-        "the discriminator's loss with penalties": lambda: d_loss(d_inputs, fakes, True).total,
-        "the discriminator's loss": lambda: d_loss(d_inputs, fakes, False).total,
-        "the generator's loss": lambda: g_loss(g_inputs),
+        "the discriminator's loss with penalties": partial(of_discriminator, penalised=True),
+        **lazy,
+        "the generator's loss": of_generator,
     }
 
 
 def _gradients(name: str, run: Pass, d_loss: "DLoss", g_loss: "GLoss") -> Tensor:
-    """All gradients of one pass in a row, float32 on the CPU."""
+    """All gradients of one pass over the share in a row, float32 on the CPU."""
     network: nn.Module = g_loss.generator if name.startswith("the generator") else d_loss.discriminator
     network.zero_grad()
     with _resting(d_loss.discriminator if network is g_loss.generator else None):
-        torch.autograd.backward(run())
+        run()
     row = torch.cat([p.grad.flatten().float().cpu() for p in network.parameters() if p.grad is not None])
     network.zero_grad()
     return row
@@ -173,10 +190,17 @@ def _resting(network: nn.Module | None) -> Iterator[None]:
 
 
 def _compare(
-    passes: dict[str, Pass], expected: dict[str, Tensor], d_loss: "DLoss", g_loss: "GLoss", tolerance: float
+    passes: dict[str, Pass],
+    expected: dict[str, Tensor],
+    d_loss: "DLoss",
+    g_loss: "GLoss",
+    tolerance: float,
+    times: int,
 ) -> str:
-    """Why the compiled losses cannot be trusted; empty when they can."""
-    for name, run in passes.items():
+    """Why the compiled losses cannot be trusted; empty when they can. All passes go by `times` over, in a step's order:
+    one may overwrite what another has left in the graphs' memory.
+    """
+    for name, run in [*passes.items()] * times:
         try:
             found = _gradients(name, run, d_loss, g_loss)
         except Exception as error:  # the compiler has many, its own and its backends'

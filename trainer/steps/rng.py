@@ -5,6 +5,7 @@ number of workers and any device. A batch's latents are a few kilobytes: drawing
 """
 
 import enum
+import math
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ class Purpose(enum.IntEnum):
     SAMPLE_LABELS = 11
     METRIC_LABELS = 12
     GALLERY = 13
+    DEQUANTISE = 14
 
 
 def _generator(seed: int, images: int, purpose: Purpose) -> torch.Generator:
@@ -38,9 +40,14 @@ def _generator(seed: int, images: int, purpose: Purpose) -> torch.Generator:
     return torch.Generator().manual_seed(int(state[0]))
 
 
-def latents(num: int, z_dim: int, *, seed: int, images: int, purpose: Purpose) -> Tensor:
-    """Standard normal latents, [num, z_dim] float32 on the CPU."""
-    return torch.randn(num, z_dim, generator=_generator(seed, images, purpose))
+def latents(num: int, config: TrainConfig, *, images: int, purpose: Purpose, seed: int | None = None) -> Tensor:
+    """Latents as the configuration has them, standard normal or uniform in -1..1, [num, z_dim] float32 on the CPU.
+    `seed` None takes the run's.
+    """
+    generator = _generator(config.seed if seed is None else seed, images, purpose)
+    if config.latents == "uniform":
+        return torch.rand(num, config.z_dim, generator=generator) * 2 - 1
+    return torch.randn(num, config.z_dim, generator=generator)
 
 
 def uniforms(num: int, *, seed: int, images: int, purpose: Purpose, columns: int = UNIFORMS) -> Tensor:
@@ -55,11 +62,21 @@ def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpo
     return torch.randint(num_classes, (num,), generator=_generator(seed, images, purpose))
 
 
+def pixel_noise(numbers: range, size: int, *, seed: int) -> Tensor:
+    """Uniform numbers in [0, 1) for the pixels of images, [len(numbers), size] float32 on the CPU. `numbers` count the
+    images that the run has shown: each has a draw of its own, so that a worker draws no more than its share.
+    """
+    return torch.cat(
+        [uniforms(1, seed=seed, images=each, purpose=Purpose.DEQUANTISE, columns=size) for each in numbers]
+    )
+
+
 class StepRng:
     """All that a worker's share of the step's losses needs at random, by the batch that it goes with.
 
     Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
-    first batch of a step; `real_gates` and so on where the augmentation adapts. Only what is used is drawn.
+    first batch of a step; `noise` where real images are dequantised; `real_gates` and so on where the augmentation
+    adapts. Only what is used is drawn.
     """
 
     def __init__(self, config: TrainConfig, mine: slice) -> None:
@@ -73,6 +90,9 @@ class StepRng:
         drawn |= self._augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
         if config.gp_weight:
             drawn["mix"] = self._uniforms(images, Purpose.MIX, 1)
+        if config.dequantise:
+            shown = range(images + self._mine.start, images + self._mine.stop)
+            drawn["noise"] = pixel_noise(shown, math.prod(config.image_shape), seed=config.seed)
         if images % config.step_images == 0:
             drawn["g_latents"] = self._latents(images, Purpose.G_LATENTS)
             drawn |= self._augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
@@ -86,8 +106,7 @@ class StepRng:
 
     def _latents(self, images: int, purpose: Purpose) -> Tensor:
         config = self._config
-        drawn = latents(config.batch_size, config.z_dim, seed=config.seed, images=images, purpose=purpose)
-        return drawn[self._mine]
+        return latents(config.batch_size, config, images=images, purpose=purpose)[self._mine]
 
     def _uniforms(self, images: int, purpose: Purpose, columns: int) -> Tensor:
         config = self._config

@@ -1,14 +1,17 @@
 """Checkpoints: hashed, kept, refused when corrupt, and never lost to a full disk."""
 
+import io
 import json
 import os
+import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 
 from trainer.checkpoint import store
-from trainer.checkpoint.store import state_digests
+from trainer.checkpoint.store import OtherVersionError, state_digests
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
@@ -99,6 +102,117 @@ def test_when_all_are_corrupt_the_run_does_not_start_anew(tmp_path: Path, tiny_c
     assert store.load_newest_valid(tmp_path / "empty") == (None, [])
 
 
+def _replace_content(path: Path, content: bytes) -> None:
+    """Other bytes, with the hash and the size that its manifest promises."""
+    path.write_bytes(content)
+    manifest = path.with_suffix(".json")
+    promised = {"sha256": sha256_of(path), "bytes": len(content)}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | promised))
+
+
+def _saved(value: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def _zipped() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("notes/readme.txt", "no tensors here")
+    return buffer.getvalue()
+
+
+WHOLE = _saved({"images": 1, "g": {"weight": torch.zeros(3, 3)}, "opt": {}})
+UNLOADABLE = {
+    "empty": b"",
+    "truncated": WHOLE[: len(WHOLE) // 2],
+    "without its directory's end": WHOLE[:-30],
+    "another archive": _zipped(),
+    "text": b"not a checkpoint",
+    "an old pickle": pickle.dumps({"images": 1}),
+    "a list": _saved([torch.zeros(3), {}]),
+    "a tensor": _saved(torch.zeros(3)),
+    "numbered parts": _saved({0: torch.zeros(3)}),
+    "a number": _saved(3),
+}
+
+
+@pytest.mark.parametrize("content", UNLOADABLE.values(), ids=UNLOADABLE)
+def test_what_cannot_be_loaded_is_passed_over_with_its_reason(
+    tmp_path: Path, tiny_config: TrainConfig, content: bytes
+) -> None:
+    *_, newest = paths = _save_three(tmp_path, tiny_config)
+    _replace_content(newest, content)
+    with pytest.raises(TrainerError, match="holds nothing that can be loaded") as caught:
+        store.load(newest)
+    assert not isinstance(caught.value, OtherVersionError)
+    assert caught.value.value
+    found, passed_over = store.load_newest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest.images == 200
+    assert f"{newest}: checkpoint holds nothing" in passed_over[0]
+    for path in paths:
+        _replace_content(path, content)
+    with pytest.raises(TrainerError, match="all 3 checkpoints are corrupt"):
+        store.load_newest_valid(tmp_path)
+
+
+def _of_another_version(path: Path, **changes: object) -> None:
+    manifest = path.with_suffix(".json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | changes))
+
+
+NEWER: dict[str, dict[str, object]] = {
+    "format": {"format": 2},
+    "format and other fields": {"format": 2, "identity": None, "config": []},
+    "field": {"roles": ["g", "d"]},
+}
+
+
+@pytest.mark.parametrize("changes", NEWER.values(), ids=NEWER)
+def test_another_version_is_no_damage(tmp_path: Path, tiny_config: TrainConfig, changes: dict[str, object]) -> None:
+    *_, newest = paths = _save_three(tmp_path, tiny_config)
+    _of_another_version(newest, **changes)
+    with pytest.raises(OtherVersionError, match="is of another version of the trainer"):
+        store.load(newest)
+    found, passed_over = store.load_newest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest.images == 200
+    assert "another version" in passed_over[0]
+    for path in paths:
+        _of_another_version(path, **changes)
+    with pytest.raises(TrainerError, match="all 3 checkpoints are whole, but of another version") as caught:
+        store.load_newest_valid(tmp_path)
+    assert caught.value.place == str(tmp_path)
+    assert str(newest.with_suffix(".json")) in str(caught.value.value)
+    assert caught.value.fix.startswith("go on with the version that wrote them; or start anew")
+    _damage(paths[0])
+    _of_another_version(paths[0], format=1)
+    if "roles" not in changes and "config" not in changes:
+        with pytest.raises(TrainerError, match="of 3 checkpoints 1 are corrupt and 2 of another trainer's version"):
+            store.load_newest_valid(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"architecture": "transformer"}, {"lr_schedule": 3}, {"lr_g": -1}])
+def test_a_configuration_that_this_version_does_not_know_is_no_damage(
+    tmp_path: Path, tiny_config: TrainConfig, change: dict[str, object]
+) -> None:
+    newest = _save_three(tmp_path, tiny_config)[-1]
+    config = json.loads(tiny_config.to_json()) | change
+    _of_another_version(newest, config=config)
+    with pytest.raises(OtherVersionError, match=next(iter(change))):
+        store.load(newest)
+
+
+def test_manifests_from_before_they_had_a_format_are_read(tmp_path: Path, tiny_config: TrainConfig) -> None:
+    path = store.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
+    manifest = path.with_suffix(".json")
+    old = {name: value for name, value in json.loads(manifest.read_text()).items() if name != "format"}
+    manifest.write_text(json.dumps(old))
+    assert store.load(path).manifest.format == 1
+
+
 @pytest.mark.parametrize("damage", ["missing", "torn"])
 def test_a_checkpoint_without_its_manifest_is_not_valid(tmp_path: Path, tiny_config: TrainConfig, damage: str) -> None:
     manifest = _save_three(tmp_path, tiny_config)[-1].with_suffix(".json")
@@ -180,6 +294,15 @@ def test_a_changed_field_is_named_with_both_values(tiny_config: TrainConfig) -> 
     assert str(caught.value).startswith("TrainConfig.lr_g: the run in runs/a was started with another value")
     assert (caught.value.value, caught.value.allowed) == (0.5, repr(tiny_config.lr_g))
     store.check_config(tiny_config, tiny_config.replace({"kimg": 99, "stats_kimg": 2}), Path("runs/a"))
+
+
+def test_all_changed_fields_are_in_the_fix(tiny_config: TrainConfig) -> None:
+    """As for a run from before its preset had the authors' widths and latents."""
+    now = tiny_config.replace({"ngf": 128, "latents": "uniform", "dequantise": True})
+    with pytest.raises(TrainerError) as caught:
+        store.check_config(tiny_config, now, Path("runs/a"))
+    assert caught.value.place == "TrainConfig.latents"
+    assert 'go on with "normal" (and ngf 4, dequantise false), or start a new run' in caught.value.fix
 
 
 def _names(folder: Path) -> list[str]:

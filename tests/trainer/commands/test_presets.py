@@ -29,13 +29,15 @@ def test_one_preset_is_told_with_every_departure_and_every_value(name: str, caps
     assert all(f"- {' '.join(departure.split())}" in words for departure in CATALOGUE[name].departures)
     values = PRESETS[name].model_dump(mode="json", exclude={"preset"})
     assert all(f"{field} {value}" in words for field, value in values.items())
-    assert max(map(len, text.splitlines())) <= 100
+    assert all(known.source in text for known in CATALOGUE[name].published.values())
+    told = [line for line in text.splitlines() if "arXiv:" not in line and "github.com" not in line]
+    assert max(map(len, told)) <= 100
 
 
 def test_json_has_all_values_of_all_or_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     entries = json.loads(presets_json())
     assert [TrainConfig.model_validate(entry["config"]) for entry in entries] == list(PRESETS.values())
-    assert all(set(entry) == {"config", "summary", "source", "departures"} for entry in entries)
+    assert all(set(entry) == {"config", "summary", "source", "departures", "published"} for entry in entries)
     assert main(["presets", "r3gan-cifar10", "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)
     assert one["departures"] == list(CATALOGUE["r3gan-cifar10"].departures)

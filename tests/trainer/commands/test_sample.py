@@ -250,3 +250,18 @@ def test_nothing_is_written_over_another_file_unless_it_may_go(
     assert out.read_text("utf-8") == "mine"
     assert main([*words, "--overwrite"]) == 0
     assert _pixels(out).shape == (68, 68)
+
+
+def test_uniform_latents_are_walked_in_a_straight_line_and_have_no_tails_to_cut(
+    make_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    stops = [2 * torch.rand(3, 8, generator=torch.Generator().manual_seed(seed)) - 1 for seed in range(3)]
+    way = walk(stops, 4, straight=True)
+    assert all(torch.equal(way[4 * number], stop) for number, stop in enumerate(stops))
+    assert torch.allclose(way[2], (stops[0] + stops[1]) / 2)
+    assert max(float(latents.abs().max()) for latents in way) <= 1
+    run_dir = make_run(latents="uniform")
+    assert sample(run_dir, tmp_path / "grid.png", num=4) == 320, "images that it was trained for"
+    with pytest.raises(TrainerError, match="cuts off the tails of normal latents") as caught:
+        sample(run_dir, tmp_path / "cut.png", num=4, truncation=0.7)
+    assert caught.value.place == "--truncation"

@@ -185,7 +185,7 @@ def test_a_metric_is_refused_where_the_trainer_refuses_it(name: str, config: Tra
 @pytest.mark.parametrize("name", METRICS)
 def test_too_few_fakes_for_a_metric_are_refused(name: str) -> None:
     fewest = FEWEST_IMAGES[name]
-    assert fewest == {"is": scores.SPLITS, "video-is": scores.SPLITS, "digits-classes": 1}.get(
+    assert fewest == {"is": scores.SPLITS, "digits-classes": 1}.get(
         name, manifold.COVERAGE_NEIGHBOURS + 1 if name.startswith("precision-recall") else 2
     )
     base = VIDEO if name in ("video-is", "fd-enl0-frames") else DIGITS

@@ -202,3 +202,16 @@ def test_config_and_record_do_not_load_torch() -> None:
     modules = "trainer.config.train_config, trainer.records.run_record, trainer.records.summary, trainer.__main__"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_workers_need_a_group_each() -> None:
+    config = PRESETS["progan-celeba128"].replace({"batch_size": 16})
+    config.check_workers(4)
+    config.check_workers(3)
+    with pytest.raises(TrainerError, match="fewer groups in a step than workers") as caught:
+        config.check_workers(5)
+    assert caught.value.value == "4 groups of 4 in a batch of 16"
+    assert "at most 4 processes, or a new run with --batch-size 20" in caught.value.fix
+    with pytest.raises(TrainerError, match="does not divide by the 3 workers") as caught:
+        config.check_workers(3, equal_shares=True)
+    assert caught.value.fix == "a new run with --batch-size 24"

@@ -99,6 +99,17 @@ def test_shares_cover_the_batch_in_order_and_none_is_empty(world_size: int, more
     assert sizes == sorted(sizes, reverse=True), "the first ranks have the larger"
 
 
+@given(world_size=st.integers(1, 20), more=st.integers(0, 50), group=st.integers(2, 8))
+def test_shares_are_of_whole_groups(world_size: int, more: int, group: int) -> None:
+    batch_size = group * (world_size + more)
+    shares = [range(batch_size)[_world(rank, world_size).slice(batch_size, group)] for rank in range(world_size)]
+    assert [image for share in shares for image in share] == list(range(batch_size))
+    sizes = [len(share) for share in shares]
+    assert all(size % group == 0 for size in sizes)
+    assert min(sizes) >= group
+    assert max(sizes) - min(sizes) <= group
+
+
 @given(world_size=st.integers(1, 100), more=st.integers(0, 1000))
 def test_weighted_means_average_to_the_mean_of_the_batch(world_size: int, more: int) -> None:
     batch_size = world_size + more

@@ -1,6 +1,8 @@
 """Judging a generator: protocol, comparisons and records, with a small extractor; and who is refused."""
 
+import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +14,20 @@ from torch import Tensor, nn
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_matching
-from trainer.data.shards import ShardedImages
+from trainer.data.packaged_data import load_digits_images
+from trainer.data.shards import ShardedImages, write_shards
 from trainer.distributed.world import World
 from trainer.metrics import evaluator as module
 from trainer.metrics.evaluator import Evaluator
 from trainer.metrics.features import FrameFeatures
-from trainer.metrics.metric_registry import WeightsPaths, check_applies
+from trainer.metrics.metric_registry import WeightsPaths, check_applies, metric
+from trainer.metrics.scores import inception_score
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
 from trainer.records.quality import QualityRecord
+from trainer.run.samples import to_uint8
 from trainer.steps.precision import set_tf32
+from trainer.steps.rng import Purpose, latents
 
 
 class Shrunk:
@@ -165,6 +171,7 @@ def test_from_10000_fakes_on_it_is_no_proxy_and_takes_all_reals(
     tiny_config: TrainConfig, data: ShardedImages, alone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PROXY_BELOW", 30)
+    monkeypatch.setattr(module, "metric", lambda name: replace(metric(name), published=30))
     (quality,) = _evaluator(tiny_config, data, alone).evaluate(build(tiny_config)[0], 0, compared=False)
     assert not quality.protocol.proxy
     assert quality.protocol.split == "all images"
@@ -208,14 +215,142 @@ def test_a_network_that_knows_classes_is_asked_for_all_of_them(
     assert set(classes.tolist()) == set(range(10))
 
 
+class MemorisedByClass(Generator):
+    """A perfect conditional generator: it shows a real image of the class that it is asked for."""
+
+    def __init__(self, images: NDArray[np.uint8], classes: NDArray[np.int64]) -> None:
+        super().__init__()
+        self._of_class = [torch.from_numpy(images[classes == number]) for number in range(10)]
+
+    def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+        assert labels is not None
+        places = (latents[:, 0].abs() * 1e6).long()
+        shown = [
+            self._of_class[label][place % len(self._of_class[label])]
+            for label, place in zip(labels, places, strict=True)
+        ]
+        return torch.stack(shown).float() / 127.5 - 1
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> ShardedImages:
+    """Real digits of which 55 % are zeros, 320 in all."""
+    from sklearn.datasets import load_digits
+
+    classes = load_digits().target.astype(np.int64)
+    counts = [176, *[16] * 9]
+    chosen = np.concatenate([np.flatnonzero(classes == number)[:count] for number, count in enumerate(counts)])
+    folder = tmp_path_factory.mktemp("uneven")
+    names = tuple(map(str, range(10)))
+    write_shards(folder, "digits", load_digits_images()[chosen], labels=classes[chosen], classes=names)
+    return ShardedImages.open(folder)
+
+
+@pytest.mark.usefixtures("shrunk")
+def test_a_perfect_generator_of_uneven_classes_is_as_good_as_one_that_knows_none(
+    tiny_config: TrainConfig, uneven: ShardedImages, alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = np.arange(len(uneven))
+    images, classes = uneven.take(everything), uneven.labels(everything)
+    config = tiny_config.replace({"metrics_samples": 2000})
+    conditional = config.replace({"num_classes": 10})
+
+    def judged(of: TrainConfig, generator: Generator) -> QualityRecord:
+        (quality,) = _evaluator(of, uneven, alone).evaluate(generator, 0, compared=False)
+        return quality
+
+    floor, found = judged(config, Memorised(images)), judged(conditional, MemorisedByClass(images, classes))
+    assert _value(found, "trained") < 3 * _value(floor, "trained")
+    assert judged(conditional, MemorisedByClass(images, classes)).trained == found.trained, "the seed decides"
+    assert "drawn with replacement by the seed" in found.protocol.labels
+    assert floor.protocol.labels == ""
+
+    evenly = torch.arange(2000) % 10
+    monkeypatch.setattr(module, "_classes_to_ask_for", lambda *_: evenly)
+    wrong = judged(conditional, MemorisedByClass(images, classes))
+    assert _value(wrong, "trained") > 10 * _value(found, "trained")
+
+
 class Clips:
     """Six clips of four frames, as the data set's shards give them."""
+
+    shape = (6, 1, 4, 32, 32)
 
     def __len__(self) -> int:
         return 6
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return np.random.default_rng(0).integers(0, 256, (6, 1, 4, 32, 32), dtype=np.uint8)[numbers]
+        return np.random.default_rng(0).integers(0, 256, self.shape, dtype=np.uint8)[numbers]
+
+
+class OfTen:
+    """A FeatureExtractor of clips: ten logits from their first pixels, in place of C3D's 101."""
+
+    name, network, dim, weights_sha256, resizer = "video IS", "ten pixels", 10, "", "none"
+
+    def __call__(self, images: Tensor) -> NDArray[np.float64]:
+        return images[:, 0, 0, 0, :10].double().numpy() / 16
+
+
+def _tgan2_score(logits: NDArray[np.float64], draws: int, clips: int) -> tuple[float, float]:
+    """What pfnet-research/tgan2's compute_inception_score.py computes, written out: each draw's exponential of the mean
+    divergence from the draw's mean, one split, 1e-20 added to probabilities; then mean and deviation over the draws.
+    """
+    found = []
+    for draw in range(draws):
+        odds = np.exp(logits[draw * clips : (draw + 1) * clips])
+        part = odds / odds.sum(axis=1, keepdims=True) + 1e-20
+        divergence = part * (np.log(part) - np.log(part.mean(axis=0, keepdims=True)))
+        found.append(np.exp(divergence.sum(axis=1).mean()))
+    return float(np.mean(found)), float(np.std(found))
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_the_video_score_is_tgan2s(
+    tiny_config: TrainConfig, alone: World, monkeypatch: pytest.MonkeyPatch, *, compared: bool
+) -> None:
+    class Filming(Generator):
+        def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
+            return latents.tanh()[:, None, None, None].expand(-1, 3, 16, 32, 32)
+
+    monkeypatch.setattr(module, "FEATURE_SPACES", {"c3d": lambda *_: OfTen()})
+    monkeypatch.setattr(module, "build", lambda _: (Filming(), None))
+    monkeypatch.setattr(Filming, "enter", lambda *_: None, raising=False)
+    video = {
+        "architecture": "progressive",
+        "stable_kimg": 1,
+        "frames": 16,
+        "channels": 3,
+        "augment": "none",
+        "z_dim": 32,
+    }
+    config = tiny_config.replace({**video, "metrics_samples": 60})
+
+    class LongClips(Clips):
+        shape = (6, 3, 16, 32, 32)
+
+    evaluator_ = Evaluator(["video-is"], config, LongClips(), alone, WeightsPaths())  # type: ignore[arg-type]  # has what is used
+    (quality,) = evaluator_.evaluate(Filming(), 0, compared=compared)
+    drawn = latents(600, config, images=0, purpose=Purpose.METRIC)
+    logits = OfTen()(to_uint8(Filming()(drawn), config))
+    mean, deviation = _tgan2_score(logits, 10, 60)
+    assert _value(quality, "trained") == pytest.approx(mean, rel=1e-9)
+    assert f"standard deviation {deviation:.4g}; 10 draws of 60 fakes" in quality.trained.note
+    assert quality.protocol.parameters == {"draws": 10, "clips_per_draw": 60, "splits_per_draw": 1}
+    assert quality.protocol.num_fakes == 600
+    assert quality.protocol.proxy, "the published number is 2,048 a draw"
+    in_tenths = inception_score(logits[:60], splits=10, shuffle=False).mean
+    assert in_tenths < 0.9 * mean, "splits too small to hold the classes lower it"
+    if compared:
+        reals = OfTen()(torch.from_numpy(LongClips().take(np.arange(6))))
+        scores = [_tgan2_score(reals[list(half)], 1, 3)[0] for half in itertools.combinations(range(6), 3)]
+        assert min(abs(_value(quality, "real_vs_real") - score) for score in scores) < 1e-9
+        assert "standard deviation" not in quality.real_vs_real.note, "one draw has none"
+
+
+def test_2048_clips_a_draw_are_no_proxy() -> None:
+    assert (metric("video-is").published, metric("video-is").draws) == (2048, 10)
+    assert metric("fd-enl0-frames").published == 10_000
 
 
 def test_clips_are_judged_frame_by_frame(

@@ -9,7 +9,7 @@ from trainer.distributed.world import World
 from trainer.metrics.collect import AbandonedError, FeatureSet, go_on
 from trainer.metrics.frechet import FeatureStats
 from trainer.metrics.inception import InceptionFeatures
-from trainer.metrics.metric_registry import Team, metric
+from trainer.metrics.metric_registry import Counts, Team, metric
 from trainer.metrics.scores import inception_score
 
 ROWS = np.random.default_rng(0).normal(0, 3, (40, 10)).astype(np.float32)
@@ -36,12 +36,13 @@ def test_the_inception_score_is_of_logits(alone: World) -> None:
     (value,) = metric("is").score(inception, _set(ROWS), _set(ROWS), {}, Team(alone, go_on))
     expected = inception_score(2 * ROWS.astype(np.float64))
     assert (value.name, value.value, value.better, value.spread) == ("IS", expected.mean, "higher", expected.std)
-    assert metric("is").parameters(40) == {"splits": 10, "seed_of_splits": 2020}
+    assert metric("is").parameters(Counts(40, 40)) == {"splits": 10, "seed_of_splits": 2020}
 
 
-def test_the_video_score_takes_its_splits_as_they_come(alone: World) -> None:
-    (value,) = metric("video-is").score(Named(), _set(ROWS), _set(ROWS), {}, Team(alone, go_on))
-    assert value.value == pytest.approx(inception_score(ROWS.astype(np.float64), shuffle=False).mean)
+def test_the_video_score_takes_its_draws_as_they_come(alone: World) -> None:
+    given = metric("video-is").parameters(Counts(4, 20))
+    (value,) = metric("video-is").score(Named(), _set(ROWS), _set(ROWS), given, Team(alone, go_on))
+    assert value.value == pytest.approx(inception_score(ROWS.astype(np.float64), splits=10, shuffle=False).mean)
     assert (value.name, value.better) == ("video IS", "higher")
 
 
@@ -50,14 +51,14 @@ def test_digits_have_two_values_and_the_gate_is_in_the_protocol(alone: World) ->
     share, classes = metric("digits-classes").score(Named(), _set(ROWS), _set(sure), {}, Team(alone, go_on))
     assert (share.name, share.value) == ("digits recognised", 1.0)
     assert (classes.name, classes.value) == ("digit classes", 10)
-    assert metric("digits-classes").parameters(40)["wanted_share"] == 0.8
+    assert metric("digits-classes").parameters(Counts(40, 40))["wanted_share"] == 0.8
 
 
 @pytest.mark.parametrize("name", ["fd-enl0", "precision-recall-enl0", "kid", "digits-classes"])
 def test_who_has_to_stop_computes_no_score(name: str, alone: World) -> None:
     one = metric(name)
     with pytest.raises(AbandonedError):
-        one.score(Named(), _set(ROWS), _set(ROWS), one.parameters(40), Team(alone, lambda: True))
+        one.score(Named(), _set(ROWS), _set(ROWS), one.parameters(Counts(40, 40)), Team(alone, lambda: True))
 
 
 def test_a_set_against_itself(alone: World) -> None:
@@ -70,5 +71,9 @@ def test_a_set_against_itself(alone: World) -> None:
 
 
 def test_kernel_subsets_are_torch_fidelitys_or_all_there_is() -> None:
-    assert metric("kid").parameters(5000) == {"subsets": 100, "subset_size": 1000, "seed_of_subsets": 2020}
-    assert metric("kid").parameters(40)["subset_size"] == 40
+    assert metric("kid").parameters(Counts(5000, 5000)) == {
+        "subsets": 100,
+        "subset_size": 1000,
+        "seed_of_subsets": 2020,
+    }
+    assert metric("kid").parameters(Counts(40, 40))["subset_size"] == 40

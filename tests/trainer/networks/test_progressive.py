@@ -1,5 +1,6 @@
 """Growing networks: sizes in each phase, a fade without a jump, and parameters that wait for their time."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Discriminator, Generator
 from trainer.networks.factory import build
-from trainer.networks.progressive import EqualConv
+from trainer.networks.progressive import EqualConv, with_group_deviation
 from trainer.steps.progressive_schedule import ProgressiveStage, shrink
 
 SMALL = {"ngf": 4, "ndf": 4, "z_dim": 5, "resolution": 16}
@@ -121,3 +122,33 @@ def test_widths_are_the_papers() -> None:
     assert [conv.weight.shape[0] for conv in convs] == [512] * 7 + [256] * 2 + [128] * 2
     sizes = [sum(parameter.numel() for parameter in network.parameters()) for network in (generator, discriminator)]
     assert all(22e6 < size < 24e6 for size in sizes)
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 4, 4), (8, 3, 2, 4, 4)], ids=["images", "clips"])
+def test_the_group_deviation_by_hand(shape: tuple[int, ...]) -> None:
+    features = np.random.default_rng(0).normal(size=shape)
+    found = with_group_deviation(torch.from_numpy(features), 4).numpy()
+    assert found.shape == (8, 4, *shape[2:])
+    assert np.array_equal(found[:, :3], features)
+    for first in (0, 4):
+        deviation = features[first : first + 4].std(axis=0).mean()
+        np.testing.assert_allclose(found[first : first + 4, 3], deviation, rtol=1e-6)
+
+
+def test_a_group_of_equal_images_has_a_deviation_and_a_gradient() -> None:
+    features = torch.ones(4, 2, 4, 4, requires_grad=True)
+    with_group_deviation(features, 4)[:, 2].sum().backward()  # type: ignore[no-untyped-call]  # torch's has no annotations
+    assert features.grad is not None
+    assert torch.isfinite(features.grad).all()
+
+
+def test_fewer_images_than_a_group_are_one() -> None:
+    features = torch.randn(2, 2, 4, 4, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(with_group_deviation(features, 4), with_group_deviation(features, 2))
+
+
+def test_a_discriminator_without_groups_is_the_one_of_runs_from_before_them(config: TrainConfig) -> None:
+    with_groups, without = (build(config.replace({"minibatch_std": size}))[1] for size in (4, 0))
+    one, other = ({name: each.shape for name, each in net.named_parameters()} for net in (with_groups, without))
+    assert {name for name in one if one[name] != other[name]} == {"blocks.4.0.weight"}
+    assert one["blocks.4.0.weight"][1] == other["blocks.4.0.weight"][1] + 1

@@ -12,9 +12,10 @@ from trainer.networks.factory import build
 from trainer.run.samples import COLUMNS, ROWS, num_shown, sample_grid, to_uint8, write_samples
 
 
-def test_the_range_maps_to_all_of_uint8() -> None:
+@pytest.mark.parametrize("dequantise", [False, True])
+def test_the_range_maps_to_all_of_uint8(tiny_config: TrainConfig, *, dequantise: bool) -> None:
     values = torch.tensor([-1.2, -1.0, 0.0, 1.0, 1.2])
-    assert to_uint8(values).tolist() == [0, 0, 128, 255, 255]
+    assert to_uint8(values, tiny_config.replace({"dequantise": dequantise})).tolist() == [0, 0, 128, 255, 255]
 
 
 def test_samples_show_fixed_latents(tiny_config: TrainConfig) -> None:

@@ -15,10 +15,12 @@ from trainer.distributed.world import World
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext
 from trainer.run.loop import train
+from trainer.run.samples import to_uint8
 from trainer.run.state import TrainState
 from trainer.steps import rng
 from trainer.steps.augment import GATES, UNIFORMS
 from trainer.steps.batch import Batch
+from trainer.steps.losses import DLoss, GLoss
 
 
 @pytest.fixture
@@ -70,8 +72,8 @@ with start_world("gloo") as world:
         config = TrainConfig.from_file(Path(config_path))
         data = open_matching(config, Path(folder))
         pieces = config.replace({"batch_gpu": 2})
-        part = world.slice(config.batch_size)
-        assert world.gather(part.stop - part.start) == [5, 5, 4]
+        part = world.slice(config.batch_size, config.group)
+        assert world.gather(part.stop - part.start) == ([5, 5, 4] if config.group == 1 else [6, 4, 4])
         for step in (0, 1, 2):  # with the lazy penalty and without it; progressive: 4x4, and a fade's begin and middle
             whole, shared = gradients(config, data, alone, step), gradients(pieces, data, world, step)
             assert whole.keys() == shared.keys() and sum(value.abs().sum() > 0 for value in whole.values()) > 8
@@ -172,3 +174,52 @@ def test_on_a_gpu_no_step_waits_for_its_inputs(families: dict[str, tuple[TrainCo
                 state.advance()
             finally:
                 torch.cuda.set_sync_debug_mode("default")
+
+
+def _losses(config: TrainConfig, folder: Path, workers: int, images: int) -> torch.Tensor:
+    """Both losses of the global batch after so many images, from the shares and micro-batches of that many workers."""
+    total = torch.zeros(2, dtype=torch.float64)
+    for rank in range(workers):
+        world = World(rank, rank, workers, 0, 1, torch.device("cpu"), "none", "a test's")
+        state = TrainState.create(config, world.device)
+        state.load_state_dict({**state.state_dict(), "images": images})
+        batch = Batch(config, world, open_matching(config, folder))
+        d_loss, g_loss = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
+        for micro in batch.for_discriminator(state, images):
+            with torch.no_grad():
+                fakes = state.generator(micro.inputs.latents, micro.inputs.labels)
+            total[0] += micro.weight * d_loss(micro.inputs, fakes, True).total.double().item() / workers
+        for micro in batch.for_generator(state):
+            total[1] += micro.weight * g_loss(micro.inputs).double().item() / workers
+    return total
+
+
+@pytest.mark.parametrize("name", ["progressive", "video"])
+def test_groups_see_the_same_deviation_on_any_number_of_workers(
+    families: dict[str, tuple[TrainConfig, Path]], name: str
+) -> None:
+    config, folder = families[name]
+    config = config.replace({"batch_size": 16, "minibatch_std": 4})
+    expected = _losses(config, folder, 1, 0)
+    for workers, batch_gpu in ((1, 4), (1, 8), (2, 0), (2, 4), (3, 0), (4, 0)):
+        found = _losses(config.replace({"batch_gpu": batch_gpu}), folder, workers, 0)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6, msg=f"{workers} workers, {batch_gpu} at once")
+    other = _losses(config.replace({"minibatch_std": 8}), folder, 1, 0)
+    assert (other - expected).abs().max() > 1e-5, "it does depend on the groups"
+
+
+def test_dequantised_values_lie_in_the_256th_that_they_stand_for(families: dict[str, tuple[TrainConfig, Path]]) -> None:
+    config, folder = families["resnet"]
+    assert config.dequantise
+    data, world = open_matching(config, folder), World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
+    shown = Batch(config, world, data).reals(0)
+    plain = Batch(config.replace({"dequantise": False}), world, data).reals(0)
+    grey = ((plain + 1) * 127.5).round()
+    assert shown.min() >= -1
+    assert shown.max() < 1
+    assert torch.equal(((shown + 1) * 128).floor(), grey)
+    within = (shown + 1) * 128 - grey
+    assert float(within.mean()) == pytest.approx(0.5, abs=0.01)
+    assert float(within.std()) == pytest.approx(12**-0.5, abs=0.01)
+    assert torch.equal(to_uint8(shown, config).float(), grey), "samples are read as the reals are shown"
+    assert torch.equal(to_uint8(plain, config.replace({"dequantise": False})).float(), grey)

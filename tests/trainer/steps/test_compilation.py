@@ -106,11 +106,74 @@ def test_other_gradients_are_not_trusted(
     assert reason == "off: tried, and the generator's loss then has other gradients (relative difference 1.0e+00)"
 
 
+def _wrong_from(call: int, of: type[nn.Module]) -> Callable[..., None]:
+    """A compiler whose loss is doubled from that call on, as a replay that reads what has been written over."""
+    calls: list[int] = []
+
+    def compiles(module: nn.Module, **options: Any) -> None:
+        def compiled(*inputs: Any) -> Any:
+            found = module.forward(*inputs)
+            if not isinstance(module, of):
+                return found
+            calls.append(1)
+            factor = 2 if len(calls) >= call else 1
+            return factor * found if isinstance(found, torch.Tensor) else found._replace(total=factor * found.total)
+
+        module._compiled_call_impl = compiled
+
+    return compiles
+
+
+@pytest.mark.parametrize(("of", "name"), [(DLoss, "the discriminator's loss"), (GLoss, "the generator's loss")])
+def test_every_micro_batch_of_the_step_is_tried(
+    attempt: Callable[[TrainConfig], Tried],
+    tiny_config: TrainConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    of: type[nn.Module],
+    name: str,
+) -> None:
+    monkeypatch.setattr(nn.Module, "compile", _wrong_from(4, of))
+    config = tiny_config.replace({"compile": "on", "batch_gpu": 4})
+    reason, *_ = attempt(config)
+    assert reason.startswith(f"off: tried, and {name}")
+    assert "other gradients" in reason
+    assert attempt(config.replace({"batch_gpu": 0, "r1_interval": 1}))[0].startswith("off"), "the calls go on"
+
+
+def test_penalties_are_tried_as_the_run_has_them(
+    attempt: Callable[[TrainConfig], Tried], tiny_config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def watched(module: nn.Module, **options: Any) -> None:
+        def compiled(*inputs: Any) -> Any:
+            seen.extend(inputs[2:3] if isinstance(module, DLoss) else [])
+            return module.forward(*inputs)
+
+        module._compiled_call_impl = compiled
+
+    monkeypatch.setattr(nn.Module, "compile", watched)
+    for interval, expected in ((1, [True]), (4, [True, False])):
+        seen.clear()
+        assert attempt(tiny_config.replace({"compile": "on", "r1_interval": interval}))[0].startswith("on")
+        assert seen == expected
+
+
+def test_graphs_are_tried_until_they_are_replayed(
+    attempt: Callable[[TrainConfig], Tried], tiny_config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph's first pass warms up, its second is recorded: the third is the first of those that training makes."""
+    config = tiny_config.replace({"compile": "on", "r1_interval": 1})
+    for graphs, verdict in ((False, "on"), (True, "off: tried, and the generator's loss then has other gradients")):
+        monkeypatch.setattr(nn.Module, "compile", _wrong_from(3, GLoss))
+        assert attempt(config.replace({"cuda_graphs": graphs}))[0].startswith(verdict)
+
+
 def test_a_later_shape_that_does_not_compile_is_computed_without_and_said(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The trial sees pieces of 13 images; the last piece of a step has 3, which this compiler has no kernels for."""
-    honest, micros = nn.Module.compile, Batch._micros
+    """The trial sees 16 images at once; later steps have a piece of 3, which this compiler has no kernels for."""
+    honest, micros, tried = nn.Module.compile, Batch._micros, list[int]()
 
     def picky(graph: Any, inputs: list[Any]) -> Any:
         if any(isinstance(each, torch.Tensor) and each.dim() == 4 and len(each) == 3 for each in inputs):
@@ -118,7 +181,9 @@ def test_a_later_shape_that_does_not_compile_is_computed_without_and_said(
         return lookup_backend("aot_eager")(graph, inputs)
 
     def uneven(batch: Batch, share: Any) -> Any:
-        batch._parts = [slice(0, 13), slice(13, 16)]
+        tried.append(1)
+        if len(tried) > 6:  # three kinds of pass, uncompiled and compiled
+            batch._parts = [slice(0, 13), slice(13, 16)]
         return micros(batch, share)
 
     monkeypatch.setattr(nn.Module, "compile", lambda module, **options: honest(module, **options, backend=picky))

@@ -10,14 +10,15 @@ from trainer.steps.rng import Purpose, StepRng, latents, uniforms
 
 
 def test_draws_repeat_whatever_was_drawn_between() -> None:
-    first = latents(4, 3, seed=1, images=64, purpose=Purpose.G_LATENTS)
+    config = PRESETS["dcgan-digits"]
+    first = latents(4, config, seed=1, images=64, purpose=Purpose.G_LATENTS)
     torch.rand(100)
-    assert torch.equal(first, latents(4, 3, seed=1, images=64, purpose=Purpose.G_LATENTS))
+    assert torch.equal(first, latents(4, config, seed=1, images=64, purpose=Purpose.G_LATENTS))
 
 
 def test_seeds_moments_and_purposes_have_streams_of_their_own() -> None:
     drawn = [
-        latents(8, 8, seed=seed, images=images, purpose=purpose)
+        latents(8, PRESETS["dcgan-digits"], seed=seed, images=images, purpose=purpose)
         for seed, images, purpose in itertools.product((0, 1), (0, 64), Purpose)
     ]
     assert all(not torch.equal(first, second) for first, second in itertools.combinations(drawn, 2))
@@ -43,6 +44,7 @@ def test_drawing_leaves_the_global_generator_alone() -> None:
             {"augment": "none", "loss": "wgan-gp", "gp_weight": 10, "r1_gamma": 0, "r1_interval": 1},
             {"latents", "g_latents", "mix"},
         ),
+        ({"augment": "none", "dequantise": True}, {"latents", "g_latents", "noise"}),
     ],
 )
 def test_only_what_is_used_is_drawn(changes: dict[str, object], names: set[str]) -> None:
@@ -51,9 +53,30 @@ def test_only_what_is_used_is_drawn(changes: dict[str, object], names: set[str])
     first, second = (StepRng(config, mine)(images) for images in (48, 56))
     assert set(first) == names
     assert set(second) == {name for name in names if not name.startswith("g")}, "G steps once in three batches"
-    expected = latents(8, config.z_dim, seed=config.seed, images=56, purpose=Purpose.D_LATENTS)[mine]
+    expected = latents(8, config, images=56, purpose=Purpose.D_LATENTS)[mine]
     assert torch.equal(second["latents"], expected)
     purposes = {"real": Purpose.REAL_AUGMENT, "fake": Purpose.FAKE_AUGMENT, "g": Purpose.G_AUGMENT}
     for name, purpose in purposes.items():
         if name in first:
             assert torch.equal(first[name], uniforms(8, seed=config.seed, images=48, purpose=purpose)[mine])
+
+
+def test_latents_are_normal_or_uniform_as_the_configuration_says() -> None:
+    config = PRESETS["dcgan-celeba64"].replace({"z_dim": 50})
+    uniform = latents(4000, config, images=0, purpose=Purpose.D_LATENTS)
+    assert -1 <= uniform.min() < -0.999
+    assert 0.999 < uniform.max() <= 1
+    assert float(uniform.std()) == pytest.approx(3**-0.5, rel=0.01)
+    normal = latents(4000, config.replace({"latents": "normal"}), images=0, purpose=Purpose.D_LATENTS)
+    assert float(normal.std()) == pytest.approx(1, rel=0.01)
+    assert normal.max() > 3
+
+
+def test_an_images_noise_is_its_own_whoever_draws_it() -> None:
+    config = PRESETS["wgan-gp-cifar10"].replace({"batch_size": 8})
+    whole = StepRng(config, slice(0, 8))(16)["noise"]
+    assert whole.shape == (8, 3 * 32 * 32)
+    assert 0 <= whole.min() <= whole.max() < 1
+    assert torch.equal(StepRng(config, slice(3, 5))(16)["noise"], whole[3:5])
+    assert not torch.equal(whole[0], whole[1])
+    assert not torch.equal(StepRng(config, slice(0, 8))(24)["noise"], whole), "the next batch has its own"

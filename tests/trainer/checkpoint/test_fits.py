@@ -1,0 +1,98 @@
+"""A state is loaded where this trainer's networks take it; else the next older one is, and what differs is told."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.checkpoint import store
+from trainer.checkpoint.fits import misfit
+from trainer.checkpoint.resume import restore
+from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.records.digest import RunIdentity
+from trainer.run.state import TrainState
+
+IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
+CPU = torch.device("cpu")
+
+
+def _stepped(config: TrainConfig) -> TrainState:
+    """A state whose optimisers have moments."""
+    state = TrainState.create(config, CPU)
+    for network, optimiser in ((state.generator, state.opt_g), (state.discriminator, state.opt_d)):
+        for parameter in network.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        optimiser.step()
+    return state
+
+
+SMALL = {"resolution": 16, "ngf": 8, "ndf": 8, "z_dim": 8, "batch_size": 8}
+
+
+@pytest.mark.parametrize("name", ["dcgan-digits", "wgan-gp-cifar10", "r3gan-cifar10", "progan-celeba128"])
+def test_every_familys_own_states_fit(name: str) -> None:
+    config = PRESETS[name].replace(SMALL)
+    assert misfit(config, _stepped(config).state_dict()) == ""
+    assert misfit(config, TrainState.create(config, CPU).state_dict()) == "", "no step yet, so no moments"
+
+
+def _without_weights(state: store.State) -> None:
+    del state["g"][next(iter(state["g"]))]
+
+
+def _with_an_unknown_layer(state: store.State) -> None:
+    state["d"]["minibatch.weight"] = torch.zeros(3)
+
+
+def _with_another_width(state: store.State) -> None:
+    name = next(iter(state["ema"]))
+    state["ema"][name] = torch.zeros(7)
+
+
+def _with_other_moments(state: store.State) -> None:
+    state["opt_d"]["state"][0]["exp_avg"] = torch.zeros(7)
+
+
+def _with_a_list(state: store.State) -> None:
+    state["g"] = [torch.zeros(3)]
+
+
+UNLIKE: dict[Callable[[store.State], None], str] = {
+    _without_weights: "is nothing where this trainer has of shape",
+    _with_an_unknown_layer: "d.minibatch.weight is of shape [3] where this trainer has nothing",
+    _with_another_width: "is of shape [7] where this trainer has of shape",
+    _with_other_moments: "opt_d, parameter 0, is of shape [7]",
+    _with_a_list: "g is a list, not the tensors of a network",
+    lambda state: state.pop("ema"): "ema is missing",
+    lambda state: state.pop("opt_g"): "opt_g is missing",
+}
+
+
+@pytest.mark.parametrize(("change", "why"), UNLIKE.items())
+def test_a_state_of_other_networks_is_passed_over_for_the_next_older_one(
+    tmp_path: Path, tiny_config: TrainConfig, change: Callable[[store.State], Any], why: str
+) -> None:
+    folder, state = tmp_path / "checkpoints", _stepped(tiny_config)
+    state.images = 100
+    store.save(folder, state.state_dict(), tiny_config, 100, IDENTITY)
+    other = _stepped(tiny_config).state_dict()
+    change(other)
+    assert why in misfit(tiny_config, other)
+    newest = store.save(folder, other, tiny_config, 200, IDENTITY)
+
+    going_on = TrainState.create(tiny_config, CPU)
+    restored = restore(going_on, tiny_config, tmp_path, tmp_path, "ab", resume=True)
+    assert going_on.images == 100
+    assert torch.equal(going_on.state_dict()["opt_g"]["state"][0]["step"], torch.tensor(1.0))
+    (sentence,) = restored.passed_over
+    assert sentence.startswith(f"{newest}: is of another version of the trainer: ")
+    assert why in sentence
+    assert store.newest_of_run(tmp_path, aloud=False).manifest.images == 100
+
+    (folder / "000000000100.pt").unlink()
+    with pytest.raises(TrainerError, match="all 1 checkpoints are whole, but of another version"):
+        restore(going_on, tiny_config, tmp_path, tmp_path, "ab", resume=True)
