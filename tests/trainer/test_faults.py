@@ -116,7 +116,7 @@ def drifting(state):  # the last bit of one number of the second worker, after t
     if state.step == 10 and os.environ["RANK"] == "1":
         kept = {
             "weight": next(state.discriminator.parameters()),
-            "moment": state.opt_g.state[list(state.generator.parameters())[1]]["exp_avg_sq"],
+            "moment": state.roles["generator"].learner.state[list(state.generator.parameters())[1]]["exp_avg_sq"],
             "average": next(state.ema.parameters()),
         }[sys.argv[1]].data
         first = (0,) * kept.dim()

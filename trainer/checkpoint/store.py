@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -103,7 +102,7 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
         if not is_finite(value):
-            place = f"{_STATE_KEYS.get(part, part)} at step {images // config.step_images}, {images} images, not saved"
+            place = f"{_STATE_KEYS.get(part, part)} at step {state['step']}, {images} images, not saved"
             raise diverged(place, "nan or inf, found when it was to be saved; earlier checkpoints are as they were")
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
@@ -224,9 +223,9 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
             raise TrainerError(
                 place=f"TrainConfig.{field}",
                 problem=f"the run in {run_dir} was started with another value",
-                value=now,
-                allowed=json.dumps(before),
-                fix=f"go on with {json.dumps(before)}, or start a new run in another --run-dir",
+                value=now if isinstance(now, int | float | str) else current.shown(field),
+                allowed=saved.shown(field),
+                fix=f"go on with {saved.shown(field)}, or start a new run in another --run-dir",
             )
 
 

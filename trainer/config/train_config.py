@@ -23,6 +23,7 @@ from pydantic_core import PydanticKnownError
 
 from trainer.config.as_keys import as_keys
 from trainer.config.metric_names import NONE, parse, parse_names
+from trainer.config.schedules import Ramp, Schedules, SchedulesField, Steps, misfit
 from trainer.core.errors import TrainerError, broken_rule, from_validation
 from trainer.core.files import read_text_input
 
@@ -151,6 +152,12 @@ RULES = (
         "--drift 0",
     ),
     Rule(
+        "g_reals",
+        lambda c: c.g_reals == "fresh" and c.loss != "relativistic",
+        "same unless the loss is relativistic: no other generator's loss looks at real images",
+        "--g-reals same, or --loss relativistic",
+    ),
+    Rule(
         "ada_target",
         lambda c: c.ada_target > 0 and c.augment == "none",
         "0 without augmentation: there is nothing to adapt",
@@ -161,6 +168,24 @@ RULES = (
         lambda c: c.ada_target > 0 and c.loss != "nonsaturating",
         "0 unless the loss is nonsaturating: the other losses leave the sign of a logit without meaning",
         "--ada-target 0, or --loss nonsaturating",
+    ),
+    Rule(
+        "schedules",
+        lambda c: c.schedules.augment_p is not None and (c.augment == "none" or c.ada_target > 0),
+        "augment_p only with an augmentation that does not adapt by itself",
+        "--augment translation --ada-target 0, for example; or no schedule of augment_p",
+    ),
+    Rule(
+        "schedules",
+        lambda c: any(name in c.schedules.given and not getattr(c, name) for name in ("r1_gamma", "r2_gamma")),
+        "schedules of the penalties that the run has: r1_gamma or r2_gamma above 0",
+        "--r1-gamma with the schedule's first value, for example; or no schedule of it",
+    ),
+    Rule(
+        "freeze",
+        lambda c: bool(c.freeze) and c.shard != "ddp",
+        "none with sharded networks",
+        "--shard ddp",
     ),
     Rule(
         "cuda_graphs",
@@ -209,8 +234,13 @@ def first_broken(config: "TrainConfig") -> Rule | None:
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+ScheduledField = Literal["lr_g", "lr_d", "beta2", "r1_gamma", "r2_gamma", "ema_kimg"]
 FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)
 """A flag's value is text, which pydantic takes for a number, but not for one of a few."""
+
+
+def _by_commas(value: object) -> object:
+    return [name for name in value.split(",") if name] if isinstance(value, str) else value
 
 
 class TrainConfig(BaseModel):
@@ -232,6 +262,7 @@ class TrainConfig(BaseModel):
         kimg: length of the run, thousands of real images shown.
         d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
         loss: what the two networks play for.
+        g_reals: real images of the generator's step: same takes those that the discriminator saw last, fresh others.
         lr_g: the generator's Adam step size.
         lr_d: the discriminator's Adam step size.
         beta1: Adam's first moment decay.
@@ -242,12 +273,16 @@ class TrainConfig(BaseModel):
         gp_weight: weight of WGAN-GP's penalty, between real images and fakes; 0 turns it off.
         drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
         ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
+        ema_rampup: that half-life is at most this share of the images seen, as StyleGAN2's; 0 for no such bound.
         augment: what DiffAugment does to real and fake images alike: color, translation, cutout, by commas; or none.
         mirror: show each real image mirrored left to right too, as often as it is shown unmirrored.
         ada_target: mean sign of the real images' logits that ADA keeps by augmenting more or less; 0 augments always.
         ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
         stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
         fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
+        schedules: of values that change in the course of the run, as JSON; `{"lr_g": {"from": 2e-4, "to": 5e-5,
+            "over_kimg": 200}}`.
+        freeze: weights that keep their initial values, by commas, as generator.layers.0.* or discriminator.*.bias.
         seed: of initial weights, order of images, latents and augmentation.
         checkpoint_kimg: thousands of images from one checkpoint to the next.
         keep_checkpoints: how many checkpoints stay on disk.
@@ -285,6 +320,7 @@ class TrainConfig(BaseModel):
     kimg: Positive
     d_steps: int = Field(default=1, ge=1)
     loss: Literal["nonsaturating", "wgan-gp", "relativistic"] = "nonsaturating"
+    g_reals: Literal["same", "fresh"] = "same"
     lr_g: Positive = 2e-4
     lr_d: Positive = 2e-4
     beta1: Fraction = 0.5
@@ -295,12 +331,15 @@ class TrainConfig(BaseModel):
     gp_weight: float = Field(default=0.0, ge=0)
     drift: float = Field(default=0.0, ge=0)
     ema_kimg: float = Field(default=2.0, ge=0)
+    ema_rampup: float = Field(default=0.05, ge=0)
     augment: str = NONE
     mirror: bool = False
     ada_target: Fraction = 0.0
     ada_kimg: Positive = 500.0
     stable_kimg: float = Field(default=0.0, ge=0)
     fade_kimg: float = Field(default=0.0, ge=0)
+    schedules: SchedulesField = Schedules()
+    freeze: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = ()
     seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_kimg: Positive = 20.0
     keep_checkpoints: int = Field(default=3, ge=2)
@@ -353,7 +392,20 @@ class TrainConfig(BaseModel):
         if broken := first_broken(self):
             value = getattr(self, broken.field)
             raise broken_rule(broken.allowed, value=value, field=broken.field, fix=broken.advice(self))
+        plain = {name: getattr(self, name) for name in self.schedules.given if name in type(self).model_fields}
+        if found := misfit(self.schedules, self.kimg, plain):
+            raise broken_rule(found.allowed, value=found.value, field=f"schedules.{found.name}", fix=found.fix)
         return self
+
+    def at(self, name: ScheduledField, images: int) -> float:
+        """What a field that may have a schedule is in the step that begins after so many images."""
+        schedule: Ramp | Steps | None = getattr(self.schedules, name)
+        value: float = getattr(self, name) if schedule is None else schedule.at(images)
+        return value
+
+    def shown(self, name: str) -> str:
+        """A field's value as the file has it."""
+        return json.dumps(self.model_dump(mode="json").get(name))
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -365,6 +417,11 @@ class TrainConfig(BaseModel):
     def step_images(self) -> int:
         """Real images shown in a step: a batch for each of the discriminator's steps."""
         return self.batch_size * self.d_steps
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether some images are not augmented: the augmentation adapts, or follows a schedule."""
+        return self.ada_target > 0 or self.schedules.augment_p is not None
 
     @property
     def total_images(self) -> int:
@@ -425,7 +482,7 @@ class TrainConfig(BaseModel):
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
             field = str(next(iter(error.errors()[0]["loc"]), ""))
-            fix = f"give an allowed value, or leave it out for {json.dumps(getattr(self, field, None))}"
+            fix = f"give an allowed value, or leave it out for {self.shown(field)}"
             raise from_validation(error, "TrainConfig", known=type(self).model_fields, separator=".", fix=fix) from None
 
 

@@ -14,6 +14,13 @@ class Network(nn.Module):
     """Either of the two, without buffers; none looks across a batch. `precision` None: that of the inputs, float32."""
 
     precision: Precision | None = None
+    frozen: frozenset[str] = frozenset()
+    """Names of parameters that keep their values."""
+
+    def learn(self, *, on: bool) -> None:
+        """Has its parameters gather gradients from now on, or rest; those that are frozen always rest."""
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(on and name not in self.frozen)
 
     def _run(self, *inputs: Any, twice: bool) -> Tensor:
         """A forward pass in the network's precision, its result in float32."""

@@ -1,9 +1,8 @@
 """The training loop: one step shows one global batch of real images, on however many workers there are."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-
-import torch
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import EXIT_INTERRUPTED
@@ -22,12 +21,10 @@ from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
 from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
-from trainer.steps import augment
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
-from trainer.steps.losses import DLoss, GLoss
-from trainer.steps.pinned_batch import to_device
-from trainer.steps.updates import Accumulator, make_fakes, update_of
+from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.updates import Accumulator
 from trainer.telemetry.prometheus import serving
 
 
@@ -96,63 +93,26 @@ def _run(
 ) -> bool:
     """Steps until the last image or an agreed interruption; returns whether it was the latter."""
     state = ready.state
-    networks = (state.generator, state.discriminator)
     batch = Batch(config, world, ready.data)
-    losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
-    compiled = compile_losses(*losses, state, batch, config, world)
+    phases = phases_of(state)
+    compiled = compile_losses(phases, state, batch, config, world)
     decisions = RuntimeDecisions(ready.choices, compiled, limiter, world, reporter)
     decisions.note(state)
-    d_loss, g_loss = (world.wrap(loss) for loss in losses)
-    accumulator = Accumulator(config, world.device)
+    game = new_game(phases, config, world, at_once=lambda: compiled.on)
+    accumulator, votes = Accumulator(phases, world.device), list[Callable[[], int]]()
+
+    def vote() -> None:
+        """Its messages travel while the step's last phase computes."""
+        votes.append(world.highest_later(_request(interruption, reporter)))
+
     while state.images < config.total_images:
         heartbeat.step(state.images, (state.phase.resolution, state.phase.fade is None))
 
-        # Where the workers' averages come late, the discriminator's last update is made when the generator has made the
-        # fakes that it judges next.
-        late = world.is_late(d_loss) and not compiled.on
-
-        # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
-        penalised, signs = state.step % config.r1_interval == 0, to_device(torch.zeros(()), world.device)
-        for images in range(state.images, state.images + config.step_images, config.batch_size):
-            accumulator.saw(batch.order(images))
-            state.opt_d.zero_grad()
-            for micro in batch.for_discriminator(state, images):
-                with world.accumulating(d_loss, last=micro.last):
-                    terms = d_loss(micro.inputs, make_fakes(state.generator, micro.inputs), penalised)
-                    state.scale_d.backward(micro.weight * terms.total)
-                accumulator.add_d(micro.weight, terms)
-                signs += terms.real_sign * len(micro.inputs.latents)
-            update_d = update_of(world, d_loss, state.discriminator, state.scale_d, state.opt_d)
-            if not late or images + config.batch_size < state.images + config.step_images:
-                update_d()
-
-        # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written. The
-        # votes travel during the generator's step.
-        requested = world.highest_later(_request(interruption, reporter))
-
-        # Generator step; the discriminator judges without collecting gradients of its own.
-        state.discriminator.requires_grad_(False)
-        state.opt_g.zero_grad()
-        for micro in batch.for_generator(state):
-            with world.accumulating(g_loss, last=micro.last):
-                loss_g = g_loss(micro.inputs, update_d if late else None)
-                state.scale_g.backward(micro.weight * loss_g)
-            accumulator.add_g(micro.weight, loss_g)
-        update_g = update_of(world, g_loss, state.generator, state.scale_g, state.opt_g, state.update_ema)
-        state.discriminator.requires_grad_(True)
-
-        # Images seen, phase of networks that grow; then the averaged generator, which belongs to the update.
-        accumulator.close_step(penalised=penalised)
-        state.advance()
-        update_g()
-        world.flush()
-
-        # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
-        if augment.is_due(config, state.step):
-            state.augment_p = augment.adapted(state.augment_p, world.total(round(signs.item())), config)
+        # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
+        step(state, batch, game, accumulator, meanwhile=vote)
 
         # Most steps end here: whatever looks at the state comes below, where it is whole.
-        request = requested()
+        request = votes.pop()()
         if not (request or _is_due(config, state, metrics)):
             continue
         if request == Request.FAIL:
@@ -165,8 +125,8 @@ def _run(
         # A line of statistics, when it is time or the run stops.
         interrupted = request == Request.STOP
         if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
-            line = reporter.tick(state, accumulator, networks, batch.stall_sec)
-            accumulator = Accumulator(config, world.device)
+            line = reporter.tick(state, accumulator, batch.stall_sec)
+            accumulator = Accumulator(phases, world.device)
             decisions.after(line, state)
 
         # Samples and checkpoint; nobody knows how long these take.

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import torch
-from torch import nn
 
 from trainer.checkpoint.store import state_digests
 from trainer.config.train_config import TrainConfig
@@ -158,13 +157,7 @@ class Reporter:
         where = f"{world.world_size} worker{'s' * (world.world_size > 1)} ({device_name(world)})"
         writer.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
 
-    def tick(
-        self,
-        state: TrainState,
-        accumulator: Accumulator,
-        networks: tuple[nn.Module, nn.Module],
-        loader_stall_sec: float = 0.0,
-    ) -> Line:
+    def tick(self, state: TrainState, accumulator: Accumulator, loader_stall_sec: float = 0.0) -> Line:
         """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
 
         `accumulator` has this worker's sums since the last line; the networks' gradients are those of the last step;
@@ -177,7 +170,7 @@ class Reporter:
         with self._timed():
             checkpoint_sec = 0.0 if self._opened is None else self._opened.saver.stall_sec
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
-            line: Line = self._meters.line(state, accumulator, networks, stalls)
+            line: Line = self._meters.line(state, accumulator, stalls)
             if not is_finite(line):
                 self._settle()  # a state that went bad earlier was noticed earlier
             check_finite(line)

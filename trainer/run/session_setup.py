@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from trainer.checkpoint.resume import Restored, check_run_dir, is_done, restore, same_everywhere
 from trainer.config.metric_names import parse
 from trainer.config.train_config import TrainConfig
@@ -15,10 +17,11 @@ from trainer.data.shards import ShardedImages
 from trainer.data.verification import Verification
 from trainer.distributed.sharding import shard
 from trainer.distributed.world import World
+from trainer.families.registry import family_of
 from trainer.metrics.metric_registry import check_applies
 from trainer.power.limits import NOTHING_ASKED, PowerAsked
 from trainer.run.memory import check_networks_fit, keep_freed_memory
-from trainer.run.state import TrainState
+from trainer.run.state import TrainState, frozen_by_role
 from trainer.steps.compilation import check_graphs
 from trainer.steps.precision import Precision, choose, choose_kernels, set_tf32
 
@@ -76,10 +79,18 @@ def check_start(config: TrainConfig, world: World) -> Precision:
     config.check_workers(world.world_size, equal_shares=world.on_xla)
     precision = world.run_on_all(lambda: choose(config.precision, world.device))
     check_graphs(config, world.device)
+    check_freeze(config)
     world.run_on_all(lambda: check_networks_fit(config, world))
     for name in parse(config.metrics):
         check_applies(name, config)
     return precision
+
+
+def check_freeze(config: TrainConfig) -> None:
+    """TrainerError where the configuration freezes what its networks do not have, found without their memory."""
+    if config.freeze:
+        with torch.device("meta"):
+            frozen_by_role(config, family_of(config).roles(config))
 
 
 def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:

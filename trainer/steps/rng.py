@@ -31,6 +31,8 @@ class Purpose(enum.IntEnum):
     SAMPLE_LABELS = 11
     METRIC_LABELS = 12
     GALLERY = 13
+    G_REAL_AUGMENT = 14
+    G_REAL_GATE = 15
 
 
 def _generator(seed: int, images: int, purpose: Purpose) -> torch.Generator:
@@ -55,6 +57,17 @@ def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpo
     return torch.randint(num_classes, (num,), generator=_generator(seed, images, purpose))
 
 
+class FreshRng:
+    """What the fresh real images of the generator's step need at random; see `StepRng`. Its names are the same."""
+
+    def __init__(self, config: TrainConfig, mine: slice) -> None:
+        self._rng = StepRng(config, mine)
+
+    def __call__(self, images: int) -> dict[str, Tensor]:
+        """As `StepRng`, `real` alone."""
+        return self._rng.augmentation("real", images, Purpose.G_REAL_AUGMENT, Purpose.G_REAL_GATE)
+
+
 class StepRng:
     """All that a worker's share of the step's losses needs at random, by the batch that it goes with.
 
@@ -69,20 +82,21 @@ class StepRng:
         """Of the batch after so many images, each [share, columns] float32 on the CPU."""
         config = self._config
         drawn = {"latents": self._latents(images, Purpose.D_LATENTS)}
-        drawn |= self._augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
-        drawn |= self._augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
+        drawn |= self.augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
+        drawn |= self.augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
         if config.gp_weight:
             drawn["mix"] = self._uniforms(images, Purpose.MIX, 1)
         if images % config.step_images == 0:
             drawn["g_latents"] = self._latents(images, Purpose.G_LATENTS)
-            drawn |= self._augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
+            drawn |= self.augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
         return drawn
 
-    def _augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
+    def augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
+        """What one side's augmentation needs at random, under its name."""
         if self._config.augment == "none":
             return {}
         drawn = {name: self._uniforms(images, purpose, UNIFORMS)}
-        return {**drawn, f"{name}_gates": self._uniforms(images, gate, GATES)} if self._config.ada_target else drawn
+        return {**drawn, f"{name}_gates": self._uniforms(images, gate, GATES)} if self._config.is_gated else drawn
 
     def _latents(self, images: int, purpose: Purpose) -> Tensor:
         config = self._config

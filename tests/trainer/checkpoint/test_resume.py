@@ -57,7 +57,7 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     expected, found = (RunRecord.read(path / "run.json") for path in (uninterrupted.run_dir, stopped_dir))
     assert [session.world_size for session in found.sessions] == [2, 2]
     assert found.sessions[1].images_from == interrupted.images
-    assert set(expected.state_sha256) == {"images", "augment_p", "g", "d", "ema", "opt_g", "opt_d"}
+    assert set(expected.state_sha256) == {"images", "step", "augment_p", "g", "d", "ema", "opt_g", "opt_d"}
     assert found.state_sha256 == expected.state_sha256 == uninterrupted.digests[config.total_images]
     last = f"checkpoints/{config.total_images:012d}.pt"
     manifests = [checkpoint.load(path / last).manifest for path in (uninterrupted.run_dir, stopped_dir)]
