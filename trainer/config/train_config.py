@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -24,6 +25,7 @@ from pydantic_core import PydanticKnownError
 from trainer.config.as_keys import as_keys
 from trainer.config.metric_names import NONE, parse, parse_names
 from trainer.config.schedules import Ramp, Schedules, SchedulesField, Steps, misfit
+from trainer.config.segments import Bounds, SegmentsField, Values, bounds, in_turn
 from trainer.core.errors import TrainerError, broken_rule, from_validation
 from trainer.core.files import read_text_input
 
@@ -257,7 +259,7 @@ class TrainConfig(BaseModel):
         z_dim: length of the latent vector.
         ngf: the generator's width: channels of its last feature map.
         ndf: the discriminator's width: channels of its first feature map.
-        batch_size: global batch, images per step over all workers.
+        batch_size: global batch, images per step over all workers; a segment may change it.
         batch_gpu: images a worker takes at once, adding up gradients over its share; 0 for all; may change in a run.
         kimg: length of the run, thousands of real images shown.
         d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
@@ -280,8 +282,8 @@ class TrainConfig(BaseModel):
         ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
         stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
         fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
-        schedules: of values that change in the course of the run, as JSON; `{"lr_g": {"from": 2e-4, "to": 5e-5,
-            "over_kimg": 200}}`.
+        schedules: values that change as images are seen, as JSON, such as {"lr_g": {"steps": [[0, 2e-4], [90, 1e-4]]}}.
+        segments: what is otherwise from some image on, as JSON, such as [{"from_image": 50000, "batch_size": 128}].
         freeze: weights that keep their initial values, by commas, as generator.layers.0.* or discriminator.*.bias.
         seed: of initial weights, order of images, latents and augmentation.
         checkpoint_kimg: thousands of images from one checkpoint to the next.
@@ -339,6 +341,7 @@ class TrainConfig(BaseModel):
     stable_kimg: float = Field(default=0.0, ge=0)
     fade_kimg: float = Field(default=0.0, ge=0)
     schedules: SchedulesField = Schedules()
+    segments: SegmentsField = ()
     freeze: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = ()
     seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_kimg: Positive = 20.0
@@ -395,7 +398,63 @@ class TrainConfig(BaseModel):
         plain = {name: getattr(self, name) for name in self.schedules.given if name in type(self).model_fields}
         if found := misfit(self.schedules, self.kimg, plain):
             raise broken_rule(found.allowed, value=found.value, field=f"schedules.{found.name}", fix=found.fix)
+        self._segments_can_be()
         return self
+
+    def _segments_can_be(self) -> None:
+        """Raises what is wrong with a segment, in the words of what it sets."""
+        places = [segment.from_image for segment in self.segments]
+        for number, (before, after) in enumerate(pairwise(places), 1):
+            if after <= before:
+                where = f"segments.{number}.from_image"
+                allowed = f"above {before}, where the one before begins"
+                raise broken_rule(allowed, value=after, field=where, fix="write the segments in the run's order")
+        for values in self.planned if self.segments else ():
+            if values.workers is not None and values.workers > values.batch_size:
+                raise broken_rule(
+                    f"at most the segment's batch_size, {values.batch_size}: each worker needs an image of a step",
+                    value=values.workers,
+                    field=f"segments.{values.number}.workers",
+                    fix=f'"workers": {values.batch_size}, or a larger batch_size',
+                )
+            try:
+                self.within(values)
+            except ValidationError as error:
+                told = from_validation(error, "", separator="")
+                raise broken_rule(
+                    told.allowed,
+                    value=told.value,
+                    field=f"segments.{values.number}.{told.place}",
+                    fix=as_keys(told.fix),
+                ) from None
+
+    @property
+    def planned(self) -> list[Values]:
+        """Every segment's values, the first one's from the configuration's own fields."""
+        first = Values(None, 0, self.batch_size, self.batch_gpu, self.precision, 1.0, None)
+        return list(in_turn(first, self.segments))
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """Where the segments of `planned` begin and end, as far as the run reaches."""
+        return bounds(self.planned, self.d_steps, max(1, round(self.kimg * 1000)))
+
+    def within(self, values: Values) -> Self:
+        """The configuration that a segment's steps compute by: one without segments."""
+        if values.number is None and not self.segments:
+            return self
+        factor = values.lr_factor
+        scaled = {name: each.scaled(factor) for name, each in self.schedules.given.items() if name in ("lr_g", "lr_d")}
+        return type(self).model_validate(
+            {
+                **self.model_dump(),
+                **values.changes(),
+                "lr_g": self.lr_g * factor,
+                "lr_d": self.lr_d * factor,
+                "schedules": self.schedules.model_copy(update=scaled),
+                "segments": (),
+            }
+        )
 
     def at(self, name: ScheduledField, images: int) -> float:
         """What a field that may have a schedule is in the step that begins after so many images."""
@@ -405,7 +464,7 @@ class TrainConfig(BaseModel):
 
     def shown(self, name: str) -> str:
         """A field's value as the file has it."""
-        return json.dumps(self.model_dump(mode="json").get(name))
+        return json.dumps(self.model_dump(mode="json", include={name}, exclude_none=True).get(name))
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -426,6 +485,8 @@ class TrainConfig(BaseModel):
     @property
     def total_images(self) -> int:
         """Images after which the run is done: whole steps that cover kimg, and one at least."""
+        if self.segments:
+            return self.bounds[-1].end
         return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
 
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
@@ -490,6 +551,7 @@ RESUMABLE_CHANGES = frozenset(
     {
         "kimg",
         "batch_gpu",
+        "segments",
         "checkpoint_kimg",
         "keep_checkpoints",
         "keep_every_kimg",
@@ -505,4 +567,6 @@ RESUMABLE_CHANGES = frozenset(
         "metrics_samples",
     }
 )
-"""Fields that may differ between the sessions of one run: they do not change what a step computes, rounding apart."""
+"""Fields that may differ between the sessions of one run: they do not change what a step computes, rounding apart. Of
+segments those that have begun may not (trainer.config.segment_plan).
+"""

@@ -50,7 +50,7 @@ def local_train(
     device = next(state.generator.parameters()).device
     world, phases = World.alone(device), phases_of(state)
     game, sums, begun = new_game(phases, config, world), Accumulator(phases, device), state.images
-    batch = Batch(config, world, ImagesInMemory(images, labels, config.num_classes))
+    batch = Batch(config, world, ImagesInMemory(images, labels, config.num_classes), state.images)
     try:
         for _ in range(steps):
             step(state, batch, game, sums)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from trainer.config.segment_plan import stretches_from
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import EXIT_INTERRUPTED
 from trainer.distributed import replica_check
@@ -77,13 +78,13 @@ def train(
         # The end, for now or for good: the state is on disk before anything else is said.
         reporter.checkpoint(state)
         causes, waited = world.gather(interruption.cause), max(world.gather(interruption.waited_sec))
-        reporter.end(state, next(filter(None, causes)) if interrupted else "", waited)
+        reporter.end(state, next(filter(None, causes), "segment") if interrupted else "", waited)
         return EXIT_INTERRUPTED if interrupted else 0
 
 
 def _run(
     ready: Ready,
-    config: TrainConfig,
+    run_config: TrainConfig,
     world: World,
     metrics: MetricsInTraining,
     reporter: Reporter,
@@ -91,69 +92,86 @@ def _run(
     limiter: Limiter | None,
     heartbeat: Heartbeat,
 ) -> bool:
-    """Steps until the last image or an agreed interruption; returns whether it was the latter."""
+    """Steps until the last image, an agreed interruption, or a segment for other workers; returns whether it was one of
+    the latter two.
+    """
     state = ready.state
-    batch = Batch(config, world, ready.data)
-    phases = phases_of(state)
+    planned = list(stretches_from(run_config, state.images))
+    config = planned[0].config
+    batch, phases = Batch(config, world, ready.data, state.images), phases_of(state)
     compiled = compile_losses(phases, state, batch, config, world)
     decisions = RuntimeDecisions(ready.choices, compiled, limiter, world, reporter)
-    decisions.note(state)
     game = new_game(phases, config, world, at_once=lambda: compiled.on)
-    accumulator, votes = Accumulator(phases, world.device), list[Callable[[], int]]()
+    accumulator, votes, stall_sec = Accumulator(phases, world.device), list[Callable[[], int]](), 0.0
 
     def vote() -> None:
         """Its messages travel while the step's last phase computes."""
         votes.append(world.highest_later(_request(interruption, reporter)))
 
-    while state.images < config.total_images:
-        heartbeat.step(state.images, (state.phase.resolution, state.phase.fade is None))
+    for stretch in planned:
+        # Another segment: its batch, precision and step sizes. Another number of workers takes another session.
+        if stretch.workers not in (None, world.world_size):
+            reporter.ends_before(stretch)
+            return True
+        if stretch is not planned[0]:
+            config, stall_sec = stretch.config, stall_sec + batch.stall_sec
+            batch.close()
+            batch, game = Batch(config, world, ready.data, state.images), game._replace(config=config)
+            if config.precision != state.config.precision:
+                decisions.changed(precision=state.use(ready.precisions[config.precision]))
+            state.enter(config)
+        if run_config.segments:
+            reporter.segment(state, stretch)
+        decisions.note(state)
+        while state.images < stretch.end:
+            heartbeat.step(state.images, (state.phase.resolution, state.phase.fade is None))
 
-        # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
-        step(state, batch, game, accumulator, meanwhile=vote)
+            # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
+            step(state, batch, game, accumulator, meanwhile=vote)
 
-        # Most steps end here: whatever looks at the state comes below, where it is whole.
-        request = votes.pop()()
-        if not (request or _is_due(config, state, metrics)):
-            continue
-        if request == Request.FAIL:
-            reporter.fail()
+            # Most steps end here: whatever looks at the state comes below, where it is whole.
+            request = votes.pop()()
+            if not (request or state.images >= stretch.end or _is_due(config, state, metrics)):
+                continue
+            if request == Request.FAIL:
+                reporter.fail()
 
-        # Every worker must have the same networks, or what they average means nothing.
-        if replica_check.is_due(config, state.step):
-            replica_check.check_same(world, state)
+            # Every worker must have the same networks, or what they average means nothing.
+            if replica_check.is_due(config, state.step):
+                replica_check.check_same(world, state)
 
-        # A line of statistics, when it is time or the run stops.
-        interrupted = request == Request.STOP
-        if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
-            line = reporter.tick(state, accumulator, batch.stall_sec)
-            accumulator = Accumulator(phases, world.device)
-            decisions.after(line, state)
+            # A line of statistics, when it is time or the run stops.
+            interrupted = request == Request.STOP
+            if state.passed(config.stats_kimg) or interrupted or state.images >= stretch.end:
+                line = reporter.tick(state, accumulator, stall_sec + batch.stall_sec)
+                accumulator = Accumulator(phases, world.device)
+                decisions.after(line, state)
 
-        # Samples and checkpoint; nobody knows how long these take.
-        heartbeat.busy()
-        if state.passed(config.sample_kimg):
-            reporter.samples(state)
-        if state.passed(config.checkpoint_kimg):
-            reporter.checkpoint(state)
-        if request == Request.SAVE:
-            reporter.checkpoint(state, world.gather(interruption.notice, Notice | None))
-            interruption.saved()
+            # Samples and checkpoint; nobody knows how long these take.
+            heartbeat.busy()
+            if state.passed(config.sample_kimg):
+                reporter.samples(state)
+            if state.passed(config.checkpoint_kimg):
+                reporter.checkpoint(state)
+            if request == Request.SAVE:
+                reporter.checkpoint(state, world.gather(interruption.notice, Notice | None))
+                interruption.saved()
 
-        # Quality metrics, when they are due: of a state that is saved, and no longer than until a worker has to stop.
-        if metrics.due(state):
-            reporter.checkpoint(state)
-            reporter.quality(state, metrics.moment(state))
+            # Quality metrics, when they are due: of a state that is saved, and no longer than until a worker has to
+            # stop.
+            if metrics.due(state):
+                reporter.checkpoint(state)
+                reporter.quality(state, metrics.moment(state))
 
-        # Interruption, agreed by all workers within this step.
-        if interrupted:
-            return state.images < config.total_images
+            # Interruption, agreed by all workers within this step.
+            if interrupted:
+                return state.images < run_config.total_images
     return False
 
 
 def _is_due(config: TrainConfig, state: TrainState, metrics: MetricsInTraining) -> bool:
     intervals = (config.stats_kimg, config.sample_kimg, config.checkpoint_kimg)
-    done = state.images >= config.total_images
-    return done or replica_check.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
+    return replica_check.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
 
 
 def _request(interruption: Interruption, reporter: Reporter) -> Request:

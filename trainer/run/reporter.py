@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Self
 import torch
 
 from trainer.checkpoint.store import state_digests
+from trainer.config.segment_plan import Stretch
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, WorkerFailedError
@@ -260,6 +261,17 @@ class Reporter:
                     self._writer.say(f"{name} {reason}")
 
         self._world.run_on_rank0(write)
+
+    def segment(self, state: TrainState, stretch: Stretch) -> None:
+        """Writes which segment begins, or goes on; rates of use count by its precision from now on."""
+        self._meters.flops = step_flops(stretch.config, device_name(self._world), self._context)
+        details = {**stretch.described(), "begun_at": state.images, "world_size": self._world.world_size}
+        self._world.run_on_rank0(lambda: self._writer.event("segment", state.images, segment=details))
+
+    def ends_before(self, stretch: Stretch) -> None:
+        """Says that the next segment takes another number of workers, and so another session."""
+        what = f"{stretch.place} of the plan is for {stretch.workers} workers: start that many with the same command"
+        self._world.run_on_rank0(lambda: self._writer.say(what))
 
     def note(self, state: TrainState, event: str, **details: object) -> None:
         """Writes an event of another part of the trainer; on rank 0 alone."""

@@ -2,14 +2,17 @@
 valid checkpoint, checked before a file is written.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from trainer.checkpoint.resume import Restored, check_run_dir, is_done, restore, same_everywhere
+from trainer.checkpoint.resume import Restored, check_run_dir, images_saved, is_done, restore, same_everywhere
 from trainer.config.metric_names import parse
+from trainer.config.segment_plan import check_workers, stretches_from
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import info, warn
 from trainer.data.dataset import open_on_all, prepare_if_missing
@@ -61,6 +64,7 @@ class Ready(NamedTuple):
         complete: whether the run has come to its end already.
         allocator: what was done to the C library's.
         choices: what it trains with, each with its reason.
+        precisions: by name, of all segments that are ahead.
     """
 
     state: TrainState
@@ -70,20 +74,25 @@ class Ready(NamedTuple):
     complete: bool
     allocator: str
     choices: dict[str, str]
+    precisions: Mapping[str, Precision]
 
 
-def check_start(config: TrainConfig, world: World) -> Precision:
-    """All that configuration, workers and machine decide, before a file is looked at; returns what to compute in.
-    TrainerError on every rank. Plans know the same rules (`trainer.config.refusals`).
+def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[str, Precision]:
+    """All that configuration, workers and machine decide, before data is looked at; returns what to compute in, by the
+    names of what the segments have that are ahead after so many images. TrainerError on every rank. Plans know the same
+    rules (`trainer.config.refusals`).
     """
-    config.check_workers(world.world_size, equal_shares=world.on_xla)
-    precision = world.run_on_all(lambda: choose(config.precision, world.device))
+    check_workers(config, images, world.world_size, equal_shares=world.on_xla)
+    ahead = [stretch.config for stretch in stretches_from(config, images)]
+    names: set[str] = {each.precision for each in ahead}
+    precisions = world.run_on_all(lambda: {name: choose(name, world.device) for name in names})
     check_graphs(config, world.device)
     check_freeze(config)
-    world.run_on_all(lambda: check_networks_fit(config, world))
+    for each in ahead:
+        world.run_on_all(partial(check_networks_fit, each, world))
     for name in parse(config.metrics):
         check_applies(name, config)
-    return precision
+    return precisions
 
 
 def check_freeze(config: TrainConfig) -> None:
@@ -99,7 +108,8 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or
     checkpoints are not what the run needs.
     """
-    precision = check_start(config, world)
+    seen = world.highest(images_saved(run_dir / "checkpoints") if world.rank == 0 else 0)
+    check_start(config, world, seen)
     set_tf32(enabled=config.tf32)
     kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
     world.run_on_rank0(lambda: check_run_dir(run_dir, data_dir))
@@ -107,11 +117,14 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     world.run_on_rank0(lambda: prepare_if_missing(config, data_dir))
     data = open_on_all(config, data_dir, world)
     state = TrainState.create(config, world.device)
-    choices = {"precision": state.use(precision), **kernels}
     sha256 = data.index.sha256
     restored = world.run_on_all(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
     same_everywhere(world.gather(state.images), run_dir)
+    precisions = check_start(config, world, state.images)  # an older checkpoint may be of an earlier segment
+    now = next(stretches_from(config, state.images)).config
+    state.enter(now)
+    choices = {"precision": state.use(precisions[now.precision]), **kernels}
     complete = state.images >= config.total_images and is_done(run_dir / "run.json")
     if not complete:
         choices["shard"] = shard(state, config, world)
-    return Ready(state, data, Verification(data, world), restored, complete, allocator, choices)
+    return Ready(state, data, Verification(data, world), restored, complete, allocator, choices, precisions)

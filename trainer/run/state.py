@@ -30,7 +30,7 @@ class TrainState:
     """The moving parts of a run. Use `create`.
 
     Attributes:
-        config: of the run.
+        config: of the run; once it has begun, of the segment that it is in (trainer.config.segment_plan).
         roles: by name, in the family's order.
         images: real images shown so far.
         step: steps made.
@@ -48,6 +48,7 @@ class TrainState:
             self.roles[name].network.learn(on=True)
         self.renew_optimisers()
         self.images, self.step, self.augment_p = 0, 0, first_p(config)
+        self._saved_scales: dict[str, dict[str, Any]] = {}
         self._enter_phase()
 
     @classmethod
@@ -89,6 +90,13 @@ class TrainState:
             if role.lr is not None:
                 role.optimizer = _adam(role.network, getattr(self.config, role.lr), betas, scheduled=scheduled)
 
+    def enter(self, config: TrainConfig) -> None:
+        """Goes on in a segment, with its size of steps and its step sizes; `use` sets its precision."""
+        self.config = config
+        for role in self.learners:
+            for group in role.learner.param_groups:
+                group["lr"] = _like(group["lr"], getattr(config, role.lr or "lr_g"))
+
     def follow_schedules(self) -> None:
         """Sets what has a schedule to its value in the step that comes: step sizes, decays, share of augmentation."""
         config, given = self.config, self.config.schedules.given
@@ -103,11 +111,14 @@ class TrainState:
             self.augment_p = config.schedules.augment_p.at(self.images)
 
     def use(self, precision: Precision) -> str:
-        """Trains in that precision from now on; call it before `load_state_dict`. Returns what came of it, and why."""
+        """Trains in that precision from now on, with loss scales as loaded, or new ones. Returns what came of it, and
+        why.
+        """
         layers = 0
         for role in self.roles.values():
             role.network.precision = None if precision.dtype is None else precision
             role.scale = LossScale(precision.device_type, enabled=precision.name == "fp16")
+            role.scale.load_state_dict(self._saved_scales.pop(role.key, {}))
             layers += use_matrix_products(role.network, precision.products)
         if layers > 0 and precision.products is not Products.NONE:
             return f"{precision.reason}; {small_maps(precision.products)}"
@@ -177,8 +188,9 @@ class TrainState:
                 _load_optimiser(part, state[name])
             else:
                 part.load_state_dict(state[name])
+        self._saved_scales = {role.key: state.get(f"scale_{role.key}", {}) for role in self.learners}
         for role in self.learners:
-            role.scale.load_state_dict(state.get(f"scale_{role.key}", {}))
+            role.scale.load_state_dict(self._saved_scales[role.key])
         self._enter_phase()
 
     def ema_on(self, device: torch.device) -> Generator:

@@ -65,14 +65,17 @@ class _Shown(NamedTuple):
 
 
 class Batch:
-    """This worker's slice of everything a step of the global batch needs, on its device."""
+    """This worker's slice of everything a step of the global batch needs, on its device. A step begins after `first`
+    images, and every `step_images` from there.
+    """
 
-    def __init__(self, config: TrainConfig, world: World, data: ImageSource) -> None:
+    def __init__(self, config: TrainConfig, world: World, data: ImageSource, first: int = 0) -> None:
         self._config, self._world, self._mine = config, world, world.slice(config.batch_size)
+        self._begin = first
         on_gpu = world.device.type == "cuda"
         shown: ImageSource = data.mirrored() if config.mirror else data
         self._loader = Loader(
-            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=StepRng(config, self._mine)
+            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=StepRng(config, self._mine, first)
         )
         self._fresh: Loader | None = None
         if config.g_reals == "fresh":
@@ -159,7 +162,7 @@ class Batch:
             assert not self._config.num_classes or "labels" in here, "open_matching has asked for them"
             labels = here["labels"] if self._config.num_classes else None
             self._shown = _Shown(images, self._scaled(here), labels, taken.order, here)
-            if images % self._config.step_images == 0:
+            if (images - self._begin) % self._config.step_images == 0:
                 self._first = images, here
         return self._shown
 

@@ -72,11 +72,12 @@ class StepRng:
     """All that a worker's share of the step's losses needs at random, by the batch that it goes with.
 
     Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
-    first batch of a step; `real_gates` and so on where the augmentation adapts. Only what is used is drawn.
+    first batch of a step; `real_gates` and so on where the augmentation adapts. Only what is used is drawn. A step
+    begins after `first` images.
     """
 
-    def __init__(self, config: TrainConfig, mine: slice) -> None:
-        self._config, self._mine = config, mine
+    def __init__(self, config: TrainConfig, mine: slice, first: int = 0) -> None:
+        self._config, self._mine, self._first = config, mine, first
 
     def __call__(self, images: int) -> dict[str, Tensor]:
         """Of the batch after so many images, each [share, columns] float32 on the CPU."""
@@ -86,7 +87,7 @@ class StepRng:
         drawn |= self.augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
         if config.gp_weight:
             drawn["mix"] = self._uniforms(images, Purpose.MIX, 1)
-        if images % config.step_images == 0:
+        if (images - self._first) % config.step_images == 0:
             drawn["g_latents"] = self._latents(images, Purpose.G_LATENTS)
             drawn |= self.augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
         return drawn

@@ -60,7 +60,7 @@ class Meters:
     """The figures of one session; the clock starts when it is made. `images` were seen before; `flops` are a step's."""
 
     def __init__(self, config: TrainConfig, world: World, context: RunContext, images: int, flops: StepFlops) -> None:
-        self._config, self._world, self._flops = config, world, flops
+        self._config, self._world, self.flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
         self._last_images, self._last_metrics_sec = images, 0.0
         begun = world.gather((time.monotonic(), load(world)), tuple[float, Load])
@@ -94,7 +94,7 @@ class Meters:
                 for phase in sums.phases
             },
             "world_size": workers,
-            "mfu": self._flops.utilisation(images_per_sec, workers),
+            "mfu": self.flops.utilisation(images_per_sec, workers),
             **self._machines([own.load for own in everyone], now),
             **waits,
             **_joules([own.energy for own in everyone]),

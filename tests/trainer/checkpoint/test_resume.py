@@ -132,7 +132,7 @@ class Watched:  # the shards, with the numbers of the images that training takes
         return self.data.take(numbers)
 
 session_setup.restore = restoring
-loop.Batch = lambda config, world, data: batch_of(config, world, Watched(data))
+loop.Batch = lambda config, world, data, *more: batch_of(config, world, Watched(data), *more)
 run(sys.argv[1:])
 """
 
