@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from trainer.config.as_keys import as_keys
+from trainer.config.layer_rates import LayerRatesField
 from trainer.config.metric_names import NONE, parse, parse_names
 from trainer.config.schedules import Ramp, Schedules, SchedulesField, Steps, misfit
 from trainer.config.segments import Bounds, SegmentsField, Values, bounds, in_turn
@@ -284,6 +285,7 @@ class TrainConfig(BaseModel):
         fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
         schedules: values that change as images are seen, as JSON, such as {"lr_g": {"steps": [[0, 2e-4], [90, 1e-4]]}}.
         segments: what is otherwise from some image on, as JSON, such as [{"from_image": 50000, "batch_size": 128}].
+        layer_rates: step sizes of some layers, as JSON, such as [{"layers": "generator.first.*", "lr_factor": 0.1}].
         freeze: weights that keep their initial values, by commas, as generator.layers.0.* or discriminator.*.bias.
         seed: of initial weights, order of images, latents and augmentation.
         checkpoint_kimg: thousands of images from one checkpoint to the next.
@@ -342,6 +344,7 @@ class TrainConfig(BaseModel):
     fade_kimg: float = Field(default=0.0, ge=0)
     schedules: SchedulesField = Schedules()
     segments: SegmentsField = ()
+    layer_rates: LayerRatesField = ()
     freeze: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = ()
     seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_kimg: Positive = 20.0

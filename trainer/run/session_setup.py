@@ -87,7 +87,7 @@ def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[s
     names: set[str] = {each.precision for each in ahead}
     precisions = world.run_on_all(lambda: {name: choose(name, world.device) for name in names})
     check_graphs(config, world.device)
-    check_freeze(config)
+    check_layers(config)
     for each in ahead:
         world.run_on_all(partial(check_networks_fit, each, world))
     for name in parse(config.metrics):
@@ -95,9 +95,9 @@ def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[s
     return precisions
 
 
-def check_freeze(config: TrainConfig) -> None:
-    """TrainerError where the configuration freezes what its networks do not have, found without their memory."""
-    if config.freeze:
+def check_layers(config: TrainConfig) -> None:
+    """TrainerError where the configuration names layers that its networks do not have, found without their memory."""
+    if config.freeze or config.layer_rates:
         with torch.device("meta"):
             frozen_by_role(config, family_of(config).roles(config))
 

@@ -25,6 +25,9 @@ from trainer.steps.precision import LossScale, Precision, Products
 from trainer.steps.progressive_schedule import phase_at
 from trainer.steps.roles import Role, RoleSpec, ema_parts
 
+_FACTOR = "lr_factor"
+"""Of a group of an optimiser's, where layers have step sizes of their own."""
+
 
 class TrainState:
     """The moving parts of a run. Use `create`.
@@ -88,14 +91,16 @@ class TrainState:
         scheduled = not self.config.schedules.given.keys().isdisjoint(("lr_g", "lr_d", "beta2"))
         for role in self.roles.values():
             if role.lr is not None:
-                role.optimizer = _adam(role.network, getattr(self.config, role.lr), betas, scheduled=scheduled)
+                groups = _groups(role, self.config)
+                role.optimizer = _adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
 
     def enter(self, config: TrainConfig) -> None:
         """Goes on in a segment, with its size of steps and its step sizes; `use` sets its precision."""
         self.config = config
         for role in self.learners:
             for group in role.learner.param_groups:
-                group["lr"] = _like(group["lr"], getattr(config, role.lr or "lr_g"))
+                lr: float = getattr(config, role.lr or "lr_g")
+                group["lr"] = _like(group["lr"], lr * group.get(_FACTOR, 1.0))
 
     def follow_schedules(self) -> None:
         """Sets what has a schedule to its value in the step that comes: step sizes, decays, share of augmentation."""
@@ -105,7 +110,7 @@ class TrainState:
             if role.lr in given or "beta2" in given:
                 lr, beta2 = config.at(role.lr, self.images), config.at("beta2", self.images)
                 for group in role.learner.param_groups:
-                    group["lr"] = _like(group["lr"], lr)
+                    group["lr"] = _like(group["lr"], lr * group.get(_FACTOR, 1.0))
                     group["betas"] = (group["betas"][0], _like(group["betas"][1], beta2))
         if config.schedules.augment_p is not None:
             self.augment_p = config.schedules.augment_p.at(self.images)
@@ -213,21 +218,15 @@ class TrainState:
 def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[str, frozenset[str]]:
     """Names of the parameters that the configuration freezes, of each role that has such.
 
-    TrainerError: a pattern that no parameter has the name of, or a network that learns and would have none left.
+    TrainerError: a pattern of `freeze` or `layer_rates` that no parameter has the name of, or a network that learns and
+    would have nothing left to learn.
     """
     names = {spec.name: [name for name, _ in spec.network.named_parameters()] for spec in specs}
     every = [f"{role}.{name}" for role, those in names.items() for name in those]
     for pattern in config.freeze:
-        if not fnmatch.filter(every, pattern):
-            layers = dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in every)
-            near = nearest(pattern, layers if "*" in pattern else every)
-            raise TrainerError(
-                place="TrainConfig.freeze",
-                problem="no weights of these networks have such a name",
-                value=pattern,
-                allowed=f"names such as {every[0]}, with * for any part of one",
-                fix=f"did you mean {near!r}?" if near else f"--freeze '{every[0].rpartition('.')[0]}.*', for example",
-            )
+        _check_pattern("freeze", pattern, every)
+    for rate in config.layer_rates:
+        _check_pattern("layer_rates", rate.layers, every)
     found = {
         role: frozenset(n for n in those if any(fnmatch.fnmatchcase(f"{role}.{n}", each) for each in config.freeze))
         for role, those in names.items()
@@ -242,6 +241,33 @@ def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[st
                 fix="name fewer layers",
             )
     return {role: frozen for role, frozen in found.items() if frozen}
+
+
+def _check_pattern(field: str, pattern: str, every: Sequence[str]) -> None:
+    """TrainerError where none of the names fits."""
+    if any(fnmatch.fnmatchcase(name, pattern) for name in every):
+        return
+    layers = dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in every)
+    near = nearest(pattern, layers if "*" in pattern else every)
+    raise TrainerError(
+        place=f"TrainConfig.{field}",
+        problem="no weights of these networks have such a name",
+        value=pattern,
+        allowed=f"names such as {every[0]}, with * for any part of one",
+        fix=f"did you mean {near!r}?" if near else f"'{every[0].rpartition('.')[0]}.*', for example",
+    )
+
+
+def _groups(role: Role, config: TrainConfig) -> list[dict[str, Any]]:
+    """A role's parameters as its optimiser takes them: in one group, or in one for each step size."""
+    if not config.layer_rates:
+        return [{"params": list(role.network.parameters())}]
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in role.network.named_parameters():
+        fitting = (rate for rate in config.layer_rates if fnmatch.fnmatchcase(f"{role.name}.{name}", rate.layers))
+        factor = next((rate.lr_factor for rate in fitting), 1.0)
+        groups.setdefault(factor, []).append(parameter)
+    return [{"params": parameters, _FACTOR: factor} for factor, parameters in groups.items()]
 
 
 def _like(before: float | torch.Tensor, value: float) -> float | torch.Tensor:
@@ -265,16 +291,22 @@ def _average(ema: nn.Module, network: nn.Module, keep: float) -> None:
         get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
 
 
-def _adam(network: nn.Module, lr: float, betas: tuple[float, float], *, scheduled: bool) -> torch.optim.Adam:
-    """Adam in the form that is fast on the network's device; `scheduled`: step size or decay will change."""
+def _adam(
+    groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], *, scheduled: bool
+) -> torch.optim.Optimizer:
+    """Adam in the form that is fast on the parameters' device; `scheduled`: step size or decay will change."""
     # Without fused kernels the number of steps must be a tensor (capturable): as a Python number it would be a new
     # constant, and on XLA a new program, in every step.
-    on_xla = next(network.parameters()).device.type == "xla"
+    device = groups[0]["params"][0].device
+    on_xla = device.type == "xla"
+    for group in groups:
+        group["lr"] = lr * group.get(_FACTOR, 1.0)
     if on_xla and scheduled:  # likewise what changes from step to step
-        device = next(network.parameters()).device
-        rates: tuple[Any, Any] = torch.tensor(lr, device=device), torch.tensor(betas[1], device=device)
-        return torch.optim.Adam(network.parameters(), rates[0], (betas[0], rates[1]), foreach=False, capturable=True)
-    return torch.optim.Adam(network.parameters(), lr, betas, fused=not on_xla, capturable=on_xla)
+        for group in groups:
+            group["lr"] = torch.tensor(group["lr"], device=device)
+            group["betas"] = betas[0], torch.tensor(betas[1], device=device)
+        return torch.optim.Adam(groups, foreach=False, capturable=True)
+    return torch.optim.Adam(groups, lr, betas, fused=not on_xla, capturable=on_xla)
 
 
 def _load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:

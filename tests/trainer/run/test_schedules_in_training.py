@@ -14,7 +14,7 @@ from trainer.core.errors import TrainerError
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
-from trainer.run.session_setup import check_freeze
+from trainer.run.session_setup import check_layers
 from trainer.run.state import TrainState
 
 CPU = torch.device("cpu")
@@ -126,4 +126,23 @@ def test_freezing_what_does_not_exist_is_refused_before_data_is_touched(
     assert problem in caught.value.problem
     assert fix in caught.value.fix
     assert not (tmp_path / "data").exists()
-    check_freeze(tiny_config.replace({"freeze": "discriminator.layers.0.weight"}))
+    check_layers(tiny_config.replace({"freeze": "discriminator.layers.0.weight"}))
+
+
+def test_layers_may_have_step_sizes_of_their_own(scheduled: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
+    """Those of the same factor are one group of the optimiser's; a schedule moves them all."""
+    rates = [{"layers": "generator.layers.0.*", "lr_factor": 0.1}, {"layers": "*.bias", "lr_factor": 2}]
+    config = scheduled.replace({"layer_rates": rates})
+    state = TrainState.create(config, CPU)
+    state.images = 160
+    state.follow_schedules()
+    groups = state.roles["generator"].learner.param_groups
+    assert [group["lr"] / config.at("lr_g", 160) for group in groups] == pytest.approx([0.1, 1, 2])
+    first = dict(state.generator.named_parameters())["layers.0.weight"]
+    assert any(each is first for each in groups[0]["params"]), "the first pattern that fits counts"
+    whole = _train(config, tmp_path / "whole", digits_dir)
+    _train(config.replace({"kimg": 0.16}), tmp_path / "halves", digits_dir)
+    assert _train(config, tmp_path / "halves", digits_dir).state_sha256 == whole.state_sha256
+    assert whole.state_sha256["g"] != _train(scheduled, tmp_path / "plain", digits_dir).state_sha256["g"]
+    with pytest.raises(TrainerError, match=r"TrainConfig\.layer_rates: no weights of these networks"):
+        check_layers(scheduled.replace({"layer_rates": '[{"layers": "encoder.*", "lr_factor": 1}]'}))

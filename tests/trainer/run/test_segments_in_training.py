@@ -114,6 +114,7 @@ WORKERS = {0: 1, 80: 2, 208: 1, 336: 2}
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # twelve sessions
 def test_workers_come_and_go_with_the_segments_and_a_kill_in_each_changes_nothing(
     changing: TrainConfig,
     torchrun: Callable[..., Any],
