@@ -12,9 +12,10 @@ import torch
 
 from trainer.checkpoint.resume import Restored, check_run_dir, images_saved, is_done, restore, same_everywhere
 from trainer.config.metric_names import parse
-from trainer.config.segment_plan import check_workers, stretches_from
+from trainer.config.segment_plan import Stretch, check_workers, stretches_from
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import info, warn
+from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_on_all, prepare_if_missing
 from trainer.data.shards import ShardedImages
 from trainer.data.verification import Verification
@@ -83,16 +84,22 @@ def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[s
     rules (`trainer.config.refusals`).
     """
     check_workers(config, images, world.world_size, equal_shares=world.on_xla)
-    ahead = [stretch.config for stretch in stretches_from(config, images)]
-    names: set[str] = {each.precision for each in ahead}
-    precisions = world.run_on_all(lambda: {name: choose(name, world.device) for name in names})
+    ahead = list(stretches_from(config, images))
+    precisions = {each.config.precision: world.run_on_all(partial(_chosen, each, world)) for each in ahead}
     check_graphs(config, world.device)
     check_layers(config)
     for each in ahead:
-        world.run_on_all(partial(check_networks_fit, each, world))
+        world.run_on_all(partial(check_networks_fit, each.config, world))
     for name in parse(config.metrics):
         check_applies(name, config)
     return precisions
+
+
+def _chosen(stretch: Stretch, world: World) -> Precision:
+    try:
+        return choose(stretch.config.precision, world.device)
+    except TrainerError as error:
+        raise (error.at(f"TrainConfig.{stretch.place}.precision") if stretch.place else error) from None
 
 
 def check_layers(config: TrainConfig) -> None:

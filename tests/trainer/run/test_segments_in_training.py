@@ -144,3 +144,17 @@ def test_workers_come_and_go_with_the_segments_and_a_kill_in_each_changes_nothin
     assert record.state_sha256 == whole.state_sha256
     assert [session.world_size for session in record.sessions] == [1, 1, 2, 2, 1, 1, 2, 2]
     assert {stop.cause for stop in record.interruptions} == {"segment", "killed"}
+
+
+def test_a_device_that_cannot_compute_a_later_segment_refuses_at_the_start(
+    changing: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(name: str, _: object) -> Any:
+        if name == "bf16":
+            raise TrainerError(place="TrainConfig.precision", problem="this device is older", fix="--precision fp16")
+        return None
+
+    monkeypatch.setattr("trainer.run.session_setup.choose", choose)
+    with pytest.raises(TrainerError, match=r"TrainConfig\.segments\.1\.precision: this device is older"):
+        train(changing, tmp_path / "run", tmp_path / "data", RunContext(), Interruption())
+    assert not (tmp_path / "data").exists()
