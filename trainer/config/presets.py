@@ -216,8 +216,7 @@ _CATALOGUE = (
             metrics_samples=50_000,
         ),
         "a modern residual GAN with class labels, for data-centre GPUs",
-        "Huang et al. 2024, arXiv:2501.05441, sections 3 and 4; schedules, precision and batches as in the authors' "
-        "code (github.com/brownvc/R3GAN, train.py, preset CIFAR10)",
+        "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset CIFAR10",
         (
             "DiffAugment's three parts at the authors' rate, which rises to 0.55, instead of StyleGAN2-ADA's pipeline; "
             "its translation repeats the border's pixels where DiffAugment's paper pads with zero",

@@ -198,6 +198,6 @@ def misfit(schedules: Schedules, kimg: float, plain: Mapping[str, float]) -> Mis
                 name,
                 f"{name} {plain[name]:g} beside a schedule from {ends_at[0]:g} to {ends_at[1]:g}",
                 f"{name} of {ends_at[0]:g} or {ends_at[1]:g}, where the schedule begins or ends, which decides",
-                f"{flag}, or another schedule: --schedules '{{}}' has none",
+                f"{flag}, or another schedule: --schedules {{}} has none",
             )
     return None

@@ -119,7 +119,7 @@ def _gentler(config: TrainConfig) -> str:
 
 def _constant(config: TrainConfig) -> list[str]:
     """What lets the flags count that schedules would go before."""
-    return ["--schedules '{}'"] if config.schedules.given else []
+    return ["--schedules {}"] if config.schedules.given else []
 
 
 def _heavier_penalty(config: TrainConfig) -> str:

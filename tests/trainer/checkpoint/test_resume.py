@@ -124,7 +124,7 @@ def restoring(state, *arguments, **options):
 
 class Watched:  # the shards, with the numbers of the images that training takes
     def __init__(self, data):
-        self.data, self.index, self.labels = data, data.index, data.labels
+        self.data, self.num_classes, self.labels = data, data.num_classes, data.labels
     def __len__(self):
         return len(self.data)
     def take(self, numbers):
