@@ -253,7 +253,10 @@ def _naming_flags(arguments: argparse.Namespace) -> Iterator[None]:
         owner, _, field = error.place.partition(".")
         if owner != TrainConfig.__name__:
             raise
-        raise error.at(flags.get(field, f"{otherwise}: {field}")) from None
+        head, _, inside = field.partition(".")
+        raise error.at(
+            ": ".join(filter(None, (flags[head], inside))) if head in flags else f"{otherwise}: {field}"
+        ) from None
 
 
 def _context(path: Path | None) -> "RunContext":

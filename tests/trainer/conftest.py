@@ -52,8 +52,8 @@ batch_of, installed = loop.Batch, []
 install = notices.Interruption.install
 notices.Interruption.install = lambda self: installed.append(self) or install(self)
 
-def held(config, world, data):
-    batch = batch_of(config, world, data)
+def held(config, world, data, *more):
+    batch = batch_of(config, world, data, *more)
     reals = batch.reals
     def waiting(images):
         request = holds.get((world.world_size, images))
@@ -113,7 +113,7 @@ FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
     "dcgan": ("dcgan-cifar10", {"r1_interval": 2}),
     "dcgan-ada": ("dcgan-cifar10", {"r1_interval": 2, "ada_target": 0.01, "ada_kimg": 0.1, "lr_d": 2e-3}),
     "resnet": ("wgan-gp-cifar10", {"d_steps": 2}),
-    "r3gan": ("r3gan-cifar10", {"num_classes": 3, "lr_g": 1e-3, "lr_d": 1e-3}),
+    "r3gan": ("r3gan-cifar10", {"num_classes": 3, "lr_g": 1e-3, "lr_d": 1e-3, "schedules": {}, "precision": "fp32"}),
     # 1 step at 4x4; 8x8 and 16x16 fade in over 2 steps and last 1.
     "progressive": (
         "progan-celeba128",

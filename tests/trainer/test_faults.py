@@ -37,8 +37,8 @@ from trainer.run import loop
 from trainer.__main__ import run
 
 batch_of = loop.Batch
-def mortal(config, world, data):
-    batch = batch_of(config, world, data)
+def mortal(config, world, data, *more):
+    batch = batch_of(config, world, data, *more)
     reals = batch.reals
     def at_step_41(images):  # in the first life, as the kernel would do it when memory runs out
         if images == 640 and world.rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
@@ -76,8 +76,8 @@ from trainer.run import loop
 from trainer.__main__ import run
 
 batch_of = loop.Batch
-def signalled(config, world, data):
-    batch = batch_of(config, world, data)
+def signalled(config, world, data, *more):
+    batch = batch_of(config, world, data, *more)
     reals = batch.reals
     def to_one(images):  # in the middle of step 11, to the second worker alone
         if images == 160 and world.rank == 1:
@@ -116,7 +116,7 @@ def drifting(state):  # the last bit of one number of the second worker, after t
     if state.step == 10 and os.environ["RANK"] == "1":
         kept = {
             "weight": next(state.discriminator.parameters()),
-            "moment": state.opt_g.state[list(state.generator.parameters())[1]]["exp_avg_sq"],
+            "moment": state.roles["generator"].learner.state[list(state.generator.parameters())[1]]["exp_avg_sq"],
             "average": next(state.ema.parameters()),
         }[sys.argv[1]].data
         first = (0,) * kept.dim()

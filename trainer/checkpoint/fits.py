@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
-from trainer.networks.factory import build
-
-_NETWORK_OF = {"g": 0, "d": 1, "ema": 0}
-_NETWORK_TRAINED_BY = {"opt_g": 0, "opt_d": 1}
+from trainer.families.registry import family_of
+from trainer.run.state import parameter_groups
+from trainer.steps.roles import RoleSpec, ema_keys
 
 
 def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:
@@ -18,12 +17,14 @@ def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:
     networks are built without memory, by names and shapes alone.
     """
     with torch.device("meta"):
-        networks = build(config)
-    for part, number in _NETWORK_OF.items():
-        if found := _unlike(part, networks[number], state.get(part)):
+        roles = family_of(config).roles(config)
+    networks = {role.key: role.network for role in roles}
+    networks |= {part: role.network for part, role in ema_keys([role for role in roles if role.averaged]).items()}
+    for part, network in networks.items():
+        if found := _unlike(part, network, state.get(part)):
             return found
-    for part, number in _NETWORK_TRAINED_BY.items():
-        if found := _unlike_moments(part, networks[number], state.get(part)):
+    for role in roles:
+        if role.lr is not None and (found := _unlike_moments(role, config, state.get(f"opt_{role.key}"))):
             return found
     return ""
 
@@ -39,11 +40,12 @@ def _unlike(part: str, network: nn.Module, saved: object) -> str:
     return ""
 
 
-def _unlike_moments(part: str, network: nn.Module, saved: object) -> str:
+def _unlike_moments(role: RoleSpec, config: TrainConfig, saved: object) -> str:
+    part, groups = f"opt_{role.key}", parameter_groups(role, config)
     moments = saved.get("state") if isinstance(saved, Mapping) else None
     if not isinstance(moments, Mapping):
         return f"{part} is missing, or has no moments"
-    shapes = [tuple(parameter.shape) for parameter in network.parameters()]
+    shapes = [tuple(parameter.shape) for group in groups for parameter in group["params"]]
     for number, entry in moments.items():
         there = tuple(entry["exp_avg"].shape) if isinstance(entry, Mapping) and "exp_avg" in entry else None
         wanted = shapes[number] if isinstance(number, int) and number < len(shapes) else None

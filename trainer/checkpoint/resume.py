@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from trainer.checkpoint import store
 from trainer.checkpoint.fits import misfit
+from trainer.config.segment_plan import check_begun
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.files import check_folder
@@ -52,6 +53,7 @@ def restore(
     if found is None:
         return Restored(None, passed_over)
     store.check_config(found.manifest.config, config, run_dir)
+    check_begun(found.manifest.config, config, found.manifest.images)
     check_dataset(found.manifest.identity, dataset_sha256, data_dir)
     state.load_state_dict(found.state)
     return Restored(found.manifest.identity, passed_over)
@@ -80,6 +82,12 @@ def found_damage(
             except TrainerError as error:
                 found = error.headline
                 yield f"{name} was damaged ({found}); {done}", "repaired", {"file": name, "found": found, "done": done}
+
+
+def images_saved(folder: Path) -> int:
+    """Images of the newest checkpoint by its name, which nobody has looked into yet; 0 without any."""
+    path = store.newest(folder)
+    return 0 if path is None or not path.stem.isdecimal() else int(path.stem)
 
 
 def is_done(record: Path) -> bool:

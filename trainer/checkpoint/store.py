@@ -6,7 +6,6 @@ What cannot be loaded is damaged or of another version: either is passed over fo
 import contextlib
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -136,7 +135,7 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
         if not is_finite(value):
-            place = f"{_STATE_KEYS.get(part, part)} at step {images // config.step_images}, {images} images, not saved"
+            place = f"{_STATE_KEYS.get(part, part)} at step {state['step']}, {images} images, not saved"
             raise diverged(place, "nan or inf, found when it was to be saved; earlier checkpoints are as they were")
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
@@ -304,16 +303,16 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
     that do, as after a change of a preset.
     """
     fixed = [field for field in TrainConfig.model_fields if field not in RESUMABLE_CHANGES]
-    before = {field: getattr(saved, field) for field in fixed if getattr(saved, field) != getattr(current, field)}
+    before = {field: saved.shown(field) for field in fixed if getattr(saved, field) != getattr(current, field)}
     for field, value in before.items():
-        others = ", ".join(f"{name} {json.dumps(each)}" for name, each in before.items() if name != field)
+        others = ", ".join(f"{name} {each}" for name, each in before.items() if name != field)
+        now = getattr(current, field)
         raise TrainerError(
             place=f"TrainConfig.{field}",
             problem=f"the run in {run_dir} was started with another value",
-            value=getattr(current, field),
-            allowed=json.dumps(value),
-            fix=f"go on with {json.dumps(value)}{f' (and {others})' if others else ''}, "
-            "or start a new run in another --run-dir",
+            value=now if isinstance(now, int | float | str) else current.shown(field),
+            allowed=value,
+            fix=f"go on with {value}{f' (and {others})' if others else ''}, or start a new run in another --run-dir",
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from trainer.config.train_config import TrainConfig
@@ -153,4 +154,8 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
 def _metavar(field: FieldInfo) -> str:
     """The words of which it takes one, or the kind of value."""
     kind = field.annotation
+    if get_origin(kind) is tuple:
+        return "NAMES" if get_args(kind)[0] is str else "JSON"
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "JSON"
     return "|".join(map(str, get_args(kind))) if get_origin(kind) is Literal else _KINDS[kind]

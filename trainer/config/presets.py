@@ -9,11 +9,17 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config.published import PUBLISHED, Published, departures
+from trainer.config.schedules import Ramp, Schedules
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError, nearest
 from trainer.core.program import program
 
 _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
+
+
+def _burn_in(start: float, to: float) -> Ramp:
+    """R3GAN's schedule: half a cosine over 20 million images, then as it ended."""
+    return Ramp(start=start, to=to, over_kimg=20_000, shape="cosine", then="hold")
 
 
 class Preset(NamedTuple):
@@ -226,12 +232,25 @@ _CATALOGUE = (
             ndf=768,
             batch_size=512,
             kimg=100_000,
+            g_reals="fresh",
             beta1=0.0,
             beta2=0.99,
             r1_gamma=0.05,
             r2_gamma=0.05,
             r1_interval=1,
             ema_kimg=5000,
+            ema_rampup=0,
+            schedules=Schedules(
+                lr_g=_burn_in(2e-4, 5e-5),
+                lr_d=_burn_in(2e-4, 5e-5),
+                beta2=_burn_in(0.9, 0.99),
+                r1_gamma=_burn_in(0.05, 0.005),
+                r2_gamma=_burn_in(0.05, 0.005),
+                ema_kimg=_burn_in(0, 5000),
+                augment_p=_burn_in(0, 0.55),
+            ),
+            precision="bf16",
+            tf32=False,
             augment="color,translation,cutout",
             mirror=True,
             checkpoint_kimg=1000,
@@ -240,12 +259,10 @@ _CATALOGUE = (
             metrics_samples=50_000,
         ),
         "a modern residual GAN with class labels, for data-centre GPUs",
-        "Huang et al. 2024, arXiv:2501.05441, sections 3 and 4, appendix on hyperparameters",
+        "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset CIFAR10",
         (
-            "constant step size 2e-4, penalty weight 0.05 and beta2 0.99; the authors' code lets them go from 2e-4 to "
-            "5e-5, 0.05 to 0.005 and 0.9 to 0.99",
-            "DiffAugment of every image instead of StyleGAN2-ADA's augmentation at a rate that rises to 0.55; its "
-            "translation repeats the border's pixels where DiffAugment's paper pads with zero",
+            "DiffAugment's three parts at the authors' rate, which rises to 0.55, instead of StyleGAN2-ADA's pipeline; "
+            "its translation repeats the border's pixels where DiffAugment's paper pads with zero",
             "R1 and R2 are gradients at the augmented images, which the discriminator sees; the authors' code takes "
             "them at the images before the augmentation",
             "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
@@ -275,6 +292,7 @@ _CATALOGUE = (
             gp_weight=10.0,
             drift=1e-3,
             ema_kimg=20,
+            ema_rampup=0,
             mirror=True,
             minibatch_std=4,
             stable_kimg=800,
@@ -315,6 +333,7 @@ _CATALOGUE = (
             drift=1e-3,
             ema_kimg=10,
             minibatch_std=4,
+            ema_rampup=0,
             stable_kimg=300,
             fade_kimg=300,
             checkpoint_kimg=100,

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
 from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
+from trainer.config.segment_plan import Stretch, stretches
 from trainer.config.train_config import TrainConfig
 
 _ANY = (1, 3)
@@ -85,10 +86,16 @@ DATA_SETS: Mapping[str, DataSet] = MappingProxyType(
 def refusals(config: TrainConfig, machine: Machine, num_nodes: int = 1) -> Iterator[Refusal]:
     """All reasons not to start this configuration on so many of those; none where it would begin."""
     yield from _backend(config, machine)
-    yield from _device(config, machine)
-    yield from _memory(config, machine, num_nodes)
+    for stretch in stretches(config):
+        for found in (*_device(stretch.config, machine), *_memory(stretch.config, machine, num_nodes)):
+            yield found if not stretch.place else _of_segment(found, stretch)
     yield from _data(config)
     yield from _metrics(config)
+
+
+def _of_segment(found: Refusal, stretch: Stretch) -> Refusal:
+    """The same reason, of a segment that is otherwise than the run's own fields; it is mended in the list."""
+    return Refusal("segments", f"{stretch.place}: {found.problem}", found.allowed, {})
 
 
 def _backend(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:

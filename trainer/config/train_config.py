@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -22,7 +23,10 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from trainer.config.as_keys import as_keys
+from trainer.config.layer_rates import LayerRatesField
 from trainer.config.metric_names import NONE, parse, parse_names
+from trainer.config.schedules import Ramp, Schedules, SchedulesField, Steps, misfit
+from trainer.config.segments import Bounds, SegmentsField, Values, bounds, in_turn
 from trainer.core.errors import TrainerError, broken_rule, from_validation
 from trainer.core.files import read_text_input
 
@@ -175,6 +179,12 @@ RULES = (
         "--drift 0",
     ),
     Rule(
+        "g_reals",
+        lambda c: c.g_reals == "fresh" and c.loss != "relativistic",
+        "same unless the loss is relativistic: no other generator's loss looks at real images",
+        "--g-reals same, or --loss relativistic",
+    ),
+    Rule(
         "ada_target",
         lambda c: c.ada_target > 0 and c.augment == "none",
         "0 without augmentation: there is nothing to adapt",
@@ -185,6 +195,24 @@ RULES = (
         lambda c: c.ada_target > 0 and c.loss != "nonsaturating",
         "0 unless the loss is nonsaturating: the other losses leave the sign of a logit without meaning",
         "--ada-target 0, or --loss nonsaturating",
+    ),
+    Rule(
+        "schedules",
+        lambda c: c.schedules.augment_p is not None and (c.augment == "none" or c.ada_target > 0),
+        "augment_p only with an augmentation that does not adapt by itself",
+        "--augment translation --ada-target 0, for example; or no schedule of augment_p",
+    ),
+    Rule(
+        "schedules",
+        lambda c: any(name in c.schedules.given and not getattr(c, name) for name in ("r1_gamma", "r2_gamma")),
+        "schedules of the penalties that the run has: r1_gamma or r2_gamma above 0",
+        "--r1-gamma with the schedule's first value, for example; or no schedule of it",
+    ),
+    Rule(
+        "freeze",
+        lambda c: bool(c.freeze) and c.shard != "ddp",
+        "none with sharded networks",
+        "--shard ddp",
     ),
     Rule(
         "cuda_graphs",
@@ -239,8 +267,13 @@ def first_broken(config: "TrainConfig") -> Rule | None:
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+ScheduledField = Literal["lr_g", "lr_d", "beta2", "r1_gamma", "r2_gamma", "ema_kimg"]
 FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)
 """A flag's value is text, which pydantic takes for a number, but not for one of a few."""
+
+
+def _by_commas(value: object) -> object:
+    return [name for name in value.split(",") if name] if isinstance(value, str) else value
 
 
 class TrainConfig(BaseModel):
@@ -258,11 +291,12 @@ class TrainConfig(BaseModel):
         latents: how its numbers are drawn: standard normal, or uniform from -1 to 1.
         ngf: the generator's width: channels of its last feature map.
         ndf: the discriminator's width: channels of its first feature map.
-        batch_size: global batch, images per step over all workers.
+        batch_size: global batch, images per step over all workers; a segment may change it.
         batch_gpu: images a worker takes at once, adding up gradients over its share; 0 for all; may change in a run.
         kimg: length of the run, thousands of real images shown.
         d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
         loss: what the two networks play for.
+        g_reals: real images of the generator's step: same takes those that the discriminator saw last, fresh others.
         lr_g: the generator's Adam step size.
         lr_d: the discriminator's Adam step size.
         beta1: Adam's first moment decay.
@@ -273,6 +307,7 @@ class TrainConfig(BaseModel):
         gp_weight: weight of WGAN-GP's penalty, between real images and fakes; 0 turns it off.
         drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
         ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
+        ema_rampup: that half-life is at most this share of the images seen, as StyleGAN2's; 0 for no such bound.
         augment: what DiffAugment does to real and fake images alike: color, translation, cutout, by commas; or none.
         dequantise: spread each real grey value evenly over the 256th of -1..1 that it stands for.
         mirror: show each real image mirrored left to right too, as often as it is shown unmirrored.
@@ -281,6 +316,10 @@ class TrainConfig(BaseModel):
         minibatch_std: progressive networks: images in a group whose deviation the discriminator sees; 0 for none.
         stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
         fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
+        schedules: values that change as images are seen, as JSON, such as {"lr_g": {"steps": [[0, 2e-4], [90, 1e-4]]}}.
+        segments: what is otherwise from some image on, as JSON, such as [{"from_image": 50000, "batch_size": 128}].
+        layer_rates: step sizes of some layers, as JSON, such as [{"layers": "generator.first.*", "lr_factor": 0.1}].
+        freeze: weights that keep their initial values, by commas, as generator.layers.0.* or discriminator.*.bias.
         seed: of initial weights, order of images, latents and augmentation.
         checkpoint_kimg: thousands of images from one checkpoint to the next.
         keep_checkpoints: how many checkpoints stay on disk.
@@ -319,6 +358,7 @@ class TrainConfig(BaseModel):
     kimg: Positive
     d_steps: int = Field(default=1, ge=1)
     loss: Literal["nonsaturating", "wgan-gp", "relativistic"] = "nonsaturating"
+    g_reals: Literal["same", "fresh"] = "same"
     lr_g: Positive = 2e-4
     lr_d: Positive = 2e-4
     beta1: Fraction = 0.5
@@ -329,6 +369,7 @@ class TrainConfig(BaseModel):
     gp_weight: float = Field(default=0.0, ge=0)
     drift: float = Field(default=0.0, ge=0)
     ema_kimg: float = Field(default=2.0, ge=0)
+    ema_rampup: float = Field(default=0.05, ge=0)
     augment: str = NONE
     dequantise: bool = False
     mirror: bool = False
@@ -337,6 +378,10 @@ class TrainConfig(BaseModel):
     minibatch_std: int = Field(default=0, ge=0, le=_LARGEST_BATCH)
     stable_kimg: float = Field(default=0.0, ge=0)
     fade_kimg: float = Field(default=0.0, ge=0)
+    schedules: SchedulesField = Schedules()
+    segments: SegmentsField = ()
+    layer_rates: LayerRatesField = ()
+    freeze: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = ()
     seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_kimg: Positive = 20.0
     keep_checkpoints: int = Field(default=3, ge=2)
@@ -389,7 +434,76 @@ class TrainConfig(BaseModel):
         if broken := first_broken(self):
             value = getattr(self, broken.field)
             raise broken_rule(broken.allowed, value=value, field=broken.field, fix=broken.advice(self))
+        plain = {name: getattr(self, name) for name in self.schedules.given if name in type(self).model_fields}
+        if found := misfit(self.schedules, self.kimg, plain):
+            raise broken_rule(found.allowed, value=found.value, field=f"schedules.{found.name}", fix=found.fix)
+        self._segments_can_be()
         return self
+
+    def _segments_can_be(self) -> None:
+        """Raises what is wrong with a segment, in the words of what it sets."""
+        places = [segment.from_image for segment in self.segments]
+        for number, (before, after) in enumerate(pairwise(places), 1):
+            if after <= before:
+                where = f"segments.{number}.from_image"
+                allowed = f"above {before}, where the one before begins"
+                raise broken_rule(allowed, value=after, field=where, fix="write the segments in the run's order")
+        for values in self.planned if self.segments else ():
+            if values.workers is not None and values.workers > values.batch_size:
+                raise broken_rule(
+                    f"at most the segment's batch_size, {values.batch_size}: each worker needs an image of a step",
+                    value=values.workers,
+                    field=f"segments.{values.number}.workers",
+                    fix=f'"workers": {values.batch_size}, or a larger batch_size',
+                )
+            try:
+                self.within(values)
+            except ValidationError as error:
+                told = from_validation(error, "", separator="")
+                raise broken_rule(
+                    told.allowed,
+                    value=told.value,
+                    field=f"segments.{values.number}.{told.place}",
+                    fix=as_keys(told.fix),
+                ) from None
+
+    @property
+    def planned(self) -> list[Values]:
+        """Every segment's values, the first one's from the configuration's own fields."""
+        first = Values(None, 0, self.batch_size, self.batch_gpu, self.precision, 1.0, None)
+        return list(in_turn(first, self.segments))
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """Where the segments of `planned` begin and end, as far as the run reaches."""
+        return bounds(self.planned, self.d_steps, max(1, round(self.kimg * 1000)))
+
+    def within(self, values: Values) -> Self:
+        """The configuration that a segment's steps compute by: one without segments."""
+        if values.number is None and not self.segments:
+            return self
+        factor = values.lr_factor
+        scaled = {name: each.scaled(factor) for name, each in self.schedules.given.items() if name in ("lr_g", "lr_d")}
+        return type(self).model_validate(
+            {
+                **self.model_dump(),
+                **values.changes(),
+                "lr_g": self.lr_g * factor,
+                "lr_d": self.lr_d * factor,
+                "schedules": self.schedules.model_copy(update=scaled),
+                "segments": (),
+            }
+        )
+
+    def at(self, name: ScheduledField, images: int) -> float:
+        """What a field that may have a schedule is in the step that begins after so many images."""
+        schedule: Ramp | Steps | None = getattr(self.schedules, name)
+        value: float = getattr(self, name) if schedule is None else schedule.at(images)
+        return value
+
+    def shown(self, name: str) -> str:
+        """A field's value as the file has it."""
+        return json.dumps(self.model_dump(mode="json", include={name}, exclude_none=True).get(name))
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -403,8 +517,15 @@ class TrainConfig(BaseModel):
         return self.batch_size * self.d_steps
 
     @property
+    def is_gated(self) -> bool:
+        """Whether some images are not augmented: the augmentation adapts, or follows a schedule."""
+        return self.ada_target > 0 or self.schedules.augment_p is not None
+
+    @property
     def total_images(self) -> int:
         """Images after which the run is done: whole steps that cover kimg, and one at least."""
+        if self.segments:
+            return self.bounds[-1].end
         return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
 
     @property
@@ -477,7 +598,7 @@ class TrainConfig(BaseModel):
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
             field = str(next(iter(error.errors()[0]["loc"]), ""))
-            fix = f"give an allowed value, or leave it out for {json.dumps(getattr(self, field, None))}"
+            fix = f"give an allowed value, or leave it out for {self.shown(field)}"
             raise from_validation(error, "TrainConfig", known=type(self).model_fields, separator=".", fix=fix) from None
 
 
@@ -485,6 +606,7 @@ RESUMABLE_CHANGES = frozenset(
     {
         "kimg",
         "batch_gpu",
+        "segments",
         "checkpoint_kimg",
         "keep_checkpoints",
         "keep_every_kimg",
@@ -500,4 +622,6 @@ RESUMABLE_CHANGES = frozenset(
         "metrics_samples",
     }
 )
-"""Fields that may differ between the sessions of one run: they do not change what a step computes, rounding apart."""
+"""Fields that may differ between the sessions of one run: they do not change what a step computes, rounding apart. Of
+segments those that have begun may not (trainer.config.segment_plan).
+"""

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.data.shards import ShardedImages
+from trainer.data.images_in_memory import ImageSource
 from trainer.steps.pinned_batch import PinnedBatch
 
 MASK = (1 << 64) - 1
@@ -25,10 +25,11 @@ _AHEAD = 2
 
 @dataclass(frozen=True)
 class Sampler:
-    """The endless sequence of image numbers."""
+    """The endless sequence of image numbers. `stream` 0 is the discriminator's; each has an order of its own."""
 
     num_images: int
     seed: int
+    stream: int = 0
 
     def indices(self, images_seen: int, batch_size: int) -> NDArray[np.int64]:
         """Numbers of the images of the global batch after `images_seen`, [batch_size], each in 0..num_images-1."""
@@ -37,14 +38,17 @@ class Sampler:
         batch = np.empty(batch_size, dtype=np.int64)
         for epoch in np.unique(epochs):
             here = epochs == epoch
-            batch[here] = _permutation(self.num_images, self.seed, int(epoch))[offsets[here]]
+            batch[here] = _permutation(self.num_images, self.seed, int(epoch), self.stream)[offsets[here]]
         return batch
 
 
-@functools.lru_cache(maxsize=2)  # a batch touches at most two epochs unless the data set is tiny
-def _permutation(num_images: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The order of one epoch. PCG64 and Generator.permutation are fixed by NumPy's version, which the record holds."""
-    order: NDArray[np.int64] = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(num_images)
+@functools.lru_cache(maxsize=4)  # a batch touches at most two epochs of a stream unless the data set is tiny
+def _permutation(num_images: int, seed: int, epoch: int, stream: int) -> NDArray[np.int64]:
+    """The order of one epoch of a stream. PCG64 and Generator.permutation are fixed by NumPy's version, which the
+    record holds.
+    """
+    words = [seed, epoch, stream] if stream else [seed, epoch]
+    order: NDArray[np.int64] = np.random.Generator(np.random.PCG64(words)).permutation(num_images)
     return order
 
 
@@ -99,22 +103,25 @@ class Loader:
 
     def __init__(
         self,
-        data: ShardedImages,
+        data: ImageSource,
         seed: int,
         batch_size: int,
         share: slice,
         *,
         pin: bool = False,
         draw: Draw = no_draws,
+        stream: int = 0,
     ) -> None:
-        self._data, self._sampler, self._draw = data, Sampler(len(data), seed), draw
+        self._data, self._sampler, self._draw = data, Sampler(len(data), seed, stream), draw
         self._batch_size, self._share, self._pin = batch_size, share, pin
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="loader")
         self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
         self.stall_sec = 0.0
 
-    def take(self, images: int) -> Reals:
-        """The share of the batch that begins after `images` images; the batches after it are then read ahead."""
+    def take(self, images: int, following: int | None = None) -> Reals:
+        """The share of the batch that begins after `images` images; the batches after it are then read ahead.
+        `following`: where the next begins, where that is not after this batch.
+        """
         began = time.perf_counter()
         for position in [position for position in self._ahead if position < images]:
             self._ahead.pop(position).cancel()
@@ -122,7 +129,7 @@ class Loader:
         self.stall_sec += time.perf_counter() - began
         del self._ahead[images]
         for number in range(1, _AHEAD + 1):
-            self._promised(images + number * self._batch_size)
+            self._promised(images + number * ((following or images + self._batch_size) - images))
         return reals
 
     def _promised(self, images: int) -> Future[Reals]:
@@ -139,19 +146,19 @@ class Loader:
 
 
 def _read(
-    data: ShardedImages, sampler: Sampler, images: int, batch_size: int, share: slice, pin: bool, draw: Draw
+    data: ImageSource, sampler: Sampler, images: int, batch_size: int, share: slice, pin: bool, draw: Draw
 ) -> Reals:
     """Not a method, so that the thread does not keep its loader alive."""
     numbers = sampler.indices(images, batch_size)[share]
     contents = {"pixels": torch.from_numpy(data.take(numbers))}
-    if data.index.num_classes:
+    if data.num_classes:
         contents["labels"] = torch.from_numpy(data.labels(numbers))
     return Reals(
         PinnedBatch({**contents, **draw(images)}, pack=pin, pin=pin), order_digest(images + share.start, numbers)
     )
 
 
-def images_per_sec(data: ShardedImages, batch_size: int, seconds: float) -> float:
+def images_per_sec(data: ImageSource, batch_size: int, seconds: float) -> float:
     """Images a second that the loader alone delivers to one worker, in training's order."""
     loader = Loader(data, 0, batch_size, slice(0, batch_size))
     try:

@@ -103,6 +103,11 @@ class ShardedImages:
     def __len__(self) -> int:
         return self.index.num_images
 
+    @property
+    def num_classes(self) -> int:
+        """Of its labels; 0 without any."""
+        return self.index.num_classes
+
     def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
         """The images of these numbers in this order, copied, [len(indices), C, H, W] or [len(indices), C, T, H, W]."""
         images = np.empty((len(indices), *self.index.shape), dtype=np.uint8)

@@ -60,18 +60,20 @@ def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple
 
 
 def _kept(state: TrainState) -> Iterator[tuple[str, Tensor]]:
-    networks = (("generator", state.generator, state.opt_g), ("discriminator", state.discriminator, state.opt_d))
-    for label, network, _ in networks:
-        yield from _named("weight", label, network)
-    for label, network, optimizer in networks:
-        for name, parameter in network.named_parameters():
-            moments = optimizer.state.get(parameter, {})
-            yield from ((f"Adam's {each} of {label}.{name}", moments[each]) for each in _MOMENTS if each in moments)
-    yield from _named("weight", "averaged generator", state.ema)
-    for label, network, _ in networks:
-        for name, parameter in network.named_parameters():
+    roles = state.roles.values()
+    for role in roles:
+        yield from _named("weight", role.name, role.network)
+    for role in state.learners:
+        for name, parameter in role.network.named_parameters():
+            moments = role.learner.state.get(parameter, {})
+            yield from ((f"Adam's {each} of {role.name}.{name}", moments[each]) for each in _MOMENTS if each in moments)
+    for role in roles:
+        if role.ema is not None:
+            yield from _named("weight", f"averaged {role.name}", role.ema)
+    for role in roles:
+        for name, parameter in role.network.named_parameters():
             if parameter.grad is not None:
-                yield f"gradient of {label}.{name}", parameter.grad
+                yield f"gradient of {role.name}.{name}", parameter.grad
 
 
 def _named(kind: str, label: str, network: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -35,17 +35,16 @@ def shard(state: TrainState, config: TrainConfig, world: World) -> str:
     # The networks' outputs are only read, never changed in place.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
     mesh = _mesh(config, world)
-    saved = [optimizer.state_dict()["state"] for optimizer in (state.opt_g, state.opt_d)]
-    networks = (state.generator, state.discriminator)
-    for network in networks:
-        for parameter in network.parameters():
+    saved = [role.learner.state_dict()["state"] for role in state.learners]
+    for role in state.roles.values():
+        for parameter in role.network.parameters():
             parameter.data = parameter.data.contiguous()  # FSDP2 splits no other layout; activations keep theirs
-        fully_shard(network, mesh=mesh, reshard_after_forward=False).set_reshard_after_backward(False)
+        fully_shard(role.network, mesh=mesh, reshard_after_forward=False).set_reshard_after_backward(False)
     state.renew_optimisers()
-    for optimizer, moments in zip((state.opt_g, state.opt_d), saved, strict=True):
-        _load(optimizer, moments)
-    for (part,), optimizer in zip(map(split_parts, networks), (state.opt_g, state.opt_d), strict=True):
-        optimizer.register_step_post_hook(lambda *_, part=part: _renew(part))
+    for role, moments in zip(state.learners, saved, strict=True):
+        _load(role.learner, moments)
+        (part,) = split_parts(role.network)
+        role.learner.register_step_post_hook(lambda *_, part=part: _renew(part))
     return f"{config.shard}: over {' x '.join(map(str, mesh.shape))} workers, asked for"
 
 

@@ -11,7 +11,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import distributed as dist
@@ -50,6 +50,11 @@ class World:
     backend: str
     backend_reason: str
     control_ref: "weakref.ref[dist.ProcessGroup] | None" = None
+
+    @classmethod
+    def alone(cls, device: torch.device) -> Self:
+        """A world of this process, which joins none."""
+        return cls(0, 0, 1, 0, 1, device, "none", "one process, by itself")
 
     @property
     def control(self) -> dist.ProcessGroup | None:

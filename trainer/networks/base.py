@@ -16,6 +16,13 @@ class Network(nn.Module):
     """
 
     precision: Precision | None = None
+    frozen: frozenset[str] = frozenset()
+    """Names of parameters that keep their values."""
+
+    def learn(self, *, on: bool) -> None:
+        """Has its parameters gather gradients from now on, or rest; those that are frozen always rest."""
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(on and name not in self.frozen)
 
     def _run(self, *inputs: Any, twice: bool) -> Tensor:
         """A forward pass in the network's precision, its result in float32."""

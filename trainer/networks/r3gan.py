@@ -27,6 +27,10 @@ _BLOCKS = 2
 _EXPANSION = 2
 _CHANNELS_PER_GROUP = 16
 _SLOPE = 0.2
+_LOW_PRECISION_STAGES = 4
+"""Of the largest maps, which are all that a 16-bit precision is for, and never the first at 4x4: as the authors' code
+has it, for 32x32 up to 256x256.
+"""
 _GAIN = math.sqrt(2 / (1 + _SLOPE**2))
 
 
@@ -44,7 +48,11 @@ class Generator(base.Generator):
         self.scale = nn.Linear(self.with_class.width, widths[0], bias=False)
         nn.init.normal_(self.scale.weight, std=1 / math.sqrt(self.with_class.width))
         before = [None, *widths]
-        self.stages = nn.ModuleList(_Stage(old, new, depth, 2.0) for old, new in zip(before, widths, strict=False))
+        exact = max(1, len(widths) - _LOW_PRECISION_STAGES)
+        self.stages = nn.ModuleList(
+            _Stage(old, new, depth, 2.0, exact=number < exact)
+            for number, (old, new) in enumerate(zip(before, widths, strict=False))
+        )
         self.to_image = _conv(widths[-1], channels, 1, gain=1.0)
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
@@ -65,7 +73,11 @@ class Discriminator(base.Discriminator):
         depth = _BLOCKS * len(widths)
         self.from_image = _conv(channels, widths[0], 1, gain=1.0)
         before = [None, *widths]
-        self.stages = nn.ModuleList(_Stage(old, new, depth, 0.5) for old, new in zip(before, widths, strict=False))
+        low = len(widths) - max(1, len(widths) - _LOW_PRECISION_STAGES)
+        self.stages = nn.ModuleList(
+            _Stage(old, new, depth, 0.5, exact=number >= low)
+            for number, (old, new) in enumerate(zip(before, widths, strict=False))
+        )
         self.window = _conv(widths[-1], widths[-1], _SMALLEST, gain=1.0, groups=widths[-1])
         self.last = nn.Linear(widths[-1], 1, bias=False)
         nn.init.normal_(self.last.weight, std=1 / math.sqrt(widths[-1]))
@@ -88,15 +100,25 @@ def _widths(width: int, resolution: int) -> Iterator[int]:
 
 
 class _Stage(nn.Module):
-    """What happens at one resolution: a change of size by `scale` and of width, but at the start; then the blocks."""
+    """What happens at one resolution: a change of size by `scale` and of width, but at the start; then the blocks. An
+    `exact` one is in float32 whatever the rest is in.
+    """
 
-    def __init__(self, inputs: int | None, width: int, depth: int, scale: float) -> None:
+    def __init__(self, inputs: int | None, width: int, depth: int, scale: float, *, exact: bool) -> None:
         super().__init__()
+        self._exact = exact
         self._scale = None if inputs is None else scale
         self.widen = nn.Identity() if inputs in (None, width) else _conv(inputs, width, 1, gain=1.0)
         self.blocks = nn.Sequential(*[_Block(width, depth) for _ in range(_BLOCKS)])
 
     def forward(self, features: Tensor) -> Tensor:
+        kind = features.device.type
+        if not self._exact or kind == "meta" or not torch.is_autocast_enabled(kind):
+            return self._compute(features)
+        with torch.autocast(kind, enabled=False):
+            return self._compute(features.float())
+
+    def _compute(self, features: Tensor) -> Tensor:
         if self._scale == 2:
             features = F.interpolate(self.widen(features), scale_factor=2, mode="bilinear", align_corners=False)
         elif self._scale is not None:

@@ -286,6 +286,30 @@ class CostRecord(Frozen):
     uses: tuple[CapacityUse, ...] = ()
 
 
+class SegmentRecord(Frozen):
+    """A stretch of a run of one batch size and precision.
+
+    Attributes:
+        from_image: real images shown before it.
+        step: steps made before it.
+        batch_size: global batch.
+        batch_gpu: images a worker takes at once, 0 for all.
+        precision: of the forward passes.
+        lr_factor: of the run's step sizes.
+        begun_at: images at which its newest session began it, or went on with it.
+        world_size: workers of that session.
+    """
+
+    from_image: int
+    step: int
+    batch_size: int
+    batch_gpu: int
+    precision: str
+    lr_factor: float
+    begun_at: int
+    world_size: int
+
+
 class RunRecord(DigestedRecord):
     """The whole record, `run.json`.
 
@@ -293,6 +317,7 @@ class RunRecord(DigestedRecord):
         status: running, interrupted (by an agreed stop, failed or killed: resume it) or done.
         notes: what a reader must know of stats.jsonl: lines that were lost, a session that was taken as killed.
         code_sha256: over the trainer's own source files.
+        segments: stretches of equal batch and precision, of a run that has such a plan; empty for any other.
         choices: what the newest session trained with (precision, shard, compile), each with its reason.
         fabric: the newest session's acceptance test; null in records from before there was one.
         utilisation: how well the machines were used; null in records from before it was counted.
@@ -329,6 +354,7 @@ class RunRecord(DigestedRecord):
     summaries: dict[str, Summary]
     quality: tuple[QualityRecord, ...]
     quality_in_training: QualityInTraining | None = None
+    segments: tuple[SegmentRecord, ...] = ()
     choices: dict[str, str] = Field(default_factory=dict)
     fabric: FabricRecord | None = None
     utilisation: UtilisationRecord | None = None

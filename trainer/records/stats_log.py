@@ -48,6 +48,7 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "failed": frozenset({"why"}),
         "quality": frozenset({"quality"}),
         "choices": frozenset({"choices"}),
+        "segment": frozenset({"segment"}),
         "data-verified": frozenset({"nodes"}),
     }
 )

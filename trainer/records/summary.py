@@ -20,6 +20,7 @@ from trainer.records.run_record import (
     InterruptionRecord,
     RunContext,
     RunRecord,
+    SegmentRecord,
     SessionRecord,
     Summary,
 )
@@ -190,6 +191,13 @@ def _record(
         summaries={name: _summary([line[name] for line in ticks], unit) for name, unit in _SERIES.items()},
         quality=tuple(latest_quality(stats_log.lines)),
         quality_in_training=quality_in_training(stats_log.lines, wall_sec),
+        segments=tuple(
+            {
+                line["segment"]["from_image"]: SegmentRecord.model_validate(line["segment"])
+                for line in lines
+                if line.get("event") == "segment"
+            }.values()
+        ),
         choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
         utilisation=utilisation(ticks, stats_log.beginnings),

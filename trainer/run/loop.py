@@ -1,10 +1,10 @@
 """The training loop: one step shows one global batch of real images, on however many workers there are."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import torch
-
+from trainer.config.segment_plan import stretches_from
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import EXIT_INTERRUPTED
 from trainer.distributed import replica_check
@@ -22,13 +22,10 @@ from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
 from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
-from trainer.steps import augment
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
-from trainer.steps.losses import DLoss, GLoss
-from trainer.steps.passes import discriminator_pass, generator_pass
-from trainer.steps.pinned_batch import to_device
-from trainer.steps.updates import Accumulator, update_of
+from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.updates import Accumulator
 from trainer.telemetry.prometheus import serving
 
 
@@ -81,13 +78,13 @@ def train(
         # The end, for now or for good: the state is on disk before anything else is said.
         reporter.checkpoint(state)
         causes, waited = world.gather(interruption.cause), max(world.gather(interruption.waited_sec))
-        reporter.end(state, next(filter(None, causes)) if interrupted else "", waited)
+        reporter.end(state, next(filter(None, causes), "segment") if interrupted else "", waited)
         return EXIT_INTERRUPTED if interrupted else 0
 
 
 def _run(
     ready: Ready,
-    config: TrainConfig,
+    run_config: TrainConfig,
     world: World,
     metrics: MetricsInTraining,
     reporter: Reporter,
@@ -95,105 +92,86 @@ def _run(
     limiter: Limiter | None,
     heartbeat: Heartbeat,
 ) -> bool:
-    """Steps until the last image or an agreed interruption; returns whether it was the latter."""
+    """Steps until the last image, an agreed interruption, or a segment for other workers; returns whether it was one of
+    the latter two.
+    """
     state = ready.state
-    networks = (state.generator, state.discriminator)
-    batch = Batch(config, world, ready.data)
-    losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
-    compiled = compile_losses(*losses, state, batch, config, world)
+    planned = list(stretches_from(run_config, state.images))
+    config = planned[0].config
+    batch, phases = Batch(config, world, ready.data, state.images), phases_of(state)
+    compiled = compile_losses(phases, state, batch, config, world)
     decisions = RuntimeDecisions(ready.choices, compiled, limiter, world, reporter)
-    decisions.note(state)
-    d_loss, g_loss = (world.wrap(loss) for loss in losses)
-    accumulator = Accumulator(config, world.device)
-    while state.images < config.total_images:
-        heartbeat.step(state.images, (state.phase.resolution, state.phase.fade is None))
+    game = new_game(phases, config, world, at_once=lambda: compiled.on)
+    accumulator, votes, stall_sec = Accumulator(phases, world.device), list[Callable[[], int]](), 0.0
 
-        # Where the workers' averages come late, the discriminator's last update is made when the generator has made the
-        # fakes that it judges next.
-        late = world.is_late(d_loss) and not compiled.on
+    def vote() -> None:
+        """Its messages travel while the step's last phase computes."""
+        votes.append(world.highest_later(_request(interruption, reporter)))
 
-        # Discriminator steps, on a batch each; every r1_interval steps their loss carries the penalties.
-        penalised, signs = state.step % config.r1_interval == 0, to_device(torch.zeros(()), world.device)
-        for images in range(state.images, state.images + config.step_images, config.batch_size):
-            accumulator.saw(batch.order(images))
-            state.opt_d.zero_grad()
-            for micro in batch.for_discriminator(state, images):
-                with world.accumulating(d_loss, last=micro.last):
-                    back = state.scale_d.backward
-                    terms = discriminator_pass(d_loss, state.generator, micro, back, penalised=penalised)
-                accumulator.add_d(micro.weight, terms)
-                signs += terms.real_sign * len(micro.inputs.latents)
-            update_d = update_of(world, d_loss, state.discriminator, state.scale_d, state.opt_d)
-            if not late or images + config.batch_size < state.images + config.step_images:
-                update_d()
+    for stretch in planned:
+        # Another segment: its batch, precision and step sizes. Another number of workers takes another session.
+        if stretch.workers not in (None, world.world_size):
+            reporter.ends_before(stretch)
+            return True
+        if stretch is not planned[0]:
+            config, stall_sec = stretch.config, stall_sec + batch.stall_sec
+            batch.close()
+            batch, game = Batch(config, world, ready.data, state.images), game._replace(config=config)
+            if config.precision != state.config.precision:
+                decisions.changed(precision=state.use(ready.precisions[config.precision]))
+            state.enter(config)
+        if run_config.segments:
+            reporter.segment(state, stretch)
+        decisions.note(state)
+        while state.images < stretch.end:
+            heartbeat.step(state.images, (state.phase.resolution, state.phase.fade is None))
 
-        # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written. The
-        # votes travel during the generator's step.
-        requested = world.highest_later(_request(interruption, reporter))
+            # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
+            step(state, batch, game, accumulator, meanwhile=vote)
 
-        # Generator step; the discriminator judges without collecting gradients of its own.
-        state.discriminator.requires_grad_(False)
-        state.opt_g.zero_grad()
-        for micro in batch.for_generator(state):
-            with world.accumulating(g_loss, last=micro.last):
-                loss_g = generator_pass(g_loss, micro, state.scale_g.backward, update_d if late else None)
-            accumulator.add_g(micro.weight, loss_g)
-        update_g = update_of(world, g_loss, state.generator, state.scale_g, state.opt_g, state.update_ema)
-        state.discriminator.requires_grad_(True)
+            # Most steps end here: whatever looks at the state comes below, where it is whole.
+            request = votes.pop()()
+            if not (request or state.images >= stretch.end or _is_due(config, state, metrics)):
+                continue
+            if request == Request.FAIL:
+                reporter.fail()
 
-        # Images seen, phase of networks that grow; then the averaged generator, which belongs to the update.
-        accumulator.close_step(penalised=penalised)
-        state.advance()
-        update_g()
-        world.flush()
+            # Every worker must have the same networks, or what they average means nothing.
+            if replica_check.is_due(config, state.step):
+                replica_check.check_same(world, state)
 
-        # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
-        if augment.is_due(config, state.step):
-            state.augment_p = augment.adapted(state.augment_p, world.total(round(signs.item())), config)
+            # A line of statistics, when it is time or the run stops.
+            interrupted = request == Request.STOP
+            if state.passed(config.stats_kimg) or interrupted or state.images >= stretch.end:
+                line = reporter.tick(state, accumulator, stall_sec + batch.stall_sec)
+                accumulator = Accumulator(phases, world.device)
+                decisions.after(line, state)
 
-        # Most steps end here: whatever looks at the state comes below, where it is whole.
-        request = requested()
-        if not (request or _is_due(config, state, metrics)):
-            continue
-        if request == Request.FAIL:
-            reporter.fail()
+            # Samples and checkpoint; nobody knows how long these take.
+            heartbeat.busy()
+            if state.passed(config.sample_kimg):
+                reporter.samples(state)
+            if state.passed(config.checkpoint_kimg):
+                reporter.checkpoint(state)
+            if request == Request.SAVE:
+                reporter.checkpoint(state, world.gather(interruption.notice, Notice | None))
+                interruption.saved()
 
-        # Every worker must have the same networks, or what they average means nothing.
-        if replica_check.is_due(config, state.step):
-            replica_check.check_same(world, state)
+            # Quality metrics, when they are due: of a state that is saved, and no longer than until a worker has to
+            # stop.
+            if metrics.due(state):
+                reporter.checkpoint(state)
+                reporter.quality(state, metrics.moment(state))
 
-        # A line of statistics, when it is time or the run stops.
-        interrupted = request == Request.STOP
-        if state.passed(config.stats_kimg) or interrupted or state.images >= config.total_images:
-            line = reporter.tick(state, accumulator, networks, batch.stall_sec)
-            accumulator = Accumulator(config, world.device)
-            decisions.after(line, state)
-
-        # Samples and checkpoint; nobody knows how long these take.
-        heartbeat.busy()
-        if state.passed(config.sample_kimg):
-            reporter.samples(state)
-        if state.passed(config.checkpoint_kimg):
-            reporter.checkpoint(state)
-        if request == Request.SAVE:
-            reporter.checkpoint(state, world.gather(interruption.notice, Notice | None))
-            interruption.saved()
-
-        # Quality metrics, when they are due: of a state that is saved, and no longer than until a worker has to stop.
-        if metrics.due(state):
-            reporter.checkpoint(state)
-            reporter.quality(state, metrics.moment(state))
-
-        # Interruption, agreed by all workers within this step.
-        if interrupted:
-            return state.images < config.total_images
+            # Interruption, agreed by all workers within this step.
+            if interrupted:
+                return state.images < run_config.total_images
     return False
 
 
 def _is_due(config: TrainConfig, state: TrainState, metrics: MetricsInTraining) -> bool:
     intervals = (config.stats_kimg, config.sample_kimg, config.checkpoint_kimg)
-    done = state.images >= config.total_images
-    return done or replica_check.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
+    return replica_check.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
 
 
 def _request(interruption: Interruption, reporter: Reporter) -> Request:

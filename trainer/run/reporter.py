@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import torch
-from torch import nn
 
 from trainer.checkpoint.store import state_digests
+from trainer.config.segment_plan import Stretch
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, WorkerFailedError
@@ -158,13 +158,7 @@ class Reporter:
         where = f"{world.world_size} worker{'s' * (world.world_size > 1)} ({device_name(world)})"
         writer.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
 
-    def tick(
-        self,
-        state: TrainState,
-        accumulator: Accumulator,
-        networks: tuple[nn.Module, nn.Module],
-        loader_stall_sec: float = 0.0,
-    ) -> Line:
+    def tick(self, state: TrainState, accumulator: Accumulator, loader_stall_sec: float = 0.0) -> Line:
         """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
 
         `accumulator` has this worker's sums since the last line; the networks' gradients are those of the last step;
@@ -177,7 +171,7 @@ class Reporter:
         with self._timed():
             checkpoint_sec = 0.0 if self._opened is None else self._opened.saver.stall_sec
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
-            line: Line = self._meters.line(state, accumulator, networks, stalls)
+            line: Line = self._meters.line(state, accumulator, stalls)
             if not is_finite(line):
                 self._settle()  # a state that went bad earlier was noticed earlier
             check_finite(line)
@@ -267,6 +261,17 @@ class Reporter:
                     self._writer.say(f"{name} {reason}")
 
         self._world.run_on_rank0(write)
+
+    def segment(self, state: TrainState, stretch: Stretch) -> None:
+        """Writes which segment begins, or goes on; rates of use count by its precision from now on."""
+        self._meters.flops = step_flops(stretch.config, device_name(self._world), self._context)
+        details = {**stretch.described(), "begun_at": state.images, "world_size": self._world.world_size}
+        self._world.run_on_rank0(lambda: self._writer.event("segment", state.images, segment=details))
+
+    def ends_before(self, stretch: Stretch) -> None:
+        """Says that the next segment takes another number of workers, and so another session."""
+        what = f"{stretch.place} of the plan is for {stretch.workers} workers: start that many with the same command"
+        self._world.run_on_rank0(lambda: self._writer.say(what))
 
     def note(self, state: TrainState, event: str, **details: object) -> None:
         """Writes an event of another part of the trainer; on rank 0 alone."""

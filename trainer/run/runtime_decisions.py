@@ -11,8 +11,8 @@ from trainer.steps.compilation import Compilation
 
 
 class RuntimeDecisions:
-    """Of one session; all workers make the same calls. `fixed` never change in it; `limiter` is None where nothing is
-    asked.
+    """Of one session; all workers make the same calls. `fixed` change with the run's segments alone; `limiter` is None
+    where nothing is asked.
     """
 
     def __init__(
@@ -20,6 +20,10 @@ class RuntimeDecisions:
     ) -> None:
         self._fixed, self._compiled, self._limiter = fixed, compiled, limiter
         self._world, self._reporter = world, reporter
+
+    def changed(self, **choices: str) -> None:
+        """Takes what another segment has brought, each choice with its reason; to be noted."""
+        self._fixed = {**self._fixed, **choices}
 
     def note(self, state: TrainState) -> None:
         """Notes them all."""

@@ -2,23 +2,30 @@
 valid checkpoint, checked before a file is written.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.checkpoint.resume import Restored, check_run_dir, is_done, restore, same_everywhere
+import torch
+
+from trainer.checkpoint.resume import Restored, check_run_dir, images_saved, is_done, restore, same_everywhere
 from trainer.config.metric_names import parse
+from trainer.config.segment_plan import Stretch, check_workers, stretches_from
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import info, warn
+from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_on_all, prepare_if_missing
 from trainer.data.shards import ShardedImages
 from trainer.data.verification import Verification
 from trainer.distributed.sharding import shard
 from trainer.distributed.world import World
+from trainer.families.registry import family_of
 from trainer.metrics.metric_registry import check_applies
 from trainer.power.limits import NOTHING_ASKED, PowerAsked
 from trainer.run.memory import check_networks_fit, keep_freed_memory
-from trainer.run.state import TrainState
+from trainer.run.state import TrainState, frozen_by_role
 from trainer.steps.compilation import check_graphs
 from trainer.steps.precision import Precision, choose, choose_kernels, set_tf32
 
@@ -58,6 +65,7 @@ class Ready(NamedTuple):
         complete: whether the run has come to its end already.
         allocator: what was done to the C library's.
         choices: what it trains with, each with its reason.
+        precisions: by name, of all segments that are ahead.
     """
 
     state: TrainState
@@ -67,19 +75,40 @@ class Ready(NamedTuple):
     complete: bool
     allocator: str
     choices: dict[str, str]
+    precisions: Mapping[str, Precision]
 
 
-def check_start(config: TrainConfig, world: World) -> Precision:
-    """All that configuration, workers and machine decide, before a file is looked at; returns what to compute in.
-    TrainerError on every rank. Plans know the same rules (`trainer.config.refusals`).
+def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[str, Precision]:
+    """All that configuration, workers and machine decide, before data is looked at; returns what to compute in, by the
+    names of what the segments have that are ahead after so many images. TrainerError on every rank. Plans know the same
+    rules (`trainer.config.refusals`).
     """
-    config.check_workers(world.world_size, equal_shares=world.on_xla)
-    precision = world.run_on_all(lambda: choose(config.precision, world.device))
+    check_workers(config, images, world.world_size, equal_shares=world.on_xla)
+    ahead = list(stretches_from(config, images))
+    precisions: dict[str, Precision] = {
+        each.config.precision: world.run_on_all(partial(_chosen, each, world)) for each in ahead
+    }
     check_graphs(config, world.device)
-    world.run_on_all(lambda: check_networks_fit(config, world))
+    check_layers(config)
+    for each in ahead:
+        world.run_on_all(partial(check_networks_fit, each.config, world))
     for name in parse(config.metrics):
         check_applies(name, config)
-    return precision
+    return precisions
+
+
+def _chosen(stretch: Stretch, world: World) -> Precision:
+    try:
+        return choose(stretch.config.precision, world.device)
+    except TrainerError as error:
+        raise (error.at(f"TrainConfig.{stretch.place}.precision") if stretch.place else error) from None
+
+
+def check_layers(config: TrainConfig) -> None:
+    """TrainerError where the configuration names layers that its networks do not have, found without their memory."""
+    if config.freeze or config.layer_rates:
+        with torch.device("meta"):
+            frozen_by_role(config, family_of(config).roles(config))
 
 
 def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
@@ -88,7 +117,8 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or
     checkpoints are not what the run needs.
     """
-    precision = check_start(config, world)
+    seen = world.highest(images_saved(run_dir / "checkpoints") if world.rank == 0 else 0)
+    check_start(config, world, seen)
     set_tf32(enabled=config.tf32)
     kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
     world.run_on_rank0(lambda: check_run_dir(run_dir, data_dir))
@@ -96,11 +126,14 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     world.run_on_rank0(lambda: prepare_if_missing(config, data_dir))
     data = open_on_all(config, data_dir, world)
     state = TrainState.create(config, world.device)
-    choices = {"precision": state.use(precision), **kernels}
     sha256 = data.index.sha256
     restored = world.run_on_all(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
     same_everywhere(world.gather(state.images), run_dir)
+    precisions = check_start(config, world, state.images)  # an older checkpoint may be of an earlier segment
+    now = next(stretches_from(config, state.images)).config
+    state.enter(now)
+    choices = {"precision": state.use(precisions[now.precision]), **kernels}
     complete = state.images >= config.total_images and is_done(run_dir / "run.json")
     if not complete:
         choices["shard"] = shard(state, config, world)
-    return Ready(state, data, Verification(data, world), restored, complete, allocator, choices)
+    return Ready(state, data, Verification(data, world), restored, complete, allocator, choices, precisions)

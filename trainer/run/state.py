@@ -1,10 +1,13 @@
-"""All that a training run is at one moment: two networks, the averaged generator, two optimisers, images seen, p.
+"""All that a training run is at one moment: networks by role, with averages and optimisers, images and steps, p.
 
 No generator state: every random number is a function of seed and images seen (trainer.steps.rng,
 trainer.data.loader).
 """
 
 import copy
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import torch
@@ -12,102 +15,160 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError, nearest
 from trainer.distributed.sharded_modules import is_sharded, saved, whole
+from trainer.families.registry import family_of
 from trainer.networks.base import Discriminator, Generator
-from trainer.networks.factory import build
 from trainer.networks.layers import small_maps, use_matrix_products
 from trainer.steps.augment import first_p
 from trainer.steps.precision import LossScale, Precision, Products
 from trainer.steps.progressive_schedule import phase_at
+from trainer.steps.roles import Role, RoleSpec, ema_parts
+
+_FACTOR = "lr_factor"
+"""Of a group of an optimiser's, where layers have step sizes of their own."""
 
 
 class TrainState:
     """The moving parts of a run. Use `create`.
 
     Attributes:
-        ema: the generator averaged over time; the one that is judged and shown.
+        config: of the run; once it has begun, of the segment that it is in (trainer.config.segment_plan).
+        roles: by name, in the family's order.
         images: real images shown so far.
+        step: steps made.
         augment_p: share of the images that each part of the augmentation changes, see trainer.steps.augment.
         phase: what the networks make now, a function of `images`.
-        scale_g: of the generator's loss, see trainer.steps.precision; `scale_d` of the discriminator's.
     """
 
-    def __init__(
-        self, config: TrainConfig, generator: Generator, discriminator: Discriminator, device: torch.device
-    ) -> None:
-        self._config = config
-        # Copied before it is moved: on XLA the copy would share memory that the first step overwrites.
-        self.ema = copy.deepcopy(generator).eval().requires_grad_(False).to(device)
-        self.generator, self.discriminator = generator.to(device), discriminator.to(device)
+    def __init__(self, config: TrainConfig, specs: Sequence[RoleSpec], device: torch.device) -> None:
+        self.config = config
+        # Averages are copied before the networks are moved: on XLA they would share memory that the first step
+        # overwrites.
+        self.roles: Mapping[str, Role] = MappingProxyType({spec.name: _role(spec, device) for spec in specs})
+        for name, frozen in frozen_by_role(config, specs).items():
+            self.roles[name].network.frozen = frozen
+            self.roles[name].network.learn(on=True)
         self.renew_optimisers()
-        self.scale_g = self.scale_d = LossScale(device.type, enabled=False)
-        self.images, self.augment_p = 0, first_p(config)
+        self.images, self.step, self.augment_p = 0, 0, first_p(config)
+        self._saved_scales: dict[str, dict[str, Any]] = {}
         self._enter_phase()
 
     @classmethod
     def create(cls, config: TrainConfig, device: torch.device) -> Self:
         """The state before the first step, equal on every worker and every device."""
-        generator, discriminator = build(config)
-        return cls(config, generator, discriminator, device)
+        return cls(config, family_of(config).roles(config), device)
+
+    @property
+    def generator(self) -> Generator:
+        """The generator, of a family that has one of that name."""
+        network = self.roles["generator"].network
+        assert isinstance(network, Generator), "its family says so"
+        return network
+
+    @property
+    def discriminator(self) -> Discriminator:
+        """The discriminator, likewise."""
+        network = self.roles["discriminator"].network
+        assert isinstance(network, Discriminator), "its family says so"
+        return network
+
+    @property
+    def ema(self) -> Generator:
+        """The generator averaged over time; the one that is judged and shown."""
+        network = ema_parts(self.roles.values())["ema"]
+        assert isinstance(network, Generator), "what is averaged makes images"
+        return network
+
+    @property
+    def learners(self) -> Sequence[Role]:
+        """The roles that learn."""
+        return [role for role in self.roles.values() if role.optimizer is not None]
 
     def renew_optimisers(self) -> None:
         """New optimisers, without moments, over the networks' present parameters."""
-        betas = (self._config.beta1, self._config.beta2)
-        self.opt_g = _adam(self.generator, self._config.lr_g, betas)
-        self.opt_d = _adam(self.discriminator, self._config.lr_d, betas)
+        betas = (self.config.beta1, self.config.beta2)
+        scheduled = not self.config.schedules.given.keys().isdisjoint(("lr_g", "lr_d", "beta2"))
+        for role in self.roles.values():
+            if role.lr is not None:
+                groups = parameter_groups(role, self.config)
+                role.optimizer = _adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
+
+    def enter(self, config: TrainConfig) -> None:
+        """Goes on in a segment, with its size of steps and its step sizes; `use` sets its precision."""
+        self.config = config
+        for role in self.learners:
+            for group in role.learner.param_groups:
+                lr: float = getattr(config, role.lr or "lr_g")
+                group["lr"] = _like(group["lr"], lr * group.get(_FACTOR, 1.0))
+
+    def follow_schedules(self) -> None:
+        """Sets what has a schedule to its value in the step that comes: step sizes, decays, share of augmentation."""
+        config, given = self.config, self.config.schedules.given
+        for role in self.learners:
+            assert role.lr is not None, "or it would not learn"
+            if role.lr in given or "beta2" in given:
+                lr, beta2 = config.at(role.lr, self.images), config.at("beta2", self.images)
+                for group in role.learner.param_groups:
+                    group["lr"] = _like(group["lr"], lr * group.get(_FACTOR, 1.0))
+                    group["betas"] = (group["betas"][0], _like(group["betas"][1], beta2))
+        if config.schedules.augment_p is not None:
+            self.augment_p = config.schedules.augment_p.at(self.images)
 
     def use(self, precision: Precision) -> str:
-        """Trains in that precision from now on; call it before `load_state_dict`. Returns what came of it, and why."""
-        networks = (self.generator, self.discriminator)
-        for network in networks:
-            network.precision = None if precision.dtype is None else precision
-        kind, scaled = precision.device_type, precision.name == "fp16"
-        self.scale_g, self.scale_d = (LossScale(kind, enabled=scaled) for _ in networks)
-        layers = sum(use_matrix_products(network, precision.products) for network in networks)
+        """Trains in that precision from now on, with loss scales as loaded, or new ones. Returns what came of it, and
+        why.
+        """
+        layers = 0
+        for role in self.roles.values():
+            role.network.precision = None if precision.dtype is None else precision
+            role.scale = LossScale(precision.device_type, enabled=precision.name == "fp16")
+            role.scale.load_state_dict(self._saved_scales.pop(role.key, {}))
+            layers += use_matrix_products(role.network, precision.products)
         if layers > 0 and precision.products is not Products.NONE:
             return f"{precision.reason}; {small_maps(precision.products)}"
         return precision.reason
 
     @property
-    def step(self) -> int:
-        """Steps made, each with one update of the generator."""
-        return self.images // self._config.step_images
-
-    @property
     def gradient_bytes(self) -> dict[str, int]:
         """What workers average of each network after a backward; of networks that grow, all that they may become."""
-        networks = {"g": self.generator, "d": self.discriminator}
-        return {name: sum(p.numel() * p.element_size() for p in net.parameters()) for name, net in networks.items()}
+        return {
+            role.key: sum(p.numel() * p.element_size() for p in role.network.parameters() if p.requires_grad)
+            for role in self.learners
+        }
 
     def passed(self, kimg: float) -> bool:
         """Whether the last step reached a further multiple of that many thousand images."""
         every = kimg * 1000
-        return self.images // every > (self.images - self._config.step_images) // every
+        return self.images // every > (self.images - self.config.step_images) // every
 
     def advance(self) -> None:
-        """Counts a step: images, the networks' phase. The generator's update and `update_ema` may still be missing."""
-        self.images += self._config.step_images
+        """Counts a step: images, the networks' phase. Updates and `update_ema` may still be missing."""
+        self.images += self.config.step_images
+        self.step += 1
         self._enter_phase()
 
     def _enter_phase(self) -> None:
-        self.phase = phase_at(self._config, self.images, next(self.generator.parameters()).device)
-        for network in (self.generator, self.discriminator, self.ema):
-            network.enter(self.phase)
+        device = next(next(iter(self.roles.values())).network.parameters()).device
+        self.phase = phase_at(self.config, self.images, device)
+        for role in self.roles.values():
+            for network in (role.network, role.ema):
+                if network is not None:
+                    network.enter(self.phase)
 
     @torch.no_grad()
     def update_ema(self) -> None:
-        """Moves the averaged generator towards the present one, with a half-life of ema_kimg; once after `advance`. The
-        half-life grows with the run up to that, as StyleGAN2's does, so that a young run's average is young.
+        """Moves the averages towards the present networks, with a half-life of ema_kimg; once after `advance`. With
+        ema_rampup the half-life grows with the run up to that, so that a young run's average is young.
         """
-        half_life = min(self._config.ema_kimg * 1000, self.images * 0.05)
-        keep = 0.5 ** (self._config.step_images / half_life) if half_life else 0.0
-        averaged: list[torch.Tensor] = list(self.ema.parameters())
-        present: list[torch.Tensor] = list(self.generator.parameters())
-        if is_sharded(self.generator):  # one after the other: gathered, all at once may not fit
-            for mean, part in zip(averaged, present, strict=True):
-                mean.lerp_(whole(part), 1 - keep)
-        else:
-            get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
+        config = self.config
+        half_life = config.at("ema_kimg", self.images - config.step_images) * 1000
+        if config.ema_rampup:
+            half_life = min(half_life, self.images * config.ema_rampup)
+        keep = 0.5 ** (self.config.step_images / half_life) if half_life else 0.0
+        for role in self.roles.values():
+            if role.ema is not None:
+                _average(role.ema, role.network, keep)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on."""
@@ -118,47 +179,134 @@ class TrainState:
         """`state_dict` without the copy: the tensors that the next step changes, where they are. Split networks are
         gathered on rank 0 alone: all workers call this together (trainer.distributed.sharding).
         """
-        parts = {name: saved(part.state_dict()) for name, part in self._parts().items()}
-        scales = {"scale_g": self.scale_g.state_dict(), "scale_d": self.scale_d.state_dict()}
-        return {"images": self.images, "augment_p": self.augment_p, **parts, **(scales if self.scale_g.enabled else {})}
+        parts = {name: saved(part.state_dict()) for name, part in self._parts()}
+        scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
+        return {"images": self.images, "step": self.step, "augment_p": self.augment_p, **parts, **scales}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The opposite of `state_dict`, on any device."""
         self.images, self.augment_p = state["images"], state.get("augment_p", self.augment_p)
-        for name, part in self._parts().items():
+        # Older checkpoints are of runs with one size of steps.
+        self.step = state.get("step", self.images // self.config.step_images)
+        for name, part in self._parts():
             if isinstance(part, torch.optim.Optimizer):
                 _load_optimiser(part, state[name])
             else:
                 part.load_state_dict(state[name])
-        self.scale_g.load_state_dict(state.get("scale_g", {}))
-        self.scale_d.load_state_dict(state.get("scale_d", {}))
+        self._saved_scales = {role.key: state.get(f"scale_{role.key}", {}) for role in self.learners}
+        for role in self.learners:
+            role.scale.load_state_dict(self._saved_scales[role.key])
         self._enter_phase()
 
     def ema_on(self, device: torch.device) -> Generator:
         """The averaged generator there: itself where it is there already, else a copy."""
         if next(self.ema.parameters()).device == device:
             return self.ema
-        copied, _ = build(self._config)
+        copied = next(spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged)
+        assert isinstance(copied, Generator), "as `ema`"
         copied.load_state_dict(_on_cpu(self.ema.state_dict()))
-        copied.enter(phase_at(self._config, self.images, device))
+        copied.enter(phase_at(self.config, self.images, device))
         return copied.to(device).eval().requires_grad_(False)
 
-    def _parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
-        return {
-            "g": self.generator,
-            "d": self.discriminator,
-            "ema": self.ema,
-            "opt_g": self.opt_g,
-            "opt_d": self.opt_d,
-        }
+    def _parts(self) -> Iterator[tuple[str, nn.Module | torch.optim.Optimizer]]:
+        """By their names in a checkpoint, in its order: networks, averages, optimisers."""
+        yield from ((role.key, role.network) for role in self.roles.values())
+        yield from ema_parts(self.roles.values()).items()
+        yield from ((f"opt_{role.key}", role.learner) for role in self.learners)
 
 
-def _adam(network: nn.Module, lr: float, betas: tuple[float, float]) -> torch.optim.Adam:
-    """Adam in the form that is fast on the network's device."""
+def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[str, frozenset[str]]:
+    """Names of the parameters that the configuration freezes, of each role that has such.
+
+    TrainerError: a pattern of `freeze` or `layer_rates` that no parameter has the name of, or a network that learns and
+    would have nothing left to learn.
+    """
+    names = {spec.name: [name for name, _ in spec.network.named_parameters()] for spec in specs}
+    every = [f"{role}.{name}" for role, those in names.items() for name in those]
+    for pattern in config.freeze:
+        _check_pattern("freeze", pattern, every)
+    for rate in config.layer_rates:
+        _check_pattern("layer_rates", rate.layers, every)
+    found = {
+        role: frozenset(n for n in those if any(fnmatch.fnmatchcase(f"{role}.{n}", each) for each in config.freeze))
+        for role, those in names.items()
+    }
+    for spec in specs:
+        if spec.lr is not None and len(found[spec.name]) == len(names[spec.name]):
+            raise TrainerError(
+                place="TrainConfig.freeze",
+                problem=f"freezes all weights of the {spec.name}, which would learn nothing",
+                value=",".join(config.freeze),
+                allowed=f"patterns that leave some of the {spec.name}'s weights",
+                fix="name fewer layers",
+            )
+    return {role: frozen for role, frozen in found.items() if frozen}
+
+
+def _check_pattern(field: str, pattern: str, every: Sequence[str]) -> None:
+    """TrainerError where none of the names fits."""
+    if any(fnmatch.fnmatchcase(name, pattern) for name in every):
+        return
+    layers = dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in every)
+    near = nearest(pattern, layers if "*" in pattern else every)
+    raise TrainerError(
+        place=f"TrainConfig.{field}",
+        problem="no weights of these networks have such a name",
+        value=pattern,
+        allowed=f"names such as {every[0]}, with * for any part of one",
+        fix=f"did you mean {near!r}?" if near else f"'{every[0].rpartition('.')[0]}.*', for example",
+    )
+
+
+def parameter_groups(role: Role | RoleSpec, config: TrainConfig) -> list[dict[str, Any]]:
+    """A role's parameters as its optimiser takes them: in one group, or in one for each step size."""
+    if not config.layer_rates:
+        return [{"params": list(role.network.parameters())}]
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in role.network.named_parameters():
+        fitting = (rate for rate in config.layer_rates if fnmatch.fnmatchcase(f"{role.name}.{name}", rate.layers))
+        factor = next((rate.lr_factor for rate in fitting), 1.0)
+        groups.setdefault(factor, []).append(parameter)
+    return [{"params": parameters, _FACTOR: factor} for factor, parameters in groups.items()]
+
+
+def _like(before: float | torch.Tensor, value: float) -> float | torch.Tensor:
+    """The value as the optimiser had the one before: in a tensor that stays where it is, or as a number."""
+    return before.copy_(torch.tensor(value)) if isinstance(before, torch.Tensor) else value
+
+
+def _role(spec: RoleSpec, device: torch.device) -> Role:
+    ema = copy.deepcopy(spec.network).eval().requires_grad_(False).to(device) if spec.averaged else None
+    scale = LossScale(device.type, enabled=False)
+    return Role(spec.name, spec.key, spec.network.to(device), spec.lr, None, ema, scale)
+
+
+def _average(ema: nn.Module, network: nn.Module, keep: float) -> None:
+    averaged: list[torch.Tensor] = list(ema.parameters())
+    present: list[torch.Tensor] = list(network.parameters())
+    if is_sharded(network):  # one after the other: gathered, all at once may not fit
+        for mean, part in zip(averaged, present, strict=True):
+            mean.lerp_(whole(part), 1 - keep)
+    else:
+        get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
+
+
+def _adam(
+    groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], *, scheduled: bool
+) -> torch.optim.Optimizer:
+    """Adam in the form that is fast on the parameters' device; `scheduled`: step size or decay will change."""
     # Without fused kernels the number of steps must be a tensor (capturable): as a Python number it would be a new
     # constant, and on XLA a new program, in every step.
-    on_xla = next(network.parameters()).device.type == "xla"
-    return torch.optim.Adam(network.parameters(), lr, betas, fused=not on_xla, capturable=on_xla)
+    device = groups[0]["params"][0].device
+    on_xla = device.type == "xla"
+    for group in groups:
+        group["lr"] = lr * group.get(_FACTOR, 1.0)
+    if on_xla and scheduled:  # likewise what changes from step to step
+        for group in groups:
+            group["lr"] = torch.tensor(group["lr"], device=device)
+            group["betas"] = betas[0], torch.tensor(betas[1], device=device)
+        return torch.optim.Adam(groups, foreach=False, capturable=True)
+    return torch.optim.Adam(groups, lr, betas, fused=not on_xla, capturable=on_xla)
 
 
 def _load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:

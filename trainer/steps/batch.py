@@ -4,26 +4,45 @@ The global batch is a function of configuration and images seen alone, on howeve
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from trainer.config.train_config import TrainConfig
+from trainer.data.images_in_memory import ImageSource
 from trainer.data.loader import Loader
-from trainer.data.shards import ShardedImages
 from trainer.distributed.world import World
-from trainer.run.state import TrainState
 from trainer.steps.losses import Inputs
-from trainer.steps.progressive_schedule import shrink
-from trainer.steps.rng import StepRng
+from trainer.steps.progressive_schedule import ProgressiveStage, shrink
+from trainer.steps.rng import FreshRng, StepRng
+
+_STREAM_OF_G = 1
+"""Of real images that the generator's step has for itself, in an order of their own."""
+
+T = TypeVar("T")
 
 
-class Micro(NamedTuple):
-    """One micro-batch. `weight` is of its means, see `World.weight`; a worker's micro-batches add up to that."""
+class Moment(Protocol):
+    """What a batch has to know of the run when a step begins: images shown so far, the augmentation's share, and what
+    networks that grow make now (trainer.run.state).
+    """
 
-    inputs: Inputs
+    images: int
+    augment_p: float
+    phase: ProgressiveStage
+
+
+@dataclass(frozen=True)
+class Micro(Generic[T]):
+    """One micro-batch of so many `images`. `weight` is of its means, see `World.weight`; a worker's micro-batches add
+    up to that.
+    """
+
+    inputs: T
     weight: float
+    images: int
     last: bool
 
 
@@ -46,15 +65,24 @@ class _Shown(NamedTuple):
 
 
 class Batch:
-    """This worker's slice of everything a step of the global batch needs, on its device."""
+    """This worker's slice of everything a step of the global batch needs, on its device. A step begins after `first`
+    images, and every `step_images` from there.
+    """
 
-    def __init__(self, config: TrainConfig, world: World, data: ShardedImages) -> None:
+    def __init__(self, config: TrainConfig, world: World, data: ImageSource, first: int = 0) -> None:
         self._config, self._world, self._mine = config, world, world.slice(config.batch_size, config.group)
+        self._begin = first
         on_gpu = world.device.type == "cuda"
-        shown = data.mirrored() if config.mirror else data
+        shown: ImageSource = data.mirrored() if config.mirror else data
         self._loader = Loader(
-            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=StepRng(config, self._mine)
+            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=StepRng(config, self._mine, first)
         )
+        self._fresh: Loader | None = None
+        if config.g_reals == "fresh":
+            draw = FreshRng(config, self._mine)
+            self._fresh = Loader(
+                shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=draw, stream=_STREAM_OF_G
+            )
         share = self._mine.stop - self._mine.start
         size = config.batch_gpu or share
         self._parts = [slice(start, min(start + size, share)) for start in range(0, share, size)]
@@ -62,7 +90,7 @@ class Batch:
         self._first: tuple[int, dict[str, Tensor]] | None = None
         self._layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
 
-    def for_discriminator(self, state: TrainState, images: int) -> Iterator[Micro]:
+    def for_discriminator(self, state: Moment, images: int) -> Iterator[Micro[Inputs]]:
         """Micro-batches of one of the discriminator's steps. `images` were seen before this very step: the
         discriminator may make several in one of the run's.
         """
@@ -78,24 +106,42 @@ class Batch:
             )
         )
 
-    def for_generator(self, state: TrainState) -> Iterator[Micro]:
+    def for_generator(self, state: Moment) -> Iterator[Micro[Inputs]]:
         """Micro-batches of the generator's step; with real images where its loss looks at them."""
-        shown = state.images + self._config.step_images - self._config.batch_size  # what the discriminator saw last
-        pairs, drawn, last = self._config.loss == "relativistic", self._of_step(state.images), self._show(shown).drawn
+        seen = state.images + self._config.step_images - self._config.batch_size  # what the discriminator saw last
+        pairs, drawn = self._config.loss == "relativistic", self._of_step(state.images)
+        reals, labels, last = self._reals_of_generator(state.images, seen)
         yield from self._micros(
             Inputs(
                 latents=drawn["g_latents"],
                 fake_uniforms=self._uniforms(drawn, "g", state.augment_p),
-                real=shrink(self.reals(shown), state.phase) if pairs else None,
+                real=shrink(reals, state.phase) if pairs else None,
                 real_uniforms=self._uniforms(last, "real", state.augment_p) if pairs else None,
-                labels=self.labels(shown),
+                labels=labels,
             )
         )
+
+    def _reals_of_generator(self, images: int, seen: int) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
+        """Real images, labels and what was drawn with them: of a stream of its own where they are fresh."""
+        if self._fresh is None:
+            return self.reals(seen), self.labels(seen), self._show(seen).drawn
+        here = self._fresh.take(images, images + self._config.step_images).pinned.to(self._world.device)
+        return self._scaled(here), here.get("labels") if self._config.num_classes else None, here
 
     @property
     def stall_sec(self) -> float:
         """Seconds that steps have waited for images so far."""
-        return self._loader.stall_sec
+        return self._loader.stall_sec + (0.0 if self._fresh is None else self._fresh.stall_sec)
+
+    @property
+    def device(self) -> torch.device:
+        """Where what it gives lies."""
+        return self._world.device
+
+    def close(self) -> None:
+        """Ends the thread that reads ahead."""
+        for loader in filter(None, (self._loader, self._fresh)):
+            loader.close()
 
     def order(self, images: int) -> int:
         """Digest of which images this worker has in the batch after `images` (trainer.data.loader)."""
@@ -115,11 +161,13 @@ class Batch:
             here = taken.pinned.to(self._world.device)
             assert not self._config.num_classes or "labels" in here, "open_matching has asked for them"
             labels = here["labels"] if self._config.num_classes else None
-            reals = _to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
-            self._shown = _Shown(images, reals, labels, taken.order, here)
-            if images % self._config.step_images == 0:
+            self._shown = _Shown(images, self._scaled(here), labels, taken.order, here)
+            if (images - self._begin) % self._config.step_images == 0:
                 self._first = images, here
         return self._shown
+
+    def _scaled(self, here: dict[str, Tensor]) -> Tensor:
+        return _to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
 
     def _of_step(self, images: int) -> dict[str, Tensor]:
         """What was drawn with the first batch of the step after so many images."""
@@ -128,16 +176,16 @@ class Batch:
         assert self._first is not None, "a step begins at a multiple of its images"
         return self._first[1]
 
-    def _micros(self, share: Inputs) -> Iterator[Micro]:
+    def _micros(self, share: Inputs) -> Iterator[Micro[Inputs]]:
         batch_size, world_size = self._config.batch_size, self._world.world_size
         for part in self._parts:
             here = {name: tensor[part] for name, tensor in share._asdict().items() if tensor is not None}
             weight = (part.stop - part.start) * world_size / batch_size
-            yield Micro(Inputs(**here), weight, part is self._parts[-1])
+            yield Micro(Inputs(**here), weight, part.stop - part.start, part is self._parts[-1])
 
     def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: float) -> Tensor | None:
         """For `diffaugment`; with gates where the augmentation adapts."""
-        if not self._config.ada_target:
+        if not self._config.is_gated:
             return drawn.get(name)
         # Decided here: p as a number in the networks' program would be a new constant at each adjustment.
         limit = torch.tensor(augment_p).to(self._world.device) if self._world.on_xla else augment_p

@@ -1,16 +1,15 @@
-"""torch.compile for the two losses, tried before it is trusted: where it fails or computes otherwise, a run goes on
+"""torch.compile for a step's losses, tried before it is trusted: where it fails or computes otherwise, a run goes on
 without it and says why. PyTorch/XLA compiles by itself.
 
 The whole loss is one graph, its penalty included (`DLoss.functional`: torch.func differentiates inside the graph), then
-wrapped for data parallelism. The trial is the passes that training makes (trainer.steps.passes), on the first step's
-own images, micro-batch by micro-batch, both ways; it compares what they add up to, and nothing of it stays. Where a
-later shape fails to compile, that pass and all that follow are uncompiled.
+wrapped for data parallelism. The trial is the passes that training makes (`Phase.run`), on the first step's own images,
+micro-batch by micro-batch, both ways; it compares what they add up to, and nothing of it stays. Where a later shape
+fails to compile, that pass and all that follow are uncompiled.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +17,11 @@ from torch import Tensor, nn
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.torch_private import compile_gradients_inside, compiled_call, compiler_failures, set_compiled_call
-from trainer.steps.passes import discriminator_pass, generator_pass
-
-if TYPE_CHECKING:
-    from trainer.distributed.world import World
-    from trainer.run.state import TrainState
-    from trainer.steps.batch import Batch
-    from trainer.steps.losses import DLoss, GLoss
+from trainer.distributed.world import World
+from trainer.networks.base import Network
+from trainer.run.state import TrainState
+from trainer.steps.batch import Batch
+from trainer.steps.phase import Phase
 
 _CLOSE = {"fp32": 1e-3}
 _NEAR = 5e-2
@@ -35,33 +32,43 @@ _VARIANTS = 64
 _TIMES, _TIMES_WITH_GRAPHS = 1, 3
 """That a pass is tried: CUDA graphs warm up in the first of a shape, are recorded in the second, then replayed."""
 
-Pass = Callable[[], None]
+Phases = Sequence[Phase[Any]]
+
+
+class Pass(NamedTuple):
+    """One way through one phase's loss: `name` is for sentences, `run` adds up its gradients over this worker's share,
+    in networks that learn while others rest.
+    """
+
+    name: str
+    run: Callable[[], None]
+    learning: Sequence[Network]
+    resting: Sequence[Network]
 
 
 class Compilation:
-    """Both losses, compiled or not (`losses` None). `choice` is what is done now, and why; the same on every worker."""
+    """All losses, compiled or not (`phases` empty). `choice` is what is done now, and why; the same on every worker."""
 
-    def __init__(self, choice: str, losses: "tuple[DLoss, GLoss] | None" = None) -> None:
-        self.choice, self._losses, self._failure = choice, losses, ""
-        if losses is not None:
-            self._guard(losses[0], "the discriminator's loss")
-            self._guard(losses[1], "the generator's loss")
+    def __init__(self, choice: str, phases: Phases = ()) -> None:
+        self.choice, self._phases, self._failure = choice, phases, ""
+        for phase in phases:
+            self._guard(phase.loss, phase.label)
 
     @property
     def on(self) -> bool:
         """Whether the losses are compiled at present."""
-        return self._losses is not None
+        return bool(self._phases)
 
-    def given_up(self, world: "World", images: int) -> bool:
+    def given_up(self, world: World, images: int) -> bool:
         """Whether a compilation has failed on any worker since the last call: then all, who call this together, go on
         without.
         """
-        if self._losses is None:
+        if not self._phases:
             return False
         failures = [text for text in world.gather(self._failure) if text]
         if failures:
-            _uncompile(*self._losses)
-            self.choice, self._losses = f"off: given up before {images:,} images, since {failures[0]}", None
+            _uncompile(self._phases)
+            self.choice, self._phases = f"off: given up before {images:,} images, since {failures[0]}", ()
         return bool(failures)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
@@ -75,9 +82,9 @@ class Compilation:
             try:
                 return compiled(*inputs)
             except failures as error:
-                assert self._losses is not None, "it is uncompiled as soon as that is None"
+                assert self._phases, "it is uncompiled as soon as there are none"
                 self._failure = f"{name} does not compile at a later shape: {_first_line(error)}"
-                _uncompile(*self._losses)
+                _uncompile(self._phases)
                 return loss(*inputs)
 
         set_compiled_call(loss, guarded)
@@ -95,40 +102,38 @@ def check_graphs(config: TrainConfig, device: torch.device) -> None:
         )
 
 
-def compile_losses(
-    d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch", config: TrainConfig, world: "World"
-) -> Compilation:
-    """Compiles both losses in place where configuration and device want it; all workers call it together. The losses
-    come before `World.wrap`; `state` is what the first step begins with, `batch` is for the trial.
+def compile_losses(phases: Phases, state: TrainState, batch: Batch, config: TrainConfig, world: World) -> Compilation:
+    """Compiles a step's losses in place where configuration and device want it; all workers call it together. The
+    losses come before `World.wrap`; `state` is what the first step begins with, `batch` is for the trial.
     """
     if why_not := _why_not(config, world):
         return Compilation(f"off: {why_not}")
-    passes = _passes(d_loss, g_loss, state, batch, config)
-    expected = {name: _gradients(name, run, d_loss, g_loss) for name, run in passes.items()}
+    passes = list(_passes(phases, state, batch, config))
+    expected = [_gradients(each) for each in passes]
     compile_gradients_inside(_VARIANTS)
-    d_loss.functional = True
     # Under data parallelism the graphs of a pass must not wait for its averages: those are outside of them.
     options: dict[str, Any] = {"mode": "reduce-overhead"} if config.cuda_graphs else {}
-    for loss in (d_loss, g_loss):
-        loss.compile(fullgraph=True, dynamic=False, **options)
+    for phase in phases:
+        phase.differentiate_inside(on=True)
+        phase.loss.compile(fullgraph=True, dynamic=False, **options)
     times = _TIMES_WITH_GRAPHS if config.cuda_graphs else _TIMES
-    failure = _compare(passes, expected, d_loss, g_loss, _CLOSE.get(config.precision, _NEAR), times)
+    failure = _compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times)
     failures = [text for text in world.gather(failure) if text]
     if failures:
-        _uncompile(d_loss, g_loss)
+        _uncompile(phases)
         return Compilation(f"off: tried, and {failures[0]}")
     graphs = " with CUDA graphs" if config.cuda_graphs else ""
     choice = f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without"
-    return Compilation(choice, (d_loss, g_loss))
+    return Compilation(choice, phases)
 
 
-def _uncompile(d_loss: "DLoss", g_loss: "GLoss") -> None:
-    set_compiled_call(d_loss, None)
-    set_compiled_call(g_loss, None)
-    d_loss.functional = False
+def _uncompile(phases: Phases) -> None:
+    for phase in phases:
+        set_compiled_call(phase.loss, None)
+        phase.differentiate_inside(on=False)
 
 
-def _why_not(config: TrainConfig, world: "World") -> str:
+def _why_not(config: TrainConfig, world: World) -> str:
     if config.compile == "off":
         return "not asked for"
     if world.on_xla:
@@ -145,68 +150,52 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
 
 
-def _passes(
-    d_loss: "DLoss", g_loss: "GLoss", state: "TrainState", batch: "Batch", config: TrainConfig
-) -> dict[str, Pass]:
-    """Every kind of pass that the loop makes over a share, by name. Losses are not scaled: a first scale of fp16 may be
-    too large, which its steps bear and a comparison does not.
-    """
+def _passes(phases: Phases, state: TrainState, batch: Batch, config: TrainConfig) -> Iterator[Pass]:
+    """Every kind of pass that a step makes."""
+    for phase in phases:
+        learning, resting = ([state.roles[name].network for name in names] for names in (phase.roles, phase.resting))
 
-    def of_discriminator(*, penalised: bool) -> None:
-        for micro in batch.for_discriminator(state, state.images):
-            discriminator_pass(d_loss, state.generator, micro, torch.autograd.backward, penalised=penalised)
-
-    def of_generator() -> None:
-        for micro in batch.for_generator(state):
-            generator_pass(g_loss, micro, torch.autograd.backward)
-
-    lazy = {"the discriminator's loss": partial(of_discriminator, penalised=False)} if config.r1_interval > 1 else {}
-    return {
-        "the discriminator's loss with penalties": partial(of_discriminator, penalised=True),
-        **lazy,
-        "the generator's loss": of_generator,
-    }
+        for penalised, words in phase.variants.items():
+            if penalised or len(phase.variants) == 1 or config.r1_interval > 1:
+                run = partial(_run, phase, batch, state, penalised=penalised)
+                yield Pass(f"{phase.label}{words}", run, learning, resting)
 
 
-def _gradients(name: str, run: Pass, d_loss: "DLoss", g_loss: "GLoss") -> Tensor:
-    """All gradients of one pass over the share in a row, float32 on the CPU."""
-    network: nn.Module = g_loss.generator if name.startswith("the generator") else d_loss.discriminator
-    network.zero_grad()
-    with _resting(d_loss.discriminator if network is g_loss.generator else None):
-        run()
-    row = torch.cat([p.grad.flatten().float().cpu() for p in network.parameters() if p.grad is not None])
-    network.zero_grad()
+def _run(phase: Phase[Any], batch: Batch, state: TrainState, *, penalised: bool) -> None:
+    """Losses are not scaled: a first scale of fp16 may be too large, which its steps bear and a comparison does not."""
+    for micro in phase.inputs(batch, state, state.images):
+        terms = phase.run(phase.loss, micro.inputs, penalised=penalised, settle=None)
+        torch.autograd.backward(micro.weight * terms.total)
+
+
+def _gradients(each: Pass) -> Tensor:
+    """All gradients of one pass over the share in a row, float32 on the CPU; none is left behind."""
+    for network in each.learning:
+        network.zero_grad()
+    for network in each.resting:  # as in the step
+        network.learn(on=False)
+    try:
+        each.run()
+    finally:
+        for network in each.resting:
+            network.learn(on=True)
+    parameters = [parameter for network in each.learning for parameter in network.parameters()]
+    row = torch.cat([p.grad.flatten().float().cpu() for p in parameters if p.grad is not None])
+    for network in each.learning:
+        network.zero_grad()
     return row
 
 
-@contextmanager
-def _resting(network: nn.Module | None) -> Iterator[None]:
-    """As the loop does it in the generator's step."""
-    if network is not None:
-        network.requires_grad_(False)
-    yield
-    if network is not None:
-        network.requires_grad_(True)
-
-
-def _compare(
-    passes: dict[str, Pass],
-    expected: dict[str, Tensor],
-    d_loss: "DLoss",
-    g_loss: "GLoss",
-    tolerance: float,
-    times: int,
-) -> str:
+def _compare(passes: Sequence[Pass], expected: Sequence[Tensor], tolerance: float, times: int) -> str:
     """Why the compiled losses cannot be trusted; empty when they can. All passes go by `times` over, in a step's order:
     one may overwrite what another has left in the graphs' memory.
     """
-    for name, run in [*passes.items()] * times:
+    for each, wanted in [*zip(passes, expected, strict=True)] * times:
         try:
-            found = _gradients(name, run, d_loss, g_loss)
+            found = _gradients(each)
         except Exception as error:  # the compiler has many, its own and its backends'
-            d_loss.discriminator.requires_grad_(True)
-            return f"{name} does not compile: {_first_line(error)}"
-        difference = float((found - expected[name]).norm() / expected[name].norm().clamp(min=1e-12))
+            return f"{each.name} does not compile: {_first_line(error)}"
+        difference = float((found - wanted).norm() / wanted.norm().clamp(min=1e-12))
         if not difference <= tolerance:
-            return f"{name} then has other gradients (relative difference {difference:.1e})"
+            return f"{each.name} then has other gradients (relative difference {difference:.1e})"
     return ""

@@ -76,9 +76,10 @@ class DLoss(nn.Module):
         self._r1_weight = config.r1_gamma / 2 * config.r1_interval
         self._r2_weight = config.r2_gamma / 2 * config.r1_interval
 
-    def forward(self, inputs: Inputs, fake: Tensor, penalised: bool) -> DTerms:
+    def forward(self, inputs: Inputs, fake: Tensor, penalised: bool, gammas: Tensor | None = None) -> DTerms:
         """Judges real images and `fake`, of the reals' shape and detached; `penalised`: this step carries the penalties
-        that the configuration has.
+        that the configuration has. `gammas` [2]: weights of R1 and R2 now, where they have a schedule: as numbers they
+        would be constants of a compiled program.
         """
         config, labels = self._config, inputs.labels
         assert inputs.real is not None, "only G does without"
@@ -98,7 +99,11 @@ class DLoss(nn.Module):
             assert inputs.mix is not None, "Batch draws it for this loss"
             gp = gradient_penalty(self.discriminator, real, fake, inputs.mix, labels, functional=self.functional)
         loss = _d_loss(config, real_logits, fake_logits)
-        total = loss + self._r1_weight * r1 + self._r2_weight * r2 + config.gp_weight * gp
+        r1_weight: Tensor | float = self._r1_weight
+        r2_weight: Tensor | float = self._r2_weight
+        if gammas is not None:
+            r1_weight, r2_weight = (gammas / 2 * config.r1_interval).unbind()
+        total = loss + r1_weight * r1 + r2_weight * r2 + config.gp_weight * gp
         sign = real_logits.sign().mean()
         return DTerms(_with_idle(total, self.discriminator), torch.stack([loss, r1, r2, gp, sign]).detach())
 

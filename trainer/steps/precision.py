@@ -167,17 +167,20 @@ class LossScale:
         """Adds the gradients of the loss, scaled up until `step`."""
         torch.autograd.backward(loss if self._scaler is None else self._scaler.scale(loss))
 
-    def step(self, world: World, optimizer: torch.optim.Optimizer) -> None:
-        """The optimiser's step on gradients that are scaled back; a skipped step leaves no gradients behind."""
+    def step(self, world: World, *optimizers: torch.optim.Optimizer) -> None:
+        """The optimisers' step on gradients that are scaled back; a skipped step leaves no gradients behind."""
         if self._scaler is None:
-            world.step(optimizer)
+            for optimizer in optimizers:
+                world.step(optimizer)
             return
-        self._scaler.unscale_(optimizer)
         before = self._scaler.get_scale()
-        self._scaler.step(optimizer)
+        for optimizer in optimizers:
+            self._scaler.unscale_(optimizer)
+            self._scaler.step(optimizer)
         self._scaler.update()
         if self._scaler.get_scale() < before:
-            optimizer.zero_grad()
+            for optimizer in optimizers:
+                optimizer.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
         """Scale, and steps since it last changed."""

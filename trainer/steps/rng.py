@@ -32,7 +32,10 @@ class Purpose(enum.IntEnum):
     SAMPLE_LABELS = 11
     METRIC_LABELS = 12
     GALLERY = 13
-    DEQUANTISE = 14
+    G_REAL_AUGMENT = 14
+    G_REAL_GATE = 15
+    DEQUANTISE = 16
+    G_REAL_DEQUANTISE = 17
 
 
 def _generator(seed: int, images: int, purpose: Purpose) -> torch.Generator:
@@ -62,13 +65,23 @@ def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpo
     return torch.randint(num_classes, (num,), generator=_generator(seed, images, purpose))
 
 
-def pixel_noise(numbers: range, size: int, *, seed: int) -> Tensor:
+def pixel_noise(numbers: range, size: int, *, seed: int, purpose: Purpose = Purpose.DEQUANTISE) -> Tensor:
     """Uniform numbers in [0, 1) for the pixels of images, [len(numbers), size] float32 on the CPU. `numbers` count the
     images that the run has shown: each has a draw of its own, so that a worker draws no more than its share.
     """
-    return torch.cat(
-        [uniforms(1, seed=seed, images=each, purpose=Purpose.DEQUANTISE, columns=size) for each in numbers]
-    )
+    return torch.cat([uniforms(1, seed=seed, images=each, purpose=purpose, columns=size) for each in numbers])
+
+
+class FreshRng:
+    """What the fresh real images of the generator's step need at random; see `StepRng`. Its names are the same."""
+
+    def __init__(self, config: TrainConfig, mine: slice) -> None:
+        self._rng = StepRng(config, mine)
+
+    def __call__(self, images: int) -> dict[str, Tensor]:
+        """As `StepRng`, `real` and `noise` alone."""
+        drawn = self._rng.augmentation("real", images, Purpose.G_REAL_AUGMENT, Purpose.G_REAL_GATE)
+        return drawn | self._rng.noise(images, Purpose.G_REAL_DEQUANTISE)
 
 
 class StepRng:
@@ -76,33 +89,40 @@ class StepRng:
 
     Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
     first batch of a step; `noise` where real images are dequantised; `real_gates` and so on where the augmentation
-    adapts. Only what is used is drawn.
+    adapts. Only what is used is drawn. A step begins after `first` images.
     """
 
-    def __init__(self, config: TrainConfig, mine: slice) -> None:
-        self._config, self._mine = config, mine
+    def __init__(self, config: TrainConfig, mine: slice, first: int = 0) -> None:
+        self._config, self._mine, self._first = config, mine, first
 
     def __call__(self, images: int) -> dict[str, Tensor]:
         """Of the batch after so many images, each [share, columns] float32 on the CPU."""
         config = self._config
         drawn = {"latents": self._latents(images, Purpose.D_LATENTS)}
-        drawn |= self._augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
-        drawn |= self._augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
+        drawn |= self.augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
+        drawn |= self.augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
         if config.gp_weight:
             drawn["mix"] = self._uniforms(images, Purpose.MIX, 1)
-        if config.dequantise:
-            shown = range(images + self._mine.start, images + self._mine.stop)
-            drawn["noise"] = pixel_noise(shown, math.prod(config.image_shape), seed=config.seed)
-        if images % config.step_images == 0:
+        drawn |= self.noise(images, Purpose.DEQUANTISE)
+        if (images - self._first) % config.step_images == 0:
             drawn["g_latents"] = self._latents(images, Purpose.G_LATENTS)
-            drawn |= self._augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
+            drawn |= self.augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
         return drawn
 
-    def _augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
+    def noise(self, images: int, purpose: Purpose) -> dict[str, Tensor]:
+        """For the pixels of a batch's real images, where they are dequantised."""
+        if not self._config.dequantise:
+            return {}
+        shown = range(images + self._mine.start, images + self._mine.stop)
+        size = math.prod(self._config.image_shape)
+        return {"noise": pixel_noise(shown, size, seed=self._config.seed, purpose=purpose)}
+
+    def augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
+        """What one side's augmentation needs at random, under its name."""
         if self._config.augment == "none":
             return {}
         drawn = {name: self._uniforms(images, purpose, UNIFORMS)}
-        return {**drawn, f"{name}_gates": self._uniforms(images, gate, GATES)} if self._config.ada_target else drawn
+        return {**drawn, f"{name}_gates": self._uniforms(images, gate, GATES)} if self._config.is_gated else drawn
 
     def _latents(self, images: int, purpose: Purpose) -> Tensor:
         config = self._config

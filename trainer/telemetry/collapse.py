@@ -109,12 +109,17 @@ def _weaker_discriminator(config: TrainConfig, augment_p: float) -> str:
         changes.append(f"--ada-kimg {config.ada_kimg / 4:g}")
     if config.augment == NONE and config.loss == "nonsaturating":
         changes.append("--ada-target 0.6")
-    return " ".join([*changes, f"--lr-d {config.lr_d / 2:g}", _heavier_penalty(config)])
+    return " ".join([*changes, *_constant(config), f"--lr-d {config.lr_d / 2:g}", _heavier_penalty(config)])
 
 
 def _gentler(config: TrainConfig) -> str:
-    slower = f"--lr-g {config.lr_g / 2:g} --lr-d {config.lr_d / 2:g}"
+    slower = " ".join([*_constant(config), f"--lr-g {config.lr_g / 2:g} --lr-d {config.lr_d / 2:g}"])
     return slower if config.loss == "wgan-gp" else f"{slower} {_heavier_penalty(config)}"
+
+
+def _constant(config: TrainConfig) -> list[str]:
+    """What lets the flags count that schedules would go before."""
+    return ["--schedules {}"] if config.schedules.given else []
 
 
 def _heavier_penalty(config: TrainConfig) -> str:

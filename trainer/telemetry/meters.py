@@ -5,7 +5,7 @@ Sums of seconds (`..._sec`) count from the session's beginning: a lost line lose
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +25,8 @@ from trainer.telemetry.flops import StepFlops
 
 _STARVED = 0.3
 """Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""
-_MUST_BE_FINITE = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d")
+_MUST_BE_FINITE = ("loss_", "grad_norm_")
+"""How the names of such figures begin."""
 
 
 class Stalls(NamedTuple):
@@ -59,7 +60,7 @@ class Meters:
     """The figures of one session; the clock starts when it is made. `images` were seen before; `flops` are a step's."""
 
     def __init__(self, config: TrainConfig, world: World, context: RunContext, images: int, flops: StepFlops) -> None:
-        self._config, self._world, self._flops = config, world, flops
+        self._config, self._world, self.flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
         self._last_images, self._last_metrics_sec = images, 0.0
         begun = world.gather((time.monotonic(), load(world)), tuple[float, Load])
@@ -67,9 +68,9 @@ class Meters:
         self._began = self._last_time = begun[0][0]
         self._last_cpu_sec, self._last_cpu_wait_sec = _cpu([each for _, each in begun])
 
-    def line(self, state: TrainState, sums: Accumulator, networks: tuple[nn.Module, nn.Module], stalls: Stalls) -> Any:
-        """One line, equal on every worker, of the state after a step. `sums` are this worker's since the last line;
-        generator and discriminator have the last step's gradients.
+    def line(self, state: TrainState, sums: Accumulator, stalls: Stalls) -> Any:
+        """One line, equal on every worker, of the state after a step. `sums` are this worker's since the last line; the
+        networks have the last step's gradients.
         """
         own = time.monotonic(), sums.tolist(), sums.order, read_all(self._readers, self._world.node_rank)
         everyone = self._world.gather(_Own(*own, load(self._world), stalls), _Own)
@@ -87,10 +88,13 @@ class Meters:
             "order": f"{sum(own.order for own in everyone) & MASK:016x}",
             "augment_p": state.augment_p,
             "resolution": state.phase.resolution,
-            "grad_norm_g": _grad_norm(networks[0]),
-            "grad_norm_d": _grad_norm(networks[1]),
+            **_scheduled(state),
+            **{
+                f"grad_norm_{phase.key}": _grad_norm([state.roles[name].network for name in phase.roles])
+                for phase in sums.phases
+            },
             "world_size": workers,
-            "mfu": self._flops.utilisation(images_per_sec, workers),
+            "mfu": self.flops.utilisation(images_per_sec, workers),
             **self._machines([own.load for own in everyone], now),
             **waits,
             **_joules([own.energy for own in everyone]),
@@ -118,13 +122,13 @@ class Meters:
 
 def is_finite(line: dict[str, Any]) -> bool:
     """Whether losses and gradients are numbers still."""
-    return all(math.isfinite(line[key]) for key in _MUST_BE_FINITE)
+    return all(math.isfinite(line[key]) for key in line if key.startswith(_MUST_BE_FINITE))
 
 
 def check_finite(line: dict[str, Any]) -> None:
     """TrainerError where a loss or a gradient's norm is no longer finite."""
-    for key in _MUST_BE_FINITE:
-        if not math.isfinite(line[key]):
+    for key in line:
+        if key.startswith(_MUST_BE_FINITE) and not math.isfinite(line[key]):
             raise diverged(f"{key} at step {line['step']}, {line['images']} images", str(line[key]))
 
 
@@ -163,5 +167,12 @@ def _joules(readings: list[dict[str, EnergyReading]]) -> dict[str, Any]:
     }
 
 
-def _grad_norm(network: nn.Module) -> float:
-    return float(whole(torch.nn.utils.get_total_norm(gradients(network))))
+def _scheduled(state: TrainState) -> dict[str, dict[str, float]]:
+    """What has a schedule, as the last step had it; nothing without any."""
+    last, given = state.images - state.config.step_images, state.config.schedules.given
+    return {"scheduled": {name: schedule.at(last) for name, schedule in given.items()}} if given else {}
+
+
+def _grad_norm(networks: Sequence[nn.Module]) -> float:
+    every = [gradient for network in networks for gradient in gradients(network)]
+    return float(whole(torch.nn.utils.get_total_norm(every)))

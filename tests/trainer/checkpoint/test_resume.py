@@ -57,7 +57,7 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     expected, found = (RunRecord.read(path / "run.json") for path in (uninterrupted.run_dir, stopped_dir))
     assert [session.world_size for session in found.sessions] == [2, 2]
     assert found.sessions[1].images_from == interrupted.images
-    assert set(expected.state_sha256) == {"images", "augment_p", "g", "d", "ema", "opt_g", "opt_d"}
+    assert set(expected.state_sha256) == {"images", "step", "augment_p", "g", "d", "ema", "opt_g", "opt_d"}
     assert found.state_sha256 == expected.state_sha256 == uninterrupted.digests[config.total_images]
     last = f"checkpoints/{config.total_images:012d}.pt"
     manifests = [checkpoint.load(path / last).manifest for path in (uninterrupted.run_dir, stopped_dir)]
@@ -124,7 +124,7 @@ def restoring(state, *arguments, **options):
 
 class Watched:  # the shards, with the numbers of the images that training takes
     def __init__(self, data):
-        self.data, self.index, self.labels = data, data.index, data.labels
+        self.data, self.num_classes, self.labels = data, data.num_classes, data.labels
     def __len__(self):
         return len(self.data)
     def take(self, numbers):
@@ -132,7 +132,7 @@ class Watched:  # the shards, with the numbers of the images that training takes
         return self.data.take(numbers)
 
 session_setup.restore = restoring
-loop.Batch = lambda config, world, data: batch_of(config, world, Watched(data))
+loop.Batch = lambda config, world, data, *more: batch_of(config, world, Watched(data), *more)
 run(sys.argv[1:])
 """
 

@@ -84,3 +84,27 @@ def test_a_growing_run_ends_at_full_size() -> None:
 
     for config in PRESETS.values():
         assert fade_at(config, config.total_images) == (config.resolution, 1.0)
+
+
+def test_r3gan_follows_its_authors_schedules() -> None:
+    """github.com/brownvc/R3GAN, train.py, preset CIFAR10: all along half a cosine of 20 million images, then held."""
+    config = PRESETS["r3gan-cifar10"]
+    published = {
+        "lr_g": (2e-4, 5e-5), "lr_d": (2e-4, 5e-5), "beta2": (0.9, 0.99), "r1_gamma": (0.05, 0.005),
+        "r2_gamma": (0.05, 0.005), "ema_kimg": (0, 5000), "augment_p": (0, 0.55),
+    }  # fmt: skip
+    assert {name: schedule.values for name, schedule in config.schedules.given.items()} == published
+    for name, (first, last) in published.items():
+        schedule = config.schedules.given[name]
+        found = [schedule.at(images) for images in (0, 10_000_000, 20_000_000, 90_000_000)]
+        assert found == pytest.approx([first, (first + last) / 2, last, last]), name
+    assert (config.g_reals, config.tf32, config.precision, config.ema_rampup) == ("fresh", False, "bf16", 0)
+
+
+def test_the_averages_ramp_is_where_the_source_has_it() -> None:
+    """StyleGAN2's code has it; ProGAN's and R3GAN's have none, and the others' sources average nothing."""
+    assert [name for name, config in PRESETS.items() if not config.ema_rampup] == [
+        "r3gan-cifar10",
+        "progan-celeba128",
+        "progan-video-ucf101",
+    ]

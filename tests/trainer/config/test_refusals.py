@@ -249,3 +249,13 @@ def test_what_has_no_room_is_refused_as_the_trainer_refuses_it(
         assert one.changes
         assert one.field not in [each.field for each in refusals(mended, there, num_nodes)], "the change mends it"
     assert found or (machine == TPU and "batch_size" in changes), "XLA may compute a step's own numbers anew"
+
+
+def test_a_later_segment_is_refused_before_the_first_is_paid_for() -> None:
+    plan = [{"from_image": 50_000, "batch_size": 128}, {"from_image": 90_000, "precision": "bf16"}]
+    config = DIGITS.replace({"segments": plan})
+    assert fields(config) == []
+    (found,) = refusals(config, OLD)
+    assert (found.field, dict(found.changes)) == ("segments", {})
+    assert found.problem.startswith("segments.1: precision bf16: T4x1 is older")
+    assert found.allowed == "fp32 or fp16"

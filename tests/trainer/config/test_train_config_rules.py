@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from trainer.config.as_keys import as_keys
 from trainer.config.presets import PRESETS
+from trainer.config.schedules import Schedules, Steps
 from trainer.config.train_config import RULES, TrainConfig, first_broken
 from trainer.core.errors import TrainerError
 
 DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]
 PROGAN = PRESETS["progan-celeba128"]
+_STEPS = Steps(steps=((0.0, 0.5),))
 
 BROKEN: list[tuple[TrainConfig, dict[str, object], str, str]] = [
     (DIGITS, {"frames": 4}, "frames", "--architecture progressive"),
@@ -34,6 +36,10 @@ BROKEN: list[tuple[TrainConfig, dict[str, object], str, str]] = [
     (DIGITS, {"drift": 1}, "drift", "--drift 0"),
     (DIGITS, {"augment": "none", "ada_target": 0.6}, "ada_target", "--augment translation"),
     (R3GAN, {"ada_target": 0.6}, "ada_target", "--ada-target 0"),
+    (DIGITS, {"g_reals": "fresh"}, "g_reals", "--g-reals same"),
+    (DIGITS, {"augment": "none", "schedules": Schedules(augment_p=_STEPS)}, "schedules", "--augment translation"),
+    (DIGITS, {"schedules": Schedules(r2_gamma=_STEPS)}, "schedules", "--r1-gamma"),
+    (DIGITS, {"shard": "fsdp2", "freeze": ("generator.*",)}, "freeze", "--shard ddp"),
     (DIGITS, {"cuda_graphs": True, "compile": "off"}, "cuda_graphs", "--compile on"),
     (DIGITS, {"cuda_graphs": True, "compile": "on", "batch_gpu": 32}, "batch_gpu", "--batch-gpu 0"),
     (DIGITS, {"shard": "fsdp2", "precision": "fp16"}, "precision", "--precision bf16"),

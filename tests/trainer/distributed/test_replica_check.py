@@ -46,7 +46,10 @@ def other(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[torch.Tensor],
 
 def _stepped(config: TrainConfig) -> TrainState:
     state = TrainState.create(config, CPU)
-    for network, optimizer in ((state.generator, state.opt_g), (state.discriminator, state.opt_d)):
+    for network, optimizer in (
+        (state.generator, state.roles["generator"].learner),
+        (state.discriminator, state.roles["discriminator"].learner),
+    ):
         for parameter in network.parameters():
             parameter.grad = torch.ones_like(parameter)
         optimizer.step()

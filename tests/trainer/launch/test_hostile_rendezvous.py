@@ -47,8 +47,8 @@ from trainer.__main__ import run
 
 batch_of, go = loop.Batch, Path(sys.argv.pop(1))
 
-def held(config, world, data):
-    batch = batch_of(config, world, data)
+def held(config, world, data, *more):
+    batch = batch_of(config, world, data, *more)
     reals = batch.reals
     def waiting(images):
         while images == 1600 and not world.agree(go.exists()):

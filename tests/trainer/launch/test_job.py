@@ -31,8 +31,8 @@ batch_of, installed = loop.Batch, []
 install = notices.Interruption.install
 notices.Interruption.install = lambda self: installed.append(self) or install(self)
 
-def held(config, world, data):
-    batch = batch_of(config, world, data)
+def held(config, world, data, *more):
+    batch = batch_of(config, world, data, *more)
     reals = batch.reals
     def waits_or_fails(images):
         if os.environ.get("SICK"):

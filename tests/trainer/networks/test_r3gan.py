@@ -1,10 +1,12 @@
 """R3GAN's networks: what Fixup promises of them at the start, and the widths of the paper."""
 
+import pytest
 import torch
 
 from trainer.config.presets import PRESETS
 from trainer.networks.factory import build
 from trainer.networks.r3gan import Generator, _Block
+from trainer.steps.precision import choose
 
 
 def test_blocks_begin_as_the_identity() -> None:
@@ -37,3 +39,20 @@ def test_above_32_the_width_halves_with_each_doubling() -> None:
     generator, _ = build(config)
     widths = [module.expand.in_channels for module in generator.modules() if isinstance(module, _Block)]
     assert widths == [64] * 8 + [32] * 2 + [16] * 2
+
+
+@pytest.mark.parametrize(("resolution", "exact"), [(16, 1), (32, 1), (64, 1), (128, 2), (256, 3)])
+def test_16_bits_are_for_the_largest_maps_alone(resolution: int, exact: int) -> None:
+    """Of the authors' stages: all but 4x4 up to 64x64, the last four above."""
+    config = PRESETS["r3gan-cifar10"].replace({"resolution": resolution, "ngf": 64, "ndf": 64, "num_classes": 0})
+    networks, seen = build(config), list[torch.dtype]()
+    for network in networks:
+        network.precision = choose("bf16", torch.device("cpu"))
+        for module in network.modules():
+            if isinstance(module, _Block):
+                module.mix.register_forward_hook(lambda _, __, output: seen.append(output.dtype))
+    with torch.no_grad():
+        networks[1](networks[0](torch.randn(1, config.z_dim)))
+    low = [torch.bfloat16] * (len(seen) - 4 * exact)
+    kept = [torch.float32] * 2 * exact
+    assert seen == [*kept, *low, *kept], "in pairs: from 4x4 up, and down again"

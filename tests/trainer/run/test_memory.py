@@ -45,7 +45,10 @@ def _after_a_step(config: TrainConfig) -> Iterator[torch.Tensor]:
     """All tensors that a state is made of once both networks have been updated."""
     state = TrainState.create(config, torch.device("cpu"))
     yield from state.ema.parameters()
-    for network, optimiser in ((state.generator, state.opt_g), (state.discriminator, state.opt_d)):
+    for network, optimiser in (
+        (state.generator, state.roles["generator"].learner),
+        (state.discriminator, state.roles["discriminator"].learner),
+    ):
         for parameter in network.parameters():
             parameter.grad = torch.zeros_like(parameter)
             yield from (parameter, parameter.grad)

@@ -16,11 +16,14 @@ CPU = torch.device("cpu")
 
 def _step(state: TrainState) -> None:
     """Any change to every part."""
-    for network, optimiser in ((state.generator, state.opt_g), (state.discriminator, state.opt_d)):
+    for network, optimiser in (
+        (state.generator, state.roles["generator"].learner),
+        (state.discriminator, state.roles["discriminator"].learner),
+    ):
         for parameter in network.parameters():
             parameter.grad = torch.full_like(parameter, 0.1)
         optimiser.step()
-    state.images += 16
+    state.images, state.step = state.images + 16, state.step + 1
     state.update_ema()
 
 
@@ -31,7 +34,7 @@ def test_a_loaded_state_is_the_saved_one(tiny_config: TrainConfig) -> None:
     other.load_state_dict(state.state_dict())
     after = state_digests(other.state_dict())
     assert after == state_digests(state.state_dict())
-    assert all(after[part] != before[part] for part in ("images", "g", "d", "ema", "opt_g", "opt_d"))
+    assert all(after[part] != before[part] for part in ("images", "step", "g", "d", "ema", "opt_g", "opt_d"))
     assert other.step == 1
 
 
@@ -40,7 +43,7 @@ def test_moments_of_another_memory_layout_are_loaded_into_the_parameters_own(tin
     state, usual, plain = (TrainState.create(tiny_config, CPU) for _ in range(3))
     for parameter in state.generator.parameters():
         parameter.grad = torch.randn_like(parameter)
-    state.opt_g.step()
+    state.roles["generator"].learner.step()
     saved = copy.deepcopy(state.state_dict())
     usual.load_state_dict(copy.deepcopy(saved))
     for entry in saved["opt_g"]["state"].values():
@@ -50,7 +53,7 @@ def test_moments_of_another_memory_layout_are_loaded_into_the_parameters_own(tin
     for loaded in (usual, plain):
         for parameter, source in zip(loaded.generator.parameters(), state.generator.parameters(), strict=True):
             parameter.grad = source.grad
-        loaded.opt_g.step()
+        loaded.roles["generator"].learner.step()
     assert any(not parameter.is_contiguous() for parameter in usual.generator.parameters()), "or this shows nothing"
     assert state_digests(plain.state_dict()) == state_digests(usual.state_dict())
 
@@ -63,8 +66,8 @@ def test_a_device_keeps_its_own_kernels(tiny_config: TrainConfig) -> None:
         saved[name]["param_groups"][0].update(fused=False, capturable=True)  # as on XLA
     other = TrainState.create(tiny_config, CPU)
     other.load_state_dict(saved)
-    assert other.opt_g.param_groups[0]["fused"]
-    assert not other.opt_g.param_groups[0]["capturable"]
+    assert other.roles["generator"].learner.param_groups[0]["fused"]
+    assert not other.roles["generator"].learner.param_groups[0]["capturable"]
 
 
 def test_the_average_is_copied_only_to_another_device(tiny_config: TrainConfig) -> None:

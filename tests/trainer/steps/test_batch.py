@@ -11,6 +11,7 @@ import torch
 
 from trainer.config.train_config import TrainConfig
 from trainer.data.dataset import open_matching
+from trainer.data.loader import Sampler
 from trainer.distributed.world import World
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext
@@ -20,7 +21,7 @@ from trainer.run.state import TrainState
 from trainer.steps import rng
 from trainer.steps.augment import GATES, UNIFORMS
 from trainer.steps.batch import Batch
-from trainer.steps.losses import DLoss, GLoss
+from trainer.steps.losses import DLoss, GLoss, Inputs
 
 
 @pytest.fixture
@@ -223,3 +224,29 @@ def test_dequantised_values_lie_in_the_256th_that_they_stand_for(families: dict[
     assert float(within.std()) == pytest.approx(12**-0.5, abs=0.01)
     assert torch.equal(to_uint8(shown, config).float(), grey), "samples are read as the reals are shown"
     assert torch.equal(to_uint8(plain, config.replace({"dequantise": False})).float(), grey)
+
+
+def test_fresh_reals_of_the_generator_have_an_order_and_draws_of_their_own(
+    families: dict[str, tuple[TrainConfig, Path]], alone: World
+) -> None:
+    config, folder = families["r3gan"]
+    data, state = open_matching(config, folder), TrainState.create(config, alone.device)
+    seen: dict[str, list[Inputs]] = {}
+    for kind in ("same", "fresh"):
+        batch = Batch(config.replace({"g_reals": kind}), alone, data)
+        (of_d,), (of_g,) = batch.for_discriminator(state, 0), batch.for_generator(state)
+        seen[kind] = [of_d.inputs, of_g.inputs]
+        batch.close()
+    same, fresh = seen["same"], seen["fresh"]
+    assert same[1].real is not None
+    assert fresh[1].real is not None
+    assert same[0].real is not None
+    assert torch.equal(same[0].real, same[1].real)
+    assert not torch.equal(same[1].real, fresh[1].real)
+    for name in ("latents", "fake_uniforms"):
+        assert torch.equal(getattr(same[1], name), getattr(fresh[1], name)), "only the reals are others"
+    assert not torch.equal(same[1].real_uniforms, fresh[1].real_uniforms)  # type: ignore[arg-type]
+    # Each real image comes with its own label.
+    numbers = Sampler(2 * len(data), config.seed, 1).indices(0, config.batch_size)
+    assert fresh[1].labels is not None
+    assert fresh[1].labels.tolist() == data.mirrored().labels(numbers).tolist()

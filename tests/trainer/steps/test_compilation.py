@@ -23,6 +23,7 @@ from trainer.steps import compilation
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import check_graphs, compile_losses
 from trainer.steps.losses import DLoss, GLoss
+from trainer.steps.step import phases_of
 
 Tried = tuple[str, DLoss, GLoss, TrainState]
 
@@ -48,8 +49,11 @@ def attempt(digits_dir: Path) -> Callable[[TrainConfig], Tried]:
         with start_world("gloo") as world:
             state = TrainState.create(config, world.device)
             batch = Batch(config, world, open_matching(config, digits_dir))
-            losses = DLoss(state.discriminator, config), GLoss(state.generator, state.discriminator, config)
-            return compile_losses(*losses, state, batch, config, world).choice, *losses, state
+            phases = phases_of(state)
+            d_loss, g_loss = (phase.loss for phase in phases)
+            assert isinstance(d_loss, DLoss)
+            assert isinstance(g_loss, GLoss)
+            return compile_losses(phases, state, batch, config, world).choice, d_loss, g_loss, state
 
     return compile_for
 

@@ -28,8 +28,8 @@ def test_fp32_leaves_the_networks_as_they_are(tiny_config: TrainConfig) -> None:
     state = TrainState.create(tiny_config, CPU)
     assert state.use(choose("fp32", CPU)).startswith("fp32:")
     assert state.generator.precision is state.discriminator.precision is None
-    assert not state.scale_g.enabled
-    assert set(state.live()) == {"images", "augment_p", "g", "d", "ema", "opt_g", "opt_d"}
+    assert not state.roles["generator"].scale.enabled
+    assert set(state.live()) == {"images", "step", "augment_p", "g", "d", "ema", "opt_g", "opt_d"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from trainer.distributed.world import World
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
 from trainer.run.state import TrainState
+from trainer.steps.step import phases_of
 from trainer.steps.updates import Accumulator
 from trainer.telemetry.flops import StepFlops
 from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
@@ -61,13 +62,9 @@ def _line(
     world = kind(0, 0, 2, 0, 1, torch.device("cpu"), "gloo", "")
     meters = Meters(config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     clock[0] += 0.5
-    state.images = 160
-    line: dict[str, Any] = meters.line(state, Accumulator(config, torch.device("cpu")), _networks(state), stalls)
+    state.images, state.step = 160, 10
+    line: dict[str, Any] = meters.line(state, Accumulator(phases_of(state), torch.device("cpu")), stalls)
     return line
-
-
-def _networks(state: TrainState) -> tuple[torch.nn.Module, torch.nn.Module]:
-    return state.generator, state.discriminator
 
 
 def test_rates_are_over_the_time_since_the_last_line(
@@ -93,8 +90,8 @@ def test_time_that_went_into_metrics_is_none_of_the_steps(
     for metrics_sec in (0.0, 10.0, 10.0, 15.0):  # since the session began
         clock[0] += 0.5 + metrics_sec - (found[-1]["metrics_sec"] if found else 0.0)
         state.images += 160
-        sums = Accumulator(tiny_config, torch.device("cpu"))
-        found.append(meters.line(state, sums, _networks(state), Stalls(0.0, 0.0, 0.0, metrics_sec)))
+        sums = Accumulator(phases_of(state), torch.device("cpu"))
+        found.append(meters.line(state, sums, Stalls(0.0, 0.0, 0.0, metrics_sec)))
     assert [line["images_per_sec"] for line in found] == pytest.approx([320] * 4)
     assert [line["mfu"] for line in found] == pytest.approx([320 * 1e6 / 1e12] * 4)
     assert found[-1]["wall_sec"] == pytest.approx(17), "the run's time has them"

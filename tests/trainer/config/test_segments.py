@@ -1,0 +1,122 @@
+"""Segments as people write them: where they begin and end, what they set, and what is refused."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.config.presets import PRESETS
+from trainer.config.segment_plan import check_begun, check_workers, stretches, stretches_from
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+
+DIGITS = PRESETS["dcgan-digits"].replace({"kimg": 1})
+PLAN: list[dict[str, object]] = [
+    {"from_image": 200, "batch_size": 128, "lr_factor": 2},
+    {"from_image": 500, "precision": "bf16", "workers": 2},
+]
+
+
+def _with(*segments: dict[str, object], **changes: object) -> TrainConfig:
+    return DIGITS.replace({"segments": list(segments), **changes})
+
+
+def test_what_a_segment_does_not_name_stays() -> None:
+    config = _with(*PLAN)
+    found = [(s.first, s.end, s.step, s.config.batch_size, s.config.precision, s.config.lr_g, s.workers)
+             for s in stretches(config)]  # fmt: skip
+    assert found == [
+        (0, 256, 0, 64, "fp32", 1e-3, None),
+        (256, 512, 4, 128, "fp32", 2e-3, None),
+        (512, 1024, 6, 128, "bf16", 2e-3, 2),
+    ]
+    assert config.total_images == 1024
+    assert [s.place for s in stretches_from(config, 300)] == ["segments.0", "segments.1"]
+    assert [s.first for s in stretches_from(config, 256)] == [256, 512], "at a boundary the next one begins"
+    assert [s.first for s in stretches_from(config, 1024)] == [512], "at the end it is the last one"
+
+
+def test_a_run_without_any_is_one_stretch_of_its_own_configuration() -> None:
+    (only,) = stretches(DIGITS)
+    assert only.config is DIGITS
+    assert (only.first, only.end, only.step) == (0, DIGITS.total_images, 0)
+
+
+def test_a_segment_at_the_beginning_takes_the_fields_place() -> None:
+    (first, second) = stretches(_with({"from_image": 0, "workers": 2}, {"from_image": 128, "batch_size": 32}))
+    assert (first.first, first.workers, second.first, second.workers) == (0, 2, 128, 2)
+
+
+def test_step_sizes_that_follow_a_schedule_are_scaled_too() -> None:
+    schedules = {"lr_g": {"from": 1e-3, "to": 1e-4, "over_kimg": 1}}
+    scaled = stretches(_with(*PLAN, schedules=schedules))[1].config
+    assert scaled.at("lr_g", 500) == pytest.approx(2 * 5.5e-4)
+    assert scaled.at("lr_d", 500) == pytest.approx(2e-3)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    gaps=st.lists(st.integers(1, 2000), min_size=5, max_size=5),
+    kimg=st.floats(0.01, 9),
+)
+def test_segments_join_and_are_made_of_whole_steps(sizes: list[int], gaps: list[int], kimg: float) -> None:
+    begins = [sum(gaps[: number + 1]) for number in range(len(sizes))]
+    plan: list[dict[str, object]] = [
+        {"from_image": begin, "batch_size": size} for begin, size in zip(begins, sizes, strict=True)
+    ]
+    config = _with(*plan, kimg=kimg)
+    found = stretches(config)
+    assert found[0].first == 0
+    assert found[-1].end == config.total_images >= round(kimg * 1000)
+    for before, after in pairwise(found):
+        assert (before.end, before.step + (before.end - before.first) // before.config.step_images) == (
+            after.first,
+            after.step,
+        )
+    assert all((each.end - each.first) % each.config.step_images == 0 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("segment", "place", "allowed", "fix"),
+    [
+        ({"batch_gpu": 7}, "batch_gpu", "divisor of batch_size", "batch_gpu: 8, which divides batch_size: 64"),
+        ({"batch_size": 8, "workers": 16}, "workers", "at most the segment's batch_size, 8", '"workers": 8'),
+        ({"batch_size": 0}, "batch_size", "a whole number from 1 on", "allowed value"),
+        ({"precision": "fp8"}, "precision", "fp32, bf16 or fp16", "allowed value"),
+        ({"batch_sise": 8}, "batch_sise", "", "remove it"),
+        ({"from_image": 50}, "from_image", "above 100, where the one before begins", "the run's order"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(
+    segment: dict[str, object], place: str, allowed: str, fix: str
+) -> None:
+    with pytest.raises(TrainerError) as caught:
+        _with({"from_image": 100}, {"from_image": 200, **segment})
+    assert caught.value.place == f"TrainConfig.segments.1.{place}"
+    assert allowed in caught.value.allowed
+    assert fix in caught.value.fix
+    assert caught.value.exit_code == 2
+
+
+def test_other_workers_than_planned_are_refused_where_they_would_train() -> None:
+    config = _with(*PLAN)
+    check_workers(config, 0, 4)
+    check_workers(config, 600, 2)
+    with pytest.raises(TrainerError, match=r"segments\.1\.workers: images 512 to 1,024 are planned") as caught:
+        check_workers(config, 512, 4)
+    assert (caught.value.allowed, caught.value.exit_code) == ("2 workers", 2)
+    with pytest.raises(TrainerError, match=r"TrainConfig\.segments\.0\.batch_size: fewer images in a step") as caught:
+        check_workers(_with({"from_image": 200, "batch_size": 8}), 0, 16)
+    assert "at least 16" in caught.value.allowed
+
+
+def test_what_has_begun_stays_and_what_is_to_come_may_change() -> None:
+    before = _with(*PLAN)
+    check_begun(before, _with(PLAN[0], {"from_image": 700, "batch_size": 32}), 300)
+    check_begun(before, _with(*PLAN, kimg=9), 1024)
+    check_begun(DIGITS, _with({"from_image": 1000, "batch_size": 32}), 960)
+    with pytest.raises(TrainerError, match=r"segments: the first 600 images were trained in other segments"):
+        check_begun(before, _with(PLAN[0], {"from_image": 500, "precision": "fp16"}), 600)
+    with pytest.raises(TrainerError, match="trained in other segments"):
+        check_begun(before, DIGITS, 300)

@@ -1,0 +1,102 @@
+"""Which segment a run is in, with the configuration that it computes by; what cannot be served is refused."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+
+
+class Stretch(NamedTuple):
+    """One segment of a run.
+
+    Attributes:
+        place: its name in messages, such as segments.0; empty before the first of the list.
+        first: real images shown before it; `end` after it.
+        step: steps made before it.
+        workers: that it takes; None for any number.
+        lr_factor: of the run's step sizes.
+        config: what its steps compute by, without segments of its own.
+    """
+
+    place: str
+    first: int
+    end: int
+    step: int
+    workers: int | None
+    lr_factor: float
+    config: TrainConfig
+
+    def described(self) -> dict[str, object]:
+        """For the record."""
+        fields = ("batch_size", "batch_gpu", "precision")
+        named = {name: getattr(self.config, name) for name in fields}
+        return {"from_image": self.first, "step": self.step, **named, "lr_factor": self.lr_factor}
+
+
+def stretches(config: TrainConfig) -> list[Stretch]:
+    """All that the run comes through, in order."""
+    return [
+        Stretch(
+            "" if values.number is None else f"segments.{values.number}",
+            *(limits.first, limits.end, limits.first_step),
+            values.workers,
+            values.lr_factor,
+            config.within(values),
+        )
+        for values, limits in zip(config.planned, config.bounds, strict=False)
+        if limits.end > limits.first
+    ]
+
+
+def stretches_from(config: TrainConfig, images: int) -> Iterator[Stretch]:
+    """Those that a run has before it after so many images, the one that it is in first; at its end the last."""
+    every = stretches(config)
+    ahead = [stretch for stretch in every if stretch.end > images]
+    yield from ahead or every[-1:]
+
+
+def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_shares: bool = False) -> None:
+    """TrainerError, naming the segment, where one that is still to come cannot be trained by that many workers, or the
+    present one is planned for another number.
+    """
+    ahead = list(stretches_from(config, images))
+    now = ahead[0]
+    if now.workers not in (None, world_size):
+        raise TrainerError(
+            place=f"TrainConfig.{now.place}.workers",
+            problem=f"images {now.first:,} to {now.end:,} are planned for another number of workers",
+            value=f"{world_size} workers, {images:,} images seen",
+            allowed=f"{now.workers} workers",
+            fix=f"start {now.workers} processes, or leave workers out of that segment for any number",
+        )
+    for stretch in ahead:
+        if stretch.workers is None:  # or it is checked when that many come to it
+            try:
+                stretch.config.check_workers(world_size, equal_shares=equal_shares)
+            except TrainerError as error:
+                if not stretch.place:
+                    raise
+                raise error.at(f"TrainConfig.{stretch.place}.batch_size") from None
+
+
+def check_begun(saved: TrainConfig, current: TrainConfig, images: int) -> None:
+    """TrainerError where the segments that a run has begun were other ones: what is to come may change."""
+
+    def begun(config: TrainConfig) -> list[tuple[object, ...]]:
+        return [
+            (each.first, each.config.batch_size, each.config.precision, each.lr_factor)
+            for each in stretches(config)
+            if each.first < images or not each.first
+        ]
+
+    before, now = begun(saved), begun(current)
+    if before != now:
+        differs = next((n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), len(before))
+        raise TrainerError(
+            place="TrainConfig.segments",
+            problem=f"the first {images:,} images were trained in other segments",
+            value=current.shown("segments"),
+            allowed=f"{saved.shown('segments')} up to there; segments that begin later may change",
+            fix=f"write segment {differs} as it was, or start a new run in another --run-dir",
+        )

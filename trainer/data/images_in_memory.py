@@ -1,0 +1,52 @@
+"""Where a batch's real images come from: shards in files (trainer.data.shards), or an array in memory."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class ImageSource(Protocol):
+    """Numbered images with or without labels."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def num_classes(self) -> int:
+        """Of its labels; 0 without any."""
+
+    def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The images of these numbers in this order, copied, [len(indices), C, H, W] or [len(indices), C, T, H, W]."""
+
+    def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Labels of these images, [len(indices)], each in 0..num_classes-1."""
+
+    def mirrored(self) -> "ImageSource":
+        """The same images twice: as they are and, numbered from `len(self)` on, mirrored left to right."""
+
+
+class ImagesInMemory:
+    """uint8 images [N, C, H, W] or clips [N, C, T, H, W], with labels [N] of so many classes where there are any."""
+
+    def __init__(
+        self, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, num_classes: int = 0
+    ) -> None:
+        self._images, self._labels, self.num_classes = images, labels, num_classes
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """See `ImageSource`."""
+        return self._images[indices]
+
+    def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `ImageSource`."""
+        assert self._labels is not None, "num_classes is 0 without them"
+        return self._labels[indices]
+
+    def mirrored(self) -> "ImagesInMemory":
+        """See `ImageSource`."""
+        both = np.concatenate([self._images, self._images[..., ::-1]])
+        labels = None if self._labels is None else np.concatenate([self._labels, self._labels])
+        return ImagesInMemory(both, labels, self.num_classes)

@@ -1,0 +1,101 @@
+"""The family of two networks: a generator that makes images of noise, and a discriminator that judges them.
+
+Every architecture of trainer.networks and every loss of trainer.steps.losses is of it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainer.config.train_config import TrainConfig
+from trainer.networks.base import Discriminator, Generator, Network
+from trainer.networks.factory import build
+from trainer.steps.batch import Batch, Micro, Moment
+from trainer.steps.losses import MEANS, DLoss, GLoss, Inputs
+from trainer.steps.phase import Phase, Terms, Update
+from trainer.steps.pinned_batch import to_device
+from trainer.steps.roles import RoleSpec
+
+GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+
+
+def roles(config: TrainConfig) -> Sequence[RoleSpec]:
+    """Both networks with the configuration's initial weights."""
+    generator, discriminator = build(config)
+    return (
+        RoleSpec(GENERATOR, "g", generator, "lr_g", averaged=True),
+        RoleSpec(DISCRIMINATOR, "d", discriminator, "lr_d"),
+    )
+
+
+def phases(config: TrainConfig, networks: Mapping[str, Network]) -> Sequence[Phase[Any]]:
+    """The discriminator's updates, then the generator's."""
+    generator, discriminator = networks[GENERATOR], networks[DISCRIMINATOR]
+    assert isinstance(generator, Generator), "of `roles`"
+    assert isinstance(discriminator, Discriminator), "of `roles`"
+    return DiscriminatorPhase(config, generator, discriminator), GeneratorPhase(config, generator, discriminator)
+
+
+class DiscriminatorPhase(Phase[Inputs]):
+    """Learns to tell real images from fakes that are made for it; every r1_interval steps with penalties."""
+
+    key, label, roles, means = "d", "the discriminator's loss", (DISCRIMINATOR,), MEANS
+    variants = MappingProxyType({True: " with penalties", False: ""})
+
+    def __init__(self, config: TrainConfig, generator: Generator, discriminator: Discriminator) -> None:
+        self.loss: DLoss = DLoss(discriminator, config)
+        self.batches = config.d_steps
+        self.penalties = {"r1": config.r1_gamma, "r2": config.r2_gamma, "gp": config.gp_weight}
+        self._config, self._generator, self._gammas = config, generator, None if _constant(config) else torch.empty(2)
+
+    def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
+        """See `Phase`."""
+        if self._gammas is not None:
+            config = self._config
+            now = torch.tensor([config.at(name, moment.images) for name in ("r1_gamma", "r2_gamma")])
+            self._gammas = to_device(now, batch.device)
+        return batch.for_discriminator(moment, images)
+
+    def run(self, loss: Callable[..., Any], inputs: Inputs, *, penalised: bool, settle: Update | None) -> Terms:
+        """See `Phase`."""
+        gammas = () if self._gammas is None else (self._gammas,)
+        terms = loss(inputs, _fakes(self._generator, inputs), penalised, *gammas)
+        return Terms(terms.total, terms.means)
+
+    def differentiate_inside(self, *, on: bool) -> None:
+        """See `Phase`."""
+        self.loss.functional = on
+
+
+class GeneratorPhase(Phase[Inputs]):
+    """Learns to be taken for real, by the discriminator as the last update has left it."""
+
+    key, label, roles, means = "g", "the generator's loss", (GENERATOR,), ("loss_g",)
+    resting, overlaps = (DISCRIMINATOR,), True
+
+    def __init__(self, config: TrainConfig, generator: Generator, discriminator: Discriminator) -> None:
+        self.loss: GLoss = GLoss(generator, discriminator, config)
+
+    def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
+        """See `Phase`."""
+        return batch.for_generator(moment)
+
+    def run(self, loss: Callable[..., Any], inputs: Inputs, *, penalised: bool, settle: Update | None) -> Terms:
+        """See `Phase`: the fakes are made before the discriminator has to be settled."""
+        total = loss(inputs, settle)
+        return Terms(total, total.detach()[None])
+
+
+def _constant(config: TrainConfig) -> bool:
+    """Whether the penalties' weights stay as they are."""
+    return config.schedules.given.keys().isdisjoint(("r1_gamma", "r2_gamma"))
+
+
+def _fakes(generator: Generator, inputs: Inputs) -> Tensor:
+    """The discriminator's fakes, [n, C, H, W] or [n, C, T, H, W], without gradients."""
+    with torch.no_grad():
+        fakes: Tensor = generator(inputs.latents, inputs.labels)
+    return fakes

@@ -1,0 +1,59 @@
+"""Training a state a little on images in memory, in this process: what a client of a federation does in a round."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.core.errors import TrainerError
+from trainer.data.images_in_memory import ImagesInMemory
+from trainer.distributed.world import World
+from trainer.run.state import TrainState
+from trainer.steps.batch import Batch
+from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.updates import Accumulator
+
+
+class LocalRound(NamedTuple):
+    """What a round came to: real images shown in it, and the mean of each loss over its steps, by name; None for a
+    penalty that no step had.
+    """
+
+    images: int
+    losses: dict[str, float | None]
+
+
+def local_train(
+    state: TrainState, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, *, steps: int = 1
+) -> LocalRound:
+    """Makes so many steps of the state's configuration on uint8 `images` [N, C, H, W], or clips, and changes the state
+    in place; the order of the images, and all that is drawn, go by seed and images seen. No file is touched.
+
+    TrainerError: images of another shape than the configuration's, or labels that are missing.
+    """
+    config = state.config
+    if images.shape[1:] != config.image_shape or not len(images):
+        raise TrainerError(
+            place="images",
+            problem="are not what the state's networks make",
+            value=f"{images.dtype} {images.shape}",
+            allowed=f"uint8 [N, {', '.join(map(str, config.image_shape))}], one image at least",
+            fix="resize them, or create the state of a configuration of their size",
+        )
+    if config.num_classes and labels is None:
+        raise TrainerError(
+            place="labels",
+            problem=f"are missing, and the networks know {config.num_classes} classes",
+            allowed=f"[{len(images)}] whole numbers below {config.num_classes}",
+            fix="give them, or create the state of a configuration with num_classes 0",
+        )
+    device = next(state.generator.parameters()).device
+    world, phases = World.alone(device), phases_of(state)
+    game, sums, begun = new_game(phases, config, world), Accumulator(phases, device), state.images
+    batch = Batch(config, world, ImagesInMemory(images, labels, config.num_classes), state.images)
+    try:
+        for _ in range(steps):
+            step(state, batch, game, sums)
+    finally:
+        batch.close()
+    return LocalRound(state.images - begun, sums.means([sums.cpu().tolist()]))

@@ -1,0 +1,137 @@
+"""One training step, which stands alone: networks, a batch and a world, which may be of one process without a group.
+
+It knows of no reporter, run directory, lock or notice. The loop (trainer.run.loop) calls it, and so does whoever trains
+a little: benchmarks, tuning, clients of a federation (trainer.run.local_training), tests.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from trainer.config.train_config import TrainConfig
+from trainer.distributed.world import World
+from trainer.families.registry import family_of
+from trainer.run.state import TrainState
+from trainer.steps import augment
+from trainer.steps.batch import Batch
+from trainer.steps.phase import Phase, Update
+from trainer.steps.pinned_batch import to_device
+from trainer.steps.roles import Role
+from trainer.steps.updates import Accumulator, update_of
+
+
+class Game(NamedTuple):
+    """What a state's networks play: the phases of a step, and their losses as `World.wrap` gives them, by key.
+
+    Attributes:
+        at_once: whether every update is made as soon as its gradients are there, asked anew in each phase. Else one
+            whose averages still travel waits until the next phase needs it.
+    """
+
+    config: TrainConfig
+    world: World
+    phases: Sequence[Phase[Any]]
+    losses: Mapping[str, nn.Module]
+    at_once: Callable[[], bool] = lambda: True
+
+
+def phases_of(state: TrainState) -> Sequence[Phase[Any]]:
+    """The phases of a step of this state's family, in order, over its networks."""
+    networks = {name: role.network for name, role in state.roles.items()}
+    return family_of(state.config).phases(state.config, networks)
+
+
+def new_game(
+    phases: Sequence[Phase[Any]], config: TrainConfig, world: World, at_once: Callable[[], bool] = lambda: True
+) -> Game:
+    """The game of these phases, which all workers begin together."""
+    return Game(config, world, phases, {phase.key: world.wrap(phase.loss) for phase in phases}, at_once)
+
+
+def step(
+    state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Callable[[], object] = lambda: None
+) -> None:
+    """Makes one step on the global batch after `state.images`, of which `batch` has this worker's share; all workers
+    call it together. `sums` gather what it shows; `meanwhile` is called before the last phase, so that what it sends
+    off travels meanwhile.
+    """
+    config, world = game.config, game.world
+    penalised, signs = state.step % config.r1_interval == 0, to_device(torch.zeros(()), world.device)
+    missing: list[Update] = []
+    state.follow_schedules()
+    for phase in game.phases:
+        last_phase = phase is game.phases[-1]
+        if last_phase:
+            meanwhile()
+        if not phase.overlaps:
+            _make(missing)
+        loss, roles = game.losses[phase.key], [state.roles[name] for name in phase.roles]
+        late = last_phase or (world.is_late(loss) and not game.at_once())
+        with _resting([state.roles[name] for name in phase.resting]):
+            # An update for each batch of its own.
+            positions = phase.positions(config, state.images)
+            for images in positions:
+                if phase.batches:
+                    sums.saw(batch.order(images))
+                signs += _gradients(phase, batch, state, images, game, sums, missing, penalised=penalised)
+                update = update_of(world, loss, roles)
+                if late and images == positions[-1]:
+                    missing.append(update)
+                else:
+                    update()
+
+    # Images seen, phase of networks that grow; then the averages, which belong to the last update.
+    sums.close_step(penalised=penalised)
+    state.advance()
+    _make(missing)
+    state.update_ema()
+    world.flush()
+
+    # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
+    if augment.is_due(config, state.step):
+        state.augment_p = augment.adapted(state.augment_p, world.total(round(signs.item())), config)
+
+
+def _gradients(
+    phase: Phase[Any],
+    batch: Batch,
+    state: TrainState,
+    images: int,
+    game: Game,
+    sums: Accumulator,
+    missing: list[Update],
+    *,
+    penalised: bool,
+) -> Tensor | float:
+    """Gathers a phase's gradients over the micro-batches of one batch; returns the sum of the reals' signs."""
+    roles, loss = [state.roles[name] for name in phase.roles], game.losses[phase.key]
+    signs: Tensor | float = 0.0
+    for role in roles:
+        role.learner.zero_grad()
+    for micro in phase.inputs(batch, state, images):
+        with game.world.accumulating(loss, last=micro.last):
+            settle = (lambda: _make(missing)) if missing else None
+            terms = phase.run(loss, micro.inputs, penalised=penalised, settle=settle)
+            roles[0].scale.backward(micro.weight * terms.total)
+        sums.add(phase, micro.weight, terms)
+        if "real_sign" in phase.means:
+            signs = signs + terms.means[phase.means.index("real_sign")] * micro.images
+    return signs
+
+
+def _make(missing: list[Update]) -> None:
+    while missing:
+        missing.pop(0)()
+
+
+@contextmanager
+def _resting(roles: Sequence[Role]) -> Iterator[None]:
+    """A block in which these networks gather no gradients."""
+    for role in roles:
+        role.network.learn(on=False)
+    yield
+    for role in roles:
+        role.network.learn(on=True)
