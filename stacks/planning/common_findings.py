@@ -109,25 +109,28 @@ def _basis(config: StackConfig, cost: CostEstimate) -> str:
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
-    """The global batch stays what it is when nodes come and go: each worker needs an image, better all equally many."""
-    batch_size, nodes = config.job.effective_config().batch_size, config.cluster.nodes
-    per_node = machine.num_accelerators.value
-    most, whose = batch_size // per_node, _origin(config, "batch_size")
+    """The global batch stays what it is when nodes come and go: each worker needs an image, better all equally many.
+    Where a discriminator looks at groups of images, whole groups are shared.
+    """
+    trained, nodes = config.job.effective_config(), config.cluster.nodes
+    batch_size, group, per_node = trained.batch_size, trained.group, machine.num_accelerators.value
+    shared = "image" if group == 1 else f"group of {group} images (minibatch_std)"
+    most, whose = batch_size // group // per_node, _origin(config, "batch_size")
     smaller = "choose an accelerator with fewer chips" if machine.backend == "xla" else "choose a smaller machine type"
     if nodes.max > most:
         yield Finding.error(
             "batch.too-small",
             "gangway:cluster.nodes",
-            f"batch_size {batch_size} of {whose} has less than one image for each of {nodes.max * per_node} workers",
+            f"batch_size {batch_size} of {whose} has less than one {shared} for each of {nodes.max * per_node} workers",
             _or_batch_size(
                 config,
                 f"set nodes: {{min: {min(nodes.min, most)}, max: {most}}}" if most else smaller,
-                nodes.max * per_node,
+                nodes.max * per_node * group,
             ),
         )
     sizes = range(1, min(nodes.max, most) + 1)
-    uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node)]
-    even = [str(num) for num in sizes if batch_size % (num * per_node) == 0]
+    uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node * group)]
+    even = [str(num) for num in sizes if batch_size % (num * per_node * group) == 0]
     if uneven:
         fix = f"set min and max to one of {', '.join(even)}" if even else ""
         problem = f"batch_size {batch_size} of {whose} does not divide evenly"
@@ -137,12 +140,12 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
                 "batch.uneven",
                 "gangway:cluster.nodes",
                 f"{problem} by {uneven[0] * per_node} workers: {why}",
-                _or_batch_size(config, fix or smaller, uneven[0] * per_node),
+                _or_batch_size(config, fix or smaller, uneven[0] * per_node * group),
             )
             return
-        waiting = _waiting(batch_size, per_node, uneven)
+        waiting = _waiting(batch_size // group, per_node, uneven, shared)
         if len(uneven) == 1:
-            fix = _or_batch_size(config, fix, uneven[0] * per_node)
+            fix = _or_batch_size(config, fix, uneven[0] * per_node * group)
         yield Finding.info("batch.uneven", "gangway:cluster.nodes", f"{problem} (idle is estimated): {waiting}", fix)
 
 
@@ -160,7 +163,7 @@ def _or_batch_size(config: StackConfig, fix: str, workers: int) -> str:
     return f"{fix}, or {even}" if fix else f"set {even}"
 
 
-def _waiting(batch_size: int, per_node: int, uneven: list[int]) -> str:
+def _waiting(batch_size: int, per_node: int, uneven: list[int], shared: str) -> str:
     """Who waits for the others at these numbers of nodes; more than a few are told by the worst of the rest."""
 
     def idle(num: int) -> float:  # estimated: a step takes as long as its largest share has images
@@ -169,7 +172,7 @@ def _waiting(batch_size: int, per_node: int, uneven: list[int]) -> str:
 
     sentences = [
         f"on {num} node{'s' if num > 1 else ''} {num * per_node - batch_size % (num * per_node)} of {num * per_node} "
-        f"workers get one image less ({idle(num):.0%} idle)"
+        f"workers get one {shared} less ({idle(num):.0%} idle)"
         for num in uneven[:_NAMED_SIZES]
     ]
     rest = uneven[_NAMED_SIZES:]
