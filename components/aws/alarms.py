@@ -263,8 +263,8 @@ def _ended_badly(events: str) -> AlarmPlan:
         "job-ended-badly",
         "The job ended, and not because it was done: nobody takes it up again. In the log group "
         f"{events}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, 75 that "
-        "max_hours are over; of others the stack's log group has the lines. Mend it and run `pulumi up --refresh`, which sees "
-        "that the groups are empty and brings new nodes; if nodes stay up meanwhile, set the groups to 0.",
+        "max_hours are over; of others the stack's log group has the lines. Mend it and run `pulumi up --refresh`, "
+        "which sees that the groups are empty and brings new nodes; if nodes stay up meanwhile, set the groups to 0.",
         "GreaterThanOrEqualToThreshold",
         1,
         900,

@@ -251,9 +251,9 @@ def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str,
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity. `log_group_arn` is the log group they may write to, with that of their events, `kms_key_arn` the one key they
-    may use, `member_key_arn` and `signing_key_arn` the parameters they may read. `self_termination` lets a node end
-    itself and shrink its group.
+    """Inputs of NodeIdentity. `log_group_arn` is the log group they may write to, with that of their events;
+    `kms_key_arn` the one key they may use, `member_key_arn` and `signing_key_arn` the parameters they may read.
+    `self_termination` lets a node end itself and shrink its group.
     """
 
     run_bucket_arn: pulumi.Input[str]

@@ -294,8 +294,8 @@ def check_retention(days: int, place: str = "retention_days") -> None:
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """The log groups of one stack: of its job's lines, which are the outputs, and beside it (`events_group`) of what its
-    nodes say; and the metrics that are read out of them.
+    """The log groups of one stack: of its job's lines, which are the outputs, and beside it (`events_group`) of what
+    its nodes say; and the metrics that are read out of them.
     """
 
     log_group_name: pulumi.Output[str]

@@ -1694,6 +1694,7 @@ RuntimeDirectory=gangway-notices
 RuntimeDirectoryPreserve=restart
 Environment=PYTHONPATH=/opt/gangway/lib
 ExecStart=/usr/bin/python3 -m images.node.gcp.notices /run/gangway-notices/held
+# Root without root's rights, which reads what others say and writes in its own folder alone.
 CapabilityBoundingSet=
 NoNewPrivileges=yes
 ProtectSystem=strict
@@ -1792,6 +1793,15 @@ StartLimitIntervalSec=0
 Type=exec
 Environment=PYTHONPATH=/opt/gangway/lib
 ExecStart=/usr/bin/python3 -m images.node.gcp.logs acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
+# What it remembers is there, beside what others do.
+RuntimeDirectory=gangway
+RuntimeDirectoryPreserve=yes
+# Root without root's rights, which reads what others say and writes in its own folder alone.
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
 Restart=always
 RestartSec=10
 
