@@ -74,7 +74,8 @@ MISTAKES = {
         "did you mean 'on-demand'?",
     ),
     "missing key": (
-        lambda v: v["gangway:job"].pop("kimg"), "gangway:job.kimg", None, "required: a number from 0.001 to 1000000000", "add kimg: 150",
+        lambda v: v["gangway:job"].pop("kimg"), "gangway:job.kimg", None, "required: a number from 0.001",
+        "add kimg: 150",
     ),
     "missing section": (
         lambda v: v.pop("gangway:budget"), "gangway:budget", None, "a mapping with monthly_usd and emails",
