@@ -18,6 +18,7 @@ __all__ = [
     "Missing",
     "Source",
     "check_groups",
+    "events_group",
     "plan_alarms",
     "plan_no_steps",
 ]
@@ -134,6 +135,13 @@ class CompositePlan:
     parts: tuple[str, ...]
 
 
+def events_group(log_group: str) -> str:
+    """Where nodes say what is the matter with them, beside `log_group` (its name or its ARN), to which the job's lines
+    go: who prints an event of a node's there is not taken for one. `send_event` of aws/cloud.sh spells it the same.
+    """
+    return f"{log_group}/events"
+
+
 def check_groups(groups: Sequence[str]) -> list[str]:
     """The groups, as a list. InputError: there are more than an alarm can add up."""
     if len(groups) > MAX_GROUPS:
@@ -153,13 +161,14 @@ def plan_alarms(
     """Every alarm of a stack on metrics, with the parts of `plan_no_steps`. InputError: see `check_steps_alarm`."""
     check_steps_alarm(steps_alarm_minutes)
     idle = [_gpu_idle()] if expect_gpu else []
+    events = events_group(log_group)
     return [
         _steps_absent(steps_alarm_minutes),
         _nodes_up(steps_alarm_minutes),
-        _given_up(log_group),
-        _launches_held(log_group),
-        _ended_badly(log_group),
-        _record_at_risk(log_group),
+        _given_up(events),
+        _launches_held(events),
+        _ended_badly(events),
+        _record_at_risk(events),
         *idle,
         _interruptions(interruptions_per_hour),
         _nodes_missing(),
@@ -217,12 +226,12 @@ def _nodes_up(minutes: int) -> AlarmPlan:
     )
 
 
-def _given_up(log_group: str) -> AlarmPlan:
+def _given_up(events: str) -> AlarmPlan:
     """One node may be broken; when its successor gives up as well, the next will hardly do better."""
     return AlarmPlan(
         "nodes-given-up",
         f"{GIVEN_UP_PER_HOUR} or more nodes gave themselves up within an hour. Each is replaced, and its successor "
-        f"costs money until it gives up too. In the log group {log_group}, look for node-given-up: the field reason "
+        f"costs money until it gives up too. In the log group {events}, look for node-given-up: the field reason "
         "says why. Always the same reason is no broken machine: mend what it names (image, file system, a setting) "
         "and run `pulumi up --refresh`; until then set the groups to 0 nodes. The breaker does that after "
         "some more (gangway:cluster.breaker).",
@@ -234,11 +243,11 @@ def _given_up(log_group: str) -> AlarmPlan:
     )
 
 
-def _launches_held(log_group: str) -> AlarmPlan:
+def _launches_held(events: str) -> AlarmPlan:
     return AlarmPlan(
         "launches-held",
         "So many nodes gave themselves up that nothing of this stack is launched any more: the processes Launch and "
-        f"AlarmNotification of its groups are suspended. In the log group {log_group} the field reason of "
+        f"AlarmNotification of its groups are suspended. In the log group {events} the field reason of "
         "launches-held says why the last one gave up, breaker/held.json beside the run's record the same. Mend what "
         "it names, and then run `gangway breaker reset STACK`: the groups bring at once what they lack.",
         "GreaterThanOrEqualToThreshold",
@@ -249,13 +258,13 @@ def _launches_held(log_group: str) -> AlarmPlan:
     )
 
 
-def _ended_badly(log_group: str) -> AlarmPlan:
+def _ended_badly(events: str) -> AlarmPlan:
     return AlarmPlan(
         "job-ended-badly",
         "The job ended, and not because it was done: nobody takes it up again. In the log group "
-        f"{log_group}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, 75 that "
-        "max_hours are over; others stand in the lines before. Mend it and run `pulumi up --refresh`, which sees "
-        "that the groups are empty and brings new nodes; if nodes stay up meanwhile, set the groups to 0.",
+        f"{events}, look for job-ended: exit_status 2 is bad input, 3 a fabric that is too slow, 75 that "
+        "max_hours are over; of others the stack's log group has the lines. Mend it and run `pulumi up --refresh`, "
+        "which sees that the groups are empty and brings new nodes; if nodes stay up meanwhile, set the groups to 0.",
         "GreaterThanOrEqualToThreshold",
         1,
         900,
@@ -264,13 +273,13 @@ def _ended_badly(log_group: str) -> AlarmPlan:
     )
 
 
-def _record_at_risk(log_group: str) -> AlarmPlan:
+def _record_at_risk(events: str) -> AlarmPlan:
     """The head node tries again by itself for ever, so nobody would hear of it otherwise."""
     return AlarmPlan(
         "record-at-risk",
         "The head node is not ready, the run record could not be put where it outlives the cluster, or nobody could be "
         "told that the job has ended, so that nodes may still come for it. The first two are tried again; the log "
-        f"group {log_group} says why in the field reason of head-not-ready (file system, image), record-not-put or "
+        f"group {events} says why in the field reason of head-not-ready (file system, image), record-not-put or "
         "end-not-told (bucket, key, permission). Without a head several nodes do not find each other. Mend what it "
         "names; before `pulumi destroy`, see that the record is in the run bucket.",
         "GreaterThanOrEqualToThreshold",

@@ -7,6 +7,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import iam, kms
 
+from components.aws.alarms import events_group
 from components.core.dependencies import after
 
 __all__ = [
@@ -250,9 +251,9 @@ def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str,
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity. `log_group_arn` is the one log group they may write to, `kms_key_arn` the one key they
-    may use, `member_key_arn` and `signing_key_arn` the parameters they may read. `self_termination` lets a node end
-    itself and shrink its group.
+    """Inputs of NodeIdentity. `log_group_arn` is the log group they may write to, with that of their events;
+    `kms_key_arn` the one key they may use, `member_key_arn` and `signing_key_arn` the parameters they may read.
+    `self_termination` lets a node end itself and shrink its group.
     """
 
     run_bucket_arn: pulumi.Input[str]
@@ -353,11 +354,18 @@ def _own_groups(stack: str, self_termination: bool, beside: str) -> Statement:
     return on_groups_of(stack, "OwnGroups", actions, beside)
 
 
+def _write_logs(log_group_arn: str) -> list[Statement]:
+    return [
+        allow("WriteLogs", list(LOG_ACTIONS), f"{log_group_arn}:*"),
+        allow("WriteEvents", list(LOG_ACTIONS), f"{events_group(log_group_arn)}:*"),
+    ]
+
+
 def _optional(
     log_group_arn: str | None, kms_key_arn: str | None, member_key_arn: str | None, signing_key_arn: str | None
 ) -> list[Statement]:
     return [
-        *([allow("WriteLogs", list(LOG_ACTIONS), f"{log_group_arn}:*")] if log_group_arn else []),
+        *(_write_logs(log_group_arn) if log_group_arn else []),
         *([allow("UseKey", ["kms:Decrypt", "kms:GenerateDataKey"], kms_key_arn)] if kms_key_arn else []),
         *([allow("MemberKey", list(KEY_ACTIONS), member_key_arn)] if member_key_arn else []),
         *([allow("SigningKey", list(KEY_ACTIONS), signing_key_arn)] if signing_key_arn else []),

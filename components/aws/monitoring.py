@@ -7,7 +7,15 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import cloudwatch, sns
 
-from components.aws.alarms import NAMESPACE, AlarmPlan, CompositePlan, check_groups, plan_alarms, plan_no_steps
+from components.aws.alarms import (
+    NAMESPACE,
+    AlarmPlan,
+    CompositePlan,
+    check_groups,
+    events_group,
+    plan_alarms,
+    plan_no_steps,
+)
 from components.aws.identity import account_of, partition_of
 from components.core.findings import InputError
 from components.core.query_text import alarm_rule_text, insights_text
@@ -225,6 +233,7 @@ class FilterPlan:
         value: a constant for each line, or a field of it.
         unit: CloudWatch's word for it.
         default_value: for minutes with lines but none that counts; None leaves gaps, which an average needs.
+        of_nodes: whether it is what nodes say, in their own log group, and not the trainer.
     """
 
     metric: str
@@ -232,6 +241,7 @@ class FilterPlan:
     value: str
     unit: str
     default_value: str | None = None
+    of_nodes: bool = False
 
 
 def log_group_name(stack: str) -> str:
@@ -255,17 +265,19 @@ def plan_filters() -> list[FilterPlan]:
         FilterPlan("GpuUtilisation", statistics("gpu_utilisation"), "$.gpu_utilisation", "None"),
         FilterPlan("Interruptions", '{ $.event = "interrupt" }', "1", "Count", "0"),
         FilterPlan("Checkpoints", '{ $.event = "checkpoint" }', "1", "Count", "0"),
-        FilterPlan("NodesGivenUp", '{ $.event = "node-given-up" }', "1", "Count", "0"),
-        FilterPlan("LaunchesHeld", '{ $.event = "launches-held" }', "1", "Count", "0"),
-        FilterPlan(
+        _said("NodesGivenUp", '{ $.event = "node-given-up" }'),
+        _said("LaunchesHeld", '{ $.event = "launches-held" }'),
+        _said(
             "RecordsAtRisk",
             '{ ($.event = "head-not-ready") || ($.event = "record-not-put") || ($.event = "end-not-told") }',
-            "1",
-            "Count",
-            "0",
         ),
-        FilterPlan("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }', "1", "Count", "0"),
+        _said("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }'),
     ]
+
+
+def _said(metric: str, pattern: str) -> FilterPlan:
+    """How often nodes said so."""
+    return FilterPlan(metric, pattern, "1", "Count", "0", of_nodes=True)
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
@@ -282,7 +294,9 @@ def check_retention(days: int, place: str = "retention_days") -> None:
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """The log group of one stack's nodes, and the metrics that are read out of it."""
+    """The log groups of one stack: of its job's lines, which are the outputs, and beside it (`events_group`) of what
+    its nodes say; and the metrics that are read out of them.
+    """
 
     log_group_name: pulumi.Output[str]
     log_group_arn: pulumi.Output[str]
@@ -290,32 +304,39 @@ class NodeLogs(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodeLogsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:NodeLogs", name, None, opts)
         check_retention(args["retention_days"])
-        child = pulumi.ResourceOptions(parent=self)
-        group = cloudwatch.LogGroup(
-            f"{name}-nodes",
-            name=log_group_name(args["stack"]),
-            retention_in_days=args["retention_days"],
-            kms_key_id=args.get("kms_key_arn"),
-            tags=args["tags"],
-            opts=child,
-        )
+        self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
+        lines = log_group_name(args["stack"])
+        group, events = self._group("nodes", lines), self._group("events", events_group(lines))
         for plan in plan_filters():
-            cloudwatch.LogMetricFilter(
-                f"{name}-{plan.metric}",
-                log_group_name=group.name,
-                pattern=plan.pattern,
-                metric_transformation=cloudwatch.LogMetricFilterMetricTransformationArgs(
-                    name=plan.metric,
-                    namespace=f"{NAMESPACE}/{args['stack']}",
-                    value=plan.value,
-                    unit=plan.unit,
-                    default_value=plan.default_value,
-                ),
-                opts=child,
-            )
+            self._metric(plan, events if plan.of_nodes else group)
         self.log_group_name = group.name
         self.log_group_arn = group.arn
         self.register_outputs({"log_group_name": self.log_group_name, "log_group_arn": self.log_group_arn})
+
+    def _group(self, what: str, group: str) -> cloudwatch.LogGroup:
+        return cloudwatch.LogGroup(
+            f"{self._name}-{what}",
+            name=group,
+            retention_in_days=self._args["retention_days"],
+            kms_key_id=self._args.get("kms_key_arn"),
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _metric(self, plan: FilterPlan, group: cloudwatch.LogGroup) -> cloudwatch.LogMetricFilter:
+        return cloudwatch.LogMetricFilter(
+            f"{self._name}-{plan.metric}",
+            log_group_name=group.name,
+            pattern=plan.pattern,
+            metric_transformation=cloudwatch.LogMetricFilterMetricTransformationArgs(
+                name=plan.metric,
+                namespace=f"{NAMESPACE}/{self._args['stack']}",
+                value=plan.value,
+                unit=plan.unit,
+                default_value=plan.default_value,
+            ),
+            opts=self._child,
+        )
 
 
 class Observability(pulumi.ComponentResource):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from components.core.limits import check_steps_alarm
 
-__all__ = ["ALIVE_EVENT", "COLUMNS", "LOOK_EVENT", "REFUSED_EVENT", "TABLE", "AlarmPlan", "plan_alarms"]
+__all__ = ["ALIVE_EVENT", "COLUMNS", "LOOK_EVENT", "REFUSED_EVENT", "TABLE", "AlarmPlan", "plan_alarms", "statistics"]
 
 TABLE = "Gangway_CL"
 """The table of lines: a name of our own, and the ending that Azure asks for."""
@@ -20,8 +20,9 @@ COLUMNS: Sequence[tuple[str, str]] = (
     ("Event", "string"),
     ("Line", "dynamic"),
 )
-"""When a line was printed, on which machine (its name, and `node` or `head`), by which unit; its `event`, empty where
-it has none, and all of it (what is no JSON as `{"message": ...}`)."""
+"""When a line was printed, on which machine (its name, and `node` or `head`), by which unit; the `event` of what a node
+or a head says itself, else empty; and all of it: what is no JSON as `{"message": ...}`, and JSON of the job as
+`{"printed": ...}`, so that it cannot speak for its node."""
 ALIVE_EVENT = "alive"
 """What every node sends once a minute as long as it runs, whatever it does."""
 LOOK_EVENT, REFUSED_EVENT = "ladder-looked", "ladder-refused"
@@ -76,9 +77,14 @@ def plan_alarms(
     ]
 
 
+def statistics(field: str) -> str:
+    """Which lines are the job's statistics with that field: they have no event."""
+    return f"isempty(tostring(Line.printed.event)) and isnotnull(Line.printed.{field})"
+
+
 def _steps(minutes: int) -> str:
-    """How many statistics lines there were: they have no event."""
-    return f'toscalar({TABLE} | where TimeGenerated > ago({minutes}m) and Event == "" and isnotnull(Line.step) | count)'
+    """How many statistics lines there were."""
+    return f"toscalar({TABLE} | where TimeGenerated > ago({minutes}m) and {statistics('step')} | count)"
 
 
 def _no_steps(minutes: int) -> AlarmPlan:
@@ -103,8 +109,8 @@ def _gpu_idle() -> AlarmPlan:
         f"Steps are made, but the GPUs were busy for less than {GPU_IDLE_BELOW:.0%} of 15 minutes. Look at images per "
         "second in the workbook: a data loader or a file system that cannot keep up is the usual cause, then a batch "
         "that is too small for the machine type.",
-        f'{TABLE} | where TimeGenerated > ago(15m) and Event == "" and isnotnull(Line.gpu_utilisation)\n'
-        "| summarize Busy = avg(todouble(Line.gpu_utilisation))\n"
+        f"{TABLE} | where TimeGenerated > ago(15m) and {statistics('gpu_utilisation')}\n"
+        "| summarize Busy = avg(todouble(Line.printed.gpu_utilisation))\n"
         f"| where Busy < {GPU_IDLE_BELOW}",
         2,
     )
@@ -116,7 +122,7 @@ def _interruptions(per_hour: int) -> AlarmPlan:
         f"For information: training was interrupted more than {per_hour} times in an hour. Nothing is lost but the "
         "work since each checkpoint. If it goes on, choose another zone or machine type, or put a rung of reserved or "
         "on-demand capacity above the spot rung.",
-        f'{TABLE} | where TimeGenerated > ago(1h) and Event == "interrupt"\n'
+        f'{TABLE} | where TimeGenerated > ago(1h) and tostring(Line.printed.event) == "interrupt"\n'
         "| summarize Times = count()\n"
         f"| where Times > {per_hour}",
         3,

@@ -7,7 +7,7 @@ import pulumi
 from pulumi_azure_native import applicationinsights, monitor, operationalinsights
 from pulumi_azure_native.monitor import outputs
 
-from components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms
+from components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms, statistics
 from components.azure.names import guid
 from components.core.dependencies import after
 from components.core.findings import InputError
@@ -84,12 +84,11 @@ Item = dict[str, Any]
 
 def plan_dashboard(stack: str, location: str) -> dict[str, Any]:
     """The workbook, as Azure wants it once it is JSON. What it asks is the workspace it belongs to."""
-    statistics = f'{TABLE} | where Event == ""'
-    counted = '"interrupt", "checkpoint", "node-given-up", "job-ended"'
+    counted = '"interrupt", "checkpoint"', '"node-given-up", "job-ended"'
     items = [
         _text(stack, location),
-        _chart("images", "Images per second", f"{statistics} | {_average('images_per_sec')}"),
-        _chart("gpu", "GPU utilisation, share of time", f"{statistics} | {_average('gpu_utilisation')}"),
+        _chart("images", "Images per second", _average("images_per_sec")),
+        _chart("gpu", "GPU utilisation, share of time", _average("gpu_utilisation")),
         _chart(
             "nodes",
             "Nodes",
@@ -99,7 +98,9 @@ def plan_dashboard(stack: str, location: str) -> dict[str, Any]:
         _chart(
             "events",
             "Interruptions, checkpoints, nodes given up, jobs ended",
-            f"{TABLE} | where Event in ({counted}) | summarize Times = count() by Event, bin(TimeGenerated, 5m)",
+            f"{TABLE} | extend Printed = tostring(Line.printed.event)"
+            f" | where Event in ({counted[1]}) or Printed in ({counted[0]})"
+            " | summarize Times = count() by coalesce(Event, Printed), bin(TimeGenerated, 5m)",
         ),
         _query(
             "newest",
@@ -113,7 +114,8 @@ def plan_dashboard(stack: str, location: str) -> dict[str, Any]:
 
 
 def _average(field: str) -> str:
-    return f"where isnotnull(Line.{field}) | summarize avg(todouble(Line.{field})) by bin(TimeGenerated, 1m)"
+    mean = f"avg(todouble(Line.printed.{field}))"
+    return f"{TABLE} | where {statistics(field)} | summarize {mean} by bin(TimeGenerated, 1m)"
 
 
 def _text(stack: str, location: str) -> Item:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from components.core.limits import STEPS_ALARM_MINUTES, check_steps_alarm
 from components.core.query_text import promql_any, promql_text
 
-__all__ = ["METRICS", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
+__all__ = ["METRICS", "PRINTED", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
 
 GPU_IDLE_BELOW = 0.10
 # A group's size is a point a minute, which can be seen some minutes later.
@@ -18,6 +18,8 @@ DELAY_MINUTES = 4
 LOOKS_FAILED = 5
 # What the nodes' log agent says its entries are of; a query has to name it where several might be meant.
 MONITORED_RESOURCE = "gce_instance"
+PRINTED = "jsonPayload.printed"
+"""What the job printed. It stands apart from what its node says, `event` above all, so that it cannot speak for it."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,15 @@ class AlarmPlan:
 
 def _statistics(key: str) -> str:
     """Statistics lines have no event; a comparison with a number stands for "is there, and no null"."""
-    return f"NOT jsonPayload.event:* AND jsonPayload.{key}>=0"
+    return f"NOT {PRINTED}.event:* AND {PRINTED}.{key}>=0"
 
 
 METRICS = (
-    MetricPlan("ImagesPerSecond", _statistics("images_per_sec"), "images_per_sec", "1/s"),
+    MetricPlan("ImagesPerSecond", _statistics("images_per_sec"), f"{PRINTED}.images_per_sec", "1/s"),
     MetricPlan("Steps", _statistics("step")),
-    MetricPlan("GpuUtilisation", _statistics("gpu_utilisation"), "gpu_utilisation"),
-    MetricPlan("Interruptions", 'jsonPayload.event="interrupt"'),
-    MetricPlan("Checkpoints", 'jsonPayload.event="checkpoint"'),
+    MetricPlan("GpuUtilisation", _statistics("gpu_utilisation"), f"{PRINTED}.gpu_utilisation"),
+    MetricPlan("Interruptions", f'{PRINTED}.event="interrupt"'),
+    MetricPlan("Checkpoints", f'{PRINTED}.event="checkpoint"'),
     MetricPlan("NodesGivenUp", 'jsonPayload.event="node-given-up"'),
     MetricPlan("LaunchesHeld", 'jsonPayload.event="launches-held"'),
     MetricPlan("SlicesGivenUp", 'jsonPayload.event="slices-given-up"'),

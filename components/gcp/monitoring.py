@@ -254,7 +254,7 @@ class NodeLogs(pulumi.ComponentResource):
             metric_descriptor=logging.MetricMetricDescriptorArgs(
                 metric_kind="DELTA", value_type="DISTRIBUTION" if collects else "INT64", unit=plan.unit
             ),
-            value_extractor=f"EXTRACT(jsonPayload.{plan.field})" if collects else None,
+            value_extractor=f"EXTRACT({plan.field})" if collects else None,
             bucket_options=logging.MetricBucketOptionsArgs(exponential_buckets=BUCKETS) if collects else None,
             opts=self._child,
         )

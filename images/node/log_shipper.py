@@ -16,20 +16,51 @@ from typing import Any
 from images.node.web import RefusedError
 
 FLUSH_SEC = 5.0
+# Units whose JSON is this node's own word. The job prints what it likes in all others, an event of a node among it.
+OWN_UNITS = ("gangway-fill",)
+_MOST_DEPTH = 32
+"""Of a line's JSON. Python's own limit depends on who asks, and the clouds have theirs."""
+# Bad content, or too much of it: one entry may be at fault, and the others are not to go with it.
+_BAD_CONTENT = (400, 413)
 
 Entry = dict[str, Any]
 
 
+def unit_of(line: dict[str, Any]) -> str:
+    """Which unit said a record of `journalctl --output json`, without its ending."""
+    return str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
+
+
 def journal_fields(line: dict[str, Any]) -> dict[str, Any]:
-    """What a record of `journalctl --output json` says: its JSON, or its text as `message`."""
+    """What a record of `journalctl --output json` says: JSON as `printed`, of OWN_UNITS as it is; or text as `message`.
+
+    Metrics and alarms go by `event` of nodes, which therefore nothing that a job prints can become.
+    """
     message = line.get("MESSAGE") or ""
     # journald gives what is no text as a list of bytes.
     text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
+    parsed = _plain_object(text)
+    if parsed is None:
+        return {"message": text}
+    return parsed if unit_of(line) in OWN_UNITS else {"printed": parsed}
+
+
+def _plain_object(text: str) -> Entry | None:
+    """The JSON object in a line; None for no JSON, and for what Python alone takes for it: NaN, or without an end."""
     try:
         parsed = json.loads(text)
-    except ValueError:
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {"message": text}
+        json.dumps(parsed, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) and not _is_deep(parsed) else None
+
+
+def _is_deep(value: Entry) -> bool:
+    level: list[Any] = [value]
+    for _ in range(_MOST_DEPTH):
+        lists = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list)))
+        level = [child for children in lists for child in children]
+    return bool(level)
 
 
 class LogShipper:
@@ -61,10 +92,16 @@ class LogShipper:
         """Sends every line of journalctl's, until there are no more."""
         self._thread.start()
         for text in lines:
-            line = json.loads(text)
+            try:
+                line = json.loads(text)
+                waits = (line["__CURSOR"], entry_of(line))
+            except (ValueError, RecursionError) as error:
+                # The cursor of the line after it is beyond this one.
+                print(f"gangway: a line that cannot be read is left out: {error}", file=sys.stderr, flush=True)
+                continue
             self._room.acquire()
             with self._lock:
-                self._waiting.append((line["__CURSOR"], entry_of(line)))
+                self._waiting.append(waits)
         self._ended.set()
         self._thread.join()
 
@@ -73,10 +110,10 @@ class LogShipper:
             self._flush()
         self._flush()
 
-    def _batch(self) -> list[tuple[str, Entry]]:
-        """The next entries that fit together."""
+    def _batch(self, most: int) -> list[tuple[str, Entry]]:
+        """The next entries that fit together, `most` of them at most."""
         with self._lock:
-            first = self._waiting[: self._most_entries]
+            first = self._waiting[:most]
         left = self._most_bytes
         for count, (_, entry) in enumerate(first):
             left -= len(json.dumps(entry)) + 1
@@ -85,24 +122,35 @@ class LogShipper:
         return first
 
     def _flush(self) -> None:
-        """Sends what waits; what cannot be sent now is tried again at the next time."""
-        while batch := self._batch():
+        """Sends what waits; what cannot be sent now is tried again at the next time. Of entries that are refused
+        together fewer are tried, until the one that is at fault goes alone, and is left out.
+        """
+        most = self._most_entries
+        while batch := self._batch(most):
             try:
                 self._send([entry for _, entry in batch])
+                most = min(2 * most, self._most_entries)
             except RefusedError as error:
                 # To the journal of this unit, which is not shipped.
-                print(f"gangway: could not send lines: {error}", file=sys.stderr, flush=True)
+                print(f"gangway: could not send {len(batch)} lines: {error}", file=sys.stderr, flush=True)
                 if error.status >= 500 or error.status in (401, 403, 429):
                     return
+                if error.status in _BAD_CONTENT and len(batch) > 1:
+                    most = len(batch) // 2
+                    continue
                 # The same lines would be refused for ever.
             except OSError as error:
-                print(f"gangway: could not send lines: {error}", file=sys.stderr, flush=True)
+                print(f"gangway: could not send {len(batch)} lines: {error}", file=sys.stderr, flush=True)
                 return
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write_text(batch[-1][0])
-            with self._lock:
-                del self._waiting[: len(batch)]
-            self._room.release(len(batch))
+            self._done(batch)
+
+    def _done(self, batch: list[tuple[str, Entry]]) -> None:
+        """Goes on after these entries, at the next start too."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(batch[-1][0])
+        with self._lock:
+            del self._waiting[: len(batch)]
+        self._room.release(len(batch))
 
 
 def follow_journal(units: Sequence[str], cursor_file: Path, ship: Callable[[Iterable[str]], None]) -> None:

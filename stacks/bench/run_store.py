@@ -2,6 +2,7 @@
 Read only.
 """
 
+import errno
 import os
 import re
 import warnings
@@ -15,12 +16,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from images.node.below import leads_out
 from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
+from trainer.core.regular_files import read_regular
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _TIMEOUT_SEC = 30.0
 _PAGE = 1000
+_ANY_SIZE = 1 << 62
 _DOMAINS = ("user_domain_name", "project_domain_name")
 _LEFT_OUT = ("checkpoints/", "data/")
 """What a table does not need, and what may be as large as a disk."""
@@ -160,6 +163,24 @@ class _Objects:
         return sorted(found["path"] for page in self._store.list() for found in page)
 
 
+class _Here:
+    """Those of a folder on this machine, in which others may have put links, FIFOs and devices."""
+
+    def __init__(self, folder: Path, files: _Files) -> None:
+        self._folder, self._files = folder, files
+
+    def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
+        try:
+            return read_regular(self._folder, name, _ANY_SIZE if max_bytes is None else max_bytes)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                return None
+            raise
+
+    def names(self) -> list[str]:
+        return self._files.names()
+
+
 class RunStore:
     """One run's folder. `url`: s3://, gs://, az://ACCOUNT/CONTAINER, Azure's https:// or swift://, with the path in it;
     file:// for a folder here; `region`: of an S3 bucket, which is asked where this is empty; or of OpenStack's object
@@ -260,7 +281,8 @@ def _open(url: str, region: str, cloud: str) -> _Files:
     """The store of a URL, with the credentials that this shell has."""
     if url.startswith("swift://"):
         return SwiftFolder(url, region, cloud)
-    return _Objects(object_store(url, region))
+    files = _Objects(object_store(url, region))
+    return _Here(_path(url), files) if url.startswith("file://") else files
 
 
 def object_store(url: str, region: str) -> "ObjectStore":
@@ -285,10 +307,14 @@ def object_store(url: str, region: str) -> "ObjectStore":
 def _folder(url: str) -> "ObjectStore":
     from obstore import store
 
-    folder = Path(unquote(urlsplit(url).path))
+    folder = _path(url)
     if not folder.is_dir():
         raise FileNotFoundError(folder)
     return store.LocalStore(folder)
+
+
+def _path(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
 
 
 def _aws(region: str) -> dict[str, Any]:

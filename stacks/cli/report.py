@@ -118,7 +118,7 @@ def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]", *, asked: bool
     wrong with them: failed, not done, without a record, not sealed.
     """
     from stacks.report.comparison.groups import members_of
-    from stacks.report.runs import not_sealed
+    from stacks.report.runs import not_covered, not_sealed
     from stacks.report.signatures import said_of
 
     for sentence in said_of([(run.record.id, run.signature) for run in runs], asked=asked):
@@ -136,7 +136,7 @@ def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]", *, asked: bool
             for one in runs
             if one.record.status != "done"
         ]
-        for sentence in (*said, *not_sealed(run.record for run in runs)):
+        for sentence in (*said, *not_sealed(run.record for run in runs), *not_covered(runs)):
             typer.echo(f"warning: {sentence}", err=True)
 
 
@@ -252,6 +252,7 @@ def _focus(
 def _page(run: "Run", out: Path | None) -> None:
     """The page of one run and its plan, as `gangway demo` writes it. What a sandbox made of it is kept nowhere."""
     from stacks.report.page import write_report
+    from stacks.report.runs import not_covered
     from stacks.report.stats import NEEDED, read_stats
 
     assert run.plan is not None, "a run without a plan has the page of tables"
@@ -268,6 +269,7 @@ def _page(run: "Run", out: Path | None) -> None:
             samples_png=samples if samples.is_file() else None,
             reals_png=reals if reals.is_file() else None,
             missing=missing,
+            signed="; ".join([run.signature.sentence, *(text.partition(": ")[2] for text in not_covered([run]))]),
         )
     except KeyError as missing_key:
         # Plans have no version of their own; an older one lacks what pages show today.

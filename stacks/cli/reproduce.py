@@ -62,11 +62,10 @@ def reproduce(
     from stacks.bench.reproduce.compare import check_comparable, compare
     from stacks.bench.reproduce.rerun import execute, find_container, name_of_rerun, plan_rerun
     from stacks.bench.results import Screen
-    from stacks.report.runs import find_runs, not_sealed
+    from stacks.report.runs import find_runs
 
     then = _find(run, runs, key, allow_unsigned=allow_unsigned)
-    for sentence in (*not_sealed([then.record]), f"{then.record.id}: {then.signature.sentence}"):
-        typer.echo(sentence, err=True)
+    _say_whose(then)
     check_comparable(then)
     image, machine = None if container is None else find_container(container, then.record), hardware()
     rerun = plan_rerun(then, machine, kimg, data)
@@ -88,6 +87,14 @@ def reproduce(
     else:
         _show(then, now, comparison, Console())
     raise typer.Exit(0 if comparison.bit_equal else EXIT_DIFFERS)
+
+
+def _say_whose(then: "Run") -> None:
+    from stacks.report.runs import not_covered, not_sealed
+
+    said = f"{then.record.id}: {then.signature.sentence}"
+    for sentence in (*not_sealed([then.record]), said, *not_covered([then])):
+        typer.echo(sentence, err=True)
 
 
 def _find(word: str, runs: Path, key: Path | None, *, allow_unsigned: bool) -> "Run":

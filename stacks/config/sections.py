@@ -280,6 +280,8 @@ class ImageConfig(Section):
 MOST_KIMG = 1e9
 """A million million images: 40,000 times StyleGAN2's 25,000 kimg. What is longer is a slip."""
 MOST_HOURS = 24 * 28
+LEAST_KIMG, LEAST_HOURS = 0.001, 0.01
+"""One image, and 36 seconds: what is shorter is a slip too, and no figure of a plan comes out of it."""
 
 
 class JobConfig(Section):
@@ -298,7 +300,7 @@ class JobConfig(Section):
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
-    kimg: Number = Field(gt=0, le=MOST_KIMG, json_schema_extra={"usual": "StyleGAN2 trains for 25,000 kimg"})
+    kimg: Number = Field(ge=LEAST_KIMG, le=MOST_KIMG, json_schema_extra={"usual": "StyleGAN2 trains for 25,000 kimg"})
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
     seed: Seed | None = Field(default=None, examples=[0])
     settings: Settings = Field(
@@ -308,7 +310,7 @@ class JobConfig(Section):
     )
     run_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$", examples=["digits-s0-20260101"])
     keep_runs: StrictBool = True
-    max_hours: Number = Field(gt=0, le=MOST_HOURS)
+    max_hours: Number = Field(ge=LEAST_HOURS, le=MOST_HOURS)
     terminate_when_done: StrictBool = False
     member_key_refresh: Whole = Field(default=0, ge=0, examples=[1])
 

@@ -25,7 +25,9 @@ from stacks.report.rendering import (
     write_whole,
 )
 from stacks.report.runs import not_sealed
+from stacks.report.signatures import UNSIGNED
 from stacks.report.stats import hints
+from trainer.core.regular_files import read_regular
 from trainer.records.quality import QualityRecord
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
@@ -82,6 +84,7 @@ class ReportInputs:
     reals: Picture | None
     hints: Sequence[str] = ()
     missing: Sequence[str] = ()
+    signed: str = UNSIGNED.sentence
 
 
 class _Wrong(NamedTuple):
@@ -335,10 +338,11 @@ def write_report(
     samples_png: Path | None,
     reals_png: Path | None,
     missing: Sequence[str] = (),
+    signed: str = UNSIGNED.sentence,
 ) -> Path:
     """Writes `out_dir/report.html`, and its charts as PNG and SVG under `out_dir/plots`.
 
-    Everything is rendered before the first file is touched, and each file appears whole or not at all.
+    All is rendered before the first file is touched; each appears whole or not at all. Returns the path of the page.
 
     Args:
         out_dir: made if it does not exist.
@@ -349,9 +353,7 @@ def write_report(
         samples_png: grid of images from the trained generator, or None.
         reals_png: grid of images from the data set, or None.
         missing: files of the run that are not there, which the page says first.
-
-    Returns:
-        The path of the page.
+        signed: who has signed the record, in words.
 
     InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
     """
@@ -374,6 +376,7 @@ def write_report(
             samples=samples,
             reals=reals,
             missing=missing,
+            signed=signed,
             hints=hints(stats),
         )
     )
@@ -387,6 +390,8 @@ def write_report(
 
 def _read(png: Path) -> Picture:
 
-    if not png.is_file():
-        raise InputError(str(png), "no such image", fix="name the PNG grid that the trainer wrote")
-    return picture(png.read_bytes(), str(png))
+    try:
+        return picture(read_regular(png.parent, png.name), str(png))
+    except OSError as error:
+        fix = "name the PNG grid that the trainer wrote"
+        raise InputError(str(png), f"no such image: {error.strerror or error}", fix=fix) from None

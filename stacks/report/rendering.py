@@ -36,6 +36,9 @@ def write_whole(path: Path, content: bytes) -> Path:
     """
     partial = path.with_name(f".partial-{path.name}")
     try:
+        # A folder that others have filled may have a link of that name, to a file that nobody is to write.
+        partial.unlink(missing_ok=True)
+        partial.touch(exist_ok=False)
         partial.write_bytes(content)
         return partial.replace(path)
     except OSError as error:

@@ -15,6 +15,8 @@ from components.core.findings import InputError
 from components.core.visible import all_visible, leaves, visible
 from stacks.report.signatures import UNSIGNED, ForgedError, Signature, signature_of
 from trainer.core.program import program
+from trainer.core.regular_files import read_regular
+from trainer.records.beside import changed_since
 from trainer.records.digest import WRONG_DIGEST
 from trainer.records.run_record import RunRecord
 
@@ -90,7 +92,7 @@ def _records(places: Sequence[Path], flag: str) -> list[Path]:
     records: list[Path] = []
     for place in places:
         there = is_there(place)
-        found = [] if not there else [place] if place.is_file() else sorted(place.rglob(RECORD))
+        found = [] if not there else [place.resolve()] if place.is_file() else _in_folders(place, RECORD)
         if not found:
             half = half_runs([place])
             problem = "holds no run.json" if there else "no such folder or file"
@@ -99,7 +101,12 @@ def _records(places: Sequence[Path], flag: str) -> list[Path]:
             fix = _anew(half[0]) if half else "name a run's directory, or a folder of them"
             raise InputError(flag, problem, value=str(place), fix=fix)
         records += found
-    return list(dict.fromkeys(path.resolve() for path in records))
+    return list(dict.fromkeys(records))
+
+
+def _in_folders(place: Path, name: str) -> list[Path]:
+    """Every file of that name below a folder, by the folder's own path: where the name itself is a link, as that."""
+    return sorted(path.parent.resolve() / name for path in place.rglob(name))
 
 
 def half_runs(places: Sequence[Path]) -> list[Path]:
@@ -154,9 +161,15 @@ def not_sealed(records: Iterable[RunRecord]) -> list[str]:
     return [f"{record.id}: {why}" for record in records if not record.digest]
 
 
+def not_covered(runs: Iterable[Run]) -> list[str]:
+    """A sentence on each signed run whose signature says nothing of the files beside the record."""
+    why = "its signature covers run.json alone: an older version wrote no sums of stats.jsonl and pictures into it"
+    return [f"{run.record.id}: {why}" for run in runs if run.signature.key and not run.record.files]
+
+
 def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Run:
     try:
-        content = path.read_bytes()
+        content = read_regular(path.parent, path.name)
         signature = signature_of(path, content, trusted) if checked else UNSIGNED
         record = RunRecord.model_validate_json(content)
     except OSError as error:
@@ -179,6 +192,8 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
     if not record.sessions:
         problem = "a record without a session is of no run"
         raise InputError(f"{path}: sessions", problem, value="[]", fix=_anew(path.parent))
+    if signature.key:
+        _refuse_changed_files(path, record)
     _refuse_odd_times(path, record)
     plain = record.model_dump()
     _refuse_odd_numbers(path, plain)
@@ -186,6 +201,20 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
         record = RunRecord.model_validate(all_visible(plain))
     plan = path.parent / "plan.json"
     return Run(path.parent, record, read_json(plan) if plan.is_file() else None, signature)
+
+
+def _refuse_changed_files(path: Path, record: RunRecord) -> None:
+    """Of a signed record, which answers for the files beside it, as far as it has their sums."""
+    changed = changed_since(path.parent, record.files, done=record.status == "done") if record.files else []
+    if changed:
+        others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise ForgedError(
+            f"{path.parent / changed[0]}{others}",
+            "was tampered with, or is of another time than the signed record beside it",
+            value="content that is not the record's",
+            allowed=f"the bytes and sha256 that {path.name} has under `files`",
+            fix=f"fetch the run anew; of a run of your own: {program()} record, then {program()} sign",
+        )
 
 
 def _refuse_odd_numbers(path: Path, plain: dict[str, Any]) -> None:
@@ -227,7 +256,7 @@ def _refuse_odd_times(path: Path, record: RunRecord) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object in a file. InputError: it cannot be read, or is none."""
     try:
-        data = all_visible(json.loads(path.read_text("utf-8")))
+        data = all_visible(json.loads(read_regular(path.parent, path.name)))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another file") from None
     except (ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from components.core.findings import InputError
 from stacks.report.rendering import write_whole
 from trainer.core.program import program
+from trainer.core.regular_files import read_regular
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -100,7 +101,7 @@ def signature_of(record: Path, content: bytes, trusted: str | None) -> Signature
 def sign(record: Path, key: "Ed25519PrivateKey") -> str:
     """Writes the signature beside a record; returns the public key."""
     public = _base64(key.public_key().public_bytes_raw())
-    line = f"{public} {_base64(key.sign(record.read_bytes()))}\n"
+    line = f"{public} {_base64(key.sign(read_regular(record.parent, record.name)))}\n"
     write_whole(record.with_name(record.name + SUFFIX), line.encode())
     return public
 
@@ -148,8 +149,7 @@ def _read_key(path: Path, flag: str) -> object:
 def _lines(path: Path) -> list[tuple[str, str]]:
     """Key and signature of each line; none where there is no file, or an empty one: nothing could sign."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES).decode("ascii", errors="replace")
+        text = read_regular(path.parent, path.name).decode("ascii", errors="replace")[:_MOST_BYTES]
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from components.core.findings import InputError
 from components.core.visible import all_visible
+from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 
 NEEDED = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_per_sec", "world_size")
 """What each line of statistics must have to be drawn, besides its place in the run; null where it was not measured."""
@@ -30,7 +31,9 @@ def read_stats(path: Path, needed: Sequence[str] = ()) -> tuple[dict[str, Any], 
     InputError: it cannot be read, or has a line that is none of statistics and of no event, or lacks something.
     """
     try:
-        complete = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+        complete = read_regular(path.parent, path.name, MOST_BYTES_OF_STATS).rpartition(b"\n")[0]
+    except FileNotFoundError:
+        return ()
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it anew") from None
     lines = ((number, text) for number, text in enumerate(complete.split(b"\n"), 1) if text.strip())

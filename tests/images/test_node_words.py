@@ -5,7 +5,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from components.aws.alarms import events_group
+
 INSTANCE = "i-0123456789abcdef0"
+EVENTS = events_group("/gangway/demo")
 
 
 def test_giving_up_is_one_line_in_the_log_group(machine: Any) -> None:
@@ -13,7 +16,7 @@ def test_giving_up_is_one_line_in_the_log_group(machine: Any) -> None:
     assert machine.give_up(reason).returncode == 1
     (event,) = machine.events()
     assert event == {"event": "node-given-up", "instance_id": INSTANCE, "reason": reason}
-    stream = ["--region", "us-east-2", "--log-group-name", "/gangway/demo", "--log-stream-name", f"{INSTANCE}/node"]
+    stream = ["--region", "us-east-2", "--log-group-name", EVENTS, "--log-stream-name", f"{INSTANCE}/node"]
     created, put = machine.asked("logs")
     assert created == ["logs", "create-log-stream", *stream]
     assert put[:-1] == ["logs", "put-log-events", *stream, "--log-events"]

@@ -276,6 +276,28 @@ def test_systemd_accepts_every_unit(files: list[Path], tmp_path: Path) -> None:
     assert (done.returncode, complaints) == (0, []), done.stderr
 
 
+HARDENED = {
+    "CapabilityBoundingSet=",
+    "NoNewPrivileges=yes",
+    "ProtectSystem=strict",
+    "ProtectHome=yes",
+    "PrivateTmp=yes",
+}
+
+
+@every_machine
+def test_what_reads_others_words_has_none_of_roots_rights(files: list[Path]) -> None:
+    """Python that reads the job's lines, or a cloud's answers. It writes where it remembers, nowhere else."""
+    units = [path.read_text() for path in files if path.suffix == ".service"]
+    lasting = [text.splitlines() for text in units if "python3 -m images.node" in text]
+    for lines in lasting:
+        assert set(lines) >= HARDENED
+        writes = not any("heartbeat" in line for line in lines)
+        assert any(line.startswith("RuntimeDirectory=gangway") for line in lines) == writes
+        # Others have files there too.
+        assert "RuntimeDirectory=gangway" not in lines or "RuntimeDirectoryPreserve=yes" in lines
+
+
 def test_prometheus_finds_the_workers_of_its_stack_alone(head: AwsHeadSpec) -> None:
     files = yaml.safe_load(render_aws_head(head))["write_files"]
     (text,) = [file["content"] for file in files if file["path"] == "/etc/gangway/prometheus.yaml"]

@@ -13,6 +13,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.errors import from_validation
 from trainer.core.files import read_input, read_text_input
 from trainer.core.program import program
+from trainer.records.beside import FileSum
 from trainer.records.digest import DigestedRecord, wrong_digest_error
 from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity
@@ -327,6 +328,8 @@ class RunRecord(DigestedRecord):
         quality_in_training: metrics computed while training and what they cost; null where there were none.
         summaries: loss_g, loss_d, r1, grad_norm_g, grad_norm_d.
         state_sha256: digest of the final tensors of g, d, ema, opt_g and opt_d, to compare two runs bit for bit.
+        files: what lies beside it: stats.jsonl, pictures, checkpoints' manifests; empty in older records, whose
+            signature covers the record alone.
     """
 
     schema_version: Literal[1] = 1
@@ -363,6 +366,7 @@ class RunRecord(DigestedRecord):
     cost: CostRecord
     peak_memory_gib: Quantity
     state_sha256: dict[str, str]
+    files: dict[str, FileSum] = Field(default_factory=dict)
     versions: dict[str, str]
 
     @classmethod

@@ -10,6 +10,7 @@ from typing import Any
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
+from trainer.records.beside import sums_of
 from trainer.records.cost_carbon import carbon, cost, energy, total
 from trainer.records.quality import latest_quality, quality_in_training
 from trainer.records.quantity import Quantity
@@ -120,7 +121,7 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
         raise _no_run(run_dir, stats_log)
     config = TrainConfig.from_file(run_dir / "config.json")
     try:
-        return _summarised(config, stats_log, now or time.time())
+        record = _summarised(config, stats_log, now or time.time())
     except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         # Whole lines of JSON with the keys of ours, and values that no trainer writes.
         raise TrainerError(
@@ -129,6 +130,7 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
             value=str(error).partition("\n")[0],
             fix="restore it from a copy; without it the run's record cannot be written anew",
         ) from error
+    return record.model_copy(update={"files": sums_of(run_dir)})
 
 
 def _summarised(config: TrainConfig, stats_log: StatsLog, now: float) -> RunRecord:

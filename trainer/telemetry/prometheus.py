@@ -4,9 +4,12 @@ The port is taken before anything else of the run is touched, so that one in use
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator, Mapping
+from socketserver import ThreadingMixIn
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from trainer.core.errors import TrainerError
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 _FLAG = "--metrics-port"
 _LAST_PORT = 65535
 _ALLOWED = f"a free port, 1 to {_LAST_PORT}"
+_MOST_CONNECTIONS = 16
+_SILENT_SEC = 5.0
 _GAUGES: Mapping[str, str] = MappingProxyType(
     {
         "images": "images_total",
@@ -63,13 +68,48 @@ def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | Non
             endpoint.close()
 
 
+class _Handler(WSGIRequestHandler):
+    """One connection, which ends where its peer says nothing for a while."""
+
+    timeout = _SILENT_SEC
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # silent, or gone
+            super().handle()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Four times a minute somebody looks: no line for it."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each of so many connections; one more is closed at once. It runs in the process that trains."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+
 class MetricsEndpoint:
     """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics (TrainerError: port
     taken). Listens on all interfaces unless told otherwise: Prometheus scrapes from another machine.
     """
 
     def __init__(self, port: int, address: str = "0.0.0.0") -> None:
-        from prometheus_client import CollectorRegistry, Gauge, start_http_server
+        from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
 
         registry = CollectorRegistry()
         self._gauges = {
@@ -77,7 +117,7 @@ class MetricsEndpoint:
             for key, name in _GAUGES.items()
         }
         try:
-            self._server, self._thread = start_http_server(port, addr=address, registry=registry)
+            self._server = _Server((address, port))
         except OSError as error:
             other = port + 1 if port < _LAST_PORT else port - 1
             raise TrainerError(
@@ -87,6 +127,9 @@ class MetricsEndpoint:
                 allowed=_ALLOWED,
                 fix=f"{_FLAG} {other}, or end the process that holds it (ss -ltnp 'sport = :{port}')",
             ) from error
+        self._server.set_app(make_wsgi_app(registry))
+        self._thread = threading.Thread(target=self._server.serve_forever, name="gangway-metrics", daemon=True)
+        self._thread.start()
 
     def show(self, line: Mapping[str, Any]) -> None:
         """Shows a statistics line."""

@@ -1,4 +1,4 @@
-"""Sends the lines of our units from the journal to the stack's table in Log Analytics, each line of JSON as it is.
+"""Sends the lines of our units from the journal to the stack's table in Log Analytics, each line of JSON as fields.
 
     python3 -m images.node.azure.logs INGESTION_URL ROLE UNIT...
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from images.node.azure.api import AzureApi, log_row
-from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields, unit_of
 
 # The Logs Ingestion API takes 1 MB at once and cuts a field at 64 KB (Azure Monitor service limits).
 MAX_BATCH = (500, 900_000)
@@ -26,8 +26,7 @@ def row_of(node: str, role: str, line: dict[str, Any]) -> dict[str, Any]:
     fields = journal_fields(line)
     if isinstance(fields.get("message"), str):
         fields["message"] = fields["message"][:MAX_MESSAGE_CHARS]
-    unit = str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
-    return log_row(node, role, unit, fields, int(line["__REALTIME_TIMESTAMP"]) / 1e6)
+    return log_row(node, role, unit_of(line), fields, int(line["__REALTIME_TIMESTAMP"]) / 1e6)
 
 
 def main(argv: Sequence[str]) -> int:

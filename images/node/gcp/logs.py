@@ -1,4 +1,4 @@
-"""Sends the lines of our units from the journal to Cloud Logging, each line of JSON as the fields of its entry.
+"""Sends the lines of our units from the journal to Cloud Logging, each line of JSON as fields of its entry.
 
     python3 -m images.node.gcp.logs PROJECT LOG UNIT...
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from images.node.gcp.api import GoogleApi, log_entry
-from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields, unit_of
 
 # Cloud Logging takes 1000 entries and 10 MB at once.
 MAX_BATCH = (500, 9_000_000)
@@ -25,12 +25,11 @@ MAX_BATCH = (500, 9_000_000)
 def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
     """The entry of one record of `journalctl --output json`."""
     moment = datetime.fromtimestamp(int(line["__REALTIME_TIMESTAMP"]) / 1e6, timezone.utc)  # noqa: UP017 - Python 3.10
-    unit = str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
     return {
         **log_entry(project, log, journal_fields(line)),
         "timestamp": moment.isoformat(),
         "insertId": _insert_id(line["__CURSOR"]),
-        "labels": {"unit": unit},
+        "labels": {"unit": unit_of(line)},
     }
 
 

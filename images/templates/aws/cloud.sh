@@ -41,7 +41,8 @@ print(json.dumps([{"timestamp": int(time.time() * 1000), "message": json.dumps(l
 send_event() {
     local instance events stream
     instance=$(imds instance-id) && events=$(log_events "$1" "$instance" "${@:2}") || return 1
-    stream=(--region "$REGION" --log-group-name "$LOG_GROUP" --log-stream-name "$instance/node")
+    # A log group beside that of the job's lines, where none of these can be forged (components.aws.alarms).
+    stream=(--region "$REGION" --log-group-name "$LOG_GROUP/events" --log-stream-name "$instance/node")
     # The stream is there from the second event on, and that is an error too.
     aws logs create-log-stream "${stream[@]}" >/dev/null 2>&1 || true
     aws logs put-log-events "${stream[@]}" --log-events "$events" >/dev/null

@@ -12,6 +12,7 @@ from typing import Any
 
 from components.core.findings import InputError
 from stacks.report.runs import Run
+from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 from trainer.records.run_record import RunRecord
 
 SERIES = ("loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d")
@@ -109,7 +110,7 @@ def _states(run: Run) -> dict[int, dict[str, str]]:
     """Hashes of the state's parts, by images shown: of the checkpoints beside the record, and of its end."""
     found: dict[int, dict[str, str]] = {}
     for path in sorted((run.path / "checkpoints").glob("[0-9]*.json")):
-        images, digests = _manifest(path, run.record.id)
+        images, digests = _manifest(run.path, f"checkpoints/{path.name}", run.record.id)
         if digests:
             found[images] = digests
     if run.record.state_sha256:
@@ -117,17 +118,17 @@ def _states(run: Run) -> dict[int, dict[str, str]]:
     return found
 
 
-def _manifest(path: Path, run_id: str) -> tuple[int, dict[str, str]]:
+def _manifest(folder: Path, name: str, run_id: str) -> tuple[int, dict[str, str]]:
     """Images and hashes that a checkpoint's manifest tells; no hash where it is another run's."""
     try:
-        manifest = json.loads(path.read_text("utf-8"))
+        manifest = json.loads(read_regular(folder, name))
     except (OSError, ValueError, RecursionError):
         manifest = None
     match manifest:
         case {"identity": {"run_id": str(whose)}, "images": int(images), "state_sha256": dict(digests)}:
             return images, digests if whose == run_id else {}
     raise InputError(
-        str(path),
+        str(folder / name),
         "is no manifest of a checkpoint: it was cut short, or cannot be read",
         allowed="identity.run_id, images and state_sha256, as the trainer writes them",
         fix="fetch it anew, or take this checkpoint's files away: states of the others are compared",
@@ -136,7 +137,12 @@ def _manifest(path: Path, run_id: str) -> tuple[int, dict[str, str]]:
 
 def _windows(path: Path) -> dict[Window, Mapping[str, Any]]:
     """Lines of statistics by the images that they are means over; of work done twice, the newest."""
-    texts = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+    try:
+        texts = read_regular(path.parent, path.name, MOST_BYTES_OF_STATS).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        texts = []
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it anew") from None
     found: dict[Window, Mapping[str, Any]] = {}
     since: dict[int, int] = {}
     for line in filter(None, map(_parsed, texts)):

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError, nearest_hint
-from stacks.report.runs import RECORD, STATS, Run, read_json, why_unread
+from stacks.report.runs import RECORD, STATS, Run, not_covered, read_json, why_unread
+from stacks.report.signatures import UNSIGNED
 from stacks.report.stats import read_stats
 from trainer.config.train_config import TrainConfig
 from trainer.core.program import program
@@ -80,6 +81,7 @@ class Member:
         title: of the suite.
         stack_usd: of the whole stack while it stood, as its suite tells.
         control: the arm that its suite names first for its stack, whether it has a run or not; empty without one.
+        signed: whether somebody signed its record, in a word or two.
     """
 
     record: RunRecord
@@ -92,6 +94,7 @@ class Member:
     title: str = ""
     control: str = ""
     stack_usd: Quantity = _NO_SUITE
+    signed: str = UNSIGNED.state
 
     @property
     def name(self) -> str:
@@ -155,8 +158,9 @@ def _member(run: Run, results: _Results | None) -> Member:
     record = run.record
     item = next((item for item in results.items if item.run_id == record.id), None) if results else None
     stats = read_stats(run.path / STATS)
+    signed = f"{run.signature.state}{', run.json alone' if not_covered([run]) else ''}"
     if results is None or item is None:
-        return Member(record, run.path, stats, record.stack or LOCAL)
+        return Member(record, run.path, stats, record.stack or LOCAL, signed=signed)
     return Member(
         record,
         run.path,
@@ -168,6 +172,7 @@ def _member(run: Run, results: _Results | None) -> Member:
         results.title,
         control=next(other.arm for other in results.items if other.stack == item.stack),
         stack_usd=item.usd,
+        signed=signed,
     )
 
 

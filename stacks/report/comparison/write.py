@@ -33,6 +33,7 @@ from stacks.report.rendering import (
 )
 from stacks.report.runs import Run, not_sealed
 from trainer.core.program import program
+from trainer.core.regular_files import read_regular
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -82,8 +83,8 @@ def _grid(group: Group, budget: int) -> Grid | None:
         path = member.path / "samples.png"
         if not path.is_file():
             continue
-        content = path.read_bytes()
         try:
+            content = read_regular(path.parent, path.name)
             with Image.open(io.BytesIO(content)) as image:
                 image.load()
                 if image.format == "PNG" and len(content) <= budget:

@@ -105,6 +105,7 @@ def test_logs_and_key_are_exactly_the_given_ones() -> None:
     for name in ("node", "head"):
         statements = by_sid(ALL[name])
         assert statements["WriteLogs"]["Resource"] == "arn:logs:*"
+        assert statements["WriteEvents"]["Resource"] == "arn:logs/events:*"
         assert statements["UseKey"]["Resource"] == "arn:key"
         assert statements["UseKey"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
         assert statements["PullImage"]["Resource"] == "arn:repo"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.aws.alarms import events_group
 from components.aws.monitoring import (
     RETENTION_DAYS,
     NodeLogs,
@@ -19,6 +20,7 @@ from components.aws.monitoring import (
 )
 from components.core.findings import InputError
 
+OF_NODES = {"JobsEndedBadly", "LaunchesHeld", "NodesGivenUp", "RecordsAtRisk"}
 TICK = {"images": 4096, "step": 64, "images_per_sec": 812.5, "loss_g": 0.7, "loss_d": 1.1, "energy_joules": 9.5e4}
 
 
@@ -44,12 +46,12 @@ def _term(term: str, line: dict[str, Any]) -> bool:
     return bool(line.get(match[1]) == match[2])
 
 
-def published(line: dict[str, Any]) -> dict[str, float]:
-    """What the filters make of one log line: metric -> value."""
+def published(line: dict[str, Any], *, of_nodes: bool = False) -> dict[str, float]:
+    """What the filters make of one log line, of the job or of a node's scripts: metric -> value."""
     return {
         plan.metric: float(line[plan.value.removeprefix("$.")] if plan.value.startswith("$.") else plan.value)
         for plan in plan_filters()
-        if matches(plan.pattern, line)
+        if plan.of_nodes == of_nodes and matches(plan.pattern, line)
     }
 
 
@@ -98,7 +100,8 @@ def test_events_are_counted_and_are_no_steps(event: str, metrics: dict[str, floa
     ],
 )
 def test_what_the_nodes_scripts_send_is_counted(line: dict[str, Any], metrics: dict[str, float]) -> None:
-    assert published(line) == metrics
+    assert published(line, of_nodes=True) == metrics
+    assert published(line) == {}, "the job printed it"
 
 
 def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..., Any]) -> None:
@@ -110,7 +113,8 @@ def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..
         metric = made.inputs["metricTransformation"]
         assert "dimensions" not in metric
         assert metric["namespace"] == "Gangway/test"
-        assert made.inputs["logGroupName"] == "/gangway/test"
+        group = "/gangway/test/events" if metric["name"] in OF_NODES else "/gangway/test"
+        assert made.inputs["logGroupName"] == group
         assert len(made.inputs["pattern"]) <= 1024
         zeros[metric["name"]] = metric.get("defaultValue")
     assert zeros == {
@@ -119,11 +123,13 @@ def test_a_filter_has_no_dimensions_so_that_counts_have_a_zero(make: Callable[..
     }  # fmt: skip
 
 
-def test_the_log_group_ends_and_is_encrypted_where_a_key_is_given(make: Callable[..., Any]) -> None:
-    group = make(NodeLogs, retention_days=14).one("LogGroup").inputs
-    assert group["name"] == log_group_name("test") == "/gangway/test"
-    assert group["retentionInDays"] == 14
-    assert group["kmsKeyId"].startswith("arn:aws:kms:")
+def test_log_groups_end_and_are_encrypted_where_a_key_is_given(make: Callable[..., Any]) -> None:
+    groups = [made.inputs for made in make(NodeLogs, retention_days=14).of("LogGroup")]
+    lines = log_group_name("test")
+    assert sorted(group["name"] for group in groups) == [lines, events_group(lines)] == [lines, "/gangway/test/events"]
+    for group in groups:
+        assert group["retentionInDays"] == 14
+        assert group["kmsKeyId"].startswith("arn:aws:kms:")
 
 
 PARTS = {"demo-nodes-up", "demo-steps-absent"}

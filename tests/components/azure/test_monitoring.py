@@ -14,6 +14,7 @@ from components.azure.monitoring import NodeLogs, Observability, check_retention
 from components.core.findings import InputError
 from components.core.limits import STEPS_ALARM_MINUTES
 from images.node.azure import fallback as azure_fallback
+from images.node.azure.logs import row_of
 
 NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "no-nodes", "nodes-refused", "node-given-up",
          "launches-held", "job-failed", "record-at-risk"}  # fmt: skip
@@ -29,6 +30,10 @@ def balanced(query: str) -> bool:
     return all(plain.count(a) == plain.count(b) for a, b in ("()", "[]", "{}")) and query.count('"') % 2 == 0
 
 
+OF_THE_JOB = {"gpu-idle", "interruptions"}
+"""Alarms that go by what the job prints alone."""
+
+
 def columns_of(query: str) -> set[str]:
     """The columns that a query names of the table's."""
     return {name for name, _ in COLUMNS if re.search(rf"\b{name}\b", query)}
@@ -42,7 +47,8 @@ def test_every_alarm_asks_the_one_table_within_its_time(nodes: int, minutes: int
         assert TABLE in plan.query
         assert balanced(plan.query), plan.query
         assert not [word for word in REFUSED if word in plan.query]
-        assert columns_of(plan.query) >= {"TimeGenerated", "Event"}
+        assert "TimeGenerated" in columns_of(plan.query)
+        assert ("Line.printed." if plan.name in OF_THE_JOB else "Event") in plan.query
         # Azure looks back two days at most, and takes literals only.
         for number, unit in re.findall(r"ago\((\w+?)([mhd])\)", plan.query):
             assert int(number) * {"m": 1, "h": 60, "d": 1440}[unit] <= 2 * 1440
@@ -77,6 +83,18 @@ def test_nodes_that_never_come_ring_while_the_head_asks_for_them() -> None:
     assert f'Event == "{REFUSED_EVENT}"' in refused
     assert refused.endswith("| where Times >= 3")
     assert (LOOK_EVENT, REFUSED_EVENT) == (azure_fallback.LOOKED, azure_fallback.REFUSED), "what the head says"
+
+
+def test_what_the_job_prints_is_no_event_of_its_node() -> None:
+    """It stands in `Line.printed`, and a job that prints an event of a node's has none in the column of alarms."""
+    said = {"event": "node-given-up", "exit_status": 3, "step": 1}
+    unit = {"MESSAGE": json.dumps(said), "__REALTIME_TIMESTAMP": "1", "_SYSTEMD_UNIT": "gangway-trainer.service"}
+    row = row_of("demo_3", "worker", unit)
+    assert (row["Event"], row["Line"]) == ("", {"printed": said})
+    for name, plan in by_name().items():
+        assert ("Line.printed." in plan.query) == (name in OF_THE_JOB | {"no-steps", "nodes-missing"})
+    dashboard = json.dumps(plan_dashboard("demo", "westus"))
+    assert "isempty(tostring(Line.printed.event)) and isnotnull(Line.printed.images_per_sec)" in dashboard
 
 
 def test_nodes_are_those_that_say_they_live() -> None:

@@ -109,8 +109,9 @@ def test_a_window_that_tells_nothing(minutes: int) -> None:
 def test_a_line_is_a_statistic_or_an_event() -> None:
     """The filters are those of the lines the trainer writes: statistics have no event."""
     by_name = {metric.name: metric for metric in METRICS}
-    assert by_name["Steps"].filter == "NOT jsonPayload.event:* AND jsonPayload.step>=0"
-    assert by_name["GpuUtilisation"].field == "gpu_utilisation"
+    assert by_name["Steps"].filter == "NOT jsonPayload.printed.event:* AND jsonPayload.printed.step>=0"
+    assert by_name["GpuUtilisation"].field == "jsonPayload.printed.gpu_utilisation"
+    assert by_name["Interruptions"].filter == 'jsonPayload.printed.event="interrupt"', "what the job itself knows"
     assert by_name["NodesGivenUp"].filter == 'jsonPayload.event="node-given-up"'
     at_risk = (
         '(jsonPayload.event="head-not-ready" OR jsonPayload.event="record-not-put" OR jsonPayload.event="end-not-told")'

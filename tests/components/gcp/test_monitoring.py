@@ -74,7 +74,7 @@ def test_metrics_are_read_out_of_the_stacks_log(
         body = {key: value for key, value in inputs.items() if key != "project"}
         assert api_mistakes("logging.v2", "LogMetric", body) == []
     speed, steps = metrics["gangway/demo/ImagesPerSecond"], metrics["gangway/demo/Steps"]
-    assert speed["valueExtractor"] == "EXTRACT(jsonPayload.images_per_sec)"
+    assert speed["valueExtractor"] == "EXTRACT(jsonPayload.printed.images_per_sec)"
     assert speed["metricDescriptor"]["valueType"] == "DISTRIBUTION"
     assert steps["metricDescriptor"] == {"metricKind": "DELTA", "valueType": "INT64", "unit": "1"}
     assert not {"valueExtractor", "bucketOptions"} & steps.keys()

@@ -196,6 +196,6 @@ def test_every_length_says_what_it_is_a_length_of(stack_file: Edited) -> None:
     path = stack_file(lambda values: values["gangway:job"].update(max_hours="long", kimg="short"))
     allowed = {mistake.place.rpartition(".")[2]: mistake.allowed for mistake in mistakes_in(path)}
     assert allowed == {
-        "max_hours": "a number above 0, at most 672 (hours)",
-        "kimg": "a number above 0, at most 1000000000 (thousands of images)",
+        "max_hours": "a number from 0.01 to 672 (hours)",
+        "kimg": "a number from 0.001 to 1000000000 (thousands of images)",
     }

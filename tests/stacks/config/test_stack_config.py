@@ -74,7 +74,8 @@ MISTAKES = {
         "did you mean 'on-demand'?",
     ),
     "missing key": (
-        lambda v: v["gangway:job"].pop("kimg"), "gangway:job.kimg", None, "required: a number above 0", "add kimg: 150",
+        lambda v: v["gangway:job"].pop("kimg"), "gangway:job.kimg", None, "required: a number from 0.001",
+        "add kimg: 150",
     ),
     "missing section": (
         lambda v: v.pop("gangway:budget"), "gangway:budget", None, "a mapping with monthly_usd and emails",
@@ -138,10 +139,16 @@ MISTAKES = {
     ),
     "a run of more than four weeks": (
         section("job", max_hours=24 * 29), "gangway:job.max_hours", 24 * 29,
-        "a number above 0, at most 672", "write max_hours: 672",
+        "a number from 0.01 to 672", "write max_hours: 672",
+    ),
+    "a run of no time": (
+        section("job", max_hours=5e-324), "gangway:job.max_hours", 5e-324, "from 0.01 to 672", "write max_hours: 0.01",
+    ),
+    "a run of less than an image": (
+        section("job", kimg=1e-320), "gangway:job.kimg", 1e-320, "from 0.001 to", "write kimg: 0.001",
     ),
     "a word for a number": (
-        section("job", kimg="many"), "gangway:job.kimg", "many", "a number above 0", "write kimg: 150",
+        section("job", kimg="many"), "gangway:job.kimg", "many", "a number from 0.001 to 1000000000", "write kimg: 150",
     ),
     "a source that is no bucket": (
         section("storage", source="/data"), "gangway:storage.source", "/data", "like s3://my-bucket/celeba",

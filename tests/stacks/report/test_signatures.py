@@ -1,15 +1,22 @@
 """Signatures of records: valid, unsigned, another's, forged."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from components.core.findings import InputError
 from components.core.signing_key import new_signing_key, public_half
+from stacks.cli.main import app
+from stacks.report.runs import find_runs, not_covered
 from stacks.report.signatures import ForgedError, read_private_key, read_public_key, sign, signature_of
+from trainer.records.beside import sums_of
+from trainer.records.run_record import RunRecord
 
+RECORDED = Path(__file__).parent / "comparison" / "recorded"
 PEM, OTHER = new_signing_key(), new_signing_key()
 
 
@@ -94,3 +101,47 @@ def test_a_key_of_another_kind_and_a_missing_one_are_refused(tmp_path: Path, key
         read_private_key(keys["own.pub"], "--key")
     with pytest.raises(InputError, match="cannot be read"):
         read_public_key(tmp_path / "none", "--key")
+
+
+@pytest.fixture
+def whole(keys: dict[str, Path], tmp_path: Path) -> Path:
+    """A run whose record has the sums of what lies beside it, signed."""
+    folder = tmp_path / "whole"
+    shutil.copytree(RECORDED, folder)
+    record = RunRecord.read(folder / "run.json")
+    record.model_copy(update={"files": sums_of(folder)}).write(folder / "run.json")
+    sign(folder / "run.json", read_private_key(keys["own"], "--key"))
+    return folder
+
+
+def test_a_signature_answers_for_the_files_beside_the_record(whole: Path, keys: dict[str, Path]) -> None:
+    own = read_public_key(keys["own.pub"], "--key")
+    (run,) = find_runs([whole], trusted=own)
+    assert (run.signature.state, not_covered([run])) == ("valid", [])
+    stats = whole / "stats.jsonl"
+    stats.write_text(stats.read_text().replace('"images_per_sec": ', '"images_per_sec": 9'))
+    for words in (["report", str(whole), "--key", str(keys["own.pub"])], ["reproduce", str(whole)]):
+        done = CliRunner().invoke(app, words)
+        assert isinstance(done.exception, ForgedError), done.output
+        assert "stats.jsonl: was tampered with" in str(done.exception)
+
+
+def test_a_record_without_sums_is_told_as_covering_itself_alone(keys: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(RECORDED, tmp_path / "older")
+    sign(tmp_path / "older/run.json", read_private_key(keys["own"], "--key"))
+    (run,) = find_runs([tmp_path / "older"])
+    (told,) = not_covered([run])
+    assert told.startswith(f"{run.record.id}: its signature covers run.json alone")
+    page = tmp_path / "page"
+    words = ["report", str(tmp_path / "older"), "--key", str(keys["own.pub"]), "--out", str(page)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert told in done.output
+    assert "<td>valid, run.json alone</td>" in (page / "report.html").read_text()
+
+
+def test_a_page_says_that_nobody_signed(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED, tmp_path / "run")
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "page")])
+    assert done.exit_code == 0, done.output
+    assert "<td>unsigned</td>" in (tmp_path / "page/report.html").read_text()

@@ -1,13 +1,16 @@
 """The metrics endpoint: scraped over real HTTP, on rank 0 alone, and refused before a run begins."""
 
+import contextlib
 import dataclasses
 import socket
+import threading
 import urllib.request
 
 import pytest
 
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import start_world
+from trainer.telemetry import prometheus
 from trainer.telemetry.prometheus import MetricsEndpoint, check_port, serving
 
 
@@ -72,3 +75,22 @@ def test_other_ranks_do_not_listen() -> None:
         second = dataclasses.replace(world, rank=1, local_rank=1)
         with serving(second, _free_port()) as endpoint:
             assert endpoint is None
+
+
+def test_connections_that_say_nothing_hold_few_threads_and_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It listens on all interfaces, in the process that trains."""
+    monkeypatch.setattr(prometheus._Handler, "timeout", 0.3)
+    port, before = _free_port(), threading.active_count()
+    endpoint = MetricsEndpoint(port, "127.0.0.1")
+    endpoint.show({"images": 3})
+    with contextlib.ExitStack() as held:
+        for _ in range(5 * prometheus._MOST_CONNECTIONS):
+            held.enter_context(socket.create_connection(("127.0.0.1", port)))
+            assert threading.active_count() <= before + 1 + prometheus._MOST_CONNECTIONS
+        # All stay open on this side. They are ended, and the next one is served.
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = answer.read().decode()
+                break
+        assert "gangway_trainer_images_total 3.0" in text
+    endpoint.close()

@@ -34,8 +34,10 @@ def shipped(azure_vm: Any, cursor: Path, lines: list[str], most: tuple[int, int]
 @pytest.mark.parametrize(
     ("message", "event", "content"),
     [
-        ('{"event": "tick", "images_per_sec": 7.5}', "tick", {"event": "tick", "images_per_sec": 7.5}),
-        ('{"step": 3}', "", {"step": 3}),
+        ('{"event": "tick", "images_per_sec": 7.5}', "", {"printed": {"event": "tick", "images_per_sec": 7.5}}),
+        ('{"step": 3}', "", {"printed": {"step": 3}}),
+        ('{"x": NaN}', "", {"message": '{"x": NaN}'}),
+        ("[" * 15_000, "", {"message": "[" * 15_000}),
         ("no JSON", "", {"message": "no JSON"}),
         ("[1, 2]", "", {"message": "[1, 2]"}),
         (list(b"\xff\xe4"), "", {"message": "\ufffd\ufffd"}),
@@ -57,7 +59,7 @@ def test_a_line_of_json_is_the_line_of_its_row(message: Any, event: str, content
 def test_all_lines_arrive_in_their_order_and_the_last_cursor_is_kept(azure_vm: Any, tmp_path: Path) -> None:
     number = azure_logs.MAX_BATCH[0] + 3
     calls = shipped(azure_vm, tmp_path / "state/cursor", [line(n, f'{{"n": {n}}}') for n in range(number)])
-    assert [sent["Line"]["n"] for sent in azure_vm.rows] == list(range(number))
+    assert [sent["Line"]["printed"]["n"] for sent in azure_vm.rows] == list(range(number))
     assert max(calls) <= azure_logs.MAX_BATCH[0]
     assert (tmp_path / "state/cursor").read_text().startswith(f"s=a;i={number - 1:x};")
 
@@ -77,7 +79,19 @@ def test_what_is_refused_for_ever_does_not_hold_up_the_rest(
     azure_vm.bad_rows.add("bad")
     shipped(azure_vm, tmp_path / "cursor", [line(1, "bad"), line(2, "good")], most=(1, 1000))
     assert [sent["Line"]["message"] for sent in azure_vm.rows] == ["good"]
-    assert "could not send lines: 400" in capsys.readouterr().err
+    assert "could not send 1 lines: 400" in capsys.readouterr().err
+
+
+def test_one_row_that_is_refused_loses_itself_alone(azure_vm: Any, tmp_path: Path) -> None:
+    azure_vm.bad_rows.add("bad")
+    shipped(azure_vm, tmp_path / "cursor", [line(n, "bad" if n == 40 else str(n)) for n in range(100)])
+    assert [int(sent["Line"]["message"]) for sent in azure_vm.rows] == [n for n in range(100) if n != 40]
+
+
+def test_what_fills_the_scale_sets_speaks_for_itself() -> None:
+    said = json.loads(line(10, '{"event": "ladder-looked", "reason": ""}', "gangway-fill.service"))
+    row = row_of("demo-head", "head", said)
+    assert (row["Event"], row["Line"]) == ("ladder-looked", {"event": "ladder-looked", "reason": ""})
 
 
 def test_what_cannot_be_sent_is_kept_for_the_next_start(
@@ -85,7 +99,7 @@ def test_what_cannot_be_sent_is_kept_for_the_next_start(
 ) -> None:
     azure_vm.denied.add("ingest.monitor.azure.com")
     shipped(azure_vm, tmp_path / "cursor", [line(1, "first")])
-    assert "could not send lines: 403" in capsys.readouterr().err
+    assert "could not send 1 lines: 403" in capsys.readouterr().err
     assert not (tmp_path / "cursor").exists()
 
 
@@ -115,7 +129,7 @@ def test_the_journal_is_followed_from_where_it_was_left(
     since = "--after-cursor=s=a;i=4" if known else "--boot"
     argv = ["--follow", "--no-tail", "--output=json", since, "--unit=a.service", "--unit=b.service"]
     assert (tmp_path / "argv").read_text().splitlines() == argv
-    assert [sent["Line"] for sent in azure_vm.rows] == [{"event": "tick"}, {"message": "bye"}]
+    assert [sent["Line"] for sent in azure_vm.rows] == [{"printed": {"event": "tick"}}, {"message": "bye"}]
 
 
 def test_who_does_not_know_its_own_name_sends_nothing_under_another(

@@ -183,5 +183,5 @@ def test_statistics_that_cannot_be_read_are_named(
     path = write(tmp_path, record_of("a"))
     (path / "stats.jsonl").unlink()
     (path / "stats.jsonl").mkdir()
-    with pytest.raises(InputError, match=r"stats.jsonl: cannot be read: Is a directory"):
+    with pytest.raises(InputError, match=r"stats.jsonl: cannot be read: it is no regular file"):
         gangway(tmp_path, "--format", "md")
