@@ -25,7 +25,8 @@ from trainer.families.registry import family_of
 from trainer.metrics.metric_registry import check_applies
 from trainer.power.limits import NOTHING_ASKED, PowerAsked
 from trainer.run.memory import check_networks_fit, keep_freed_memory
-from trainer.run.state import TrainState, frozen_by_role
+from trainer.run.optimisers import frozen_by_role
+from trainer.run.state import TrainState
 from trainer.steps.compilation import check_graphs
 from trainer.steps.precision import Precision, choose, choose_kernels, set_tf32
 
