@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
 from trainer.families.registry import family_of
-from trainer.run.state import parameter_groups
+from trainer.run.optimisers import groups_of
 from trainer.steps.roles import RoleSpec, ema_keys
 
 
@@ -41,7 +41,7 @@ def _unlike(part: str, network: nn.Module, saved: object) -> str:
 
 
 def _unlike_moments(role: RoleSpec, config: TrainConfig, saved: object) -> str:
-    part, groups = f"opt_{role.key}", parameter_groups(role, config)
+    part, groups = f"opt_{role.key}", groups_of(role, config)
     moments = saved.get("state") if isinstance(saved, Mapping) else None
     if not isinstance(moments, Mapping):
         return f"{part} is missing, or has no moments"

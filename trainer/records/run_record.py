@@ -202,8 +202,8 @@ class InterruptionRecord(Frozen):
     Attributes:
         at: when the session stopped, ISO 8601 UTC.
         images: images the next session resumed from, or would.
-        cause: spot-interruption, lifecycle-terminate, host-restart, max-hours, unhealthy-fabric, the signal's name,
-            failed or killed.
+        cause: spot-interruption, lifecycle-terminate, host-restart, max-hours, unhealthy-fabric, segment (the next
+            is for other workers), the signal's name, failed or killed.
         lost_sec: seconds from the moment the run first held those images to the moment it went on from them:
             stopping, downtime, starting up, and any work that had to be done again.
         save_sec: of the checkpoint made at the stop.

@@ -25,7 +25,8 @@ from trainer.families.registry import family_of
 from trainer.metrics.metric_registry import check_applies
 from trainer.power.limits import NOTHING_ASKED, PowerAsked
 from trainer.run.memory import check_networks_fit, keep_freed_memory
-from trainer.run.state import TrainState, frozen_by_role
+from trainer.run.optimisers import frozen_by_role
+from trainer.run.state import TrainState
 from trainer.steps.compilation import check_graphs
 from trainer.steps.precision import Precision, choose, choose_kernels, set_tf32
 
@@ -83,18 +84,23 @@ def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[s
     names of what the segments have that are ahead after so many images. TrainerError on every rank. Plans know the same
     rules (`trainer.config.refusals`).
     """
-    check_workers(config, images, world.world_size, equal_shares=world.on_xla)
-    ahead = list(stretches_from(config, images))
-    precisions: dict[str, Precision] = {
-        each.config.precision: world.run_on_all(partial(_chosen, each, world)) for each in ahead
-    }
+    precisions = _check_segments(config, world, images)
     check_graphs(config, world.device)
     check_layers(config)
-    for each in ahead:
+    for each in stretches_from(config, images):
         world.run_on_all(partial(check_networks_fit, each.config, world))
     for name in parse(config.metrics):
         check_applies(name, config)
     return precisions
+
+
+def _check_segments(config: TrainConfig, world: World, images: int) -> Mapping[str, Precision]:
+    check_workers(config, images, world.world_size, equal_shares=world.on_xla)
+    ahead = stretches_from(config, images)
+    found: dict[str, Precision] = {}
+    for each in ahead:
+        found[each.config.precision] = world.run_on_all(partial(_chosen, each, world))
+    return found
 
 
 def _chosen(stretch: Stretch, world: World) -> Precision:
@@ -117,8 +123,8 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or
     checkpoints are not what the run needs.
     """
-    seen = world.highest(images_saved(run_dir / "checkpoints") if world.rank == 0 else 0)
-    check_start(config, world, seen)
+    seen = max(world.gather(images_saved(run_dir / "checkpoints") if world.rank == 0 else 0))
+    precisions = check_start(config, world, seen)
     set_tf32(enabled=config.tf32)
     kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
     world.run_on_rank0(lambda: check_run_dir(run_dir, data_dir))
@@ -129,7 +135,8 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     sha256 = data.index.sha256
     restored = world.run_on_all(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
     same_everywhere(world.gather(state.images), run_dir)
-    precisions = check_start(config, world, state.images)  # an older checkpoint may be of an earlier segment
+    if state.images != seen:  # the newest was passed over, and an older one may be of an earlier segment
+        precisions = _check_segments(config, world, state.images)
     now = next(stretches_from(config, state.images)).config
     state.enter(now)
     choices = {"precision": state.use(precisions[now.precision]), **kernels}

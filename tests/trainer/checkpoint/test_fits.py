@@ -23,10 +23,10 @@ CPU = torch.device("cpu")
 def _stepped(config: TrainConfig) -> TrainState:
     """A state whose optimisers have moments."""
     state = TrainState.create(config, CPU)
-    for network, optimiser in ((state.generator, state.opt_g), (state.discriminator, state.opt_d)):
-        for parameter in network.parameters():
+    for role in state.learners:
+        for parameter in role.network.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        optimiser.step()
+        role.learner.step()
     return state
 
 

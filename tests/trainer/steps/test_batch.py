@@ -218,11 +218,13 @@ def test_dequantised_values_lie_in_the_256th_that_they_stand_for(families: dict[
     grey = ((plain + 1) * 127.5).round()
     assert shown.min() >= -1
     assert shown.max() < 1
-    assert torch.equal(((shown + 1) * 128).floor(), grey)
     within = (shown + 1) * 128 - grey
+    assert within.min() >= 0
+    assert within.max() <= 1, "float32 may round the last numbers below 1 up to it"
     assert float(within.mean()) == pytest.approx(0.5, abs=0.01)
     assert float(within.std()) == pytest.approx(12**-0.5, abs=0.01)
-    assert torch.equal(to_uint8(shown, config).float(), grey), "samples are read as the reals are shown"
+    read = to_uint8(shown, config).float()
+    assert torch.equal(read[within < 1], grey[within < 1]), "samples are read as the reals are shown"
     assert torch.equal(to_uint8(plain, config.replace({"dequantise": False})).float(), grey)
 
 
