@@ -123,7 +123,7 @@ def results_of(run: Owned) -> Results:
         pictures = samples.names()
     if len(pictures) > _MOST_PICTURES:
         say(f"of {len(pictures)} pictures the last {_MOST_PICTURES} are put")
-    names = ["config.json", "stats.jsonl", "reals.png", "samples.png"]
+    names = [name for name in ("config.json", "stats.jsonl", "reals.png", "samples.png") if run.has(name)]
     names += [f"checkpoints/{newest}", beside] if newest else []
     names += [f"samples/{name}" for name in pictures[:_MOST_PICTURES]]
     return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")

@@ -205,15 +205,17 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
 
 def _refuse_changed_files(path: Path, record: RunRecord) -> None:
     """Of a signed record, which answers for the files beside it, as far as it has their sums."""
-    changed = changed_since(path.parent, record.files, done=record.status == "done") if record.files else []
+    folder = path.parent
+    changed = changed_since(folder, record.files, done=record.status == "done") if record.files else []
     if changed:
         others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise ForgedError(
-            f"{path.parent / changed[0]}{others}",
+            f"{folder / changed[0]}{others}",
             "was tampered with, or is of another time than the signed record beside it",
             value="content that is not the record's",
             allowed=f"the bytes and sha256 that {path.name} has under `files`",
-            fix=f"fetch the run anew; of a run of your own: {program()} record, then {program()} sign",
+            fix="fetch the run anew; one of your own is written and signed again: "
+            f"{program()} record --run-dir {shlex.quote(str(folder))}",
         )
 
 

@@ -469,4 +469,5 @@ def job_node(machine: Any, tmp_path: Path) -> Any:
     machine.plan(run_dir=f"{tmp_path}/run")
     machine.fake("docker")
     machine.fake("install", 'mkdir -p "${@: -1}"')
+    machine.fake("chown")
     return machine

@@ -41,8 +41,8 @@ def test_trainer_hands_its_arguments_over_and_its_exit_code_back(job_node: Any, 
 def test_the_containers_user_gets_the_run_and_the_data(job_node: Any, tmp_path: Path) -> None:
     def folders() -> list[str]:
         assert job_node.run("run-trainer.sh").returncode == 0
-        calls = job_node.calls("install")
-        assert all(call[:-1] == ["-d", "-o", "10001", "-g", "10001"] for call in calls)
+        calls = job_node.calls("chown")
+        assert all(call[:-1] == ["--no-dereference", "10001:10001"] for call in calls)
         return [call[-1] for call in calls]
 
     assert folders() == [f"{tmp_path}/run"]
@@ -245,7 +245,7 @@ def test_a_node_that_fails_where_others_go_on_is_replaced(ended_node: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("status", "fails"), [("1", "install"), ("2", "install"), ("75", "install"), ("125", "docker"), ("127", "docker")]
+    ("status", "fails"), [("1", "chown"), ("2", "chown"), ("75", "chown"), ("125", "docker"), ("127", "docker")]
 )
 def test_a_node_that_cannot_even_start_the_container_is_given_up(ended_node: Any, status: str, fails: str) -> None:
     """No launcher counts these."""
@@ -254,7 +254,7 @@ def test_a_node_that_cannot_even_start_the_container_is_given_up(ended_node: Any
     for _ in range(5):
         assert ended_node.events() == []
         ended = ended_node.run("run-trainer.sh").returncode
-        assert ended == (1 if fails == "install" else int(status))
+        assert ended == (1 if fails == "chown" else int(status))
         ended_node.env |= exited(str(ended))
         ended_node.run("leave-node.sh")
     assert [event["event"] for event in ended_node.events()] == ["node-given-up"]

@@ -73,10 +73,14 @@ def test_healthy_gpus_let_the_node_go_on(gpu_node: Any) -> None:
 
 def test_dcgm_is_asked_where_it_is(gpu_node: Any) -> None:
     gpu_node.fake("dcgmi")
-    done = gpu_node.run("check-gpu.sh", GPU_DEADLINE_SEC="0")
-    assert done.returncode == 0, done.stderr
-    assert gpu_node.calls("dcgmi") == [["discovery", "-l"], ["diag", "-r", "1"]]
-    assert gpu_node.calls("systemctl") == [["start", "nvidia-dcgm.service"]]
+    for before in ("inactive", "active"):
+        gpu_node.fake("systemctl", f"[ $1 != is-active ] || echo {before}")
+        done = gpu_node.run("check-gpu.sh", GPU_DEADLINE_SEC="0")
+        assert done.returncode == 0, done.stderr
+    assert gpu_node.calls("dcgmi") == [["discovery", "-l"], ["diag", "-r", "1"]] * 2
+    looked = [["is-active", "nvidia-dcgm.service"], ["start", "nvidia-dcgm.service"]]
+    # It takes orders from anybody: where it was not running it does not stay.
+    assert gpu_node.calls("systemctl") == [*looked, ["stop", "nvidia-dcgm.service"], *looked]
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def diverged(place: str, value: str) -> TrainerError:
         value=value,
         allowed="finite numbers",
         fix="start a new run in another --run-dir with smaller --lr-g and --lr-d, or a heavier penalty: "
-        "--gp-weight with the wgan-gp loss, --r1-gamma with any other",
+        "--gp-weight with the wgan-gp loss, --r1-gamma with any other; what follows a schedule by other --schedules",
     )
 
 

@@ -24,7 +24,8 @@ def test_a_diverged_run_is_offered_a_penalty_that_its_loss_has(name: str) -> Non
     assert "--gp-weight with the wgan-gp loss, --r1-gamma with any other" in fix
     config = PRESETS[name]
     field = "gp_weight" if config.loss == "wgan-gp" else "r1_gamma"
-    config.replace({field: 2 * getattr(config, field)})  # no rule forbids it
+    schedules = config.schedules.model_dump(exclude={field}, exclude_none=True)
+    config.replace({field: 2 * getattr(config, field), "schedules": schedules})  # no rule forbids it
 
 
 def test_the_fields_rebuild_the_error() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from trainer.config.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
-from trainer.metrics.metric_registry import metric
+from trainer.metrics.metric_registry import Counts, metric
 from trainer.records.quality import QualityProtocol, QualityRecord, sentence, value_text
 from trainer.records.quantity import Quantity
 
@@ -13,7 +13,9 @@ ABSENT = Quantity.absent("", "not computed while training")
 def _record(name: str, trained: float, metric_name: str, compared: tuple[float, float] | None = None) -> QualityRecord:
     texts = {"extractor": "x", "weights_sha256": "", "resizer": "", "split": ""}
     counts = {"dim": 1, "num_reals": 2, "num_fakes": 2, "num_real_halves": 1, "seed": 0, "kimg": 20}
-    protocol = QualityProtocol.model_validate({**texts, **counts, "parameters": metric(metric_name).parameters(2)})
+    protocol = QualityProtocol.model_validate(
+        {**texts, **counts, "parameters": metric(metric_name).parameters(Counts(2, 2))}
+    )
     untrained, halves = (Quantity.measured(value, "", name) for value in compared) if compared else (ABSENT, ABSENT)
     return QualityRecord(
         name=name,

@@ -46,6 +46,7 @@ def test_the_machines_python_needs_no_more_than_ubuntu_22_has(source: Path) -> N
         "contextlib",
         "datetime",
         "hashlib",
+        "itertools",
         "json",
         "os",
         "pathlib",
