@@ -97,7 +97,7 @@ def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
-    """A systemd unit, rendered from the template of its name."""
+    """A systemd unit, rendered from the template of its name; without comments, as `scripts`."""
     template = _unit_environment().get_template(_template_of(cloud, f"{name}.j2"))
     names = {
         "bin_dir": BIN_DIR,
@@ -108,7 +108,7 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
         "lib_dir": LIB_DIR,
         "notices_dir": NOTICES_DIR,
     }
-    text = _SPACES.sub("", template.render(values, **names))
+    text = _SPACES.sub("", _COMMENT.sub("", template.render(values, **names)))
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
 
 

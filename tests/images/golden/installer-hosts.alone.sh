@@ -854,7 +854,7 @@ def results_of(run):
         pictures = samples.names()
     if len(pictures) > _MOST_PICTURES:
         say(f'of {len(pictures)} pictures the last {_MOST_PICTURES} are put')
-    names = ['config.json', 'stats.jsonl', 'reals.png', 'samples.png']
+    names = [name for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png') if run.has(name)]
     names += [f'checkpoints/{newest}', beside] if newest else []
     names += [f'samples/{name}' for name in pictures[:_MOST_PICTURES]]
     return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
@@ -933,12 +933,10 @@ After=network-online.target docker.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-# Each step has its own deadline.
 TimeoutStartSec=infinity
 Restart=on-failure
 RestartSec=30
 ExecStart=/opt/gangway/bin/pull-image.sh
-# A first try that failed has taken the trainer's start with it.
 ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
 GANGWAY_FILE
 put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
@@ -946,22 +944,18 @@ put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
 Description=Gangway: the trainer's container
 Requires=gangway-prepare.service
 After=gangway-prepare.service docker.service
-# systemd's own limit counts every start, those after an interruption too. The launcher counts failures alone, over hours.
 StartLimitIntervalSec=0
 
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-trainer
 ExecStart=/opt/gangway/bin/run-trainer.sh
-# SIGTERM goes to the docker client, which hands it on to torchrun in the container.
 KillMode=mixed
 KillSignal=SIGTERM
 TimeoutStopSec=40
 ExecStopPost=-/usr/bin/docker rm --force gangway-trainer
 ExecStopPost=-/opt/gangway/bin/upload-record.sh
 ExecStopPost=-/opt/gangway/bin/leave-node.sh
-# 75: interrupted with a checkpoint on disk, so go on. The others are the launcher's last words: it has ended for all (2,
-# 3, 5, 6), or on this node (4).
 Restart=on-failure
 RestartForceExitStatus=75
 RestartPreventExitStatus=2 3 4 5 6

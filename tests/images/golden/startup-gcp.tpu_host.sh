@@ -1645,7 +1645,7 @@ def results_of(run):
         pictures = samples.names()
     if len(pictures) > _MOST_PICTURES:
         say(f'of {len(pictures)} pictures the last {_MOST_PICTURES} are put')
-    names = ['config.json', 'stats.jsonl', 'reals.png', 'samples.png']
+    names = [name for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png') if run.has(name)]
     names += [f'checkpoints/{newest}', beside] if newest else []
     names += [f'samples/{name}' for name in pictures[:_MOST_PICTURES]]
     return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
@@ -1725,11 +1725,9 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 RuntimeDirectory=gangway-notices
-# The container has this very folder.
 RuntimeDirectoryPreserve=restart
 Environment=PYTHONPATH=/opt/gangway/lib
 ExecStart=/usr/bin/python3 -m images.node.gcp.notices /run/gangway-notices/held
-# Root without root's rights, which reads what others say and writes in its own folder alone.
 CapabilityBoundingSet=
 NoNewPrivileges=yes
 ProtectSystem=strict
@@ -1750,7 +1748,6 @@ After=network-online.target docker.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-# Each step has its own deadline.
 TimeoutStartSec=infinity
 Restart=on-failure
 RestartSec=30
@@ -1758,7 +1755,6 @@ ExecStart=/opt/gangway/bin/install-docker.sh
 ExecStart=/opt/gangway/bin/mount-bucket.sh
 ExecStart=/opt/gangway/bin/fetch-key.sh
 ExecStart=/opt/gangway/bin/pull-image.sh
-# A first try that failed has taken the trainer's start with it.
 ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.service <<'GANGWAY_END_OF_FILE'
@@ -1776,25 +1772,20 @@ install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GAN
 Description=Gangway: the trainer's container
 Requires=gangway-prepare.service
 After=gangway-prepare.service docker.service
-# Its folder must be there before the container, which sees it.
 Wants=gangway-notices.service
 After=gangway-notices.service
-# systemd's own limit counts every start, those after an interruption too. The launcher counts failures alone, over hours.
 StartLimitIntervalSec=0
 
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-trainer
 ExecStart=/opt/gangway/bin/run-trainer.sh
-# SIGTERM goes to the docker client, which hands it on to torchrun in the container.
 KillMode=mixed
 KillSignal=SIGTERM
 TimeoutStopSec=30
 ExecStopPost=-/usr/bin/docker rm --force gangway-trainer
 ExecStopPost=-/opt/gangway/bin/upload-record.sh
 ExecStopPost=-/opt/gangway/bin/leave-node.sh
-# 75: interrupted with a checkpoint on disk, so go on. The others are the launcher's last words: it has ended for all (2,
-# 3, 5, 6), or on this node (4).
 Restart=on-failure
 RestartForceExitStatus=75
 RestartPreventExitStatus=2 3 4 5 6
@@ -1820,7 +1811,6 @@ install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-logs.service <<'GANGWA
 Description=Gangway: the lines of our units to Cloud Logging
 Wants=network-online.target
 After=network-online.target
-# Starts before them, so it stops after them: their last lines are what somebody looks for.
 Before=gangway-prepare.service gangway-trainer.service
 StartLimitIntervalSec=0
 
@@ -1828,10 +1818,8 @@ StartLimitIntervalSec=0
 Type=exec
 Environment=PYTHONPATH=/opt/gangway/lib
 ExecStart=/usr/bin/python3 -m images.node.gcp.logs acme-ml gangway-demo gangway-prepare.service gangway-trainer.service
-# What it remembers is there, beside what others do.
 RuntimeDirectory=gangway
 RuntimeDirectoryPreserve=yes
-# Root without root's rights, which reads what others say and writes in its own folder alone.
 CapabilityBoundingSet=
 NoNewPrivileges=yes
 ProtectSystem=strict
@@ -1846,10 +1834,8 @@ GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-rendezvous.service <<'GANGWAY_END_OF_FILE'
 [Unit]
 Description=Gangway: the store in which the job's nodes meet
-# A machine that could not be closed runs nothing of the job's.
 Requires=gangway-prepare.service
 After=gangway-prepare.service docker.service
-# Nodes wait for it, so it is started again for ever.
 StartLimitIntervalSec=0
 
 [Service]

@@ -117,10 +117,18 @@ def test_several_nodes_without_a_shared_file_system_are_an_error(edited: Edited)
     assert finding.severity is Severity.WARNING
 
 
+CELEBA = ("dcgan-celeba64", "dcgan-celeba64-paper", "progan-celeba128")
+
+
 @pytest.mark.parametrize(
     ("preset", "source", "other", "takes"),
     [
-        ("dcgan-cifar10", "s3://my-bucket/celeba-64", "celeba", "dcgan-celeba64, progan-celeba128"),
+        (
+            "dcgan-cifar10",
+            "s3://my-bucket/celeba-64",
+            "celeba",
+            "dcgan-celeba64, dcgan-celeba64-paper, progan-celeba128",
+        ),
         ("dcgan-digits", "s3://my-bucket/prepared/CIFAR10", "cifar10", "dcgan-cifar10"),
         ("dcgan-cifar10", "s3://my-bucket/cifar10", None, ""),
         ("dcgan-cifar10", "s3://celeba/cifar10-shards", None, ""),

@@ -1,11 +1,13 @@
 """A plan tells what the trainer would refuse on the nodes: each rule that it can know, with the value that mends it."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from components.catalog.loader import load_provider
 from components.core.findings import Finding, InputError, Severity
@@ -229,13 +231,20 @@ def test_of_a_machine_that_nothing_trains_on_nothing_more_is_said(edited: Edited
     assert found_on(edited(nodes_and_settings(1, num_classes=7)), machine_type) == []
 
 
+def _as_written(changes: Mapping[str, object]) -> dict[str, object]:
+    """As a stack file has them: what is no plain value is JSON in a text."""
+    plain = TypeAdapter(dict[str, object]).dump_python(dict(changes), mode="json", by_alias=True, exclude_none=True)
+    return {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in plain.items()}
+
+
 def test_every_rule_of_the_trainer_is_told_of_the_stack_file(
     repo: Path, edited: Edited, load_module: Callable[[Path], ModuleType]
 ) -> None:
     """Values that do not go together, whatever the machine: the file is refused, with the trainer's own way out."""
     broken = load_module(repo / "tests" / "trainer" / "config" / "test_train_config_rules.py").BROKEN
     told = set()
-    for base, changes, field, fix in broken:
+    for base, given, field, fix in broken:
+        changes = _as_written(given)
         with pytest.raises(ExceptionGroup) as group:
             edited(lambda values: values["gangway:job"].update(preset=base.preset, settings=changes))  # noqa: B023
         (mistake,) = group.value.exceptions

@@ -111,7 +111,7 @@ def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--runs: holds no run.json"):
         find_runs([tmp_path])
     (tmp_path / "run.json").mkdir()
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="cannot be read: it is no regular file"):
         find_runs([tmp_path])
 
 

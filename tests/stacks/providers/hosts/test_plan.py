@@ -32,7 +32,7 @@ def test_several_machines_meet_at_the_first(lab: StackConfig, lab_plan: Plan) ->
     assert argv[argv.index("--fabric-min-gbps") + 1] == "800"
     assert job["env"]["NCCL_NET"] == "IB"
     mounts = {(volume["source"], volume["read_only"]) for volume in job["volumes"]}
-    assert mounts == {("/shared/gangway", False), ("/shared/data/celeba", True)}
+    assert mounts == {("/shared/gangway/runs/hosts-lab", False), ("/shared/data/celeba", True)}
 
 
 def test_a_machine_alone_needs_no_meeting_and_no_share(alone: StackConfig) -> None:
