@@ -169,6 +169,7 @@ def test_a_launcher_that_is_killed_is_counted_and_one_in_order_is_not(
         command = nodes.begin("node", "-m", "trainer", "presets")
         file = nodes.job_dir / "node-node.json"
         command.wait_for(lambda: file.exists() and nodes.state("node").seen_at > began + 0.3)
+        time.sleep(1)  # it looks after signals a moment after it has said that it is there
         command.process.send_signal(number)
         command.process.wait()
 
