@@ -12,7 +12,6 @@ import contextlib
 import datetime
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from trainer.bench.cases import CASES
 from trainer.bench.guard import guarded_folder
 from trainer.bench.measuring import ROUNDS, SECONDS, Bench
 from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
+from trainer.bench.runs import prepare_photos
 from trainer.commands.arguments import Parser, count, path, positive
 from trainer.core.errors import TrainerError, nearest
 from trainer.core.files import check_folder, read_text_input, write_atomically
@@ -137,8 +137,7 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
     with guarded_folder() as work_dir:
         data_dir = work_dir / "data"
         report("data: crops of the photographs that ship in wheels")
-        prepare = ["data", "prepare", "photos", "--resolution", "32", "--out", str(data_dir)]
-        subprocess.run([sys.executable, "-m", "trainer", *prepare], check=True, stdout=subprocess.DEVNULL)
+        prepare_photos(data_dir)
         threads = len(os.sched_getaffinity(0))
         bench = Bench(work_dir, data_dir, arguments.seconds, arguments.rounds, threads, report)
         return [result for name, case in CASES.items() if name in names for result in case(bench)]

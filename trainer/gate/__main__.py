@@ -12,9 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from trainer.bench.guard import guarded_folder
+from trainer.bench.runs import prepare_photos
 from trainer.commands.arguments import Parser, path, positive
 from trainer.core.errors import TrainerError, nearest
 from trainer.core.files import check_folder, write_atomically
@@ -81,18 +81,13 @@ def _run(names: Sequence[str], kind: Kind, limit_sec: float, seconds: float) -> 
     if all(lacking.values()):
         return Report(date, code, machine, {name: Outcome("not tried", why) for name, why in lacking.items()})
     with guarded_folder() as work_dir:
-        gate = Gate(machine, work_dir, _prepared(work_dir / "data", report), seconds, report)
+        gate = Gate(machine, work_dir, work_dir / "data", seconds, report)
+        prepare_photos(gate.data_dir)
         checks = {}
         for name in names:
             left_sec = limit_sec - (time.monotonic() - began)
             checks[name] = Outcome("not tried", lacking[name]) if lacking[name] else _tried(gate, name, left_sec)
     return Report(date, code, machine, checks)
-
-
-def _prepared(folder: Path, report: object) -> Path:
-    prepare = ["data", "prepare", "photos", "--resolution", "32", "--out", str(folder)]
-    subprocess.run([sys.executable, "-m", "trainer", *prepare], check=True, stdout=subprocess.DEVNULL)
-    return folder
 
 
 def _tried(gate: Gate, name: str, left_sec: float) -> Outcome:
