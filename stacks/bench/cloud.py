@@ -28,6 +28,7 @@ from stacks.bench.run_store import RunStore, bucket_region, runs_url
 from stacks.bench.runner import Guard, RunFailedError, StoreFailedError
 from stacks.bench.suite import Item, run_id_of, stack_name
 from stacks.report.signatures import read_public_key, signature_of
+from trainer.core.regular_files import read_regular
 from trainer.records.run_record import RunRecord
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
@@ -207,8 +208,11 @@ def check_signer(folder: Path, public_key: str) -> None:
     key, record = folder / SIGNER, folder / "run.json"
     key.write_text(public_key)
     try:
-        if record.exists():
-            signature_of(record, record.read_bytes(), read_public_key(key, str(key)))
+        signature_of(record, read_regular(folder, record.name), read_public_key(key, str(key)))
+    except FileNotFoundError:
+        return  # a run that ended before it had one
+    except OSError as unread:
+        raise RunFailedError(f"{record}: {unread.strerror}") from None
     except InputError as forged:
         raise RunFailedError(str(forged)) from None
 

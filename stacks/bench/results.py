@@ -21,6 +21,7 @@ from rich.table import Table
 from components.core.findings import InputError
 from stacks.bench.journal import Attempt, Journal, Progress
 from stacks.bench.suite import Item, SuiteConfig, run_id_of
+from trainer.core.regular_files import read_regular
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
@@ -302,7 +303,9 @@ def _measured(row: Mapping[str, Any], run_dir: Path) -> tuple[str, str]:
     if row["record"] is None:
         return "-", "-"
     try:
-        record = RunRecord.model_validate_json((run_dir / row["record"]).read_bytes())
+        record = RunRecord.model_validate_json(read_regular(run_dir, row["record"]))
+    except OSError as unread:
+        return f"unread: {unread.strerror}", "-"
     except ValidationError:
         return "no record of this version", "-"
     speed = record.images_per_sec.value

@@ -43,3 +43,13 @@ def test_what_somebody_else_wrote_is_no_result(run: Path, change: str) -> None:
         (run / "run.json").write_text('{"usd": 0}')
     with pytest.raises(RunFailedError, match=r"after it was signed|another key"):
         check_signer(run, public_half(own))
+
+
+@pytest.mark.attack("a bucket's writer", "a record that is a link to another file of the reader's")
+def test_a_record_that_is_a_link_is_not_read(run: Path) -> None:
+    own = new_signing_key()
+    signed_by(own, run)
+    (run / "run.json").rename(run.parent / "elsewhere.json")
+    (run / "run.json").symlink_to(run.parent / "elsewhere.json")
+    with pytest.raises(RunFailedError, match="it is a link"):
+        check_signer(run, public_half(own))

@@ -173,7 +173,7 @@ def test_this_machine_is_named() -> None:
 def test_only_what_is_asked_for_is_shown_and_what_needs_a_gpu_has_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     guarded: list[bool] = []
     monkeypatch.setattr(
-        "trainer.bench.__main__.subprocess.run",
+        "trainer.bench.runs.subprocess.run",
         lambda argv, **_: guarded.append(Path(argv[-1]).parent == Path(os.environ["GANGWAY_BENCH_FOLDER"])),
     )
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
