@@ -96,7 +96,7 @@ def test_what_the_stack_file_says_is_held_against_the_plan(
     status, said, text = preview(engine, limits)
     assert status != 0, text
     assert said.keys() == {"advisory prices.stale", *(f"mandatory {code}" for code in limits)}
-    assert "823.68 USD" in said["mandatory budget.below-estimate"][0]
+    assert "823.69 USD" in said["mandatory budget.below-estimate"][0]
     assert "us-east-1: 396 gCO2e per kWh" in said["mandatory region.carbon-intensity"][0]
     assert all("no owner among the tags" in message for message in said["mandatory tags.missing"])
 

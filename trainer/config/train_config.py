@@ -333,6 +333,7 @@ class TrainConfig(BaseModel):
         deterministic: on CUDA keep to kernels that give the same bits each time, at a cost; elsewhere they do anyway.
         compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
         cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
+        step_graph: on replays a whole step as one CUDA graph; auto does where that is measured to be faster.
         shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
         check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
         metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
@@ -395,6 +396,7 @@ class TrainConfig(BaseModel):
     deterministic: bool = False
     compile: Literal["off", "auto", "on"] = "off"
     cuda_graphs: bool = False
+    step_graph: Literal["off", "auto", "on"] = "auto"
     shard: Literal["ddp", "fsdp2", "hsdp"] = "ddp"
     check_gradients_steps: int = Field(default=100, ge=0)
     metrics: str = NONE
@@ -615,6 +617,7 @@ RESUMABLE_CHANGES = frozenset(
         "backend",
         "compile",
         "cuda_graphs",
+        "step_graph",
         "shard",
         "check_gradients_steps",
         "metrics",

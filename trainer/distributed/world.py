@@ -165,13 +165,15 @@ class World:
 
         return counted
 
-    def total(self, value: int) -> int:
-        """The sum of every worker's value, on every worker: one all_reduce of eight bytes."""
-        if self.control is None:
-            return value
-        sums = torch.tensor([value], dtype=torch.int64)
-        dist.all_reduce(sums, group=self.control)
-        return int(sums.item())
+    def total(self, value: torch.Tensor) -> torch.Tensor:
+        """The sum of every worker's int64 scalar, on every worker: one all_reduce of eight bytes. On CUDA it stays on
+        the device, and the process does not wait for it; elsewhere it is on the CPU.
+        """
+        on_gpu = value.device.type == "cuda"
+        total = value.clone() if on_gpu else value.cpu()
+        if self.control is not None:
+            dist.all_reduce(total, group=None if on_gpu else self.control)
+        return total
 
     def gather(self, value: T, kind: Any = None) -> list[T]:
         """Every worker's value, in the order of ranks, on every worker. For small data: numbers, text and lists of

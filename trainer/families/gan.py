@@ -49,14 +49,17 @@ class DiscriminatorPhase(Phase[Inputs]):
         self.loss: DLoss = DLoss(discriminator, config)
         self.batches = config.d_steps
         self.penalties = {"r1": config.r1_gamma, "r2": config.r2_gamma, "gp": config.gp_weight}
-        self._config, self._generator, self._gammas = config, generator, None if _constant(config) else torch.empty(2)
+        self._config, self._generator = config, generator
+        self._gammas: Tensor | None = None
 
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
         """See `Phase`."""
-        if self._gammas is not None:
-            config = self._config
+        config = self._config
+        if not _constant(config):
             now = torch.tensor([config.at(name, moment.images) for name in ("r1_gamma", "r2_gamma")])
-            self._gammas = to_device(now, batch.device)
+            here = to_device(now, batch.device)
+            # Always in the same place, which is where a recorded step reads it.
+            self._gammas = here if self._gammas is None else self._gammas.copy_(here)
         return batch.for_discriminator(moment, images)
 
     def run(self, loss: Callable[..., Any], inputs: Inputs, *, penalised: bool, settle: Update | None) -> Terms:

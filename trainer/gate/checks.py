@@ -107,15 +107,30 @@ def _fp32(gate: Gate) -> Outcome:
     return _compared(found, gate.train("fp32 on the CPU", _ANYWHERE, on_cpu=True), _FP32, "the CPU's", speed)
 
 
-def _in(changes: Mapping[str, object], bound: float) -> Callable[[Gate], Outcome]:
-    """A way of computing against plain float32 on the same device, and its speed."""
+def _in(changes: Mapping[str, object], bound: float, switch: str = "") -> Callable[[Gate], Outcome]:
+    """A way of computing against plain float32 on the same device, and its speed. `switch`: the choice that the run
+    has to have made.
+    """
 
     def run(gate: Gate) -> Outcome:
         name = ", ".join(f"{key} {value}" for key, value in changes.items())
         found, wanted = gate.train(name, changes), gate.train("fp32", _ANYWHERE)
+        if switch and not found.choices[switch].startswith("on"):
+            return Outcome("failed", f"{switch} is {found.choices[switch]}")
         return _compared(found, wanted, bound, "fp32 here", gate.speed(f"{name}, speed", changes))
 
     return run
+
+
+def _step_graph(gate: Gate) -> Outcome:
+    """Losses, and what it gains where a step is short: a batch of 64."""
+    changes = {"step_graph": "on"}
+    outcome = _in(changes, _OTHER_ORDER, "step_graph")(gate)
+    before = gate.speed("batch of 64, speed", _ANYWHERE, batch=64)
+    after = gate.speed("batch of 64 from a graph, speed", changes, batch=64)
+    gained = {"images_per_sec_batch_64": after.images_per_sec}
+    gained["speed_ratio_batch_64"] = after.images_per_sec / before.images_per_sec
+    return Outcome(outcome.state, outcome.why, {**outcome.figures, **gained})
 
 
 def _micro_batches(gate: Gate) -> Outcome:
@@ -179,8 +194,14 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "bf16": Check("bfloat16", _bf16, _in({"precision": "bf16"}, _BF16)),
         "fp16": Check("float16 with scaled losses", _no_device, _in({"precision": "fp16"}, _FP16)),
         "micro-batches": Check("gradients added up", _no_device, _micro_batches, 30),
-        "compile": Check("torch.compile", _no_device, _in({"compile": "on"}, _OTHER_ORDER), 150),
-        "graphs": Check("CUDA graphs", _cuda_alone, _in({"compile": "on", "cuda_graphs": True}, _OTHER_ORDER), 150),
+        "compile": Check("torch.compile", _no_device, _in({"compile": "on"}, _OTHER_ORDER, "compile"), 150),
+        "graphs": Check(
+            "CUDA graphs of passes",
+            _cuda_alone,
+            _in({"compile": "on", "cuda_graphs": True}, _OTHER_ORDER, "compile"),
+            150,
+        ),
+        "step-graph": Check("a CUDA graph of the step", _cuda_alone, _step_graph),
         "determinism": Check("the same bits twice", _no_device, _determinism, 40),
         "workers": Check("as many workers as devices", _two_workers, _workers, 40),
         "fsdp2": Check("FSDP2", _two_workers, _sharded),

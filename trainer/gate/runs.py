@@ -10,6 +10,7 @@ from trainer.checkpoint.store import newest_of_run
 from trainer.config.presets import preset
 from trainer.config.train_config import TrainConfig
 from trainer.gate.machine import Machine
+from trainer.records.run_record import RunRecord
 
 STEPS = 12
 """Over which losses are compared: penalties come in every fourth."""
@@ -18,10 +19,13 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class Trained:
-    """A short run: `losses` of generator and discriminator for each step, and the final state's digests by part."""
+    """A short run: `losses` of generator and discriminator for each step, the final state's digests by part, and what
+    the run says that it chose, by setting.
+    """
 
     losses: tuple[tuple[float, float], ...]
     digests: Mapping[str, str]
+    choices: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,16 @@ class Gate:
                 variables=hidden,
             )
             losses = tuple((line["loss_g"], line["loss_d"]) for line in lines)
-            self._known[key] = Trained(losses, newest_of_run(run_dir, aloud=False).manifest.state_sha256)
+            digests = newest_of_run(run_dir, aloud=False).manifest.state_sha256
+            self._known[key] = Trained(losses, digests, RunRecord.read(run_dir / "run.json").choices)
         return self._known[key]
 
-    def speed(self, what: str, changes: Mapping[str, object], *, flags: tuple[str, ...] = ()) -> Speed:
-        """How fast one process trains at a batch of 1,024 (64 on a CPU). `flags` of the command line besides."""
+    def speed(
+        self, what: str, changes: Mapping[str, object], *, batch: int = 1024, flags: tuple[str, ...] = ()
+    ) -> Speed:
+        """How fast one process trains, on a CPU with a batch of 64. `flags` of the command line besides."""
         self.report(what)
-        batch, steps_a_line = (1024, 32) if self.machine.kind == "cuda" else (_BATCH, 4)
+        batch, steps_a_line = (batch, 32) if self.machine.kind == "cuda" else (_BATCH, 4)
         endless = {"kimg": 1e6, "batch_size": batch, "stats_kimg": steps_a_line * batch / 1000}
         lines = train_for(
             plain_config().replace({**changes, **endless, "check_gradients_steps": 0}),
@@ -110,6 +117,7 @@ def plain_config() -> TrainConfig:
             "tf32": False,
             "precision": "fp32",
             "compile": "off",
+            "step_graph": "off",
         }
     )
 

@@ -24,7 +24,8 @@ from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
-from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.step import new_game, phases_of
+from trainer.steps.step_graph import step_graph
 from trainer.steps.updates import Accumulator
 from trainer.telemetry.prometheus import serving
 
@@ -100,7 +101,8 @@ def _run(
     config = planned[0].config
     batch, phases = Batch(config, world, ready.data, state.images), phases_of(state)
     compiled = compile_losses(phases, state, batch, config, world)
-    decisions = RuntimeDecisions(ready.choices, compiled, limiter, world, reporter)
+    graph = step_graph(config, world)
+    decisions = RuntimeDecisions(ready.choices, compiled, graph, limiter, world, reporter)
     game = new_game(phases, config, world, at_once=lambda: compiled.on)
     accumulator, votes, stall_sec = Accumulator(phases, world.device), list[Callable[[], int]](), 0.0
 
@@ -120,6 +122,7 @@ def _run(
             if config.precision != state.config.precision:
                 decisions.changed(precision=state.use(ready.precisions[config.precision]))
             state.enter(config)
+            decisions.graph = graph = step_graph(config, world)
         if run_config.segments:
             reporter.segment(state, stretch)
         decisions.note(state)
@@ -127,7 +130,7 @@ def _run(
             heartbeat.step(state.images, (state.phase.resolution, state.phase.fade is None))
 
             # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
-            step(state, batch, game, accumulator, meanwhile=vote)
+            graph.step(state, batch, game, accumulator, meanwhile=vote)
 
             # Most steps end here: whatever looks at the state comes below, where it is whole.
             request = votes.pop()()

@@ -109,4 +109,7 @@ def _laid_out_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor
 
 def as_before(before: float | torch.Tensor, value: float) -> float | torch.Tensor:
     """The value as the optimiser had the one before: in a tensor that stays where it is, or as a number."""
-    return before.copy_(torch.tensor(value)) if isinstance(before, torch.Tensor) else value
+    if not isinstance(before, torch.Tensor):
+        return value
+    # Nobody waits for a number that goes with the kernel; on XLA each would be a program of its own.
+    return before.copy_(torch.tensor(value)) if before.device.type == "xla" else before.fill_(value)

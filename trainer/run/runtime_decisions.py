@@ -8,18 +8,26 @@ from trainer.records.stats_log import Line
 from trainer.run.reporter import Reporter
 from trainer.run.state import TrainState
 from trainer.steps.compilation import Compilation
+from trainer.steps.step_graph import StepGraph
 
 
 class RuntimeDecisions:
-    """Of one session; all workers make the same calls. `fixed` change with the run's segments alone; `limiter` is None
-    where nothing is asked.
+    """Of one session; all workers make the same calls. `fixed` change with the run's segments alone, and so does
+    `graph`, which is set anew; `limiter` is None where nothing is asked.
     """
 
     def __init__(
-        self, fixed: Mapping[str, str], compiled: Compilation, limiter: Limiter | None, world: World, reporter: Reporter
+        self,
+        fixed: Mapping[str, str],
+        compiled: Compilation,
+        graph: StepGraph,
+        limiter: Limiter | None,
+        world: World,
+        reporter: Reporter,
     ) -> None:
+        self.graph = graph
         self._fixed, self._compiled, self._limiter = fixed, compiled, limiter
-        self._world, self._reporter = world, reporter
+        self._world, self._reporter, self._noted_graph = world, reporter, ""
 
     def changed(self, **choices: str) -> None:
         """Takes what another segment has brought, each choice with its reason; to be noted."""
@@ -28,10 +36,13 @@ class RuntimeDecisions:
     def note(self, state: TrainState) -> None:
         """Notes them all."""
         power = {} if self._limiter is None else {"power": self._limiter.choice}
-        self._reporter.chosen(state, {**self._fixed, "compile": self._compiled.choice, **power})
+        self._noted_graph = self.graph.choice
+        choices = {**self._fixed, "compile": self._compiled.choice, "step_graph": self.graph.choice, **power}
+        self._reporter.chosen(state, choices)
 
     def after(self, line: Line, state: TrainState) -> None:
         """Lets compilation and power limits change after a line (equal on every worker), and tells where one did."""
         limits_changed = self._limiter is not None and self._limiter.after(line)
-        if self._compiled.given_up(self._world, state.images) or limits_changed:
+        graph_changed = self.graph.choice != self._noted_graph
+        if self._compiled.given_up(self._world, state.images) or limits_changed or graph_changed:
             self.note(state)

@@ -33,7 +33,8 @@ class TrainState:
         roles: by name, in the family's order.
         images: real images shown so far.
         step: steps made.
-        augment_p: share of the images that each part of the augmentation changes, see trainer.steps.augment.
+        augment_p: share of the images that each part of the augmentation changes (trainer.steps.augment); where it has
+            adapted, a scalar on the device, which only those wait for who look at it.
         phase: what the networks make now, a function of `images`.
     """
 
@@ -46,7 +47,8 @@ class TrainState:
             self.roles[name].network.frozen = frozen
             self.roles[name].network.learn(on=True)
         self.renew_optimisers()
-        self.images, self.step, self.augment_p = 0, 0, first_p(config)
+        self.images, self.step = 0, 0
+        self.augment_p: torch.Tensor | float = first_p(config)
         self._saved_scales: dict[str, dict[str, Any]] = {}
         self._enter_phase()
 
@@ -161,7 +163,7 @@ class TrainState:
         half_life = config.at("ema_kimg", self.images - config.step_images) * 1000
         if config.ema_rampup:
             half_life = min(half_life, self.images * config.ema_rampup)
-        keep = 0.5 ** (self.config.step_images / half_life) if half_life else 0.0
+        keep = 0.5 ** (config.step_images / half_life) if half_life else 0.0
         for role in self.roles.values():
             if role.ema is not None:
                 _average(role.ema, role.network, keep)
@@ -177,7 +179,7 @@ class TrainState:
         """
         parts = {name: saved(part.state_dict()) for name, part in self._parts()}
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
-        return {"images": self.images, "step": self.step, "augment_p": self.augment_p, **parts, **scales}
+        return {"images": self.images, "step": self.step, "augment_p": float(self.augment_p), **parts, **scales}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The opposite of `state_dict`, on any device."""

@@ -106,8 +106,10 @@ def is_due(config: TrainConfig, step: int) -> bool:
     return config.ada_target > 0 and step % EVERY_STEPS == 0
 
 
-def adapted(p: float, sum_of_signs: int, config: TrainConfig) -> float:
-    """The next p, equal on every worker; `sum_of_signs` is of the logits of the step's reals, over all workers."""
-    mean_sign = sum_of_signs / config.step_images
+def adapted(p: Tensor, sum_of_signs: Tensor, config: TrainConfig) -> Tensor:
+    """The next p, a float64 scalar where `p` is, equal on every worker; `sum_of_signs`, an integer there, is of the
+    logits of the step's reals, over all workers. Nothing waits for the device.
+    """
+    mean_sign = sum_of_signs.double() / config.step_images
     change = EVERY_STEPS * config.step_images / (config.ada_kimg * 1000)
-    return min(1.0, max(0.0, p + (change if mean_sign > config.ada_target else -change)))
+    return torch.where(mean_sign > config.ada_target, p + change, p - change).clamp(0.0, 1.0)

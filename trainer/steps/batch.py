@@ -30,7 +30,7 @@ class Moment(Protocol):
     """
 
     images: int
-    augment_p: float
+    augment_p: Tensor | float
     phase: ProgressiveStage
 
 
@@ -183,12 +183,12 @@ class Batch:
             weight = (part.stop - part.start) * world_size / batch_size
             yield Micro(Inputs(**here), weight, part.stop - part.start, part is self._parts[-1])
 
-    def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: float) -> Tensor | None:
+    def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: Tensor | float) -> Tensor | None:
         """For `diffaugment`; with gates where the augmentation adapts."""
         if not self._config.is_gated:
             return drawn.get(name)
         # Decided here: p as a number in the networks' program would be a new constant at each adjustment.
-        limit = torch.tensor(augment_p).to(self._world.device) if self._world.on_xla else augment_p
+        limit = torch.tensor(float(augment_p)).to(self._world.device) if self._world.on_xla else augment_p
         return torch.cat([drawn[name], (drawn[f"{name}_gates"] < limit).float()], dim=1)
 
 

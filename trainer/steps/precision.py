@@ -156,6 +156,7 @@ class LossScale:
     """The scale of one network's loss; `device_type` is cpu or cuda."""
 
     def __init__(self, device_type: str, *, enabled: bool) -> None:
+        self._device_type = device_type
         self._scaler = torch.amp.GradScaler(device_type, init_scale=_FIRST_SCALE) if enabled else None
 
     @property
@@ -163,24 +164,30 @@ class LossScale:
         """Whether losses are scaled."""
         return self._scaler is not None
 
+    def renewed(self) -> "LossScale":
+        """The same scale, without what a step that failed half way has left in this one."""
+        if self._scaler is None:
+            return self
+        scale = LossScale(self._device_type, enabled=True)
+        scale.load_state_dict(self.state_dict())
+        return scale
+
     def backward(self, loss: Tensor) -> None:
         """Adds the gradients of the loss, scaled up until `step`."""
         torch.autograd.backward(loss if self._scaler is None else self._scaler.scale(loss))
 
     def step(self, world: World, *optimizers: torch.optim.Optimizer) -> None:
-        """The optimisers' step on gradients that are scaled back; a skipped step leaves no gradients behind."""
+        """The optimisers' step on gradients that are scaled back. Where one of them is not finite the step is skipped
+        and the scale halved; that is decided on the device, and nobody waits for it.
+        """
         if self._scaler is None:
             for optimizer in optimizers:
                 world.step(optimizer)
             return
-        before = self._scaler.get_scale()
         for optimizer in optimizers:
             self._scaler.unscale_(optimizer)
             self._scaler.step(optimizer)
         self._scaler.update()
-        if self._scaler.get_scale() < before:
-            for optimizer in optimizers:
-                optimizer.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
         """Scale, and steps since it last changed."""

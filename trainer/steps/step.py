@@ -4,7 +4,7 @@ It knows of no reporter, run directory, lock or notice. The loop (trainer.run.lo
 a little: benchmarks, tuning, clients of a federation (trainer.run.local_training), tests.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -16,11 +16,13 @@ from trainer.distributed.world import World
 from trainer.families.registry import family_of
 from trainer.run.state import TrainState
 from trainer.steps import augment
-from trainer.steps.batch import Batch
+from trainer.steps.batch import Batch, Micro
 from trainer.steps.phase import Phase, Update
-from trainer.steps.pinned_batch import to_device
 from trainer.steps.roles import Role
 from trainer.steps.updates import Accumulator, update_of
+
+Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]
+"""Gives a phase its micro-batches of the batch after so many images."""
 
 
 class Game(NamedTuple):
@@ -58,48 +60,77 @@ def step(
     call it together. `sums` gather what it shows; `meanwhile` is called before the last phase, so that what it sends
     off travels meanwhile.
     """
-    config, world = game.config, game.world
-    penalised, signs = state.step % config.r1_interval == 0, to_device(torch.zeros(()), world.device)
-    missing: list[Update] = []
+    penalised, missing = is_penalised(state), list[Update]()
     state.follow_schedules()
+
+    def feed(phase: Phase[Any], images: int) -> Iterable[Micro[Any]]:
+        if phase.batches:
+            sums.saw(batch.order(images))
+        return phase.inputs(batch, state, images)
+
+    signs = play(state, feed, game, sums, missing, penalised=penalised, meanwhile=meanwhile)
+
+    # Images seen, phase of networks that grow; then the averages, which belong to the last update.
+    sums.close_step(penalised=penalised)
+    state.advance()
+    make(missing)
+    state.update_ema()
+    game.world.flush()
+    adapt(state, game, signs)
+
+
+def is_penalised(state: TrainState) -> bool:
+    """Whether the step that comes carries the penalties."""
+    return state.step % state.config.r1_interval == 0
+
+
+def play(
+    state: TrainState,
+    feed: Feed,
+    game: Game,
+    sums: Accumulator,
+    missing: list[Update],
+    *,
+    penalised: bool,
+    meanwhile: Callable[[], object],
+) -> Tensor:
+    """Makes all phases of a step, but for the updates that `missing` then holds; see `step`. Returns the sum of the
+    reals' signs, a scalar on the device.
+    """
+    world, signs = game.world, torch.zeros((), device=game.world.device)
     for phase in game.phases:
         last_phase = phase is game.phases[-1]
         if last_phase:
             meanwhile()
         if not phase.overlaps:
-            _make(missing)
+            make(missing)
         loss, roles = game.losses[phase.key], [state.roles[name] for name in phase.roles]
         late = last_phase or (world.is_late(loss) and not game.at_once())
         with _resting([state.roles[name] for name in phase.resting]):
             # An update for each batch of its own.
-            positions = phase.positions(config, state.images)
+            positions = phase.positions(game.config, state.images)
             for images in positions:
-                if phase.batches:
-                    sums.saw(batch.order(images))
-                signs += _gradients(phase, batch, state, images, game, sums, missing, penalised=penalised)
+                signs += _gradients(phase, feed(phase, images), state, game, sums, missing, penalised=penalised)
                 update = update_of(world, loss, roles)
                 if late and images == positions[-1]:
                     missing.append(update)
                 else:
                     update()
+    return signs
 
-    # Images seen, phase of networks that grow; then the averages, which belong to the last update.
-    sums.close_step(penalised=penalised)
-    state.advance()
-    _make(missing)
-    state.update_ema()
-    world.flush()
 
-    # Augmentation adapts to how sure the discriminator is; all workers count the same signs.
-    if augment.is_due(config, state.step):
-        state.augment_p = augment.adapted(state.augment_p, world.total(round(signs.item())), config)
+def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
+    """Augmentation adapts to how sure the discriminator is; all workers count the same signs."""
+    if augment.is_due(game.config, state.step):
+        total = game.world.total(signs.round().long())
+        p = torch.as_tensor(state.augment_p, dtype=torch.float64, device=total.device)
+        state.augment_p = augment.adapted(p, total, game.config)
 
 
 def _gradients(
     phase: Phase[Any],
-    batch: Batch,
+    micros: Iterable[Micro[Any]],
     state: TrainState,
-    images: int,
     game: Game,
     sums: Accumulator,
     missing: list[Update],
@@ -111,9 +142,9 @@ def _gradients(
     signs: Tensor | float = 0.0
     for role in roles:
         role.learner.zero_grad()
-    for micro in phase.inputs(batch, state, images):
+    for micro in micros:
         with game.world.accumulating(loss, last=micro.last):
-            settle = (lambda: _make(missing)) if missing else None
+            settle = (lambda: make(missing)) if missing else None
             terms = phase.run(loss, micro.inputs, penalised=penalised, settle=settle)
             roles[0].scale.backward(micro.weight * terms.total)
         sums.add(phase, micro.weight, terms)
@@ -122,7 +153,8 @@ def _gradients(
     return signs
 
 
-def _make(missing: list[Update]) -> None:
+def make(missing: list[Update]) -> None:
+    """Makes the updates that are missing, in order."""
     while missing:
         missing.pop(0)()
 
@@ -132,6 +164,8 @@ def _resting(roles: Sequence[Role]) -> Iterator[None]:
     """A block in which these networks gather no gradients."""
     for role in roles:
         role.network.learn(on=False)
-    yield
-    for role in roles:
-        role.network.learn(on=True)
+    try:
+        yield
+    finally:
+        for role in roles:
+            role.network.learn(on=True)

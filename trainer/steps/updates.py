@@ -30,6 +30,16 @@ class Accumulator:
         """Adds what a phase's loss gave for one micro-batch."""
         self._sums[phase.key] += weight / max(1, phase.batches) * terms.means
 
+    def clear(self) -> None:
+        """Sets the terms to zero, where they are."""
+        for sums in self._sums.values():
+            sums.zero_()
+
+    def add_all(self, other: "Accumulator") -> None:
+        """Adds the terms of another, of the same phases."""
+        for key, sums in self._sums.items():
+            sums += other._sums[key]
+
     def saw(self, order: int) -> None:
         """Adds a batch's digest of the order of its images."""
         self.order = (self.order + order) & MASK

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import diverged
@@ -19,6 +18,7 @@ from trainer.distributed.sharded_modules import gradients, whole
 from trainer.distributed.world import World
 from trainer.records.run_record import RunContext
 from trainer.run.state import TrainState
+from trainer.steps.roles import Role
 from trainer.steps.updates import Accumulator
 from trainer.telemetry.energy import EnergyReading, choose_readers, merge, read_all
 from trainer.telemetry.flops import StepFlops
@@ -86,11 +86,11 @@ class Meters:
             "images_per_sec": images_per_sec,
             **sums.means([own.sums for own in everyone]),
             "order": f"{sum(own.order for own in everyone) & MASK:016x}",
-            "augment_p": state.augment_p,
+            "augment_p": float(state.augment_p),
             "resolution": state.phase.resolution,
             **_scheduled(state),
             **{
-                f"grad_norm_{phase.key}": _grad_norm([state.roles[name].network for name in phase.roles])
+                f"grad_norm_{phase.key}": _grad_norm([state.roles[name] for name in phase.roles])
                 for phase in sums.phases
             },
             "world_size": workers,
@@ -173,6 +173,8 @@ def _scheduled(state: TrainState) -> dict[str, dict[str, float]]:
     return {"scheduled": {name: schedule.at(last) for name, schedule in given.items()}} if given else {}
 
 
-def _grad_norm(networks: Sequence[nn.Module]) -> float:
-    every = [gradient for network in networks for gradient in gradients(network)]
-    return float(whole(torch.nn.utils.get_total_norm(every)))
+def _grad_norm(roles: Sequence[Role]) -> float:
+    """Zero for a step that fp16 has skipped, whose gradients were too large for it."""
+    every = [gradient for role in roles for gradient in gradients(role.network)]
+    norm = float(whole(torch.nn.utils.get_total_norm(every)))
+    return norm if math.isfinite(norm) or not roles[0].scale.enabled else 0.0

@@ -37,7 +37,7 @@ with start_world("auto") as world:
     outcome = world.highest_later(3 - world.rank)
     begun.touch()
     assert outcome() == 3
-    assert world.total(3 + world.rank) == 7
+    assert world.total(torch.tensor(3 + world.rank)) == 7
     assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}]
     words = "x" * (100_000 * world.rank)
     assert world.gather(words) == ["", "x" * 100_000], "of any lengths"
@@ -138,7 +138,7 @@ def test_a_lone_process_agrees_with_itself() -> None:
         assert world.agree(True)
         assert not world.agree(False)
         assert world.gather(3) == [3]
-        assert world.total(3) == 3
+        assert world.total(torch.tensor(3)) == 3
         assert world.slice(8) == slice(0, 8)
         network = torch.nn.Linear(1, 1)
         assert world.wrap(network) is network

@@ -17,7 +17,8 @@ CPU = Machine("cpu", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")
 BARE = Machine("cuda", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")
 V100 = Machine("cuda", ("V100",), (7, 0), "a CPU", 8, "2.15.0", "12.8", "2.27", "")
 H100S = Machine("cuda", ("H100",) * 8, (9, 0), "a CPU", 192, "2.15.0", "12.8", "2.27", "")
-RIGHT = Trained(tuple((0.7 + step / 100, 1.3 - step / 100) for step in range(STEPS)), {"g": "a", "d": "b"})
+ON = {"compile": "on: asked for", "step_graph": "on: asked for"}
+RIGHT = Trained(tuple((0.7 + step / 100, 1.3 - step / 100) for step in range(STEPS)), {"g": "a", "d": "b"}, ON)
 
 
 @dataclass
@@ -31,9 +32,11 @@ class Played(Gate):
         self.made.append((what, processes))
         if what not in self.wrong:
             return RIGHT
-        return Trained(tuple((loss_g + 0.1, loss_d) for loss_g, loss_d in RIGHT.losses), {"g": "a", "d": "c"})
+        return Trained(tuple((loss_g + 0.1, loss_d) for loss_g, loss_d in RIGHT.losses), {"g": "a", "d": "c"}, ON)
 
-    def speed(self, what: str, changes: Mapping[str, object], *, flags: tuple[str, ...] = ()) -> Speed:
+    def speed(
+        self, what: str, changes: Mapping[str, object], *, batch: int = 1024, flags: tuple[str, ...] = ()
+    ) -> Speed:
         return Speed(1000.0, 0.4, 300.0)
 
 
@@ -49,7 +52,7 @@ def test_a_machine_tries_what_it_can() -> None:
     assert tried(BARE) == set()
     assert tried(H100S) == set(CHECKS)
     assert set(CHECKS) - tried(V100) == {"tf32", "bf16", "workers", "fsdp2"}
-    assert set(CHECKS) - tried(CPU) == {"tf32", "graphs", "power"}
+    assert set(CHECKS) - tried(CPU) == {"tf32", "graphs", "step-graph", "power"}
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,7 @@ def test_a_machine_tries_what_it_can() -> None:
         ("micro-batches", "micro-batches of 16"),
         ("compile", "compile on"),
         ("graphs", "compile on, cuda_graphs True"),
+        ("step-graph", "step_graph on"),
         ("determinism", "deterministic, again"),
         ("workers", "8 workers"),
         ("fsdp2", "FSDP2, 2 workers"),
@@ -72,6 +76,17 @@ def test_a_wrong_run_fails_its_check_and_a_right_one_passes(name: str, run: str)
     gate = played(H100S, run)
     assert CHECKS[name].run(gate).state == "failed"
     assert run in [what for what, _ in gate.made]
+
+
+@pytest.mark.parametrize(
+    ("name", "switch"), [("compile", "compile"), ("graphs", "compile"), ("step-graph", "step_graph")]
+)
+def test_what_a_run_went_on_without_was_not_tried_and_fails(name: str, switch: str) -> None:
+    gate = played(H100S)
+    given_up = Trained(RIGHT.losses, RIGHT.digests, {**ON, switch: "off: tried, and it does not compile"})
+    gate.train = lambda what, *_, **__: RIGHT if what == "fp32" else given_up  # type: ignore[method-assign]
+    outcome = CHECKS[name].run(gate)
+    assert (outcome.state, outcome.why) == ("failed", f"{switch} is off: tried, and it does not compile")
 
 
 def test_workers_are_one_for_each_gpu() -> None:
@@ -87,7 +102,7 @@ def test_a_difference_is_of_the_worst_step_and_small_losses_count_as_a_tenth() -
 
 def test_a_loss_that_is_no_number_is_no_match() -> None:
     gate = played(H100S)
-    broken = Trained(((float("nan"), 1.0), *RIGHT.losses[1:]), {})
+    broken = Trained(((float("nan"), 1.0), *RIGHT.losses[1:]), {}, ON)
     gate.train = lambda what, *_, **__: broken if what == "precision bf16" else RIGHT  # type: ignore[method-assign]
     assert CHECKS["bf16"].run(gate).state == "failed"
 
@@ -104,7 +119,7 @@ def test_a_machine_without_gpus_fails_nothing_and_says_so(
 ) -> None:
     monkeypatch.setattr("trainer.gate.__main__.this_machine", lambda kind: BARE)
     assert main(["--json", str(tmp_path / "gate.json")]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("passed 0, failed 0, not tried 12")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("passed 0, failed 0, not tried 13")
     written = json.loads((tmp_path / "gate.json").read_text())
     assert {found["state"] for found in written["checks"].values()} == {"not tried"}
 

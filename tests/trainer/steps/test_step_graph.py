@@ -1,0 +1,257 @@
+"""Whole steps from a graph: the same as made as ever, chosen by time, given up with a reason.
+
+On a CPU the recorder is a stand-in that computes what it has recorded anew, in the same places; the last tests, and
+`make gpu-gate`, have CUDA's.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.config.train_config import TrainConfig
+from trainer.data.dataset import open_matching
+from trainer.distributed.world import World
+from trainer.run.state import TrainState
+from trainer.steps import step_graph
+from trainer.steps.batch import Batch
+from trainer.steps.precision import choose
+from trainer.steps.step import new_game, phases_of
+from trainer.steps.step_graph import TIMED, WARM_UP, StepGraph, _Snapshot, cuda_recorder
+from trainer.steps.updates import Accumulator
+
+Families = dict[str, tuple[TrainConfig, Path]]
+FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan")
+"""Families whose networks do not grow."""
+
+
+def stand_in(state: TrainState) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Recording changes nothing but where gradients are; replaying leaves them there."""
+
+    def recorder(body: Callable[[], None]) -> Callable[[], None]:
+        with _Snapshot(state).restored(state):
+            body()
+        parameters = [parameter for role in state.learners for parameter in role.network.parameters()]
+        places = [parameter.grad for parameter in parameters]
+
+        def replay() -> None:
+            body()
+            for parameter, place in zip(parameters, places, strict=True):
+                if place is not None and parameter.grad is not None:
+                    place.copy_(parameter.grad)
+
+        return replay
+
+    return recorder
+
+
+class Run:
+    """A run of its own in this process, of which steps are made by a graph or as ever."""
+
+    def __init__(self, config: TrainConfig, folder: Path, device: torch.device, **graph: Any) -> None:
+        self.state = TrainState.create(config, device)
+        self.state.use(choose(config.precision, device))
+        world, phases = World.alone(device), phases_of(self.state)
+        self.batch, self.game = Batch(config, world, open_matching(config, folder)), new_game(phases, config, world)
+        self.sums = Accumulator(phases, device)
+        record = cuda_recorder() if device.type == "cuda" else stand_in(self.state)
+        self.graph = StepGraph(config, graph.pop("record", record), **{"measured": False, **graph})
+
+    def steps(self, number: int) -> "Run":
+        """Makes so many."""
+        for _ in range(number):
+            self.graph.step(self.state, self.batch, self.game, self.sums, lambda: None)
+        return self
+
+    @property
+    def gradients(self) -> list[torch.Tensor]:
+        """After the last step, of all that learn."""
+        every = (p.grad for role in self.state.learners for p in role.network.parameters())
+        return [gradient for gradient in every if gradient is not None]
+
+
+@pytest.fixture
+def run_of() -> Iterator[Callable[..., Run]]:
+    """Makes runs, whose threads end with the test."""
+    made: list[Run] = []
+
+    def make(*args: Any, **graph: Any) -> Run:
+        made.append(Run(*args, **graph))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.batch.close()
+
+
+def _same(found: Any, wanted: Any, place: str = "state") -> None:
+    """As checkpoints have them; optimisers' settings are no state."""
+    if isinstance(wanted, dict):
+        for key in wanted.keys() - {"param_groups"}:
+            _same(found[key], wanted[key], f"{place}.{key}")
+    elif isinstance(wanted, list):
+        for number, (one, two) in enumerate(zip(found, wanted, strict=True)):
+            _same(one, two, f"{place}.{number}")
+    elif isinstance(wanted, torch.Tensor):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7, msg=lambda text: f"{place}: {text}")
+    else:
+        assert found == wanted, place
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_steps_from_graphs_are_those_made_as_ever(name: str, families: Families, run_of: Callable[..., Run]) -> None:
+    """With penalties in every fourth, so that both graphs are recorded and used in turn; or in all of them."""
+    config, folder = families[name]
+    every = 1 if config.loss == "wgan-gp" else 4
+    config = config.replace({"r1_interval": every})
+    device = torch.device("cpu")
+    found = run_of(config, folder, device).steps(20)
+    wanted = run_of(config, folder, device, why_not="asked for").steps(20)
+    assert found.graph.choice.startswith("on: asked for")
+    assert len(found.graph._recorded) == (1 if every == 1 else 2)
+    assert wanted.graph.choice == "off: asked for"
+    _same(found.state.state_dict(), wanted.state.state_dict())
+    _same(found.gradients, wanted.gradients)
+    assert found.sums.tolist() == pytest.approx(wanted.sums.tolist(), rel=1e-4)
+    assert found.sums._penalised == wanted.sums._penalised
+    assert found.sums.order == wanted.sums.order
+
+
+def test_what_changes_from_step_to_step_is_followed(families: Families, run_of: Callable[..., Run]) -> None:
+    """Step sizes, penalties' weights and the averages' half-life are no constants of a graph."""
+    config, folder = families["r3gan"]
+    first = {"lr_g": 2e-3, "lr_d": 2e-3, "r1_gamma": 2.0, "r2_gamma": 2.0, "ema_kimg": 0.01}
+    schedules = {
+        name: {"from": value, "to": value / 10, "over_kimg": 0.2, "then": "hold"} for name, value in first.items()
+    }
+    config = config.replace({**first, "schedules": schedules, "kimg": 0.3, "r1_interval": 2})
+    device = torch.device("cpu")
+    found = run_of(config, folder, device).steps(16)
+    assert found.graph.choice.startswith("on")
+    _same(found.state.state_dict(), run_of(config, folder, device, why_not="none").steps(16).state.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("graph_sec", "said", "kinds"),
+    [
+        (0.001, "on: measured, a step takes 10.00 ms as ever, 1.00 ms from a graph", 2),
+        (0.02, "off: measured, a step takes 10.00 ms as ever, 20.00 ms from a graph", 0),
+    ],
+)
+def test_the_faster_way_goes_on(
+    families: Families,
+    run_of: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+    graph_sec: float,
+    said: str,
+    kinds: int,
+) -> None:
+    config, folder = families["dcgan"]
+    run = run_of(config.replace({"r1_interval": 16}), folder, torch.device("cpu"), measured=True)
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += graph_sec if run.graph._recorded else 0.01
+        return now[0]
+
+    monkeypatch.setattr(step_graph, "time", SimpleNamespace(perf_counter=clock))
+    run.steps(WARM_UP + TIMED)
+    assert run.graph.choice.startswith("off so far")
+    run.steps(40 - WARM_UP - TIMED)
+    assert run.graph.choice == said
+    assert len(run.graph._recorded) == kinds
+
+
+def test_a_graph_that_computes_otherwise_is_given_up(families: Families, run_of: Callable[..., Run]) -> None:
+    config, folder = families["dcgan"]
+    run = run_of(config, folder, torch.device("cpu"))
+    honest = stand_in(run.state)
+
+    def wrong(body: Callable[[], None]) -> Callable[[], None]:
+        replay = honest(body)
+
+        def replayed() -> None:
+            replay()
+            run.gradients[0].mul_(2)
+
+        return replayed
+
+    run.graph._record = wrong
+    run.steps(12)
+    assert run.graph.choice.startswith("off: tried, and a step from it has other gradients (relative difference")
+    wanted = run_of(config, folder, torch.device("cpu"), why_not="none").steps(12)
+    _same(run.state.state_dict(), wanted.state.state_dict())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_what_cannot_be_recorded_is_made_as_ever(
+    precision: str, families: Families, run_of: Callable[..., Run]
+) -> None:
+    """Half way through the step, as CUDA refuses it: the run goes on from where it was."""
+    config, folder = families["dcgan"]
+    config = config.replace({"precision": precision})
+
+    def broken(body: Callable[[], None]) -> Callable[[], None]:
+        body()
+        raise RuntimeError("operation not permitted when stream is capturing\nmore words")
+
+    run = run_of(config, folder, torch.device("cpu"), record=broken).steps(12)
+    reason = "it cannot be recorded: operation not permitted when stream is capturing"
+    assert run.graph.choice == f"off: tried, and {reason}"
+    wanted = run_of(config, folder, torch.device("cpu"), why_not="none").steps(12)
+    _same(run.state.state_dict(), wanted.state.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"step_graph": "off"}, "not asked for"),
+        ({"cuda_graphs": True, "compile": "on"}, "cuda_graphs"),
+        ({"schedules": {"beta2": {"from": 0.9, "to": 0.99, "over_kimg": 8}}, "beta2": 0.9}, "beta2 has a schedule"),
+        ({}, ""),
+    ],
+)
+def test_where_there_is_no_graph_it_is_said(tiny_config: TrainConfig, changes: dict[str, Any], reason: str) -> None:
+    found = step_graph._why_not(tiny_config.replace(changes), World.alone(torch.device("cuda", 0)))
+    assert reason in found
+    assert bool(reason) == bool(found)
+
+
+def test_a_cpu_has_none(tiny_config: TrainConfig) -> None:
+    assert "a step on cpu" in step_graph.step_graph(tiny_config, World.alone(torch.device("cpu"))).choice
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("name", FIXED)
+def test_on_a_gpu_it_is_the_same_in_truth(
+    name: str, precision: str, families: Families, run_of: Callable[..., Run]
+) -> None:
+    config, folder = families[name]
+    every = 1 if config.loss == "wgan-gp" else 4
+    config = config.replace({"r1_interval": every, "precision": precision, "tf32": False})
+    found = run_of(config, folder, torch.device("cuda", 0)).steps(24)
+    wanted = run_of(config, folder, torch.device("cuda", 0), why_not="none").steps(24)
+    assert found.graph.choice.startswith("on"), found.graph.choice
+    for one, two in zip(found.state.ema.parameters(), wanted.state.ema.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3)
+    assert float(found.state.augment_p) == float(wanted.state.augment_p)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_no_step_from_a_graph_waits(families: Families, run_of: Callable[..., Run]) -> None:
+    for name in FIXED:
+        for precision in ("fp32", "fp16"):
+            config, folder = families[name]
+            run = run_of(config.replace({"precision": precision}), folder, torch.device("cuda", 0))
+            run.steps(12)
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                run.steps(8)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")

@@ -1,0 +1,342 @@
+"""A whole step as one CUDA graph: every phase's passes, optimisers and averages, started by one call.
+
+A step of small networks starts hundreds of kernels, and the processor takes longer to start one than the GPU to compute
+it; a graph starts them all at once (CUDA C++ programming guide, "CUDA graphs"). The first steps are made as ever and
+timed. Then one is recorded, tried against the same step made as ever, and timed in its turn: the faster way goes on.
+Steps with and without penalties are a graph each.
+
+Outside of it stay the inputs, which are copied to where the graph reads them, and what Python counts.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.config.train_config import TrainConfig
+from trainer.distributed.world import World
+from trainer.run.state import TrainState
+from trainer.steps.batch import Batch, Micro
+from trainer.steps.phase import Phase
+from trainer.steps.roles import ema_parts
+from trainer.steps.step import Game, adapt, is_penalised, make, play, step
+from trainer.steps.updates import Accumulator
+
+WARM_UP, TIMED = 4, 8
+"""Steps of the commoner kind in which kernels are chosen and memory is fetched; and that are timed, either way."""
+_GAIN = 1.05
+"""How many times as fast a graph has to be: it holds a step's memory for as long as it lasts."""
+_CLOSE = {"fp32": 1e-3}
+_NEAR = 5e-2
+"""Largest relative difference of a step's gradients, from a graph against not; the wider one with 16 bits. Of what a
+step changes the wider one always: Adam makes a full step of any gradient however small."""
+
+Meanwhile = Callable[[], object]
+Recorder = Callable[[Callable[[], None]], Callable[[], None]]
+"""Records what a function computes, and returns what computes it again."""
+Inputs = Mapping[tuple[str, int], Sequence[Micro[Any]]]
+"""Of each phase, by its key and the number of its batch, the micro-batches."""
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """One graph: where it reads, and where it leaves what a step leaves."""
+
+    replay: Callable[[], None]
+    inputs: Inputs
+    signs: Tensor
+    sums: Accumulator
+    gradients: Sequence[tuple[nn.Parameter, Tensor]]
+
+
+class StepGraph:
+    """Makes the steps of one stretch of a run. `choice` is how it does that now, and why. `measured`: only where graphs
+    are faster than steps made as ever. `why_not`: there is a reason to make none.
+    """
+
+    def __init__(self, config: TrainConfig, record: Recorder, *, measured: bool, why_not: str = "") -> None:
+        self._config, self._record, self._measured, self._judged = config, record, measured, not measured
+        self._on, self._commoner = not why_not, config.r1_interval == 1
+        self._made = Counter[bool]()
+        self._recorded: dict[bool, _Recorded] = {}
+        self._eager_sec, self._graph_sec = list[float](), list[float]()
+        self.choice = f"off: {why_not}" if why_not else "off so far: the first steps are made as ever"
+
+    def step(self, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile) -> None:
+        """One step; see `trainer.steps.step.step`."""
+        kind = is_penalised(state)
+        if kind in self._recorded:
+            self._timed(self._graph_sec, kind, lambda: self._replayed(kind, state, batch, game, sums, meanwhile))
+            self._judge()
+        elif self._on and self._is_ready(kind):
+            self._tried(kind, state, batch, game, sums, meanwhile)
+        else:
+            self._timed(self._eager_sec, kind, lambda: step(state, batch, game, sums, meanwhile))
+        self._made[kind] += 1
+
+    def _is_ready(self, kind: bool) -> bool:
+        """Whether steps of this kind have been made often enough for one to be recorded."""
+        if kind != self._commoner:
+            return self._judged and self._commoner in self._recorded and self._made[kind] > 0
+        return self._made[kind] >= WARM_UP + (TIMED if self._measured else 0)
+
+    def _timed(self, sec: list[float], kind: bool, make_one: Callable[[], None]) -> None:
+        """Makes a step, and takes its time where that is still to be found out."""
+        warm = kind in self._recorded or self._made[kind] >= WARM_UP
+        if self._judged or not self._on or kind != self._commoner or not warm:
+            make_one()
+            return
+        _finish()
+        begun = time.perf_counter()
+        make_one()
+        _finish()
+        sec.append(time.perf_counter() - begun)
+
+    def _judge(self) -> None:
+        """Decides by the times, once there are enough."""
+        if self._judged or len(self._graph_sec) < TIMED:
+            return
+        self._judged = True
+        eager, graph = median(self._eager_sec), median(self._graph_sec)
+        times = f"{eager * 1e3:.2f} ms as ever, {graph * 1e3:.2f} ms from a graph"
+        if eager >= _GAIN * graph:
+            self.choice = f"on: measured, a step takes {times}"
+        else:
+            self._give_up(f"measured, a step takes {times}")
+
+    def _give_up(self, why: str) -> None:
+        for each in self._recorded.values():
+            for parameter, _ in each.gradients:
+                parameter.grad = None
+        self._recorded.clear()
+        self._on, self.choice = False, f"off: {why}"
+
+    def _tried(
+        self, kind: bool, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile
+    ) -> None:
+        """Records the step, tries it, and makes it as ever all the same; then the two are compared."""
+        state.follow_schedules()
+        _steps_from_tensors(state)
+        tolerance = _CLOSE.get(self._config.precision, _NEAR)
+        try:
+            before = _Snapshot(state)
+            with before.restored(state):
+                recorded = self._recording(kind, state, batch, game)
+                recorded.replay()
+                found = _Outcome(state, before)
+            step(state, batch, game, sums, meanwhile)
+            failure = found.difference(_Outcome(state, before), tolerance)
+        except _UnrecordedError as error:
+            step(state, batch, game, sums, meanwhile)
+            failure = str(error)
+        if failure:
+            self._give_up(f"tried, and {failure}")
+            return
+        self._recorded[kind] = recorded
+        if not self._measured:
+            self.choice = "on: asked for, and a step from a graph agrees with the same made as ever"
+
+    def _recording(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> _Recorded:
+        inputs = {key: [_copied(micro) for micro in micros] for key, micros in _inputs(state, batch, game).items()}
+        own, signs = Accumulator(game.phases, game.world.device), torch.zeros((), device=game.world.device)
+
+        def whole() -> None:
+            own.clear()
+            batches = Counter[str]()
+
+            def feed(phase: Phase[Any], _: int) -> Iterable[Micro[Any]]:
+                batches[phase.key] += 1
+                return inputs[phase.key, batches[phase.key] - 1]
+
+            missing: list[Callable[[], None]] = []
+            signs.copy_(play(state, feed, game, own, missing, penalised=kind, meanwhile=lambda: None))
+            make(missing)
+            if self._averages_inside:
+                state.update_ema()
+
+        replay = self._record(whole)
+        parameters = [parameter for role in state.learners for parameter in role.network.parameters()]
+        gradients = [(parameter, parameter.grad) for parameter in parameters if parameter.grad is not None]
+        return _Recorded(replay, inputs, signs, own, gradients)
+
+    @property
+    def _averages_inside(self) -> bool:
+        """Whether an average's weight is the same in every step."""
+        return not self._config.ema_rampup and self._config.schedules.ema_kimg is None
+
+    def _replayed(
+        self, kind: bool, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile
+    ) -> None:
+        recorded = self._recorded[kind]
+        state.follow_schedules()
+        for phase in game.phases:
+            for images in phase.positions(game.config, state.images) if phase.batches else ():
+                sums.saw(batch.order(images))
+        for key, micros in _inputs(state, batch, game).items():
+            for here, micro in zip(recorded.inputs[key], micros, strict=True):
+                for into, tensor in zip(_tensors(here), _tensors(micro), strict=True):
+                    into.copy_(tensor)
+        meanwhile()
+        recorded.replay()
+        # Each graph has its own place for them, which the other's passes may overwrite.
+        for parameter, gradient in recorded.gradients:
+            parameter.grad = gradient
+        sums.add_all(recorded.sums)
+        sums.close_step(penalised=kind)
+        state.advance()
+        if not self._averages_inside:
+            state.update_ema()
+        adapt(state, game, recorded.signs)
+
+
+def step_graph(config: TrainConfig, world: World) -> StepGraph:
+    """How a stretch of a run makes its steps, of configuration and world; all workers choose alike."""
+    why_not = _why_not(config, world)
+    return StepGraph(config, cuda_recorder(), measured=config.step_graph == "auto", why_not=why_not)
+
+
+def _why_not(config: TrainConfig, world: World) -> str:
+    if config.step_graph == "off":
+        return "not asked for"
+    if world.device.type != "cuda":
+        return f"a step on {world.device.type} is none of kernels that CUDA starts"
+    if world.control is not None:
+        return "workers meet between the passes of a step"
+    if config.cuda_graphs:
+        return "its passes are graphs of their own (cuda_graphs)"
+    if config.architecture == "progressive":
+        return "these networks grow"
+    if "beta2" in config.schedules.given:
+        return "beta2 has a schedule, and would be a constant of the graph"
+    return ""
+
+
+def cuda_recorder() -> Recorder:
+    """Of graphs that are replayed in turn: they share the memory for what lies between."""
+    pools: list[Any] = []
+
+    def record(body: Callable[[], None]) -> Callable[[], None]:
+        if not pools:
+            pools.append(torch.cuda.graph_pool_handle())
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may call CUDA meanwhile: one loads images.
+        with torch.cuda.graph(graph, pools[0], capture_error_mode="thread_local"):
+            body()
+        return graph.replay
+
+    return record
+
+
+def _finish() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _inputs(state: TrainState, batch: Batch, game: Game) -> Inputs:
+    """What the step that comes is fed with."""
+    return {
+        (phase.key, number): list(phase.inputs(batch, state, images))
+        for phase in game.phases
+        for number, images in enumerate(phase.positions(game.config, state.images))
+    }
+
+
+def _tensors(micro: Micro[Any]) -> list[Tensor]:
+    return [each for each in micro.inputs if each is not None]
+
+
+def _copied(micro: Micro[Any]) -> Micro[Any]:
+    """The same, in memory of its own."""
+    values = [None if each is None else each.clone() for each in micro.inputs]
+    return Micro(type(micro.inputs)(*values), micro.weight, micro.images, micro.last)
+
+
+def _steps_from_tensors(state: TrainState) -> None:
+    """Has optimisers read step sizes from memory: as numbers they would be constants of the graph."""
+    for role in state.learners:
+        for group in role.learner.param_groups:
+            group["capturable"] = True
+            if not isinstance(group["lr"], Tensor):
+                device = group["params"][0].device
+                group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=device)
+
+
+class _UnrecordedError(Exception):
+    """A step that a graph cannot hold, or that there is no memory for; says which."""
+
+
+class _Snapshot:
+    """A copy of all that a step changes on the device, `weights` of it in their order. _UnrecordedError: no memory."""
+
+    def __init__(self, state: TrainState) -> None:
+        try:
+            self._values = [tensor.detach().clone() for tensor in _changing(state)]
+        except torch.OutOfMemoryError as error:
+            raise _UnrecordedError("there is no memory for a second copy of the state") from error
+        self.weights = self._values[: len(_weights(state))]
+        self._scales = [role.scale.state_dict() for role in state.learners]
+
+    @contextmanager
+    def restored(self, state: TrainState) -> Iterator[None]:
+        """A block after which all of it is as it was. _UnrecordedError for what CUDA or torch cannot record."""
+        try:
+            yield
+        except RuntimeError as error:
+            for role in state.learners:  # a step that ends half way leaves them in its middle
+                role.scale = role.scale.renewed()
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise _UnrecordedError(f"it cannot be recorded: {said}") from error
+        finally:
+            self._restore(state)
+
+    @torch.no_grad()
+    def _restore(self, state: TrainState) -> None:
+        for tensor, value in zip(_changing(state), self._values, strict=True):
+            tensor.copy_(value)
+        for role, scale in zip(state.learners, self._scales, strict=True):
+            role.scale.load_state_dict(scale)
+
+
+class _Outcome:
+    """Gradients of a step, and by how much it has changed the weights."""
+
+    def __init__(self, state: TrainState, before: _Snapshot) -> None:
+        gradients = [parameter.grad for parameter in _weights(state) if parameter.grad is not None]
+        self._gradients = _row(gradients)
+        self._changes = _row([now - was for now, was in zip(_weights(state), before.weights, strict=True)])
+
+    def difference(self, made: "_Outcome", tolerance: float) -> str:
+        """How it differs from the step `made` as ever; empty where it does not."""
+        for what, found, wanted, bound in (
+            ("gradients", self._gradients, made._gradients, tolerance),
+            ("weights", self._changes, made._changes, _NEAR),
+        ):
+            if found.shape != wanted.shape or not torch.equal(found.isfinite(), wanted.isfinite()):
+                return f"a step from it has other {what}"
+            found, wanted = found.nan_to_num(0, 0, 0), wanted.nan_to_num(0, 0, 0)
+            off = float((found - wanted).norm() / wanted.norm().clamp(min=1e-12))
+            if not off <= bound:
+                return f"a step from it has other {what} (relative difference {off:.1e})"
+        return ""
+
+
+def _row(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().flatten().float() for tensor in tensors])
+
+
+def _weights(state: TrainState) -> list[Tensor]:
+    return [parameter for role in state.learners for parameter in role.network.parameters()]
+
+
+def _changing(state: TrainState) -> list[Tensor]:
+    """Weights, averages, moments."""
+    averages = [parameter for each in ema_parts(state.roles.values()).values() for parameter in each.parameters()]
+    entries = [entry for role in state.learners for entry in role.learner.state.values()]
+    moments = [value for entry in entries for value in entry.values() if isinstance(value, Tensor)]
+    return [*_weights(state), *averages, *moments]
