@@ -1,5 +1,5 @@
 """The order in which training sees the images, a pure function of seed and images seen; a digest of what was shown
-where; and a thread that reads the next batch ahead while the step computes.
+where; and threads that read the next batches ahead while the step computes.
 """
 
 import functools
@@ -19,8 +19,10 @@ from trainer.steps.pinned_batch import PinnedBatch
 
 MASK = (1 << 64) - 1
 _STRIDE, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_AHEAD = 2
-"""Batches under way: one that the next step takes, and one more for a storage that hesitates."""
+_AHEAD, _AHEAD_OF_A_GPU = 2, 4
+"""Batches under way: one that the next step takes, and one more for a storage that hesitates. A GPU takes them faster
+than one thread reads, and leaves the processor's cores free: there, each has a thread of its own.
+"""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ class Loader:
     ) -> None:
         self._data, self._sampler, self._draw = data, Sampler(len(data), seed, stream), draw
         self._batch_size, self._share, self._pin = batch_size, share, pin
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="loader")
+        self._ahead_of_it = _AHEAD_OF_A_GPU if pin else _AHEAD
+        self._threads = ThreadPoolExecutor(_AHEAD_OF_A_GPU if pin else 1, thread_name_prefix="loader")
         self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
         self.stall_sec = 0.0
 
@@ -128,27 +131,27 @@ class Loader:
         reals = self._promised(images).result()
         self.stall_sec += time.perf_counter() - began
         del self._ahead[images]
-        for number in range(1, _AHEAD + 1):
+        for number in range(1, self._ahead_of_it + 1):
             self._promised(images + number * ((following or images + self._batch_size) - images))
         return reals
 
     def _promised(self, images: int) -> Future[Reals]:
         """The batch at a position, under way from now on."""
         if images not in self._ahead:
-            self._ahead[images] = self._thread.submit(
+            self._ahead[images] = self._threads.submit(
                 _read, self._data, self._sampler, images, self._batch_size, self._share, self._pin, self._draw
             )
         return self._ahead[images]
 
     def close(self) -> None:
-        """Ends the thread."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        """Ends the threads."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 def _read(
     data: ImageSource, sampler: Sampler, images: int, batch_size: int, share: slice, pin: bool, draw: Draw
 ) -> Reals:
-    """Not a method, so that the thread does not keep its loader alive."""
+    """Not a method, so that no thread keeps its loader alive."""
     numbers = sampler.indices(images, batch_size)[share]
     contents = {"pixels": torch.from_numpy(data.take(numbers))}
     if data.num_classes:

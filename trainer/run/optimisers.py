@@ -88,8 +88,14 @@ def adam(
     return torch.optim.Adam(groups, lr, betas, fused=not on_xla, capturable=on_xla)
 
 
+def saved_moments(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """Moments and counts of steps, by parameter; all else is of the configuration, and of how this device computes."""
+    state = optimiser.state_dict()
+    return {"state": state["state"], "param_groups": [{"params": each["params"]} for each in state["param_groups"]]}
+
+
 def load_moments(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Loads the moments and counts of steps; all else is of the configuration and of this device.
+    """The opposite of `saved_moments`, also of older checkpoints, which have more.
 
     Moments take their parameters' memory layout: a checkpoint from XLA has only the usual one, and the fused kernels
     pair numbers by place in memory, so another layout would silently mix them up.

@@ -18,7 +18,7 @@ from trainer.distributed.sharded_modules import is_sharded, saved, whole
 from trainer.families.registry import family_of
 from trainer.networks.base import Discriminator, Generator
 from trainer.networks.layers import small_maps, use_matrix_products
-from trainer.run.optimisers import FACTOR, adam, as_before, frozen_by_role, groups_of, load_moments
+from trainer.run.optimisers import FACTOR, adam, as_before, frozen_by_role, groups_of, load_moments, saved_moments
 from trainer.steps.augment import first_p
 from trainer.steps.precision import LossScale, Precision, Products
 from trainer.steps.progressive_schedule import phase_at
@@ -177,7 +177,7 @@ class TrainState:
         """`state_dict` without the copy: the tensors that the next step changes, where they are. Split networks are
         gathered on rank 0 alone: all workers call this together (trainer.distributed.sharding).
         """
-        parts = {name: saved(part.state_dict()) for name, part in self._parts()}
+        parts = {name: saved(_saved_part(part)) for name, part in self._parts()}
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
         return {"images": self.images, "step": self.step, "augment_p": float(self.augment_p), **parts, **scales}
 
@@ -211,6 +211,10 @@ class TrainState:
         yield from ((role.key, role.network) for role in self.roles.values())
         yield from ema_parts(self.roles.values()).items()
         yield from ((f"opt_{role.key}", role.learner) for role in self.learners)
+
+
+def _saved_part(part: nn.Module | torch.optim.Optimizer) -> dict[str, Any]:
+    return saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
 
 
 def _role(spec: RoleSpec, device: torch.device) -> Role:

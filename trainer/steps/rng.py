@@ -1,7 +1,7 @@
-"""Every random number of a training step, as a pure function of (seed, images seen, purpose).
+"""Every random number of a training step, as a pure function of (seed, purpose, number of the image in the run).
 
-The whole batch is drawn on the CPU and each worker takes its slice: no state to save, and the same numbers on any
-number of workers and any device. A batch's latents are a few kilobytes: drawing them everywhere costs nothing.
+The generator is counter-based (Philox, Salmon et al. 2011): the image's number is its counter. So there is no state to
+save, the numbers are the same on any number of workers and any device, and a worker draws no more than its share.
 """
 
 import enum
@@ -9,10 +9,14 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainer.config.train_config import TrainConfig
 from trainer.steps.augment import GATES, UNIFORMS
+
+_WORDS, _NUMBERS = 4, 8
+"""That one value of the counter gives: of 64 bits, and of the 32 that a number takes."""
 
 
 class Purpose(enum.IntEnum):
@@ -38,38 +42,43 @@ class Purpose(enum.IntEnum):
     G_REAL_DEQUANTISE = 17
 
 
-def _generator(seed: int, images: int, purpose: Purpose) -> torch.Generator:
-    state = np.random.SeedSequence([seed, images, purpose]).generate_state(1, np.uint64)
-    return torch.Generator().manual_seed(int(state[0]))
+def _drawn(num: int, columns: int, *, seed: int, images: int, purpose: Purpose) -> NDArray[np.float32]:
+    """Multiples of 2^-24 in [0, 1), [num, columns]."""
+    key = np.random.SeedSequence([seed, purpose]).generate_state(2, np.uint64)
+    blocks = -(-columns // _NUMBERS)
+    words = np.random.Philox(key=key, counter=images * blocks).random_raw(num * blocks * _WORDS)
+    numbers = words.view(np.uint32).reshape(num, blocks * _NUMBERS)[:, :columns] >> np.uint32(8)
+    return numbers.astype(np.float32) * np.float32(2**-24)
 
 
 def latents(num: int, config: TrainConfig, *, images: int, purpose: Purpose, seed: int | None = None) -> Tensor:
-    """Latents as the configuration has them, standard normal or uniform in -1..1, [num, z_dim] float32 on the CPU.
-    `seed` None takes the run's.
+    """Latents as the configuration has them, standard normal or uniform in -1..1, [num, z_dim] float32 on the CPU, of
+    as many images from `images` on. `seed` None takes the run's.
     """
-    generator = _generator(config.seed if seed is None else seed, images, purpose)
+    seed = config.seed if seed is None else seed
     if config.latents == "uniform":
-        return torch.rand(num, config.z_dim, generator=generator) * 2 - 1
-    return torch.randn(num, config.z_dim, generator=generator)
+        return uniforms(num, seed=seed, images=images, purpose=purpose, columns=config.z_dim) * 2 - 1
+    # Two of a pair of uniform numbers (Box and Muller 1958); the first is moved off zero, which has no logarithm.
+    half = -(-config.z_dim // 2)
+    drawn = _drawn(num, 2 * half, seed=seed, images=images, purpose=purpose)
+    radius = np.sqrt(-2 * np.log(drawn[:, :half] + np.float32(2**-25)))
+    angle = np.float32(2 * math.pi) * drawn[:, half:]
+    normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return torch.from_numpy(np.ascontiguousarray(normal[:, : config.z_dim]))
 
 
 def uniforms(num: int, *, seed: int, images: int, purpose: Purpose, columns: int = UNIFORMS) -> Tensor:
-    """Uniform numbers in [0, 1), for the augmentation unless told otherwise, [num, columns] float32 on the CPU."""
-    return torch.rand(num, columns, generator=_generator(seed, images, purpose))
+    """Uniform numbers in [0, 1), for the augmentation unless told otherwise, [num, columns] float32 on the CPU, of as
+    many images from `images` on.
+    """
+    return torch.from_numpy(_drawn(num, columns, seed=seed, images=images, purpose=purpose))
 
 
 def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpose) -> Tensor | None:
     """Classes, all equally likely, [num] int64 on the CPU; None without classes."""
     if not num_classes:
         return None
-    return torch.randint(num_classes, (num,), generator=_generator(seed, images, purpose))
-
-
-def pixel_noise(numbers: range, size: int, *, seed: int, purpose: Purpose = Purpose.DEQUANTISE) -> Tensor:
-    """Uniform numbers in [0, 1) for the pixels of images, [len(numbers), size] float32 on the CPU. `numbers` count the
-    images that the run has shown: each has a draw of its own, so that a worker draws no more than its share.
-    """
-    return torch.cat([uniforms(1, seed=seed, images=each, purpose=purpose, columns=size) for each in numbers])
+    return torch.from_numpy(_drawn(num, 1, seed=seed, images=images, purpose=purpose)[:, 0] * num_classes).long()
 
 
 class FreshRng:
@@ -94,6 +103,7 @@ class StepRng:
 
     def __init__(self, config: TrainConfig, mine: slice, first: int = 0) -> None:
         self._config, self._mine, self._first = config, mine, first
+        self._share = mine.stop - mine.start
 
     def __call__(self, images: int) -> dict[str, Tensor]:
         """Of the batch after so many images, each [share, columns] float32 on the CPU."""
@@ -113,9 +123,7 @@ class StepRng:
         """For the pixels of a batch's real images, where they are dequantised."""
         if not self._config.dequantise:
             return {}
-        shown = range(images + self._mine.start, images + self._mine.stop)
-        size = math.prod(self._config.image_shape)
-        return {"noise": pixel_noise(shown, size, seed=self._config.seed, purpose=purpose)}
+        return {"noise": self._uniforms(images, purpose, math.prod(self._config.image_shape))}
 
     def augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
         """What one side's augmentation needs at random, under its name."""
@@ -125,10 +133,8 @@ class StepRng:
         return {**drawn, f"{name}_gates": self._uniforms(images, gate, GATES)} if self._config.is_gated else drawn
 
     def _latents(self, images: int, purpose: Purpose) -> Tensor:
-        config = self._config
-        return latents(config.batch_size, config, images=images, purpose=purpose)[self._mine]
+        return latents(self._share, self._config, images=images + self._mine.start, purpose=purpose)
 
     def _uniforms(self, images: int, purpose: Purpose, columns: int) -> Tensor:
-        config = self._config
-        drawn = uniforms(config.batch_size, seed=config.seed, images=images, purpose=purpose, columns=columns)
-        return drawn[self._mine]
+        first, seed = images + self._mine.start, self._config.seed
+        return uniforms(self._share, seed=seed, images=first, purpose=purpose, columns=columns)

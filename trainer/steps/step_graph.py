@@ -71,6 +71,8 @@ class StepGraph:
     def step(self, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile) -> None:
         """One step; see `trainer.steps.step.step`."""
         kind = is_penalised(state)
+        if self._on and not self._made:
+            _steps_from_tensors(state)
         if kind in self._recorded:
             self._timed(self._graph_sec, kind, lambda: self._replayed(kind, state, batch, game, sums, meanwhile))
             self._judge()
@@ -122,7 +124,6 @@ class StepGraph:
     ) -> None:
         """Records the step, tries it, and makes it as ever all the same; then the two are compared."""
         state.follow_schedules()
-        _steps_from_tensors(state)
         tolerance = _CLOSE.get(self._config.precision, _NEAR)
         try:
             before = _Snapshot(state)
@@ -258,7 +259,9 @@ def _copied(micro: Micro[Any]) -> Micro[Any]:
 
 
 def _steps_from_tensors(state: TrainState) -> None:
-    """Has optimisers read step sizes from memory: as numbers they would be constants of the graph."""
+    """Has optimisers read step sizes from memory: as numbers they would be constants of the graph. From the first step
+    on, so that none depends on when a graph is recorded.
+    """
     for role in state.learners:
         for group in role.learner.param_groups:
             group["capturable"] = True

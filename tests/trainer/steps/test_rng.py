@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainer.config.presets import PRESETS
 from trainer.steps.rng import Purpose, StepRng, latents, uniforms
@@ -22,6 +24,39 @@ def test_seeds_moments_and_purposes_have_streams_of_their_own() -> None:
         for seed, images, purpose in itertools.product((0, 1), (0, 64), Purpose)
     ]
     assert all(not torch.equal(first, second) for first, second in itertools.combinations(drawn, 2))
+
+
+@given(
+    first=st.integers(0, 2**40),
+    num=st.integers(1, 40),
+    cuts=st.lists(st.integers(0, 40), max_size=4),
+    z_dim=st.integers(1, 130),
+    kind=st.sampled_from(["normal", "uniform"]),
+)
+def test_an_images_numbers_are_its_own_whoever_draws_them(
+    first: int, num: int, cuts: list[int], z_dim: int, kind: str
+) -> None:
+    """To the bit: a worker draws for its share alone."""
+    config = PRESETS["dcgan-digits"].replace({"z_dim": z_dim, "latents": kind})
+    whole = latents(num, config, images=first, purpose=Purpose.D_LATENTS)
+    gates = uniforms(num, seed=3, images=first, purpose=Purpose.REAL_GATE, columns=z_dim)
+    edges = sorted({0, num, *(cut for cut in cuts if cut < num)})
+    for start, stop in itertools.pairwise(edges):
+        place = {"images": first + start, "num": stop - start}
+        assert torch.equal(latents(config=config, purpose=Purpose.D_LATENTS, **place), whole[start:stop])
+        assert torch.equal(uniforms(seed=3, purpose=Purpose.REAL_GATE, columns=z_dim, **place), gates[start:stop])
+
+
+def test_normal_numbers_are_normal() -> None:
+    """By Kolmogorov and Smirnov's distance from the distribution, in columns of either half, and uncorrelated."""
+    config = PRESETS["dcgan-digits"].replace({"z_dim": 3})
+    drawn = latents(100_000, config, images=7, purpose=Purpose.G_LATENTS).double()
+    for column in drawn.T:
+        reached = torch.special.ndtr(column.sort().values)
+        ranks = torch.arange(len(reached) + 1, dtype=torch.float64) / len(reached)
+        distance = max(float((reached - ranks[:-1]).max()), float((ranks[1:] - reached).max()))
+        assert distance < 1.95 / len(reached) ** 0.5, "one in a thousand of true ones lies beyond"
+    assert float((torch.corrcoef(drawn.T) - torch.eye(3)).abs().max()) < 0.015
 
 
 def test_drawing_leaves_the_global_generator_alone() -> None:
