@@ -108,7 +108,8 @@ def _run(
 
     def vote() -> None:
         """Its messages travel while the step's last phase computes."""
-        votes.append(world.highest_later(_request(interruption, reporter)))
+        if decisions.votes(state):
+            votes.append(world.highest_later(_request(interruption, reporter)))
 
     for stretch in planned:
         # Another segment: its batch, precision and step sizes. Another number of workers takes another session.
@@ -133,7 +134,7 @@ def _run(
             graph.step(state, batch, game, accumulator, meanwhile=vote)
 
             # Most steps end here: whatever looks at the state comes below, where it is whole.
-            request = votes.pop()()
+            request = votes.pop()() if votes else Request.NOTHING
             if not (request or state.images >= stretch.end or _is_due(config, state, metrics)):
                 continue
             if request == Request.FAIL:

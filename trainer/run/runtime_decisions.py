@@ -10,6 +10,19 @@ from trainer.run.state import TrainState
 from trainer.steps.compilation import Compilation
 from trainer.steps.step_graph import StepGraph
 
+_HOP_SEC, _VOTES_SHARE, _WAIT_SEC = 50e-6, 0.05, 0.5
+"""Of a small message to the next worker, about, between machines of a cloud; of a step that votes may take; and how
+long a request may wait for one.
+"""
+
+
+def steps_between_votes(step_sec: float, num_workers: int) -> int:
+    """After how many steps workers ask each other anew: gloo's ring takes 2 (n - 1) hops for it, of which short steps
+    of many workers would be made.
+    """
+    vote_sec = 2 * (num_workers - 1) * _HOP_SEC
+    return max(1, int(min(vote_sec / _VOTES_SHARE, _WAIT_SEC) / step_sec))
+
 
 class RuntimeDecisions:
     """Of one session; all workers make the same calls. `fixed` change with the run's segments alone, and so does
@@ -28,6 +41,7 @@ class RuntimeDecisions:
         self.graph = graph
         self._fixed, self._compiled, self._limiter = fixed, compiled, limiter
         self._world, self._reporter, self._noted_graph = world, reporter, ""
+        self._vote_every = 1
 
     def changed(self, **choices: str) -> None:
         """Takes what another segment has brought, each choice with its reason; to be noted."""
@@ -40,8 +54,15 @@ class RuntimeDecisions:
         choices = {**self._fixed, "compile": self._compiled.choice, "step_graph": self.graph.choice, **power}
         self._reporter.chosen(state, choices)
 
+    def votes(self, state: TrainState) -> bool:
+        """Whether workers vote in the step that comes: all of them, or none."""
+        return state.step % self._vote_every == 0
+
     def after(self, line: Line, state: TrainState) -> None:
         """Lets compilation and power limits change after a line (equal on every worker), and tells where one did."""
+        # By the speed in the line, which is the same for all.
+        step_sec = state.config.step_images / line["images_per_sec"]
+        self._vote_every = steps_between_votes(step_sec, self._world.world_size)
         limits_changed = self._limiter is not None and self._limiter.after(line)
         graph_changed = self.graph.choice != self._noted_graph
         if self._compiled.given_up(self._world, state.images) or limits_changed or graph_changed:

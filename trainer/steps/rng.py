@@ -5,6 +5,7 @@ save, the numbers are the same on any number of workers and any device, and a wo
 """
 
 import enum
+import functools
 import math
 
 import numpy as np
@@ -42,11 +43,16 @@ class Purpose(enum.IntEnum):
     G_REAL_DEQUANTISE = 17
 
 
+@functools.lru_cache
+def _key(seed: int, purpose: Purpose) -> NDArray[np.uint64]:
+    key: NDArray[np.uint64] = np.random.SeedSequence([seed, purpose]).generate_state(2, np.uint64).astype(np.uint64)
+    return key
+
+
 def _drawn(num: int, columns: int, *, seed: int, images: int, purpose: Purpose) -> NDArray[np.float32]:
     """Multiples of 2^-24 in [0, 1), [num, columns]."""
-    key = np.random.SeedSequence([seed, purpose]).generate_state(2, np.uint64)
     blocks = -(-columns // _NUMBERS)
-    words = np.random.Philox(key=key, counter=images * blocks).random_raw(num * blocks * _WORDS)
+    words = np.random.Philox(key=_key(seed, purpose), counter=images * blocks).random_raw(num * blocks * _WORDS)
     numbers = words.view(np.uint32).reshape(num, blocks * _NUMBERS)[:, :columns] >> np.uint32(8)
     return numbers.astype(np.float32) * np.float32(2**-24)
 
