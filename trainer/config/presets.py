@@ -22,6 +22,56 @@ def _burn_in(start: float, to: float) -> Ramp:
     return Ramp(start=start, to=to, over_kimg=20_000, shape="cosine", then="hold")
 
 
+def _r3gan(own: Mapping[str, object], *, gamma: float, ema_kimg: float, augment_p: float) -> TrainConfig:
+    """What R3GAN's authors give all their presets, and what schedules of theirs come to; `own` is a preset's."""
+    common = {
+        "channels": 3,
+        "architecture": "r3gan",
+        "loss": "relativistic",
+        "z_dim": 64,
+        "ngf": 768,
+        "ndf": 768,
+        "kimg": 100_000,
+        "g_reals": "fresh",
+        "beta1": 0.0,
+        "beta2": 0.99,
+        "r1_gamma": gamma,
+        "r2_gamma": gamma,
+        "r1_interval": 1,
+        "ema_kimg": ema_kimg,
+        "ema_rampup": 0,
+        "schedules": Schedules(
+            lr_g=_burn_in(2e-4, 5e-5),
+            lr_d=_burn_in(2e-4, 5e-5),
+            beta2=_burn_in(0.9, 0.99),
+            r1_gamma=_burn_in(gamma, gamma / 10),
+            r2_gamma=_burn_in(gamma, gamma / 10),
+            ema_kimg=_burn_in(0, ema_kimg),
+            augment_p=_burn_in(0, augment_p),
+        ),
+        "precision": "bf16",
+        "tf32": False,
+        "augment": "color,translation,cutout",
+        "mirror": True,
+        "checkpoint_kimg": 1000,
+        "sample_kimg": 500,
+        "stats_kimg": 10.24,
+        "metrics_samples": 50_000,
+    }
+    return TrainConfig.model_validate({**common, **own})
+
+
+def _r3gan_departures(augment_p: float) -> tuple[str, ...]:
+    return (
+        f"DiffAugment's three parts at the authors' rate, which rises to {augment_p}, instead of StyleGAN2-ADA's "
+        "pipeline; its translation repeats the border's pixels where DiffAugment's paper pads with zero",
+        "R1 and R2 are gradients at the augmented images, which the discriminator sees; the authors' code takes them "
+        "at the images before the augmentation",
+        "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
+        "number of images chosen here",
+    )
+
+
 class Preset(NamedTuple):
     """A configuration and its `source` (paper and table). `departures` are what is otherwise than in the source, and
     why, one a sentence; `summary` is for a person who chooses; `published` what the source prints, by field.
@@ -219,55 +269,31 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        TrainConfig(
-            preset="r3gan-cifar10",
-            dataset="cifar10",
-            resolution=32,
-            channels=3,
-            num_classes=10,
-            architecture="r3gan",
-            loss="relativistic",
-            z_dim=64,
-            ngf=768,
-            ndf=768,
-            batch_size=512,
-            kimg=100_000,
-            g_reals="fresh",
-            beta1=0.0,
-            beta2=0.99,
-            r1_gamma=0.05,
-            r2_gamma=0.05,
-            r1_interval=1,
+        _r3gan(
+            {"preset": "r3gan-cifar10", "dataset": "cifar10", "resolution": 32, "num_classes": 10, "batch_size": 512},
+            gamma=0.05,
             ema_kimg=5000,
-            ema_rampup=0,
-            schedules=Schedules(
-                lr_g=_burn_in(2e-4, 5e-5),
-                lr_d=_burn_in(2e-4, 5e-5),
-                beta2=_burn_in(0.9, 0.99),
-                r1_gamma=_burn_in(0.05, 0.005),
-                r2_gamma=_burn_in(0.05, 0.005),
-                ema_kimg=_burn_in(0, 5000),
-                augment_p=_burn_in(0, 0.55),
-            ),
-            precision="bf16",
-            tf32=False,
-            augment="color,translation,cutout",
-            mirror=True,
-            checkpoint_kimg=1000,
-            sample_kimg=500,
-            stats_kimg=10.24,
-            metrics_samples=50_000,
+            augment_p=0.55,
         ),
         "a modern residual GAN with class labels, for data-centre GPUs",
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset CIFAR10",
         (
-            "DiffAugment's three parts at the authors' rate, which rises to 0.55, instead of StyleGAN2-ADA's pipeline; "
-            "its translation repeats the border's pixels where DiffAugment's paper pads with zero",
-            "R1 and R2 are gradients at the augmented images, which the discriminator sees; the authors' code takes "
-            "them at the images before the augmentation",
-            "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
+            *_r3gan_departures(0.55),
             "a class is an embedding beside the latents, and a projection beside an unconditional logit",
-            "number of images chosen here",
+        ),
+    ),
+    Preset(
+        _r3gan(
+            {"preset": "r3gan-ffhq256", "dataset": "folder", "resolution": 256, "batch_size": 256},
+            gamma=150.0,
+            ema_kimg=500,
+            augment_p=0.3,
+        ),
+        "faces at 256x256, for nodes of eight data-centre GPUs",
+        "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset FFHQ-256",
+        (
+            *_r3gan_departures(0.3),
+            "FFHQ has no recipe here: prepare the folder of its 70,000 images at 256x256",
         ),
     ),
     Preset(

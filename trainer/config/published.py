@@ -12,7 +12,8 @@ _DCGAN_CODE = "github.com/Newmu/dcgan_code, faces/train_uncond_dcgan.py"
 _DCGAN_ADAM = "github.com/Newmu/dcgan_code, lib/updates.py"
 _WGAN = "arXiv:1704.00028, appendix F"
 _WGAN_CODE = "github.com/igul222/improved_wgan_training, gan_cifar_resnet.py"
-_R3GAN_CODE = "the authors' R3GAN train.py, preset CIFAR10"
+_R3GAN_CODE = "github.com/brownvc/R3GAN, train.py, preset"
+_R3GAN_README = "github.com/brownvc/R3GAN, README.md, command of"
 _PROGAN_CODE = "github.com/tkarras/progressive_growing_of_gans, config.py, section 6.1, celeb128"
 _PROGAN_GROUP = "github.com/tkarras/progressive_growing_of_gans, networks.py, mbstd_group_size"
 _PROGAN = "arXiv:1710.10196, appendix A"
@@ -67,6 +68,15 @@ _WGAN_GP_GROWING = {
     "drift": Published(1e-3, _PROGAN),
     "minibatch_std": Published(4, _PROGAN_GROUP),
 }
+
+_R3GAN: Mapping[str, Published] = _table(
+    z_dim=Published(64, f"{_R3GAN_CODE}s: NoiseDimension"),
+    ngf=Published(768, f"{_R3GAN_CODE}s: WidthPerStage, 3/4 of 1024 up to 32x32"),
+    ndf=Published(768, f"{_R3GAN_CODE}s: WidthPerStage, 3/4 of 1024 up to 32x32"),
+    loss=Published("relativistic", "arXiv:2501.05441, section 2"),
+    beta1=Published(0.0, _R3GAN_CODE.removesuffix(", preset")),
+    metrics_samples=Published(50_000, _FID),
+)
 
 PUBLISHED: Mapping[str, Mapping[str, Published]] = MappingProxyType(
     {
@@ -131,12 +141,17 @@ PUBLISHED: Mapping[str, Mapping[str, Published]] = MappingProxyType(
             metrics_samples=Published(50_000, _WGAN_CODE),
         ),
         "r3gan-cifar10": _table(
-            z_dim=Published(64, _R3GAN_CODE),
-            ngf=Published(768, _R3GAN_CODE),
-            ndf=Published(768, _R3GAN_CODE),
-            loss=Published("relativistic", "arXiv:2501.05441, section 2"),
-            beta1=Published(0.0, _R3GAN_CODE),
-            metrics_samples=Published(50_000, _FID),
+            **_R3GAN,
+            batch_size=Published(512, f"{_R3GAN_README}: CIFAR10"),
+            r1_gamma=Published(0.05, f"{_R3GAN_CODE} CIFAR10: base_value of gamma_scheduler"),
+            ema_kimg=Published(5000, f"{_R3GAN_CODE} CIFAR10"),
+        ),
+        "r3gan-ffhq256": _table(
+            **_R3GAN,
+            batch_size=Published(256, f"{_R3GAN_README}: FFHQ 256x256"),
+            r1_gamma=Published(150.0, f"{_R3GAN_CODE} FFHQ-256: base_value of gamma_scheduler"),
+            ema_kimg=Published(500, f"{_R3GAN_CODE} FFHQ-256"),
+            mirror=Published(value=True, source=f"{_R3GAN_README}: FFHQ 256x256"),
         ),
         "progan-celeba128": _table(
             **_WGAN_GP_GROWING,

@@ -13,6 +13,7 @@ NAMES = [
     "dcgan-celeba64-paper",
     "wgan-gp-cifar10",
     "r3gan-cifar10",
+    "r3gan-ffhq256",
     "progan-celeba128",
     "progan-video-ucf101",
 ]
@@ -86,18 +87,24 @@ def test_a_growing_run_ends_at_full_size() -> None:
         assert fade_at(config, config.total_images) == (config.resolution, 1.0)
 
 
-def test_r3gan_follows_its_authors_schedules() -> None:
-    """github.com/brownvc/R3GAN, train.py, preset CIFAR10: all along half a cosine of 20 million images, then held."""
-    config = PRESETS["r3gan-cifar10"]
+@pytest.mark.parametrize(
+    ("name", "gamma", "ema_kimg", "augment_p"),
+    [("r3gan-cifar10", (0.05, 0.005), (0, 5000), (0, 0.55)), ("r3gan-ffhq256", (150, 15), (0, 500), (0, 0.3))],
+)
+def test_r3gan_follows_its_authors_schedules(
+    name: str, gamma: tuple[float, float], ema_kimg: tuple[float, float], augment_p: tuple[float, float]
+) -> None:
+    """github.com/brownvc/R3GAN, train.py: all along half a cosine of 20 million images, then held."""
+    config = PRESETS[name]
     published = {
-        "lr_g": (2e-4, 5e-5), "lr_d": (2e-4, 5e-5), "beta2": (0.9, 0.99), "r1_gamma": (0.05, 0.005),
-        "r2_gamma": (0.05, 0.005), "ema_kimg": (0, 5000), "augment_p": (0, 0.55),
+        "lr_g": (2e-4, 5e-5), "lr_d": (2e-4, 5e-5), "beta2": (0.9, 0.99), "r1_gamma": gamma,
+        "r2_gamma": gamma, "ema_kimg": ema_kimg, "augment_p": augment_p,
     }  # fmt: skip
     assert {name: schedule.values for name, schedule in config.schedules.given.items()} == published
-    for name, (first, last) in published.items():
-        schedule = config.schedules.given[name]
+    for field, (first, last) in published.items():
+        schedule = config.schedules.given[field]
         found = [schedule.at(images) for images in (0, 10_000_000, 20_000_000, 90_000_000)]
-        assert found == pytest.approx([first, (first + last) / 2, last, last]), name
+        assert found == pytest.approx([first, (first + last) / 2, last, last]), field
     assert (config.g_reals, config.tf32, config.precision, config.ema_rampup) == ("fresh", False, "bf16", 0)
 
 
@@ -105,6 +112,7 @@ def test_the_averages_ramp_is_where_the_source_has_it() -> None:
     """StyleGAN2's code has it; ProGAN's and R3GAN's have none, and the others' sources average nothing."""
     assert [name for name, config in PRESETS.items() if not config.ema_rampup] == [
         "r3gan-cifar10",
+        "r3gan-ffhq256",
         "progan-celeba128",
         "progan-video-ucf101",
     ]

@@ -34,6 +34,17 @@ def test_widths_are_the_papers() -> None:
     assert all(19e6 < size < 22e6 for size in sizes)
 
 
+def test_widths_at_256_are_the_authors() -> None:
+    """github.com/brownvc/R3GAN, train.py, preset FFHQ-256: two blocks at each size, in groups of 16 channels."""
+    with torch.device("meta"):
+        networks = build(PRESETS["r3gan-ffhq256"].replace({"channels_last": False}))
+    for network, order in zip(networks, (1, -1), strict=True):
+        blocks = [module for module in network.modules() if isinstance(module, _Block)]
+        stages = [(768, 96)] * 4 + [(384, 48), (192, 24), (96, 12)]
+        found = [(block.expand.in_channels, block.mix.groups) for block in blocks]
+        assert found == [stage for stage in stages[::order] for _ in range(2)]
+
+
 def test_above_32_the_width_halves_with_each_doubling() -> None:
     config = PRESETS["r3gan-cifar10"].replace({"resolution": 128, "ngf": 64, "ndf": 64})
     generator, _ = build(config)
