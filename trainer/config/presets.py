@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config.published import PUBLISHED, Published, departures
-from trainer.config.schedules import Ramp, Schedules
+from trainer.config.schedules import Ramp, Schedules, Steps
+from trainer.config.segments import Segment
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError, nearest
 from trainer.core.program import program
@@ -20,6 +21,10 @@ _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 def _burn_in(start: float, to: float) -> Ramp:
     """R3GAN's schedule: half a cosine over 20 million images, then as it ended."""
     return Ramp(start=start, to=to, over_kimg=20_000, shape="cosine", then="hold")
+
+
+_PROGAN_LR = Steps(steps=((0, 1e-3), (5400, 1.5e-3), (6600, 2e-3), (7800, 3e-3)))
+"""As 128x128, 256x256 and 512x512 begin to fade in, in thousands of images."""
 
 
 def _r3gan(own: Mapping[str, object], *, gamma: float, ema_kimg: float, augment_p: float) -> TrainConfig:
@@ -333,6 +338,58 @@ _CATALOGUE = (
         (
             _GROUPS,
             "Adam's moments kept when the networks grow",
+        ),
+    ),
+    Preset(
+        TrainConfig(
+            preset="progan-celebahq512",
+            dataset="folder",
+            resolution=512,
+            channels=3,
+            architecture="progressive",
+            loss="wgan-gp",
+            z_dim=512,
+            ngf=32,
+            ndf=32,
+            batch_size=32,
+            kimg=12_000,
+            lr_g=1e-3,
+            lr_d=1e-3,
+            beta1=0.0,
+            beta2=0.99,
+            r1_gamma=0.0,
+            r1_interval=1,
+            gp_weight=10.0,
+            drift=1e-3,
+            ema_kimg=22.2,
+            ema_rampup=0,
+            mirror=True,
+            minibatch_std=4,
+            stable_kimg=600,
+            fade_kimg=600,
+            schedules=Schedules(lr_g=_PROGAN_LR, lr_d=_PROGAN_LR),
+            segments=tuple(
+                Segment(from_image=from_image, batch_size=batch_size)
+                for from_image, batch_size in (
+                    (0, 512),
+                    (600_000, 256),
+                    (1_800_000, 128),
+                    (3_000_000, 64),
+                    (4_200_000, 32),
+                )
+            ),
+            checkpoint_kimg=200,
+            sample_kimg=200,
+            stats_kimg=5.12,
+            metrics_samples=50_000,
+        ),
+        "faces that grow from 4x4 to 512x512, for a node of eight GPUs",
+        "Karras et al. 2018, arXiv:1710.10196; the authors' config.py, preset-v2-8gpus",
+        (
+            _GROUPS,
+            "Adam's moments kept when the networks grow; the authors' code begins them anew (reset_opt_for_new_lod)",
+            "512x512, half of the authors' size, which grows once more in as many images all in all",
+            "CelebA-HQ has no recipe here: prepare the folder of its 30,000 images at 512x512",
         ),
     ),
     Preset(

@@ -15,6 +15,8 @@ _WGAN_CODE = "github.com/igul222/improved_wgan_training, gan_cifar_resnet.py"
 _R3GAN_CODE = "github.com/brownvc/R3GAN, train.py, preset"
 _R3GAN_README = "github.com/brownvc/R3GAN, README.md, command of"
 _PROGAN_CODE = "github.com/tkarras/progressive_growing_of_gans, config.py, section 6.1, celeb128"
+_PROGAN_CODE_HQ = "github.com/tkarras/progressive_growing_of_gans, config.py, preset-v2-8gpus"
+_PROGAN_SCHEDULE = "github.com/tkarras/progressive_growing_of_gans, train.py"
 _PROGAN_GROUP = "github.com/tkarras/progressive_growing_of_gans, networks.py, mbstd_group_size"
 _PROGAN = "arXiv:1710.10196, appendix A"
 _FID = "arXiv:1706.08500, experiments: FID of 50,000 samples"
@@ -164,6 +166,19 @@ PUBLISHED: Mapping[str, Mapping[str, Published]] = MappingProxyType(
             fade_kimg=Published(800.0, _PROGAN_CODE),
             kimg=Published(10_000, _PROGAN_CODE, "the last size for longer"),
             ema_kimg=Published(11.1, f"{_PROGAN_CODE}: 0.999 a batch of 16", "rounded up for the larger batch"),
+            metrics_samples=Published(50_000, _FID),
+        ),
+        "progan-celebahq512": _table(
+            **_WGAN_GP_GROWING,
+            z_dim=Published(512, _PROGAN_CODE_HQ),
+            ngf=Published(32, f"{_PROGAN_CODE_HQ}: fmap_base 8192, of 512x512"),
+            ndf=Published(32, f"{_PROGAN_CODE_HQ}: fmap_base 8192, of 512x512"),
+            batch_size=Published(32, f"{_PROGAN_CODE_HQ}: minibatch_base; up to 64x64 its minibatch_dict"),
+            mirror=Published(value=True, source=_PROGAN_CODE_HQ),
+            stable_kimg=Published(600.0, _PROGAN_SCHEDULE),
+            fade_kimg=Published(600.0, _PROGAN_SCHEDULE),
+            kimg=Published(12_000.0, _PROGAN_CODE_HQ),
+            ema_kimg=Published(22.2, f"{_PROGAN_SCHEDULE}: G_smoothing 0.999 a batch of 32"),
             metrics_samples=Published(50_000, _FID),
         ),
         "progan-video-ucf101": _table(

@@ -34,7 +34,7 @@ AUGMENTATIONS = ("color", "translation", "cutout")
 """Parts a DiffAugment policy may be made of."""
 SELF_PREPARED = ("digits", "photos", "clips")
 """Data sets that ship in Python packages, so that a run without data prepares its own."""
-RESOLUTIONS = (16, 32, 64, 128, 256)
+RESOLUTIONS = (16, 32, 64, 128, 256, 512)
 """That the networks make: 4 pixels, doubled."""
 _WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
 """Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
@@ -345,7 +345,7 @@ class TrainConfig(BaseModel):
 
     preset: str
     dataset: Literal["digits", "cifar10", "celeba", "ucf101", "folder", "photos", "clips"]
-    resolution: Annotated[Literal[16, 32, 64, 128, 256], FromText]
+    resolution: Annotated[Literal[16, 32, 64, 128, 256, 512], FromText]
     channels: Annotated[Literal[1, 3], FromText]
     frames: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], FromText] = 1
     num_classes: int = Field(default=0, ge=0, le=_WIDEST)

@@ -57,7 +57,7 @@ def test_what_nothing_trains_on_is_said_and_what_does_is_proposed(
         return said.out, said.err
 
     out, err = prepared("50")
-    assert "no network here trains on 50x50, but on 16, 32, 64, 128, 256: to train, prepare --resolution 64" in err
+    assert "no network here trains on 50x50, but on 16, 32, 64, 128, 256, 512: to train, prepare --resolution 64" in err
     assert "to train on it" not in out
     out, err = prepared("32")
     assert "no network" not in err

@@ -21,7 +21,7 @@ def read(command: str) -> TrainConfig:
         ((3, 50, 50), "--resolution 64"),
         ((1, 8, 8), "--resolution 16"),
         ((3, 96, 96), "--resolution 128"),
-        ((3, 512, 512), "--resolution 256"),
+        ((3, 1024, 1024), "--resolution 512"),
         ((3, 16, 50, 50), "--resolution 64"),
         ((3, 5, 64, 64), "--frames 4"),
         ((3, 64, 32, 32), "--frames 32"),

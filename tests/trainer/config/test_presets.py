@@ -15,6 +15,7 @@ NAMES = [
     "r3gan-cifar10",
     "r3gan-ffhq256",
     "progan-celeba128",
+    "progan-celebahq512",
     "progan-video-ucf101",
 ]
 
@@ -114,5 +115,24 @@ def test_the_averages_ramp_is_where_the_source_has_it() -> None:
         "r3gan-cifar10",
         "r3gan-ffhq256",
         "progan-celeba128",
+        "progan-celebahq512",
         "progan-video-ucf101",
     ]
+
+
+def test_progan_at_512_has_its_authors_batches_and_step_sizes_at_each_size() -> None:
+    """github.com/tkarras/progressive_growing_of_gans, config.py, preset-v2-8gpus: by resolution, from the first image
+    of its fading in.
+    """
+    from trainer.steps.progressive_schedule import fade_at
+
+    config = PRESETS["progan-celebahq512"]
+    batches = {4: 512, 8: 256, 16: 128, 32: 64, 64: 32, 128: 32, 256: 32, 512: 32}
+    rates = dict.fromkeys(batches, 1e-3) | {128: 1.5e-3, 256: 2e-3, 512: 3e-3}
+    for number, resolution in enumerate(batches):
+        images = max(0, 1200 * number - 600) * 1000 + 1000
+        assert fade_at(config, images)[0] == resolution
+        assert (config.at("lr_g", images), config.at("lr_d", images)) == (rates[resolution], rates[resolution])
+        (batch,) = [values.batch_size for values, bounds in zip(config.planned, config.bounds, strict=True)
+                    if bounds.first <= images < bounds.end]  # fmt: skip
+        assert batch == batches[resolution]
