@@ -35,6 +35,21 @@ def _handing_on(name: str) -> Callable[[typer.Context], None]:
     def command(context: typer.Context) -> NoReturn:
         from trainer.__main__ import run
 
+        if name == "presets" and len(context.args) == 1 and not context.args[0].startswith("-"):
+            _preset(context.args[0])
         run([name, *context.args])
 
     return command
+
+
+def _preset(name: str) -> NoReturn:
+    """One preset, as the trainer tells it, and what it takes on machines, of which only the catalogue knows."""
+    from trainer.__main__ import main
+
+    if code := main(["presets", name]):
+        raise typer.Exit(code)
+    from stacks.planning.preset_machines import MACHINES, on_machine, table
+    from trainer.config.presets import PRESETS
+
+    typer.echo("\n" + table(PRESETS[name], [on_machine(PRESETS[name], machine) for machine in MACHINES]), nl=False)
+    raise typer.Exit(0)

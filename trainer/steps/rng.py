@@ -16,8 +16,8 @@ from torch import Tensor
 from trainer.config.train_config import TrainConfig
 from trainer.steps.augment import GATES, UNIFORMS
 
-_WORDS, _NUMBERS = 4, 8
-"""That one value of the counter gives: of 64 bits, and of the 32 that a number takes."""
+_NUMBERS = 8
+"""That one value of the counter gives: four words of 64 bits, of which a number takes half a one."""
 
 
 class Purpose(enum.IntEnum):
@@ -52,9 +52,8 @@ def _key(seed: int, purpose: Purpose) -> NDArray[np.uint64]:
 def _drawn(num: int, columns: int, *, seed: int, images: int, purpose: Purpose) -> NDArray[np.float32]:
     """Multiples of 2^-24 in [0, 1), [num, columns]."""
     blocks = -(-columns // _NUMBERS)
-    words = np.random.Philox(key=_key(seed, purpose), counter=images * blocks).random_raw(num * blocks * _WORDS)
-    numbers = words.view(np.uint32).reshape(num, blocks * _NUMBERS)[:, :columns] >> np.uint32(8)
-    return numbers.astype(np.float32) * np.float32(2**-24)
+    generator = np.random.Generator(np.random.Philox(key=_key(seed, purpose), counter=images * blocks))
+    return np.ascontiguousarray(generator.random((num, blocks * _NUMBERS), dtype=np.float32)[:, :columns])
 
 
 def latents(num: int, config: TrainConfig, *, images: int, purpose: Purpose, seed: int | None = None) -> Tensor:

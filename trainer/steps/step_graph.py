@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,8 @@ WARM_UP, TIMED = 4, 8
 """Steps of the commoner kind in which kernels are chosen and memory is fetched; and that are timed, either way."""
 _GAIN = 1.05
 """How many times as fast a graph has to be: it holds a step's memory for as long as it lasts."""
+_ROOM = 0.9
+"""Of the device's memory, that may be planned with."""
 _CLOSE = {"fp32": 1e-3}
 _NEAR = 5e-2
 """Largest relative difference of a step's gradients, from a graph against not; the wider one with 16 bits. Of what a
@@ -86,7 +88,8 @@ class StepGraph:
         """Whether steps of this kind have been made often enough for one to be recorded."""
         if kind != self._commoner:
             return self._judged and self._commoner in self._recorded and self._made[kind] > 0
-        return self._made[kind] >= WARM_UP + (TIMED if self._measured else 0)
+        both = self._config.r1_interval == 1 or self._made[not kind] > 0  # the other kind takes more memory
+        return both and self._made[kind] >= WARM_UP + (TIMED if self._measured else 0)
 
     def _timed(self, sec: list[float], kind: bool, make_one: Callable[[], None]) -> None:
         """Makes a step, and takes its time where that is still to be found out."""
@@ -114,8 +117,9 @@ class StepGraph:
 
     def _give_up(self, why: str) -> None:
         for each in self._recorded.values():
-            for parameter, _ in each.gradients:
-                parameter.grad = None
+            for parameter, gradient in each.gradients:
+                if parameter.grad is gradient:  # the last step's, which a line may be about to tell of
+                    parameter.grad = gradient.clone()
         self._recorded.clear()
         self._on, self.choice = False, f"off: {why}"
 
@@ -124,27 +128,37 @@ class StepGraph:
     ) -> None:
         """Records the step, tries it, and makes it as ever all the same; then the two are compared."""
         state.follow_schedules()
-        tolerance = _CLOSE.get(self._config.precision, _NEAR)
+        attempt = self._attempt(kind, state, batch, game)
+        if isinstance(attempt, str):
+            self._give_up(attempt)
+            _free()
+            step(state, batch, game, sums, meanwhile)
+            return
+        step(state, batch, game, sums, meanwhile)
+        if failure := attempt.found.difference(_Outcome(state, attempt.before), self._config):
+            self._give_up(f"tried, and {failure}")
+            return
+        self._recorded[kind] = attempt.recorded
+        if not self._measured:
+            self.choice = "on: asked for, and a step from a graph agrees with the same made as ever"
+
+    def _attempt(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> "_Attempt | str":
+        """A graph and what a step from it comes to, which is undone; or why there is none. Nothing of a failure stays:
+        its frames would hold the memory of half a step.
+        """
+        if failure := _too_large(state):
+            return failure
         try:
             before = _Snapshot(state)
             with before.restored(state):
                 recorded = self._recording(kind, state, batch, game)
                 recorded.replay()
-                found = _Outcome(state, before)
-            step(state, batch, game, sums, meanwhile)
-            failure = found.difference(_Outcome(state, before), tolerance)
+                return _Attempt(recorded, before, _Outcome(state, before))
         except _UnrecordedError as error:
-            step(state, batch, game, sums, meanwhile)
-            failure = str(error)
-        if failure:
-            self._give_up(f"tried, and {failure}")
-            return
-        self._recorded[kind] = recorded
-        if not self._measured:
-            self.choice = "on: asked for, and a step from a graph agrees with the same made as ever"
+            return f"tried, and {error}"
 
     def _recording(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> _Recorded:
-        inputs = {key: [_copied(micro) for micro in micros] for key, micros in _inputs(state, batch, game).items()}
+        inputs = {key: [_copied(micro) for micro in micros] for key, micros in _inputs(state, batch, game)}
         own, signs = Accumulator(game.phases, game.world.device), torch.zeros((), device=game.world.device)
 
         def whole() -> None:
@@ -176,10 +190,7 @@ class StepGraph:
     ) -> None:
         recorded = self._recorded[kind]
         state.follow_schedules()
-        for phase in game.phases:
-            for images in phase.positions(game.config, state.images) if phase.batches else ():
-                sums.saw(batch.order(images))
-        for key, micros in _inputs(state, batch, game).items():
+        for key, micros in _inputs(state, batch, game, sums.saw):
             for here, micro in zip(recorded.inputs[key], micros, strict=True):
                 for into, tensor in zip(_tensors(here), _tensors(micro), strict=True):
                     into.copy_(tensor)
@@ -239,13 +250,31 @@ def _finish() -> None:
         torch.cuda.synchronize()
 
 
-def _inputs(state: TrainState, batch: Batch, game: Game) -> Inputs:
-    """What the step that comes is fed with."""
-    return {
-        (phase.key, number): list(phase.inputs(batch, state, images))
-        for phase in game.phases
-        for number, images in enumerate(phase.positions(game.config, state.images))
-    }
+def _free() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _too_large(state: TrainState) -> str:
+    """Why there is no room for what a graph keeps beside the steps that are made as ever; empty where there is."""
+    if not torch.cuda.is_available():
+        return ""
+    total, peak = torch.cuda.get_device_properties().total_memory, torch.cuda.max_memory_allocated()
+    copies = 2 * sum(tensor.nbytes for tensor in _changing(state))
+    if 2 * peak + copies <= _ROOM * total:
+        return ""
+    return f"a graph would hold a step's {peak / 2**30:.3g} GiB a second time, on {total / 2**30:.3g} GiB"
+
+
+def _inputs(
+    state: TrainState, batch: Batch, game: Game, saw: Callable[[int], object] = lambda _: None
+) -> Iterator[tuple[tuple[str, int], Sequence[Micro[Any]]]]:
+    """What the step that comes is fed with, as `Inputs`; `saw` is told each batch's digest, while it is there."""
+    for phase in game.phases:
+        for number, images in enumerate(phase.positions(game.config, state.images)):
+            if phase.batches:
+                saw(batch.order(images))
+            yield (phase.key, number), list(phase.inputs(batch, state, images))
 
 
 def _tensors(micro: Micro[Any]) -> list[Tensor]:
@@ -271,7 +300,7 @@ def _steps_from_tensors(state: TrainState) -> None:
 
 
 class _UnrecordedError(Exception):
-    """A step that a graph cannot hold, or that there is no memory for; says which."""
+    """A step that a graph cannot hold, or that there is no memory for; its text says which."""
 
 
 class _Snapshot:
@@ -281,7 +310,7 @@ class _Snapshot:
         try:
             self._values = [tensor.detach().clone() for tensor in _changing(state)]
         except torch.OutOfMemoryError as error:
-            raise _UnrecordedError("there is no memory for a second copy of the state") from error
+            raise _UnrecordedError("it cannot be tried: no memory for a second copy of the state") from error
         self.weights = self._values[: len(_weights(state))]
         self._scales = [role.scale.state_dict() for role in state.learners]
 
@@ -290,7 +319,7 @@ class _Snapshot:
         """A block after which all of it is as it was. _UnrecordedError for what CUDA or torch cannot record."""
         try:
             yield
-        except RuntimeError as error:
+        except Exception as error:  # of CUDA, of torch, or an assertion of either: something that no graph can hold
             for role in state.learners:  # a step that ends half way leaves them in its middle
                 role.scale = role.scale.renewed()
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -314,11 +343,14 @@ class _Outcome:
         self._gradients = _row(gradients)
         self._changes = _row([now - was for now, was in zip(_weights(state), before.weights, strict=True)])
 
-    def difference(self, made: "_Outcome", tolerance: float) -> str:
-        """How it differs from the step `made` as ever; empty where it does not."""
+    def difference(self, made: "_Outcome", config: TrainConfig) -> str:
+        """How it differs from the step `made` as ever; empty where it does not. A deterministic run, which must not
+        depend on a clock, bears no difference.
+        """
+        exact = config.deterministic
         for what, found, wanted, bound in (
-            ("gradients", self._gradients, made._gradients, tolerance),
-            ("weights", self._changes, made._changes, _NEAR),
+            ("gradients", self._gradients, made._gradients, 0.0 if exact else _CLOSE.get(config.precision, _NEAR)),
+            ("weights", self._changes, made._changes, 0.0 if exact else _NEAR),
         ):
             if found.shape != wanted.shape or not torch.equal(found.isfinite(), wanted.isfinite()):
                 return f"a step from it has other {what}"
@@ -327,6 +359,14 @@ class _Outcome:
             if not off <= bound:
                 return f"a step from it has other {what} (relative difference {off:.1e})"
         return ""
+
+
+class _Attempt(NamedTuple):
+    """A graph that has been replayed once, on the state `before`."""
+
+    recorded: _Recorded
+    before: _Snapshot
+    found: _Outcome
 
 
 def _row(tensors: Sequence[Tensor]) -> Tensor:

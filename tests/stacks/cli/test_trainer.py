@@ -1,5 +1,6 @@
 """The trainer's commands under `gangway`: arguments, help and exit codes are the trainer's own."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,11 @@ def test_help_names_every_command_of_the_trainer_and_the_version_is_said() -> No
     version = CliRunner().invoke(cli.app, ["--version"])
     assert version.exit_code == 0
     assert version.stdout.startswith("gangway 0.")
+
+
+def test_a_preset_is_told_with_what_it_takes_on_machines() -> None:
+    shown = CliRunner().invoke(cli.app, ["presets", "r3gan-ffhq256"])
+    assert shown.exit_code == 0
+    assert "projected, not measured" in shown.stdout
+    for machine in ("A100-80Gx8", "H100x8", "H200x8"):
+        assert re.search(rf"^{machine} .* GiB .*\$", shown.stdout, re.MULTILINE), shown.stdout

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from trainer.config.train_config import TrainConfig
+from trainer.data import loader
 from trainer.data.dataset import open_matching
 from trainer.distributed.world import World
 from trainer.run.state import TrainState
@@ -205,6 +206,57 @@ def test_what_cannot_be_recorded_is_made_as_ever(
     _same(run.state.state_dict(), wanted.state.state_dict())
 
 
+def test_a_batch_is_read_once_however_many_a_step_has(
+    families: Families, run_of: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A critic of two steps looks at two batches; only the trial reads them once more."""
+    config, folder = families["resnet"]
+    read, honest = list[int](), loader._read
+
+    def noted(data: Any, sampler: Any, images: int, *more: Any) -> Any:
+        read.append(images)
+        return honest(data, sampler, images, *more)
+
+    monkeypatch.setattr(loader, "_read", noted)
+    run = run_of(config, folder, torch.device("cpu")).steps(WARM_UP + 1)
+    assert run.graph._recorded
+    read.clear()
+    run.steps(6)
+    assert len(read) == len(set(read)), "of each batch"
+
+
+def test_a_line_after_a_graph_was_given_up_still_knows_the_gradients(
+    families: Families, run_of: Callable[..., Run]
+) -> None:
+    config, folder = families["dcgan"]
+    run = run_of(config, folder, torch.device("cpu")).steps(12)
+    before = [gradient.clone() for gradient in run.gradients]
+    recorded = {gradient.data_ptr() for each in run.graph._recorded.values() for _, gradient in each.gradients}
+    run.graph._give_up("for a test")
+    _same(run.gradients, before)
+    assert recorded.isdisjoint(gradient.data_ptr() for gradient in run.gradients), "the graph's memory is free"
+
+
+def test_a_deterministic_run_bears_no_difference(families: Families, run_of: Callable[..., Run]) -> None:
+    config, folder = families["dcgan"]
+    for deterministic, said in ((False, "on: asked for"), (True, "off: tried, and a step from it has other gradients")):
+        run = run_of(config.replace({"deterministic": deterministic}), folder, torch.device("cpu"))
+        honest = stand_in(run.state)
+
+        def nearly(body: Callable[[], None], run: Run = run, honest: Any = honest) -> Callable[[], None]:
+            replay = honest(body)
+
+            def replayed() -> None:
+                replay()
+                run.gradients[0].mul_(1 + 1e-6)
+
+            return replayed
+
+        run.graph._record = nearly
+        run.steps(12)
+        assert run.graph.choice.startswith(said)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -240,6 +292,26 @@ def test_on_a_gpu_it_is_the_same_in_truth(
     for one, two in zip(found.state.ema.parameters(), wanted.state.ema.parameters(), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3)
     assert float(found.state.augment_p) == float(wanted.state.augment_p)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_a_step_that_waits_cannot_be_recorded_and_the_run_goes_on(
+    families: Families, run_of: Callable[..., Run]
+) -> None:
+    config, folder = families["dcgan"]
+    run = run_of(config, folder, torch.device("cuda", 0))
+    honest = run.state.update_ema
+
+    def waiting() -> None:
+        honest()
+        float(next(run.state.ema.parameters()).sum())
+
+    run.state.update_ema = waiting  # type: ignore[method-assign]
+    run.steps(16)
+    assert run.graph.choice.startswith("off: tried, and it cannot be recorded")
+    wanted = run_of(config, folder, torch.device("cuda", 0), why_not="none").steps(16)
+    _same(run.state.state_dict(), wanted.state.state_dict())
 
 
 @pytest.mark.gpu

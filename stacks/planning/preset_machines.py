@@ -1,0 +1,109 @@
+"""What a preset takes on machines that people rent: memory, hours and money, before anybody writes a stack file."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from components.catalog.loader import PROVIDERS, load_provider
+from components.catalog.schema import MachineType
+from components.core.findings import InputError
+from components.estimate.offers import carriers_of, find_offers
+from components.estimate.scaling import links_of
+from stacks.planning.common_findings import span
+from stacks.planning.show import usd
+from stacks.planning.throughput import Band, about, model_of, project, worker_peak
+from trainer.config.network_size import device_gib
+from trainer.config.train_config import TrainConfig
+
+MACHINES = ("A100-80Gx8", "H100x8", "H200x8")
+"""That a preset is told for."""
+
+
+@dataclass(frozen=True)
+class OnMachine:
+    """A preset's whole run on one machine.
+
+    Attributes:
+        needs_gib: of each accelerator, at least (`network_size.device_gib`).
+        has_gib: None where nobody says.
+        images_per_second: of the whole machine, projected; None where there is nothing to project from, or no room.
+        hours: of training alone, fast end first; None likewise.
+        usd: of these hours, on demand at the list price of `offer`; None without hours or price.
+        offer: the cheapest of all regions and clouds; empty without a price.
+        problem: why it cannot be done; empty where it can.
+    """
+
+    accelerator: str
+    needs_gib: float
+    has_gib: float | None
+    images_per_second: Band | None
+    hours: Band | None
+    usd: Band | None
+    offer: str
+    problem: str = ""
+
+
+def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
+    """The preset as it is on one machine with this accelerator, such as H100x8."""
+    carriers = carriers_of(accelerator, {provider: load_provider(provider) for provider in PROVIDERS})
+    priced = [offer for offer in find_offers(carriers) if offer.kind == "on-demand" and offer.price.value is not None]
+    cheapest = min(priced, key=lambda offer: offer.price.value or 0.0, default=None)
+    machine = carriers[0].machine if cheapest is None else cheapest.machine
+    workers = machine.num_accelerators.value
+    share = ceil(config.batch_size / (workers * config.group)) * config.group
+    needs = device_gib(config, min(config.batch_gpu or share, share))
+    has = machine.accelerator_memory_gib.value
+    problem = _problem(config, workers, needs, has)
+    band = None if problem else _images_per_second(config, machine, workers)
+    hours = (
+        None if band is None else Band(*(config.kimg * 1000 / rate / 3600 for rate in (band.high, band.mid, band.low)))
+    )
+    paid, offer = None, ""
+    if cheapest is not None and cheapest.price.value is not None:
+        price, offer = cheapest.price.value, cheapest.label
+        paid = None if hours is None else hours.map(lambda each: each * price)
+    return OnMachine(accelerator, needs, has, band, hours, paid, offer, problem)
+
+
+def _problem(config: TrainConfig, workers: int, needs_gib: float, has_gib: float | None) -> str:
+    if has_gib is not None and needs_gib > has_gib:
+        return f"a step needs {about(needs_gib)} GiB of {has_gib:g} GiB"
+    if config.batch_size < workers * config.group:
+        return f"a batch of {config.batch_size} is too small for {workers} workers"
+    return ""
+
+
+def _images_per_second(config: TrainConfig, machine: MachineType, workers: int) -> Band | None:
+    peak = worker_peak(config, machine)
+    if peak is None:
+        return None
+    try:
+        network = None if workers == 1 else links_of(machine)
+    except InputError:  # nobody says how fast its links are
+        return None
+    return project(config, model_of(machine), peak, network, workers).images_per_second
+
+
+def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
+    """For people: a row for each machine."""
+    rows = [("ON ONE", "MEMORY OF EACH", "IMAGES/S", "TIME", "AT THE CHEAPEST LIST PRICE")]
+    for each in found:
+        room = "?" if each.has_gib is None else f"{each.has_gib:g}"
+        memory = f"{each.needs_gib:.2g} of {room} GiB"
+        if each.problem:
+            rows.append((each.accelerator, memory, "-", "-", each.problem))
+            continue
+        price = "no price known" if each.usd is None else f"{_band(each.usd, usd)}: {each.offer}"
+        took = _band(each.hours, lambda hours: span(hours * 3600))
+        rows.append((each.accelerator, memory, _band(each.images_per_second, about), took, price))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)) for row in rows]
+    told = (
+        f"projected, not measured, of {config.kimg * 1000:,.0f} images in steps of {config.batch_size}; memory is what "
+        "a step\ncannot do without; `gangway plan` says where each figure is from"
+    )
+    return "\n".join([line.rstrip() for line in lines] + [told, ""])
+
+
+def _band(band: Band | None, text: Callable[[float], str]) -> str:
+    return "unknown" if band is None else f"{text(band.mid)} ({text(band.low)} to {text(band.high)})"

@@ -1,0 +1,42 @@
+"""What a preset takes on rented machines, before there is a stack file."""
+
+import pytest
+
+from stacks.planning.preset_machines import MACHINES, on_machine, table
+from trainer.config.network_size import device_gib
+from trainer.config.presets import PRESETS
+
+
+@pytest.mark.parametrize("name", ["r3gan-ffhq256", "progan-celebahq512", "r3gan-cifar10"])
+@pytest.mark.parametrize("accelerator", MACHINES)
+def test_hours_and_dollars_follow_from_the_speed_and_the_price(name: str, accelerator: str) -> None:
+    config = PRESETS[name]
+    found = on_machine(config, accelerator)
+    assert not found.problem
+    assert found.images_per_second is not None
+    assert found.hours is not None
+    assert found.usd is not None
+    assert found.hours.low < found.hours.mid < found.hours.high
+    assert found.hours.mid * 3600 * found.images_per_second.mid == pytest.approx(config.kimg * 1000)
+    price = found.usd.mid / found.hours.mid
+    assert found.usd.high / found.hours.high == pytest.approx(price)
+    assert 5 < price < 200, "of eight such accelerators"
+    assert "on-demand" in found.offer
+    assert found.needs_gib == pytest.approx(device_gib(config, config.batch_size // 8))
+
+
+def test_what_has_no_room_or_no_images_for_all_is_said_and_costs_nothing() -> None:
+    wide = on_machine(PRESETS["r3gan-ffhq256"].replace({"batch_size": 4096}), "A100x8")
+    assert wide.has_gib is not None
+    assert wide.needs_gib > wide.has_gib
+    few = on_machine(PRESETS["progan-celebahq512"].replace({"batch_size": 16, "segments": ()}), "H100x8")
+    for found, words in ((wide, "GiB of 40 GiB"), (few, "a batch of 16 is too small for 8 workers")):
+        assert words in found.problem
+        assert (found.hours, found.usd) == (None, None)
+        assert found.problem in table(PRESETS["r3gan-ffhq256"], [found])
+
+
+def test_an_accelerator_without_a_known_peak_has_no_hours() -> None:
+    found = on_machine(PRESETS["dcgan-cifar10"], "Trainiumx16")
+    assert found.hours is None
+    assert "unknown" in table(PRESETS["dcgan-cifar10"], [found])
