@@ -15,6 +15,11 @@ from trainer.distributed.sharded_modules import accumulate, gradients, is_sharde
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
+from trainer.run.state import TrainState
+
+
+def _row(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in weights.values()])
 
 
 @pytest.mark.slow
@@ -54,10 +59,13 @@ def test_a_split_run_is_the_whole_one(
     states = [load_newest_valid(tmp_path / name / "checkpoints")[0] for name in ("whole", "split")]
     assert states[0] is not None
     assert states[1] is not None
+    first = TrainState.create(config, torch.device("cpu")).state_dict()
     for part in ("g", "d", "ema"):
-        for name, expected in states[0].state[part].items():
-            # The same sums in another order, which Adam's first steps magnify.
-            torch.testing.assert_close(states[1].state[part][name], expected, atol=2e-4, rtol=1e-3)
+        # The same sums in another order, which Adam's first steps magnify: by the direction of a gradient that is
+        # almost zero a weight goes a whole step either way. Of all that a network has learnt it is next to nothing.
+        begun, expected, found = (_row(state[part]) for state in (first, states[0].state, states[1].state))
+        assert float((found - expected).norm() / (expected - begun).norm()) < 0.01, part
+        assert float((found - expected).abs().max()) <= 4 * max(config.lr_g, config.lr_d), "two such steps of twenty"
 
     # One process goes on with what two had split, and has nothing to split.
     further = config.replace({"kimg": 0.48, "shard": "fsdp2"})
