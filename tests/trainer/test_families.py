@@ -18,7 +18,9 @@ Families = dict[str, tuple[TrainConfig, Path]]
 Lines = Callable[[Path], list[dict[str, Any]]]
 LOSSES = ("loss_g", "loss_d", "r1", "r2", "gp", "loss_cycle", "loss_identity")
 
-every_family = pytest.mark.parametrize("name", ["dcgan", "dcgan-ada", "resnet", "r3gan", "progressive", "video", "cyclegan"])
+every_family = pytest.mark.parametrize(
+    "name", ["dcgan", "dcgan-ada", "resnet", "r3gan", "progressive", "video", "cyclegan"]
+)
 
 
 def _train(config: TrainConfig, run_dir: Path, data: Path) -> RunRecord:

@@ -24,7 +24,7 @@ from trainer.steps.step_graph import TIMED, WARM_UP, StepGraph, _Snapshot, cuda_
 from trainer.steps.updates import Accumulator
 
 Families = dict[str, tuple[TrainConfig, Path]]
-FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan")
+FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan", "cyclegan")
 """Families whose networks do not grow."""
 
 
