@@ -69,6 +69,13 @@ def _of_groups(config: "TrainConfig", width: int) -> int:
     return max(step, round(width / step) * step)
 
 
+def _of_one_family(config: "TrainConfig") -> str:
+    """What makes loss and networks of one family."""
+    if config.architecture == "cyclegan":
+        return "--loss lsgan, or another --architecture"
+    return "--loss nonsaturating, or --architecture cyclegan"
+
+
 RULES = (
     Rule(
         "frames",
@@ -254,7 +261,7 @@ RULES = (
         "loss",
         lambda c: (c.loss == "lsgan") != (c.architecture == "cyclegan"),
         "lsgan with cyclegan's networks, whose discriminators judge patches; another with any other networks",
-        lambda c: f"--loss {'lsgan' if c.architecture == 'cyclegan' else 'nonsaturating'}, or another --architecture",
+        _of_one_family,
     ),
     Rule(
         "cycle_weight",
