@@ -113,7 +113,9 @@ def test_every_proposed_setting_is_accepted_and_changes_something(name: str, aug
     watch = CollapseWatch(config, REALS)
     found = [watch.grid(REALS[:1].expand(9, -1, -1, -1), images) for images in (1, 2)]
     said = [hint for hint in (*hints_of([(0.01, 9.0)] * 200, config, augment_p=augment_p), *found) if hint is not None]
-    assert {hint.cause for hint in said} == {CONSTANT_OUTPUT} | (set() if config.loss in ("wgan-gp", "lsgan") else {D_WINS})
+    assert {hint.cause for hint in said} == {CONSTANT_OUTPUT} | (
+        set() if config.loss in ("wgan-gp", "lsgan") else {D_WINS}
+    )
     for hint in said:
         flags = re.findall(r"(--(?!run-dir)[a-z0-9-]+) (\S+?)[ ;]", hint.sentence)
         assert flags
