@@ -114,7 +114,7 @@ def test_a_grid_has_each_image_its_translation_and_that_translated_back(config: 
     state, data = TrainState.create(config, CPU), ShardedImages.open(domains)
     grid = run_grid(state, data, CPU)
     assert grid.shape == (ROWS * COLUMNS, *config.image_shape)
-    of_a, of_b = grid.unflatten(0, (2, -1, 3))
+    of_a, of_b = grid.reshape(2, -1, 3, *config.image_shape)
     labels = data.labels(np.arange(len(data)))
     averages = state.averages_on(CPU)
     for label, part, there, back in ((0, of_a, "a_to_b", "b_to_a"), (1, of_b, "b_to_a", "a_to_b")):
