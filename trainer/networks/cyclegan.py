@@ -28,16 +28,16 @@ class Translator(Network):
         layers: list[nn.Module] = [
             nn.ReflectionPad2d(_BORDER),
             nn.Conv2d(channels, width, _FIRST_KERNEL, bias=False),
-            nn.InstanceNorm2d(width),
+            _instance_norm(width),
             nn.ReLU(),
         ]
         for narrow in (width << step for step in range(_HALVINGS)):
             halving = nn.Conv2d(narrow, 2 * narrow, 3, stride=2, padding=1, bias=False)
-            layers += [halving, nn.InstanceNorm2d(2 * narrow), nn.ReLU()]
+            layers += [halving, _instance_norm(2 * narrow), nn.ReLU()]
         layers += [_Block(width << _HALVINGS) for _ in range(residual_blocks(resolution))]
         for narrow in (width << step for step in reversed(range(_HALVINGS))):
             doubling = nn.ConvTranspose2d(2 * narrow, narrow, 3, stride=2, padding=1, output_padding=1, bias=False)
-            layers += [doubling, nn.InstanceNorm2d(narrow), nn.ReLU()]
+            layers += [doubling, _instance_norm(narrow), nn.ReLU()]
         layers += [nn.ReflectionPad2d(_BORDER), nn.Conv2d(width, channels, _FIRST_KERNEL), nn.Tanh()]
         self.layers = nn.Sequential(*layers)
         self.apply(_initialise)
@@ -64,7 +64,7 @@ class PatchDiscriminator(Network):
         for step in range(1, halvings + 1):
             stride = 1 if step == halvings else 2
             conv = nn.Conv2d(widths[step - 1], widths[step], 4, stride=stride, padding=1, bias=False)
-            layers += [conv, nn.InstanceNorm2d(widths[step]), nn.LeakyReLU(_SLOPE)]
+            layers += [conv, _instance_norm(widths[step]), nn.LeakyReLU(_SLOPE)]
         layers.append(nn.Conv2d(widths[-1], 1, 4, padding=1))
         self.layers = nn.Sequential(*layers)
         self.apply(_initialise)
@@ -87,16 +87,23 @@ class _Block(nn.Module):
         self.layers = nn.Sequential(
             nn.ReflectionPad2d(1),
             nn.Conv2d(width, width, 3, bias=False),
-            nn.InstanceNorm2d(width),
+            _instance_norm(width),
             nn.ReLU(),
             nn.ReflectionPad2d(1),
             nn.Conv2d(width, width, 3, bias=False),
-            nn.InstanceNorm2d(width),
+            _instance_norm(width),
         )
 
     def forward(self, features: Tensor) -> Tensor:
         changed: Tensor = self.layers(features)
         return features + changed
+
+
+def _instance_norm(width: int) -> nn.Module:
+    """Each image's channels to mean 0 and deviation 1: groups of one channel. torch 2.15's InstanceNorm2d gives other,
+    wrong gradients on a CPU where the batch is of one image and the gradient above comes in channels_last.
+    """
+    return nn.GroupNorm(width, width, affine=False)
 
 
 def _initialise(module: Any) -> None:

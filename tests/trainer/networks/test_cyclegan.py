@@ -43,7 +43,7 @@ def test_an_output_of_the_discriminator_sees_70_pixels_each_way() -> None:
     config = PHOTOS.replace({"resolution": 256, "ngf": 1, "ndf": 1})
     judge = _networks(config)[2]
     layers = torch.nn.Sequential(*[layer for layer in judge.children() for layer in layer.children()])
-    plain = torch.nn.Sequential(*[layer for layer in layers if not isinstance(layer, torch.nn.InstanceNorm2d)])
+    plain = torch.nn.Sequential(*[layer for layer in layers if not isinstance(layer, torch.nn.GroupNorm)])
     images = torch.randn(1, *config.image_shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
     plain(images)[0, 0, 15, 15].backward()
     assert images.grad is not None
@@ -82,3 +82,29 @@ def test_the_first_translations_have_a_scale_like_the_real_images() -> None:
     translated = there(images)
     assert 0.1 < translated.std() < 1
     assert 1e-3 < of_a(translated).std() < 10
+
+
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("role", [0, 2])
+def test_gradients_do_not_depend_on_the_layout(role: int, images: int) -> None:
+    """Those of torch's InstanceNorm2d do, of one image."""
+    config = PHOTOS.replace({"resolution": 16, "ngf": 4, "ndf": 4})
+    drawn = torch.Generator().manual_seed(0)
+    given = torch.randn(images, *config.image_shape, dtype=torch.float64, generator=drawn)
+    found = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        last = layout == torch.channels_last
+        network = _networks(config.replace({"channels_last": last}))[role].double()
+        made = network(given.contiguous(memory_format=layout))
+        (made * torch.arange(made.numel()).reshape(made.shape)).mean().backward()
+        found.append([parameter.grad for parameter in network.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_norm_is_torchs_instance_norm() -> None:
+    features = 3 * torch.randn(3, 8, 5, 5, generator=torch.Generator().manual_seed(0)) + 1
+    norm = next(layer for layer in _networks(PHOTOS)[0].modules() if isinstance(layer, torch.nn.GroupNorm))
+    assert norm.num_groups == norm.num_channels
+    wanted = torch.nn.functional.instance_norm(features)
+    torch.testing.assert_close(torch.nn.functional.group_norm(features, 8, eps=norm.eps), wanted)
