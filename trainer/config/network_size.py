@@ -1,5 +1,5 @@
 """How large the networks are, by configuration alone: parameters, what a step keeps of an image for its gradients, and
-how much it computes.
+how much it computes. Where there are two generators and two discriminators, of both together.
 
 Plans read it, and the trainer before it makes a network; so it imports no torch. The layers stand in
 `trainer.networks`, a module for each family; a test holds both to the same numbers, over all families.
@@ -39,7 +39,7 @@ class Layer(NamedTuple):
 
 
 def generator_size(config: TrainConfig) -> Layer:
-    """Of the generator, at its full resolution."""
+    """Of the generator, at its full resolution; of both, where there are two."""
     latent = config.z_dim * (2 if config.num_classes else 1)
     embedding = Layer(config.num_classes * config.z_dim, 0, 0)
     layers, _ = _FAMILIES[config.architecture]
@@ -47,7 +47,7 @@ def generator_size(config: TrainConfig) -> Layer:
 
 
 def discriminator_size(config: TrainConfig) -> Layer:
-    """Of the discriminator, at its full resolution."""
+    """Of the discriminator, at its full resolution; of both, where there are two."""
     _, layers = _FAMILIES[config.architecture]
     return _sum(layers(config))
 
@@ -106,7 +106,7 @@ def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
     def kept(stage: Stage) -> float:
         generator, discriminator = generator_size(stage.config), discriminator_size(stage.config)
         # The discriminator judges a real image and a fake for each of the generator's.
-        return number * images * max(2 * discriminator.kept, generator.kept)
+        return number * images * max(2 * discriminator.kept, generator_passes(config) * generator.kept)
 
     return max(_state_bytes(config, stage, 3, parts) + kept(stage) for stage in stages(config)) / _GIB
 
@@ -133,7 +133,8 @@ def least_flop(config: TrainConfig) -> float:
 
     def at(each: TrainConfig) -> float:
         generator, discriminator = generator_size(each).products, discriminator_size(each).products
-        return 2 * (generator + 4 * discriminator + 2 * (generator + discriminator) / each.d_steps)
+        g_step = 2 * (generator_passes(each) * generator + discriminator)
+        return 2 * (generator + 4 * discriminator + g_step / each.d_steps)
 
     return sum(stage.share * at(stage.config) for stage in stages(config))
 
@@ -145,7 +146,16 @@ def step_flop(config: TrainConfig) -> float:
     """
     generator, discriminator = generator_size(config).products, discriminator_size(config).products
     d_step = generator + 6 * discriminator + penalties(config) * _PENALTY_PASSES * discriminator
-    return 2 * (d_step + (3 * generator + 2 * discriminator) / config.d_steps)
+    return 2 * (d_step + (3 * generator_passes(config) * generator + 2 * discriminator) / config.d_steps)
+
+
+def generator_passes(config: TrainConfig) -> int:
+    """Of a generator in its own update, each for a batch: one; of those that translate, the way there, the way back of
+    the other's, and what is of its domain already.
+    """
+    if not config.translates:
+        return 1
+    return 3 if config.identity_weight else 2
 
 
 def penalties(config: TrainConfig) -> float:
@@ -161,9 +171,10 @@ def step_operations(config: TrainConfig) -> float:
     latent = config.z_dim * (2 if config.num_classes else 1)
     of_generator, of_discriminator = _FAMILIES[config.architecture]
     of_d = sum(layer.products > 0 for layer in of_discriminator(config))
-    layers = of_d + sum(layer.products > 0 for layer in of_generator(config, latent))
-    d_step = _PASS_OPERATIONS * layers + penalties(config) * _PENALTY_OPERATIONS * of_d
-    return config.d_steps * d_step + _PASS_OPERATIONS * layers
+    of_g = sum(layer.products > 0 for layer in of_generator(config, latent))
+    d_step = _PASS_OPERATIONS * (of_d + of_g) + penalties(config) * _PENALTY_OPERATIONS * of_d
+    in_one_go = 2 if config.translates else 1  # the way there, with what is of the domain already; and the way back
+    return config.d_steps * d_step + _PASS_OPERATIONS * (of_d + in_one_go * of_g)
 
 
 def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1) -> int | None:
@@ -350,6 +361,43 @@ def _progressive_discriminator(config: TrainConfig) -> Iterator[Layer]:
     yield _projection(config, widest)
 
 
+def residual_blocks(resolution: int) -> int:
+    """Of a generator of CycleGAN's, for images of that size, as in the paper."""
+    return 6 if resolution <= 128 else 9
+
+
+def patch_halvings(resolution: int) -> int:
+    """How often a discriminator of CycleGAN's halves its images: three times, with which an output sees 70x70 pixels;
+    less often where its maps would become smaller than the kernels.
+    """
+    return min(3, int(log2(resolution // SMALLEST)))
+
+
+def _cyclegan_generators(config: TrainConfig, _: int) -> Iterator[Layer]:
+    width, pixels = config.ngf, config.resolution**2
+    blocks = residual_blocks(config.resolution)
+    for _direction in range(2):
+        yield _conv(config.channels, width, 49, pixels, bias=False)
+        yield _conv(width, 2 * width, 9, pixels, pixels // 4, bias=False)
+        yield _conv(2 * width, 4 * width, 9, pixels // 4, pixels // 16, bias=False)
+        yield from 2 * blocks * [_conv(4 * width, 4 * width, 9, pixels // 16, bias=False)]
+        yield _conv(4 * width, 2 * width, 9, pixels // 16, bias=False)
+        yield _conv(2 * width, width, 9, pixels // 4, bias=False)
+        yield _conv(width, config.channels, 49, pixels)
+
+
+def _cyclegan_discriminators(config: TrainConfig) -> Iterator[Layer]:
+    halvings = patch_halvings(config.resolution)
+    widths = [config.ndf << step for step in range(halvings + 1)]
+    last = config.resolution >> halvings
+    for _domain in range(2):
+        for step, (narrow, wide) in enumerate(pairwise([config.channels, *widths[:-1]])):
+            pixels = (config.resolution >> step) ** 2
+            yield _conv(narrow, wide, 16, pixels, pixels // 4, bias=step == 0)
+        yield _conv(widths[-2], widths[-1], 16, last**2, (last - 1) ** 2, bias=False)
+        yield _conv(widths[-1], 1, 16, (last - 1) ** 2, (last - 2) ** 2)
+
+
 _FAMILIES: Mapping[
     str, tuple[Callable[[TrainConfig, int], Iterator[Layer]], Callable[[TrainConfig], Iterator[Layer]]]
 ] = MappingProxyType(
@@ -358,6 +406,7 @@ _FAMILIES: Mapping[
         "resnet": (_resnet_generator, _resnet_discriminator),
         "r3gan": (_r3gan_generator, _r3gan_discriminator),
         "progressive": (_progressive_generator, _progressive_discriminator),
+        "cyclegan": (_cyclegan_generators, _cyclegan_discriminators),
     }
 )
 """The layers of both networks; a generator's by the length of its latents, the class's embedding beside them."""

@@ -28,7 +28,7 @@ def prepare_command(config: TrainConfig, folder: Path | str, source: str = "PATH
         command.append("--channels 1")
     if config.frames > 1:
         command.append(f"--frames {config.frames}")
-    if config.num_classes and config.dataset == "folder":
+    if config.num_labels and config.dataset == "folder":
         command.append("--labels")
     return " ".join([*command, f"--out {shlex.quote(str(folder))}"])
 
@@ -79,7 +79,9 @@ def train_command(dataset: str, shape: Sequence[int], folder: Path | str) -> str
 
 
 def _flags(preset: TrainConfig, wanted: Mapping[str, object]) -> dict[str, object] | None:
-    """What to say beside the preset; None where its networks do not make such images."""
+    """What to say beside the preset; None where its networks do not make such images, or translate other ones."""
+    if preset.translates and preset.dataset != wanted["dataset"]:
+        return None
     changes = {field: value for field, value in wanted.items() if value != getattr(preset, field)}
     if preset.dataset == wanted["dataset"] == "folder":
         return {} if preset.frames == wanted["frames"] else None  # size and channels are those of the pictures

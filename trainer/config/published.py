@@ -21,6 +21,8 @@ _PROGAN_GROUP = "github.com/tkarras/progressive_growing_of_gans, networks.py, mb
 _PROGAN = "arXiv:1710.10196, appendix A"
 _FID = "arXiv:1706.08500, experiments: FID of 50,000 samples"
 _TGAN2 = "github.com/pfnet-research/tgan2, scripts/compute_inception_score.py"
+_CYCLEGAN = "arXiv:1703.10593, section 4"
+_CYCLEGAN_CODE = "github.com/junyanz/pytorch-CycleGAN-and-pix2pix, options"
 _ADA = "arXiv:2006.06676, section 3"
 _HERE = "chosen here"
 
@@ -186,6 +188,23 @@ PUBLISHED: Mapping[str, Mapping[str, Published]] = MappingProxyType(
             frames=Published(16, _TGAN2),
             resolution=Published(64, "arXiv:1611.06624, section 5"),
             metrics_samples=Published(2048, _TGAN2),
+        ),
+        "cyclegan-photos": _table(
+            loss=Published("lsgan", _CYCLEGAN),
+            cycle_weight=Published(10.0, _CYCLEGAN),
+            identity_weight=Published(0.5, _CYCLEGAN_CODE),
+            lr_g=Published(2e-4, _CYCLEGAN),
+            lr_d=Published(2e-4, _CYCLEGAN),
+            beta1=Published(0.5, _CYCLEGAN_CODE),
+            beta2=Published(0.999, _CYCLEGAN_CODE),
+            batch_size=Published(1, _CYCLEGAN),
+            d_steps=Published(1, _CYCLEGAN_CODE),
+            mirror=Published(value=True, source=_CYCLEGAN_CODE),
+            ema_kimg=Published(0.0, _CYCLEGAN_CODE),
+            ngf=Published(64, _CYCLEGAN_CODE, "a quarter as wide, for a CPU"),
+            ndf=Published(64, _CYCLEGAN_CODE, "a quarter as wide, for a CPU"),
+            resolution=Published(256, _CYCLEGAN_CODE, "a quarter as high, for a CPU"),
+            kimg=Published(200, f"{_CYCLEGAN}: 200 epochs, of about 1,000 photographs", "minutes on a CPU"),
         ),
     }
 )

@@ -73,6 +73,7 @@ DATA_SETS: Mapping[str, DataSet] = MappingProxyType(
     {
         "digits": DataSet((1,), (), False, 10),
         "photos": DataSet(_ANY, (), False, 7),
+        "day-dusk": DataSet(_ANY, (), False, 2),
         "clips": DataSet(_ANY, (), True, 3),
         "cifar10": DataSet((3,), (32,), False, 10),
         "celeba": DataSet(_ANY, (), False, 0),
@@ -222,6 +223,10 @@ def _data(config: TrainConfig) -> Iterator[Refusal]:
         changes = {} if data.is_video else {"frames": 1}
         what = "clips of several frames" if data.is_video else "single images"
         yield Refusal("frames", f"frames {config.frames}: {name} is made of {what}", allowed, changes)
+    if config.translates and data.num_classes not in (None, config.num_labels):
+        known = f"{data.num_classes} classes" if data.num_classes else "no labels"
+        problem = f"dataset {name}: it has {known}, and the networks translate between two"
+        yield Refusal("dataset", problem, "day-dusk, or a folder of two folders of pictures", {"dataset": "folder"})
     if data.num_classes is not None and config.num_classes not in (0, data.num_classes):
         known = f"{data.num_classes} classes" if data.num_classes else "no labels"
         allowed = f"0 or {data.num_classes}" if data.num_classes else "0"

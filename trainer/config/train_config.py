@@ -32,7 +32,7 @@ from trainer.core.files import read_text_input
 
 AUGMENTATIONS = ("color", "translation", "cutout")
 """Parts a DiffAugment policy may be made of."""
-SELF_PREPARED = ("digits", "photos", "clips")
+SELF_PREPARED = ("digits", "photos", "day-dusk", "clips")
 """Data sets that ship in Python packages, so that a run without data prepares its own."""
 RESOLUTIONS = (16, 32, 64, 128, 256, 512)
 """That the networks make: 4 pixels, doubled."""
@@ -67,6 +67,13 @@ def _of_groups(config: "TrainConfig", width: int) -> int:
     """The width nearest to `width` that r3gan's convolutions take."""
     step = max(8, config.resolution // 4)
     return max(step, round(width / step) * step)
+
+
+def _of_one_family(config: "TrainConfig") -> str:
+    """What makes loss and networks of one family."""
+    if config.architecture == "cyclegan":
+        return "--loss lsgan, or another --architecture"
+    return "--loss nonsaturating, or --architecture cyclegan"
 
 
 RULES = (
@@ -251,6 +258,78 @@ RULES = (
         "--shard ddp",
     ),
     Rule(
+        "loss",
+        lambda c: (c.loss == "lsgan") != (c.architecture == "cyclegan"),
+        "lsgan with cyclegan's networks, whose discriminators judge patches; another with any other networks",
+        _of_one_family,
+    ),
+    Rule(
+        "cycle_weight",
+        lambda c: (c.architecture == "cyclegan") != (c.cycle_weight > 0),
+        "above 0 with cyclegan's networks, or nothing ties an image to its translation; 0 with any other",
+        lambda c: "--cycle-weight 10, as in the paper" if c.architecture == "cyclegan" else "--cycle-weight 0",
+    ),
+    Rule(
+        "identity_weight",
+        lambda c: c.architecture != "cyclegan" and c.identity_weight > 0,
+        "0 unless the networks are cyclegan's: no others are shown real images of what they make",
+        "--identity-weight 0",
+    ),
+    Rule(
+        "num_classes",
+        lambda c: c.architecture == "cyclegan" and c.num_classes > 0,
+        "0 with cyclegan's networks: the two labels of their images are the two domains",
+        "--num-classes 0",
+    ),
+    Rule(
+        "z_dim",
+        lambda c: c.architecture == "cyclegan" and c.z_dim != 1,
+        "1 with cyclegan's networks, which make images of images: there are no latents",
+        "--z-dim 1",
+    ),
+    Rule(
+        "latents",
+        lambda c: c.architecture == "cyclegan" and c.latents != "normal",
+        "normal with cyclegan's networks, which make images of images: there are no latents",
+        "--latents normal",
+    ),
+    Rule(
+        "r1_gamma",
+        lambda c: c.architecture == "cyclegan" and c.r1_gamma > 0,
+        "0 with cyclegan's networks, whose loss has no penalty",
+        "--r1-gamma 0",
+    ),
+    Rule(
+        "r2_gamma",
+        lambda c: c.architecture == "cyclegan" and c.r2_gamma > 0,
+        "0 with cyclegan's networks, whose loss has no penalty",
+        "--r2-gamma 0",
+    ),
+    Rule(
+        "augment",
+        lambda c: c.architecture == "cyclegan" and c.augment != NONE,
+        "none with cyclegan's networks",
+        "--augment none, or --mirror true, which shows each image mirrored too",
+    ),
+    Rule(
+        "dequantise",
+        lambda c: c.architecture == "cyclegan" and c.dequantise,
+        "false with cyclegan's networks",
+        "--dequantise false",
+    ),
+    Rule(
+        "shard",
+        lambda c: c.architecture == "cyclegan" and c.shard != "ddp",
+        "ddp for cyclegan's networks, several of which learn in one loss",
+        "--shard ddp",
+    ),
+    Rule(
+        "metrics",
+        lambda c: c.architecture == "cyclegan" and c.metrics != NONE,
+        "none with cyclegan's networks: metrics here judge images that are made of latents",
+        "--metrics none --metrics-kimg 0; look at samples/ and at loss_cycle",
+    ),
+    Rule(
         "metrics_kimg",
         lambda c: (c.metrics == "none") != (c.metrics_kimg == 0),
         "above 0 with metrics, which are computed at its multiples; 0 without",
@@ -286,12 +365,12 @@ class TrainConfig(BaseModel):
         channels: 1 for grey, 3 for RGB.
         frames: 1 for images; above, length of the video clips that are learnt.
         num_classes: 0 learns images regardless of class; above, the number of classes, whose labels both networks get.
-        architecture: family of the two networks.
+        architecture: family of the networks; cyclegan's translate between the two domains of a data set.
         z_dim: length of the latent vector.
         latents: how its numbers are drawn: standard normal, or uniform from -1 to 1.
         ngf: the generator's width: channels of its last feature map.
         ndf: the discriminator's width: channels of its first feature map.
-        batch_size: global batch, images per step over all workers; a segment may change it.
+        batch_size: global batch, images per step over all workers, and of each domain; a segment may change it.
         batch_gpu: images a worker takes at once, adding up gradients over its share; 0 for all; may change in a run.
         kimg: length of the run, thousands of real images shown.
         d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
@@ -305,6 +384,8 @@ class TrainConfig(BaseModel):
         r2_gamma: weight of the R2 penalty, the same on fakes; 0 turns it off.
         r1_interval: steps from one lazily applied penalty to the next; its weight grows by the same factor.
         gp_weight: weight of WGAN-GP's penalty, between real images and fakes; 0 turns it off.
+        cycle_weight: cyclegan: weight of the mean difference of an image and its translation there and back.
+        identity_weight: cyclegan: weight, in cycle_weights, of what a generator changes of its own domain's images.
         drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
         ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
         ema_rampup: that half-life is at most this share of the images seen, as StyleGAN2's; 0 for no such bound.
@@ -344,12 +425,12 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     preset: str
-    dataset: Literal["digits", "cifar10", "celeba", "ucf101", "folder", "photos", "clips"]
+    dataset: Literal["digits", "cifar10", "celeba", "ucf101", "folder", "photos", "day-dusk", "clips"]
     resolution: Annotated[Literal[16, 32, 64, 128, 256, 512], FromText]
     channels: Annotated[Literal[1, 3], FromText]
     frames: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], FromText] = 1
     num_classes: int = Field(default=0, ge=0, le=_WIDEST)
-    architecture: Literal["dcgan", "resnet", "r3gan", "progressive"] = "dcgan"
+    architecture: Literal["dcgan", "resnet", "r3gan", "progressive", "cyclegan"] = "dcgan"
     z_dim: int = Field(default=64, ge=1, le=_WIDEST)
     latents: Literal["normal", "uniform"] = "normal"
     ngf: int = Field(default=32, ge=1, le=_WIDEST)
@@ -358,7 +439,7 @@ class TrainConfig(BaseModel):
     batch_gpu: int = Field(default=0, ge=0)
     kimg: Positive
     d_steps: int = Field(default=1, ge=1)
-    loss: Literal["nonsaturating", "wgan-gp", "relativistic"] = "nonsaturating"
+    loss: Literal["nonsaturating", "wgan-gp", "relativistic", "lsgan"] = "nonsaturating"
     g_reals: Literal["same", "fresh"] = "same"
     lr_g: Positive = 2e-4
     lr_d: Positive = 2e-4
@@ -369,6 +450,8 @@ class TrainConfig(BaseModel):
     r1_interval: int = Field(default=16, ge=1)
     gp_weight: float = Field(default=0.0, ge=0)
     drift: float = Field(default=0.0, ge=0)
+    cycle_weight: float = Field(default=0.0, ge=0)
+    identity_weight: float = Field(default=0.0, ge=0)
     ema_kimg: float = Field(default=2.0, ge=0)
     ema_rampup: float = Field(default=0.05, ge=0)
     augment: str = NONE
@@ -514,8 +597,18 @@ class TrainConfig(BaseModel):
         return (self.channels, *time, self.resolution, self.resolution)
 
     @property
+    def translates(self) -> bool:
+        """Whether networks make images of images of another domain, and nothing of latents."""
+        return self.architecture == "cyclegan"
+
+    @property
+    def num_labels(self) -> int:
+        """Different labels that the data set's images must have: classes, or domains; 0 for none."""
+        return 2 if self.translates else self.num_classes
+
+    @property
     def step_images(self) -> int:
-        """Real images shown in a step: a batch for each of the discriminator's steps."""
+        """Real images shown in a step, of each domain: a batch for each of the discriminator's steps."""
         return self.batch_size * self.d_steps
 
     @property

@@ -12,9 +12,10 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
 from trainer.core.program import program
+from trainer.data.domains import check_domains
 from trainer.data.index import INDEX_FILE, Recipe
 from trainer.data.loader import Sampler
-from trainer.data.packaged_data import clips_recipe, digits_recipe, photos_recipe
+from trainer.data.packaged_data import clips_recipe, day_dusk_recipe, digits_recipe, photos_recipe
 from trainer.data.prepare import foreign_file, prepare
 from trainer.data.shards import ShardedImages, labels_missing
 
@@ -27,6 +28,7 @@ SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
     {
         "digits": lambda config: digits_recipe(resolution=config.resolution),
         "photos": lambda config: photos_recipe(resolution=config.resolution, channels=config.channels),
+        "day-dusk": lambda config: day_dusk_recipe(resolution=config.resolution, channels=config.channels),
         "clips": lambda config: clips_recipe(
             resolution=config.resolution, frames=config.frames, channels=config.channels
         ),
@@ -87,7 +89,7 @@ def _check_preparable(config: TrainConfig, folder: Path) -> None:
 
 def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
     """Opens and, with `verify`, hashes the shards; checks that they are what the configuration says. TrainerError: no
-    shards, a corrupt one, or another data set, shape or number of classes.
+    shards, a corrupt one, or another data set, shape or number of classes, or of domains.
     """
     images = ShardedImages.open(folder, verify=verify)
     found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
@@ -99,6 +101,8 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
             allowed=f"{wanted[0]} {wanted[1]}",
             fix=f"name another folder with --data; to prepare one: {prepare_command(config, _beside(folder, config))}",
         )
+    if config.translates:
+        check_domains(images, str(folder / INDEX_FILE))
     classes = images.index.num_classes
     if config.num_classes and not classes:
         raise labels_missing(str(folder / INDEX_FILE), config.dataset)

@@ -102,7 +102,8 @@ class Loader:
     """This worker's share of the batch at any position, read ahead.
 
     `share` is this worker's slice of the global batch; `pin` is into page-locked memory, from which a GPU copies while
-    it computes; `draw` gives what else the batch at a position needs. `stall_sec` is what `take` has waited so far.
+    it computes; `draw` gives what else the batch at a position needs; `among` are numbers of the images that there are
+    for it, None for all. `stall_sec` is what `take` has waited so far.
     """
 
     def __init__(
@@ -115,8 +116,10 @@ class Loader:
         pin: bool = False,
         draw: Draw = no_draws,
         stream: int = 0,
+        among: NDArray[np.int64] | None = None,
     ) -> None:
-        self._data, self._sampler, self._draw = data, Sampler(len(data), seed, stream), draw
+        self._data, self._draw, self._among = data, draw, among
+        self._sampler = Sampler(len(data) if among is None else len(among), seed, stream)
         self._batch_size, self._share, self._pin = batch_size, share, pin
         self._threads = ThreadPoolExecutor(_THREADS_OF_A_GPU if pin else 1, thread_name_prefix="loader")
         self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
@@ -140,7 +143,15 @@ class Loader:
         """The batch at a position, under way from now on."""
         if images not in self._ahead:
             self._ahead[images] = self._threads.submit(
-                _read, self._data, self._sampler, images, self._batch_size, self._share, self._pin, self._draw
+                _read,
+                self._data,
+                self._sampler,
+                images,
+                self._batch_size,
+                self._share,
+                self._pin,
+                self._draw,
+                self._among,
             )
         return self._ahead[images]
 
@@ -150,10 +161,19 @@ class Loader:
 
 
 def _read(
-    data: ImageSource, sampler: Sampler, images: int, batch_size: int, share: slice, pin: bool, draw: Draw
+    data: ImageSource,
+    sampler: Sampler,
+    images: int,
+    batch_size: int,
+    share: slice,
+    pin: bool,
+    draw: Draw,
+    among: NDArray[np.int64] | None,
 ) -> Reals:
     """Not a method, so that no thread keeps its loader alive."""
     numbers = sampler.indices(images, batch_size)[share]
+    if among is not None:
+        numbers = among[numbers]
     contents = {"pixels": torch.from_numpy(data.take(numbers))}
     if data.num_classes:
         contents["labels"] = torch.from_numpy(data.labels(numbers))

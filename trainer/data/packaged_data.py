@@ -101,10 +101,28 @@ _PHOTOS = (
 )
 
 
+_DAY_DUSK = (("day", "china"), ("dusk", "rocket"))
+"""Domains, and the photograph that each is cut from: towers before the sky, by day and at dusk."""
+
+
 def photos_recipe(*, resolution: int, channels: int = 3) -> Recipe:
     """The recipe of the photographs. TrainerError: a package is not installed here, or the photographs are smaller than
     the resolution.
     """
+    names = tuple(name for name, _, _ in _PHOTOS)
+    return _crops_recipe("photos", names, names, resolution=resolution, channels=channels)
+
+
+def day_dusk_recipe(*, resolution: int, channels: int = 3) -> Recipe:
+    """The recipe of two domains, to translate between. TrainerError: as `photos_recipe`."""
+    domains, names = zip(*_DAY_DUSK, strict=True)
+    return _crops_recipe("day-dusk", names, domains, resolution=resolution, channels=channels)
+
+
+def _crops_recipe(
+    dataset: str, names: tuple[str, ...], classes: tuple[str, ...], *, resolution: int, channels: int
+) -> Recipe:
+    """Of the photographs of these names, each with its class."""
     if resolution > _SMALLEST:
         raise TrainerError(
             place="--resolution",
@@ -113,12 +131,12 @@ def photos_recipe(*, resolution: int, channels: int = 3) -> Recipe:
             allowed=f"at most {_SMALLEST}",
             fix="--resolution 256, for example",
         )
-    paths = tuple(in_wheel(package, file) for _, package, file in _PHOTOS)
-    names = tuple(name for name, _, _ in _PHOTOS)
+    files = {name: (package, file) for name, package, file in _PHOTOS}
+    paths = tuple(in_wheel(*files[name]) for name in names)
     return Recipe(
-        dataset="photos",
+        dataset=dataset,
         shape=(channels, resolution, resolution),
-        classes=names,
+        classes=classes,
         items=names,
         items_per_shard=1,
         decode=_Crops(paths, resolution, channels),

@@ -1,6 +1,6 @@
 """The family of two networks: a generator that makes images of noise, and a discriminator that judges them.
 
-Every architecture of trainer.networks and every loss of trainer.steps.losses is of it.
+Every architecture that `trainer.networks.factory` builds and every loss of trainer.steps.losses is of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -22,6 +22,7 @@ from trainer.records.quality import QualityRecord, value_text
 from trainer.records.run_record import RunRecord
 from trainer.records.stats_log import StatsWriter, read_stats_log, require_run
 from trainer.records.summary import summarise
+from trainer.run.samples import check_makes_of_latents
 from trainer.run.state import TrainState
 
 _DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
@@ -146,6 +147,7 @@ def _newest(run_dir: Path, samples: int | str | None, world: World) -> tuple[sto
     require_run(run_dir, ("checkpoints",))
     summarise(run_dir)  # what cannot be summed up is told now, not after minutes of judging
     found = store.newest_of_run(run_dir, " to judge", aloud=world.rank == 0)
+    check_makes_of_latents(found.manifest.config, "what metrics judge")
     return found, found.manifest.config.replace({} if samples is None else {"metrics_samples": samples})
 
 

@@ -1,6 +1,8 @@
-"""The networks, by configuration: one module for each family, `base` for what all have in common."""
+"""The networks, by configuration: one module for each architecture, `base` for what all have in common."""
 
+from collections.abc import Callable
 from types import MappingProxyType
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -9,8 +11,10 @@ from trainer.config.train_config import TrainConfig
 from trainer.networks import dcgan, progressive, r3gan, resnet
 from trainer.networks.base import Discriminator, Generator
 
-__all__ = ["Discriminator", "Generator", "build"]
+__all__ = ["Discriminator", "Generator", "build", "initialised"]
 
+
+T = TypeVar("T", bound=tuple[nn.Module, ...])
 
 _FLAT = MappingProxyType({"dcgan": dcgan, "resnet": resnet, "r3gan": r3gan})
 """Families that make images alone, and are called alike."""
@@ -26,14 +30,23 @@ def _family(config: TrainConfig) -> tuple[Generator, Discriminator]:
 
 
 def build(config: TrainConfig) -> tuple[Generator, Discriminator]:
-    """Both networks with the initial weights of `config.seed`, on the CPU, so that every device starts alike."""
+    """Both networks with the initial weights of `config.seed`, on the CPU, so that every device starts alike; of any
+    architecture whose generator makes images of latents.
+    """
+    return initialised(config, lambda: _family(config))
+
+
+def initialised(config: TrainConfig, make: Callable[[], T]) -> T:
+    """The networks that `make` makes on the CPU, with the initial weights of `config.seed`, in the layout that the
+    configuration has.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        generator, discriminator = _family(config)
+        networks = make()
     if config.channels_last:
-        for network in (generator, discriminator):
+        for network in networks:
             _to_channels_last(network)
-    return generator, discriminator
+    return networks
 
 
 def _to_channels_last(network: nn.Module) -> None:

@@ -19,7 +19,7 @@ _SESSIONS = range(100_000)
 """Numbers that a session may have: more are of no run, and are counted one by one."""
 _NAMED = 20
 _ALWAYS = frozenset({"images", "time", "session"})
-_STATISTICS = frozenset({"loss_g", "loss_d", "r1", "grad_norm_g", "grad_norm_d", "energy", "rss_gib", "gpu_gib"})
+_STATISTICS = frozenset({"loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "energy", "rss_gib", "gpu_gib"})
 _BEGINNING = frozenset(
     {"run_id", "world_size", "num_nodes", "backend", "device", "dataset", "context", "code_sha256", "versions"}
 )

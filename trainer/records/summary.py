@@ -190,7 +190,7 @@ def _record(
         images_per_sec=_ratio(shown, wall_sec, "images/s"),
         sec_per_kimg=_ratio(wall_sec * 1000, shown, "s/kimg"),
         scaling_efficiency=Quantity.absent("1", "needs a run of the same configuration on one worker to compare with"),
-        summaries={name: _summary([line[name] for line in ticks], unit) for name, unit in _SERIES.items()},
+        summaries={name: _summary([line.get(name) for line in ticks], unit) for name, unit in _SERIES.items()},
         quality=tuple(latest_quality(stats_log.lines)),
         quality_in_training=quality_in_training(stats_log.lines, wall_sec),
         segments=tuple(

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.core.errors import TrainerError
+from trainer.data.domains import check_domains
 from trainer.data.images_in_memory import ImagesInMemory
 from trainer.distributed.world import World
 from trainer.run.state import TrainState
@@ -40,17 +41,21 @@ def local_train(
             allowed=f"uint8 [N, {', '.join(map(str, config.image_shape))}], one image at least",
             fix="resize them, or create the state of a configuration of their size",
         )
-    if config.num_classes and labels is None:
+    if config.num_labels and labels is None:
+        kind = "domains" if config.translates else "classes"
         raise TrainerError(
             place="labels",
-            problem=f"are missing, and the networks know {config.num_classes} classes",
-            allowed=f"[{len(images)}] whole numbers below {config.num_classes}",
-            fix="give them, or create the state of a configuration with num_classes 0",
+            problem=f"are missing, and the networks know {config.num_labels} {kind}",
+            allowed=f"[{len(images)}] whole numbers below {config.num_labels}",
+            fix="give them, or create the state of a configuration without",
         )
-    device = next(state.generator.parameters()).device
+    source = ImagesInMemory(images, labels, config.num_labels)
+    if config.translates:
+        check_domains(source, "labels")
+    device = next(next(iter(state.roles.values())).network.parameters()).device
     world, phases = World.alone(device), phases_of(state)
     game, sums, begun = new_game(phases, config, world), Accumulator(phases, device), state.images
-    batch = Batch(config, world, ImagesInMemory(images, labels, config.num_classes), state.images)
+    batch = Batch(config, world, source, state.images)
     try:
         for _ in range(steps):
             step(state, batch, game, sums)

@@ -34,7 +34,7 @@ from trainer.records.run_record import FabricRecord, RunContext
 from trainer.records.stats_log import Line
 from trainer.records.summary import summarise
 from trainer.run.run_writer import RunWriter
-from trainer.run.samples import num_shown, sample_grid, write_samples
+from trainer.run.samples import num_shown, run_grid, write_samples
 from trainer.run.session_setup import Ready, RunOptions
 from trainer.run.state import TrainState
 from trainer.steps.updates import Accumulator
@@ -113,6 +113,7 @@ class Reporter:
     def _open(self, ready: Ready, facts: Mapping[str, Any]) -> None:
         """On rank 0: opens the session's files and says what it is."""
         state, data, world = ready.state, ready.data, self._world
+        self._data = data
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
         writer = self._opened = RunWriter(
@@ -319,8 +320,7 @@ class Reporter:
         return self._opened
 
     def _write_samples(self, state: TrainState, path: Path) -> None:
-        device = self._world.own_device
-        grid = sample_grid(state.ema_on(device), self._config, device)
+        grid = run_grid(state, self._data, self._world.own_device)
         write_samples(path, grid)
         self._writer.picture(path, state.images)
         self._hint(self._watch.grid(grid, state.images), state.images)

@@ -14,11 +14,18 @@ from torch.nn import functional as F
 from trainer.checkpoint import store
 from trainer.checkpoint.store import Manifest
 from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
+from trainer.data.domains import numbers_by_domain
+from trainer.data.images_in_memory import ImageSource
+from trainer.data.loader import Sampler
+from trainer.families.registry import family_of
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
 from trainer.records.stats_log import require_run
+from trainer.run.state import TrainState
 from trainer.steps import rng
+from trainer.steps.batch import Unpaired, to_floats
 from trainer.steps.progressive_schedule import phase_at
 from trainer.steps.rng import Purpose
 
@@ -33,6 +40,8 @@ _CRF = "12"
 Pixels = NDArray[np.uint8]
 COLUMNS = 12
 ROWS = 8
+SHOWN_OF_EACH = 3
+"""Of an image that is translated: itself, its translation, and that translated back."""
 _CLIP_COLUMNS = 4
 _CLIPS = 16
 """A clip costs as much as its frames, and a strip shows each frame."""
@@ -130,6 +139,32 @@ def sample_grid(generator: Generator, config: TrainConfig, device: torch.device)
         return to_uint8(generator(latents.to(device), None if labels is None else labels.to(device)), config)
 
 
+def run_grid(state: TrainState, data: ImageSource, device: torch.device) -> Tensor:
+    """uint8 images of a state's averages, as a run's grids show them: of fixed latents, or of the first real images of
+    each domain, each followed by its translation and by that translated back.
+    """
+    config, translations = state.config, family_of(state.config).translations
+    if translations is None:
+        return sample_grid(state.ema_on(device), config, device)
+    count = num_shown(config) // (2 * SHOWN_OF_EACH)
+    chosen = [numbers[Sampler(len(numbers), config.seed).indices(0, count)] for numbers in numbers_by_domain(data)]
+    a, b = (to_floats(torch.from_numpy(data.take(numbers)).to(device)) for numbers in chosen)
+    with torch.no_grad():
+        return to_uint8(translations(state.averages_on(device), Unpaired(a, b)), config)
+
+
+def check_makes_of_latents(config: TrainConfig, what: str) -> None:
+    """TrainerError for a run whose networks make images of images: `what` is the command's word for what it makes."""
+    if config.translates:
+        raise TrainerError(
+            place="--run-dir",
+            problem=f"its networks translate images, and {what} is made of latents",
+            value=f"{config.preset}, architecture {config.architecture}",
+            allowed="a run of any other architecture",
+            fix="look at samples.png in the run's folder: images, their translations, and those translated back",
+        )
+
+
 def write_samples(path: Path, images: Tensor) -> None:
     """Writes uint8 images [N, C, H, W] as one PNG; of clips [N, C, T, H, W] a strip, and all as an .mp4 beside it.
     TrainerError: not writable.
@@ -150,11 +185,12 @@ class Trained(NamedTuple):
 
 def load_generator(run_dir: Path, device: torch.device) -> Trained:
     """The averaged generator of the newest valid checkpoint, on any device; newer, corrupt ones are told of.
-    TrainerError: no run or no valid checkpoint.
+    TrainerError: no run or no valid checkpoint, or networks that make nothing of latents.
     """
     require_run(run_dir, ("checkpoints",))
     found = store.newest_of_run(run_dir)
     config, images = found.manifest.config, found.manifest.images
+    check_makes_of_latents(config, "what this command writes")
     network, _ = build(config)
     network.load_state_dict(found.state["ema"])
     network.to(device).eval().requires_grad_(False).enter(phase_at(config, images, device))

@@ -16,7 +16,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.sharded_modules import is_sharded, saved, whole
 from trainer.families.registry import family_of
-from trainer.networks.base import Discriminator, Generator
+from trainer.networks.base import Discriminator, Generator, Network
 from trainer.networks.layers import small_maps, use_matrix_products
 from trainer.run.optimisers import FACTOR, adam, as_before, frozen_by_role, groups_of, load_moments, saved_moments
 from trainer.steps.augment import first_p
@@ -197,14 +197,22 @@ class TrainState:
         self._enter_phase()
 
     def ema_on(self, device: torch.device) -> Generator:
-        """The averaged generator there: itself where it is there already, else a copy."""
-        if next(self.ema.parameters()).device == device:
-            return self.ema
-        copied = next(spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged)
-        assert isinstance(copied, Generator), "as `ema`"
-        copied.load_state_dict(_on_cpu(self.ema.state_dict()))
-        copied.enter(phase_at(self.config, self.images, device))
-        return copied.to(device).eval().requires_grad_(False)
+        """The averaged generator there, see `averages_on`."""
+        network = next(iter(self.averages_on(device).values()))
+        assert isinstance(network, Generator), "as `ema`"
+        return network
+
+    def averages_on(self, device: torch.device) -> Mapping[str, Network]:
+        """Every average there, by its role: itself where it is there already, else a copy."""
+        here = {role.name: role.ema for role in self.roles.values() if role.ema is not None}
+        if all(next(network.parameters()).device == device for network in here.values()):
+            return here
+        copied = {spec.name: spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged}
+        for name, network in copied.items():
+            network.load_state_dict(_on_cpu(here[name].state_dict()))
+            network.enter(phase_at(self.config, self.images, device))
+            network.to(device).eval().requires_grad_(False)
+        return copied
 
     def _parts(self) -> Iterator[tuple[str, nn.Module | torch.optim.Optimizer]]:
         """By their names in a checkpoint, in its order: networks, averages, optimisers."""

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from trainer.config.train_config import TrainConfig
+from trainer.data.domains import numbers_by_domain
 from trainer.data.images_in_memory import ImageSource
-from trainer.data.loader import Loader
+from trainer.data.loader import MASK, Loader, no_draws
 from trainer.distributed.world import World
 from trainer.steps.losses import Inputs
 from trainer.steps.progressive_schedule import ProgressiveStage, shrink
@@ -20,8 +21,19 @@ from trainer.steps.rng import FreshRng, StepRng
 
 _STREAM_OF_G = 1
 """Of real images that the generator's step has for itself, in an order of their own."""
+_STREAM_OF_B = 2
+"""Of the second domain's images, likewise."""
+
+
+class Unpaired(NamedTuple):
+    """Real images of two domains, each [n, C, H, W] in -1..1; the n-th of one has nothing to do with the other's."""
+
+    a: Tensor
+    b: Tensor
+
 
 T = TypeVar("T")
+S = TypeVar("S", Inputs, Unpaired)
 
 
 class Moment(Protocol):
@@ -55,6 +67,7 @@ class _Shown(NamedTuple):
         labels: None for a run without.
         order: digest of which images these are.
         drawn: see `Draws`.
+        others: `reals` of the second domain; None where there is one.
     """
 
     images: int
@@ -62,6 +75,7 @@ class _Shown(NamedTuple):
     labels: Tensor | None
     order: int
     drawn: dict[str, Tensor]
+    others: Tensor | None
 
 
 class Batch:
@@ -74,8 +88,16 @@ class Batch:
         self._begin = first
         on_gpu = world.device.type == "cuda"
         shown: ImageSource = data.mirrored() if config.mirror else data
+        self._second: Loader | None = None
+        among = None
+        if config.translates:
+            among, others = numbers_by_domain(shown)
+            self._second = Loader(
+                shown, config.seed, config.batch_size, self._mine, pin=on_gpu, stream=_STREAM_OF_B, among=others
+            )
+        draw_step = no_draws if config.translates else StepRng(config, self._mine, first)
         self._loader = Loader(
-            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=StepRng(config, self._mine, first)
+            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=draw_step, among=among
         )
         self._fresh: Loader | None = None
         if config.g_reals == "fresh":
@@ -121,6 +143,12 @@ class Batch:
             )
         )
 
+    def for_translation(self, images: int) -> Iterator[Micro[Unpaired]]:
+        """Micro-batches of both domains' images, of the batch after `images`."""
+        shown = self._show(images)
+        assert shown.others is not None, "a run of two domains"
+        yield from self._micros(Unpaired(shown.reals, shown.others))
+
     def _reals_of_generator(self, images: int, seen: int) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
         """Real images, labels and what was drawn with them: of a stream of its own where they are fresh."""
         if self._fresh is None:
@@ -131,7 +159,7 @@ class Batch:
     @property
     def stall_sec(self) -> float:
         """Seconds that steps have waited for images so far."""
-        return self._loader.stall_sec + (0.0 if self._fresh is None else self._fresh.stall_sec)
+        return sum(loader.stall_sec for loader in self._loaders)
 
     @property
     def device(self) -> torch.device:
@@ -139,12 +167,16 @@ class Batch:
         return self._world.device
 
     def close(self) -> None:
-        """Ends the thread that reads ahead."""
-        for loader in filter(None, (self._loader, self._fresh)):
+        """Ends the threads that read ahead."""
+        for loader in self._loaders:
             loader.close()
 
+    @property
+    def _loaders(self) -> list[Loader]:
+        return [loader for loader in (self._loader, self._second, self._fresh) if loader is not None]
+
     def order(self, images: int) -> int:
-        """Digest of which images this worker has in the batch after `images` (trainer.data.loader)."""
+        """Digest of which images, of each domain, this worker has in the batch after `images` (trainer.data.loader)."""
         return self._show(images).order
 
     def reals(self, images: int) -> Tensor:
@@ -161,13 +193,18 @@ class Batch:
             here = taken.pinned.to(self._world.device)
             assert not self._config.num_classes or "labels" in here, "open_matching has asked for them"
             labels = here["labels"] if self._config.num_classes else None
-            self._shown = _Shown(images, self._scaled(here), labels, taken.order, here)
+            order, others = taken.order, None
+            if self._second is not None:
+                second = self._second.take(images)
+                order = (order + second.order) & MASK
+                others = self._scaled(second.pinned.to(self._world.device))
+            self._shown = _Shown(images, self._scaled(here), labels, order, here, others)
             if (images - self._begin) % self._config.step_images == 0:
                 self._first = images, here
         return self._shown
 
     def _scaled(self, here: dict[str, Tensor]) -> Tensor:
-        return _to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
+        return to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
 
     def _of_step(self, images: int) -> dict[str, Tensor]:
         """What was drawn with the first batch of the step after so many images."""
@@ -176,12 +213,12 @@ class Batch:
         assert self._first is not None, "a step begins at a multiple of its images"
         return self._first[1]
 
-    def _micros(self, share: Inputs) -> Iterator[Micro[Inputs]]:
+    def _micros(self, share: S) -> Iterator[Micro[S]]:
         batch_size, world_size = self._config.batch_size, self._world.world_size
         for part in self._parts:
             here = {name: tensor[part] for name, tensor in share._asdict().items() if tensor is not None}
             weight = (part.stop - part.start) * world_size / batch_size
-            yield Micro(Inputs(**here), weight, part.stop - part.start, part is self._parts[-1])
+            yield Micro(type(share)(**here), weight, part.stop - part.start, part is self._parts[-1])
 
     def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: Tensor | float) -> Tensor | None:
         """For `diffaugment`; with gates where the augmentation adapts."""
@@ -192,7 +229,7 @@ class Batch:
         return torch.cat([drawn[name], (drawn[f"{name}_gates"] < limit).float()], dim=1)
 
 
-def _to_floats(pixels: Tensor, noise: Tensor | None) -> Tensor:
+def to_floats(pixels: Tensor, noise: Tensor | None = None) -> Tensor:
     """uint8 in -1..1, of the same shape. With `noise` [N, pixels] in 0..1 each value is spread over the 256th of the
     range that it stands for, as in WGAN-GP's code (gan_cifar_resnet.py): no gap between values tells a real image.
     """

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainer.config.metric_names import NONE
 from trainer.config.train_config import TrainConfig
+from trainer.run.samples import SHOWN_OF_EACH
 
 D_WINS, CONSTANT_OUTPUT = "d-wins", "constant-output"
 EVENT = "hint"
@@ -28,6 +29,8 @@ _SAME = 0.05
 in their first grids and 0.5 later."""
 _SAME_GRIDS = 2
 """So many grids in a row: an average that is still young may be grey for one."""
+_UNPENALISED = ("wgan-gp", "lsgan")
+"""Losses that have no R1, and of which no value says how often D is right."""
 
 
 class Hint(NamedTuple):
@@ -51,8 +54,10 @@ class CollapseWatch:
         self._same, self._seen = 0, -1
 
     def line(self, line: Mapping[str, Any]) -> Hint | None:
-        """Looks at a line of statistics. A Wasserstein critic's loss says nothing of the kind: it has no bound."""
-        if D_WINS in self._told or self._config.loss == "wgan-gp":
+        """Looks at a line of statistics. A Wasserstein critic's loss says nothing of the kind: it has no bound; nor do
+        least squares, of which a discriminator that is sure has a small one, and its generator learns on.
+        """
+        if D_WINS in self._told or self._config.loss in _UNPENALISED:
             return None
         if line["loss_d"] >= _SURE_LOSS:
             self._sure.clear()
@@ -81,7 +86,8 @@ class CollapseWatch:
         if images in (0, self._seen):
             return None
         self._seen = images
-        ratio = spread(samples) / self._real_spread if self._real_spread else 1.0
+        made = samples[1::SHOWN_OF_EACH] if self._config.translates else samples
+        ratio = spread(made) / self._real_spread if self._real_spread else 1.0
         self._same = self._same + 1 if ratio < _SAME else 0
         if self._same < _SAME_GRIDS or CONSTANT_OUTPUT in self._told:
             return None
@@ -114,7 +120,7 @@ def _weaker_discriminator(config: TrainConfig, augment_p: float) -> str:
 
 def _gentler(config: TrainConfig) -> str:
     slower = " ".join([*_constant(config), f"--lr-g {config.lr_g / 2:g} --lr-d {config.lr_d / 2:g}"])
-    return slower if config.loss == "wgan-gp" else f"{slower} {_heavier_penalty(config)}"
+    return slower if config.loss in _UNPENALISED else f"{slower} {_heavier_penalty(config)}"
 
 
 def _constant(config: TrainConfig) -> list[str]:

@@ -11,11 +11,13 @@ from torch.utils.flop_counter import flop_registry
 from trainer.config.accelerators import peak_of
 from trainer.config.train_config import TrainConfig
 from trainer.core.torch_private import each_operation
+from trainer.families import cyclegan
 from trainer.networks.base import Discriminator, Generator
 from trainer.networks.factory import build
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
 from trainer.steps.augment import UNIFORMS
+from trainer.steps.batch import Unpaired
 from trainer.steps.losses import DLoss, GLoss, Inputs
 
 _COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
@@ -60,9 +62,13 @@ def step_flops(config: TrainConfig, device: str, context: RunContext) -> StepFlo
 
 
 def count_step(config: TrainConfig) -> Quantity:
-    """The work of a step for each real image, FLOP: all the discriminator's steps, the generator's, lazy penalties."""
+    """The work of a step for each real image, FLOP: all the discriminator's steps, the generator's, lazy penalties.
+    Of networks that translate, for one of each domain.
+    """
     if config.architecture == "progressive":
         return Quantity.absent("FLOP", "networks that grow do another amount of work at each resolution")
+    if config.translates:
+        return Quantity(value=_translation(config), unit="FLOP", provenance="estimated", source=_COUNTED)
     generator, discriminator = build(config)
     networks = _Networks(generator.to("meta"), discriminator.to("meta"))
     with torch.device("meta"):
@@ -71,6 +77,22 @@ def count_step(config: TrainConfig) -> Quantity:
     d_step = plain + (penalised - plain) / config.r1_interval
     per_image = (d_step + g_step / config.d_steps) / _IMAGES
     return Quantity(value=per_image, unit="FLOP", provenance="estimated", source=_COUNTED)
+
+
+def _translation(config: TrainConfig) -> float:
+    """The work for an image of each domain, of every phase."""
+    roles = {role.name: role.network.to("meta") for role in cyclegan.roles(config)}
+    work = 0.0
+    with torch.device("meta"):
+        images = torch.empty(_IMAGES, *config.image_shape)
+        for phase in cyclegan.phases(config, roles):
+            for name in phase.resting:
+                roles[name].learn(on=False)
+            with _counting() as counter:
+                terms = phase.run(phase.loss, Unpaired(images, images), penalised=False, settle=None)
+                torch.autograd.backward(terms.total)
+            work += counter.flops / _IMAGES / (1 if phase.batches else config.d_steps)
+    return work
 
 
 class _Networks(NamedTuple):

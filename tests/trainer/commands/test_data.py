@@ -91,7 +91,7 @@ def test_broken_files_are_counted(pictures: Path, tmp_path: Path, capsys: pytest
 
 def test_every_data_set_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
     shown = {}
-    for dataset in ("cifar10", "celeba", "ucf101", "folder", "digits", "photos", "clips"):
+    for dataset in ("cifar10", "celeba", "ucf101", "folder", "digits", "photos", "day-dusk", "clips"):
         with pytest.raises(SystemExit) as caught:
             main([*PREPARE, dataset, "--help"])
         assert caught.value.code == 0

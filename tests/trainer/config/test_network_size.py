@@ -26,13 +26,16 @@ from trainer.config.network_size import (
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.core.torch_private import each_operation
+from trainer.families import cyclegan
 from trainer.networks.factory import build
+from trainer.steps.batch import Unpaired
 from trainer.steps.losses import DLoss, GLoss
 from trainer.steps.progressive_schedule import ProgressiveStage, fade_at
 from trainer.telemetry import flops
 from trainer.telemetry.flops import count_step
 
-DIGITS = PRESETS["dcgan-digits"]
+DIGITS, CYCLEGAN = PRESETS["dcgan-digits"], PRESETS["cyclegan-photos"]
+OF_LATENTS = [name for name, config in PRESETS.items() if not config.translates]
 GIB = 1 << 30
 
 
@@ -69,13 +72,36 @@ def test_products_are_counted_as_torch_counts_them(config: TrainConfig) -> None:
         assert counter.get_total_flops() == 2 * said.products
 
 
+TRANSLATORS = [
+    CYCLEGAN.replace({"resolution": resolution, "channels": channels, "ngf": 24, "ndf": 40})
+    for resolution, channels in itertools.product((16, 32, 64, 128, 256), (1, 3))
+]
+
+
+@pytest.mark.parametrize("config", TRANSLATORS, ids=lambda c: f"{c.image_shape}")
+def test_networks_that_translate_are_counted_to_the_last(config: TrainConfig) -> None:
+    with torch.device("meta"):
+        networks, images = [role.network for role in cyclegan.roles(config)], torch.empty(1, *config.image_shape)
+        parameters = [sum(weights.numel() for weights in network.parameters()) for network in networks]
+        with FlopCounterMode(display=False) as of_generators, torch.no_grad():
+            for network in networks[:2]:
+                network(images)
+        with FlopCounterMode(display=False) as of_discriminators, torch.no_grad():
+            for network in networks[2:]:
+                network(images)
+    generators, discriminators = generator_size(config), discriminator_size(config)
+    assert [generators.parameters, discriminators.parameters] == [sum(parameters[:2]), sum(parameters[2:])]
+    assert of_generators.get_total_flops() == 2 * generators.products
+    assert of_discriminators.get_total_flops() == 2 * discriminators.products
+
+
 def counted_step(config: TrainConfig) -> float:
     """What torch counts; of networks that grow, at their whole size, which `count_step` does not count."""
+    if config.architecture != "progressive":
+        return count_step(config).value or 0.0
     generator, discriminator = build(config)
     generator.to("meta")
     discriminator.to("meta")
-    if config.architecture != "progressive":
-        return count_step(config).value or 0.0
     networks = flops._Networks(generator, discriminator)
     with torch.device("meta"):
         plain, penalised = (flops._discriminator_step(config, networks, penalised) for penalised in (False, True))
@@ -97,7 +123,31 @@ VIEWS = ("view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice",
 """Operations that start nothing on a device."""
 
 
-@pytest.mark.parametrize("name", PRESETS)
+def counted_translation(config: TrainConfig) -> int:
+    """Operations of a step of the networks that translate."""
+    networks, found = {role.name: role.network.to("meta") for role in cyclegan.roles(config)}, [0]
+
+    def note(operation: Any, *_: object) -> None:
+        found[0] += operation.__name__ not in VIEWS
+
+    with torch.device("meta"):
+        images = Unpaired(*torch.empty(2, 1, *config.image_shape))
+        for phase in cyclegan.phases(config, networks):
+            for resting in phase.resting:
+                networks[resting].learn(on=False)
+            with each_operation(note):
+                terms = phase.run(phase.loss, images, penalised=False, settle=None)
+                torch.autograd.backward(terms.total)
+    return found[0]
+
+
+@pytest.mark.parametrize("identity_weight", [0.0, 0.5])
+def test_operations_of_networks_that_translate(identity_weight: float) -> None:
+    config = CYCLEGAN.replace({"identity_weight": identity_weight})
+    assert counted_translation(config) / 2 < step_operations(config) < 2 * counted_translation(config)
+
+
+@pytest.mark.parametrize("name", OF_LATENTS)
 def test_operations_are_within_a_factor_of_two_of_what_torch_dispatches(name: str) -> None:
     config = PRESETS[name]
     generator, discriminator = build(config)
@@ -151,11 +201,17 @@ def test_sizes_follow_the_schedule(changes: dict[str, float], frames: int) -> No
 
 def kept_numbers(config: TrainConfig) -> tuple[int, int]:
     """What autograd keeps of one image in each network's pass, weights left out."""
-    networks = build(config.replace({"precision": "fp32"}))
     labels = torch.zeros(1, dtype=torch.int64) if config.num_classes else None
-    given = torch.randn(1, config.z_dim), torch.randn(1, *config.image_shape)
+    images = torch.randn(1, *config.image_shape)
+    calls: list[tuple[torch.nn.Module, tuple[Any, ...]]]
+    if config.translates:
+        a_to_b, _, judge_a, _ = (role.network for role in cyclegan.roles(config))
+        calls = [(a_to_b, (images,)), (judge_a, (images,))]
+    else:
+        generator, discriminator = build(config.replace({"precision": "fp32"}))
+        calls = [(generator, (torch.randn(1, config.z_dim), labels)), (discriminator, (images, labels))]
     counts = []
-    for network, inputs in zip(networks, given, strict=True):
+    for network, inputs in calls:
         weights = {each.untyped_storage().data_ptr() for each in network.parameters()}
         kept: dict[int, torch.Tensor] = {}
 
@@ -165,7 +221,7 @@ def kept_numbers(config: TrainConfig) -> tuple[int, int]:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            network(inputs, labels)
+            network(*inputs)
         counts.append(sum(tensor.untyped_storage().nbytes() // 4 for tensor in kept.values()))
     return counts[0], counts[1]
 
@@ -175,8 +231,9 @@ def test_no_more_is_said_to_be_kept_than_autograd_keeps(name: str) -> None:
     """A plan that refuses must be right; and what it says is not next to nothing either."""
     config = PRESETS[name]
     said_of_both = generator_size(config).kept, discriminator_size(config).kept
+    copies = 2 if config.translates else 1
     for said, kept in zip(said_of_both, kept_numbers(config), strict=True):
-        assert kept / 8 <= said <= kept
+        assert copies * kept / 8 <= said <= copies * kept
 
 
 def test_memory_is_the_sum_of_its_parts() -> None:
@@ -191,6 +248,16 @@ def test_memory_is_the_sum_of_its_parts() -> None:
     assert device_gib(half, 10) * GIB == pytest.approx(4 * weights + average + 2 * 10 * kept)
     assert device_gib(DIGITS, 10, parts=4) * GIB == pytest.approx(weights + average + 3 * weights / 4 + 40 * kept)
     assert state_gib(DIGITS) * GIB == pytest.approx(3 * weights + average)
+
+
+def test_four_networks_need_what_four_need() -> None:
+    """Weights, gradients and moments of all, the averages, and each generator's three passes."""
+    made = [sum(weights.numel() for weights in role.network.parameters()) for role in cyclegan.roles(CYCLEGAN)]
+    averages = 4 * sum(made[:2])
+    assert host_gib(CYCLEGAN, trains_here=True) * GIB == pytest.approx(16 * sum(made) + averages)
+    kept = generator_size(CYCLEGAN).kept
+    assert device_gib(CYCLEGAN, 2) * GIB == pytest.approx(16 * sum(made) + averages + 4 * 2 * 3 * kept)
+    assert state_gib(CYCLEGAN) * GIB == pytest.approx(12 * sum(made) + averages)
 
 
 def test_growing_networks_need_what_the_largest_size_reached_needs() -> None:

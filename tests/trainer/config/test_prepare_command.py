@@ -59,3 +59,5 @@ def test_the_preset_on_the_same_data_set_is_proposed() -> None:
     assert train_command("celeba", (3, 64, 64), "x").endswith("train --preset dcgan-celeba64 --data x")
     assert train_command("digits", (1, 16, 16), "x").endswith("train --preset dcgan-digits --resolution 16 --data x")
     assert train_command("folder", (1, 32, 32), "x").endswith("train --preset few-images --data x")
+    assert train_command("day-dusk", (3, 64, 64), "x").endswith("train --preset cyclegan-photos --data x")
+    assert "cyclegan" not in train_command("photos", (3, 64, 64), "x"), "they are of seven classes"

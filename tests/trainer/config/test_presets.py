@@ -17,6 +17,7 @@ NAMES = [
     "progan-celeba128",
     "progan-celebahq512",
     "progan-video-ucf101",
+    "cyclegan-photos",
 ]
 
 EVERY_PAPERS = {"z_dim", "batch_size", "lr_g", "lr_d", "beta1", "beta2", "ngf", "ndf", "metrics_samples"}
@@ -55,6 +56,7 @@ def test_quality_is_measured_with_as_many_samples_as_the_papers_take_but_in_demo
         "dcgan-digits": 1797,
         "few-images": 1000,
         "progan-video-ucf101": 2048,
+        "cyclegan-photos": 1797,  # and no metric that would take any
     }
     for demo in ("dcgan-digits", "few-images"):
         assert any("proxies" in departure for departure in CATALOGUE[demo].departures)
@@ -86,6 +88,18 @@ def test_a_growing_run_ends_at_full_size() -> None:
 
     for config in PRESETS.values():
         assert fade_at(config, config.total_images) == (config.resolution, 1.0)
+
+
+def test_cyclegan_has_its_papers_weights_and_the_step_size_falls_in_the_second_half() -> None:
+    config = PRESETS["cyclegan-photos"]
+    assert (config.cycle_weight, config.cycle_weight * config.identity_weight) == (10, 5)
+    for name in ("lr_g", "lr_d"):
+        schedule = config.schedules.given[name]
+        found = [schedule.at(images) for images in (0, 2500, 3750, 5000, 20_000)]
+        assert found == pytest.approx([2e-4, 2e-4, 1.01e-4, 2e-6, 2e-6]), name
+    told = " ".join(CATALOGUE["cyclegan-photos"].departures)
+    assert "no buffer of the last 50 fakes" in told
+    assert "the discriminators learn first" in told
 
 
 @pytest.mark.parametrize(

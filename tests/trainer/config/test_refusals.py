@@ -129,6 +129,8 @@ WRONG_DATA: list[tuple[TrainConfig, dict[str, Any], str]] = [
     (PROGAN, {"dataset": "ucf101"}, "frames"),
     (VIDEO, {"num_classes": 5}, "num_classes"),
     (VIDEO, {"dataset": "folder"}, "frames"),
+    (PRESETS["cyclegan-photos"], {"dataset": "photos"}, "dataset"),
+    (PRESETS["cyclegan-photos"], {"dataset": "celeba"}, "dataset"),
 ]
 
 
@@ -144,7 +146,8 @@ def test_a_data_set_that_nobody_can_prepare_is_refused(base: TrainConfig, change
             recipe = SHIPPED[config.dataset](config)
         except TrainerError:
             return
-        fits = recipe.shape == config.image_shape and config.num_classes in (0, len(recipe.classes))
+        labels = (len(recipe.classes),) if config.translates else (0, len(recipe.classes))
+        fits = recipe.shape == config.image_shape and config.num_labels in labels
         assert not fits, "the shards that the trainer would prepare are others"
 
 

@@ -11,7 +11,7 @@ from trainer.config.train_config import RULES, TrainConfig, first_broken
 from trainer.core.errors import TrainerError
 
 DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]
-PROGAN = PRESETS["progan-celeba128"]
+PROGAN, CYCLEGAN = PRESETS["progan-celeba128"], PRESETS["cyclegan-photos"]
 _STEPS = Steps(steps=((0.0, 0.5),))
 
 BROKEN: list[tuple[TrainConfig, dict[str, object], str, str]] = [
@@ -46,6 +46,20 @@ BROKEN: list[tuple[TrainConfig, dict[str, object], str, str]] = [
     (DIGITS, {"shard": "fsdp2", "compile": "on"}, "compile", "--compile off"),
     (DIGITS, {"shard": "fsdp2", "backend": "xla"}, "backend", "--shard ddp"),
     (PROGAN, {"shard": "fsdp2"}, "shard", "--shard ddp"),
+    (DIGITS, {"loss": "lsgan"}, "loss", "--loss nonsaturating"),
+    (CYCLEGAN, {"loss": "nonsaturating"}, "loss", "--loss lsgan"),
+    (CYCLEGAN, {"cycle_weight": 0}, "cycle_weight", "--cycle-weight 10"),
+    (DIGITS, {"cycle_weight": 10}, "cycle_weight", "--cycle-weight 0"),
+    (DIGITS, {"identity_weight": 0.5}, "identity_weight", "--identity-weight 0"),
+    (CYCLEGAN, {"num_classes": 2}, "num_classes", "--num-classes 0"),
+    (CYCLEGAN, {"z_dim": 64}, "z_dim", "--z-dim 1"),
+    (CYCLEGAN, {"latents": "uniform"}, "latents", "--latents normal"),
+    (CYCLEGAN, {"r1_gamma": 1}, "r1_gamma", "--r1-gamma 0"),
+    (CYCLEGAN, {"r2_gamma": 1}, "r2_gamma", "--r2-gamma 0"),
+    (CYCLEGAN, {"augment": "translation"}, "augment", "--mirror true"),
+    (CYCLEGAN, {"dequantise": True}, "dequantise", "--dequantise false"),
+    (CYCLEGAN, {"shard": "fsdp2"}, "shard", "--shard ddp"),
+    (CYCLEGAN, {"metrics": "fd-enl0", "metrics_kimg": 1}, "metrics", "--metrics none --metrics-kimg 0"),
     (DIGITS, {"metrics": "fd-enl0"}, "metrics_kimg", "--metrics-kimg 20"),
 ]
 

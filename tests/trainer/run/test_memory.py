@@ -42,18 +42,16 @@ def _world(device: str = "cpu", world_size: int = 1, num_nodes: int = 1) -> Worl
 
 
 def _after_a_step(config: TrainConfig) -> Iterator[torch.Tensor]:
-    """All tensors that a state is made of once both networks have been updated."""
+    """All tensors that a state is made of once all networks have been updated."""
     state = TrainState.create(config, torch.device("cpu"))
-    yield from state.ema.parameters()
-    for network, optimiser in (
-        (state.generator, state.roles["generator"].learner),
-        (state.discriminator, state.roles["discriminator"].learner),
-    ):
-        for parameter in network.parameters():
+    for average in state.averages_on(torch.device("cpu")).values():
+        yield from average.parameters()
+    for role in state.learners:
+        for parameter in role.network.parameters():
             parameter.grad = torch.zeros_like(parameter)
             yield from (parameter, parameter.grad)
-        optimiser.step()
-        yield from (each for moments in optimiser.state.values() for name, each in moments.items() if name != "step")
+        role.learner.step()
+        yield from (each for moments in role.learner.state.values() for name, each in moments.items() if name != "step")
 
 
 def _refused(

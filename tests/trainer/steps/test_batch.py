@@ -11,7 +11,7 @@ import torch
 
 from trainer.config.train_config import TrainConfig
 from trainer.data.dataset import open_matching
-from trainer.data.loader import Sampler
+from trainer.data.loader import Sampler, order_digest
 from trainer.distributed.world import World
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext
@@ -252,3 +252,54 @@ def test_fresh_reals_of_the_generator_have_an_order_and_draws_of_their_own(
     numbers = Sampler(2 * len(data), config.seed, 1).indices(0, config.batch_size)
     assert fresh[1].labels is not None
     assert fresh[1].labels.tolist() == data.mirrored().labels(numbers).tolist()
+
+
+def test_two_domains_are_shown_unpaired_each_in_an_order_of_its_own(families: Any, alone: World) -> None:
+    """A function of seed and images seen: whole epochs of each, in any shares and pieces, and of both in the digest."""
+    config, folder = families["cyclegan"]
+    config = config.replace({"mirror": False})
+    data = open_matching(config, folder)
+    labels = data.labels(np.arange(len(data)))
+    known = [data.take(np.flatnonzero(labels == label)) for label in (0, 1)]
+    batch = Batch(config, alone, data)
+    steps = [next(batch.for_translation(images)).inputs for images in range(0, 72, 12)]
+    for domain, part in enumerate(known):
+        shown = to_uint8(torch.cat([each[domain] for each in steps]), config).numpy()
+        numbers = [int((part == image).all(axis=(1, 2, 3)).argmax()) for image in shown]
+        assert all((part[number] == image).all() for number, image in zip(numbers, shown, strict=True))
+        assert sorted(numbers[: len(part)]) == list(range(len(part))), "an epoch"
+        assert numbers[: len(part)] != list(range(len(part)))
+    orders = [batch.order(images) for images in range(0, 72, 12)]
+    batch.close()
+    again = Batch(config.replace({"batch_gpu": 4}), alone, data, 36)  # a later session
+    assert again.order(36) == orders[3]
+    pieces = list(again.for_translation(36))
+    assert [piece.images for piece in pieces] == [4, 4, 4]
+    for domain in (0, 1):
+        assert torch.equal(torch.cat([piece.inputs[domain] for piece in pieces]), steps[3][domain])
+    again.close()
+    shares = [World(rank, 0, 3, 0, 1, torch.device("cpu"), "none", "a test's") for rank in range(3)]
+    batches = [Batch(config, world, data, 12) for world in shares]
+    parts = [next(each.for_translation(12)).inputs for each in batches]
+    assert sum(each.order(12) for each in batches) % 2**64 == orders[1]
+    for domain in (0, 1):
+        assert torch.equal(torch.cat([part[domain] for part in parts]), steps[1][domain])
+    for each in batches:
+        each.close()
+    other = Batch(config.replace({"seed": 1}), alone, data)
+    assert other.order(0) != orders[0]
+    other.close()
+
+
+def test_the_digest_knows_both_domains(families: Any, alone: World) -> None:
+    config, folder = families["cyclegan"]
+    config = config.replace({"mirror": False})
+    data = open_matching(config, folder)
+    batch = Batch(config, alone, data)
+    labels = data.labels(np.arange(len(data)))
+    found = 0
+    for label, stream in ((0, 0), (1, 2)):
+        numbers = np.flatnonzero(labels == label)
+        found += order_digest(0, numbers[Sampler(len(numbers), config.seed, stream).indices(0, 12)])
+    assert batch.order(0) == found % 2**64
+    batch.close()

@@ -57,6 +57,20 @@ def test_one_that_does_not_is_told_nothing(losses: list[tuple[float, float]]) ->
     assert hints_of(losses) == []
 
 
+def test_of_translations_the_loss_says_nothing_and_the_translated_images_are_looked_at() -> None:
+    config = PRESETS["cyclegan-photos"]
+    assert hints_of([(0.02, 9.0)] * 100, config) == []
+    watch, alike = CollapseWatch(config, REALS), REALS.clone()
+    alike[1::3] = 7  # each image in turn, its translation, and that translated back
+    assert watch.grid(alike, 1000) is None
+    hint = watch.grid(alike, 2000)
+    assert hint is not None
+    assert hint.cause == CONSTANT_OUTPUT
+    assert "--lr-g 0.0001 --lr-d 0.0001;" in hint.sentence
+    other = CollapseWatch(config, REALS)
+    assert [other.grid(REALS, images) for images in (1000, 2000, 3000)] == [None] * 3
+
+
 def test_a_critic_without_bounds_is_not_judged_by_its_loss() -> None:
     assert hints_of([(-80.0, 90.0)] * 200, PRESETS["wgan-gp-cifar10"]) == []
 
@@ -99,7 +113,9 @@ def test_every_proposed_setting_is_accepted_and_changes_something(name: str, aug
     watch = CollapseWatch(config, REALS)
     found = [watch.grid(REALS[:1].expand(9, -1, -1, -1), images) for images in (1, 2)]
     said = [hint for hint in (*hints_of([(0.01, 9.0)] * 200, config, augment_p=augment_p), *found) if hint is not None]
-    assert {hint.cause for hint in said} == {CONSTANT_OUTPUT} | ({D_WINS} if config.loss != "wgan-gp" else set())
+    assert {hint.cause for hint in said} == {CONSTANT_OUTPUT} | (
+        set() if config.loss in ("wgan-gp", "lsgan") else {D_WINS}
+    )
     for hint in said:
         flags = re.findall(r"(--(?!run-dir)[a-z0-9-]+) (\S+?)[ ;]", hint.sentence)
         assert flags

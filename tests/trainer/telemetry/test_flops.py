@@ -7,6 +7,7 @@ import torch
 
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
+from trainer.families import cyclegan
 from trainer.networks.factory import build
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
@@ -50,6 +51,21 @@ def test_a_step_without_penalty_is_what_one_counts_by_hand(family: str) -> None:
     g_step = 3 * sum(g) - g[0] + 2 * sum(d) + (sum(d) if family == "r3gan" else 0)
     assert count_step(config).value == d_step + g_step / config.d_steps
     assert (count_step(config).unit, count_step(config).provenance) == ("FLOP", "estimated")
+
+
+@pytest.mark.parametrize("identity_weight", [0.0, 0.5])
+def test_a_step_of_two_directions_is_what_one_counts_by_hand(identity_weight: float) -> None:
+    changes = {"resolution": 16, "ngf": 8, "ndf": 8, "identity_weight": identity_weight}
+    config = PRESETS["cyclegan-photos"].replace(changes)
+    roles, images = {role.name: role.network for role in cyclegan.roles(config)}, torch.zeros(1, *config.image_shape)
+    g, d = (_forward_flops(roles[name], images) for name in (cyclegan.A_TO_B, cyclegan.JUDGE_A))
+    # Of each direction. D's step: a fake made; a real and a fake judged, forward and back, but for the gradient of the
+    # images. G's: the way there, and back, and what is of its domain already; gradients go into images on the way
+    # back alone. Its judge is gone through forward and back, without gradients of its weights.
+    d_step = sum(g) + 2 * (3 * sum(d) - d[0])
+    passes = 3 if identity_weight else 2
+    g_step = passes * 3 * sum(g) - (passes - 1) * g[0] + 2 * sum(d)
+    assert count_step(config).value == 2 * (d_step + g_step)
 
 
 @pytest.mark.parametrize("groups", [1, 4])

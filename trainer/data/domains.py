@@ -1,0 +1,40 @@
+"""The two domains of a data set that a network translates between: images by their label, the first and the second."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.core.errors import TrainerError
+from trainer.data.images_in_memory import ImageSource
+
+NUM_DOMAINS = 2
+
+
+def numbers_by_domain(data: ImageSource) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the images of the first domain, and of the second."""
+    labels = data.labels(np.arange(len(data)))
+    return np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)
+
+
+def check_domains(data: ImageSource, place: str) -> None:
+    """TrainerError at `place` where the images are not of two domains, with some of each."""
+    fix = (
+        "put the pictures into two folders in one: `data prepare folder --source THAT_FOLDER --labels`, into another "
+        "folder of shards, and name that with --data"
+    )
+    if data.num_classes != NUM_DOMAINS:
+        raise TrainerError(
+            place=place,
+            problem="these shards are not of two domains, which the networks translate between",
+            value=f"{data.num_classes} classes" if data.num_classes else "no labels",
+            allowed=f"labels of {NUM_DOMAINS} classes, one for each domain",
+            fix=fix,
+        )
+    counts = [len(numbers) for numbers in numbers_by_domain(data)]
+    if not all(counts):
+        raise TrainerError(
+            place=place,
+            problem="one of the two domains has no image",
+            value=f"{counts[0]} and {counts[1]} images",
+            allowed="at least one image of each domain",
+            fix=fix,
+        )

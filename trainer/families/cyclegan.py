@@ -1,0 +1,177 @@
+"""CycleGAN (Zhu et al. 2017, arXiv:1703.10593): four networks that learn to translate between two domains of images,
+a and b, without pairs. What is translated there and back has to be what it was (the cycle), and a generator has to
+leave images alone that are of its own domain already (the identity).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainer.config.train_config import TrainConfig
+from trainer.networks.base import Network
+from trainer.networks.cyclegan import PatchDiscriminator, Translator
+from trainer.networks.factory import initialised
+from trainer.steps.batch import Batch, Micro, Moment, Unpaired
+from trainer.steps.phase import Phase, Terms, Update
+from trainer.steps.roles import RoleSpec
+
+A_TO_B, B_TO_A, JUDGE_A, JUDGE_B = "a_to_b", "b_to_a", "discriminator_a", "discriminator_b"
+
+
+def roles(config: TrainConfig) -> Sequence[RoleSpec]:
+    """All four with the configuration's initial weights: a generator for each direction, a discriminator for each
+    domain.
+    """
+    shape = config.channels, config.resolution
+    a_to_b, b_to_a, judge_a, judge_b = initialised(
+        config,
+        lambda: (
+            Translator(config.ngf, *shape),
+            Translator(config.ngf, *shape),
+            PatchDiscriminator(config.ndf, *shape),
+            PatchDiscriminator(config.ndf, *shape),
+        ),
+    )
+    return (
+        RoleSpec(A_TO_B, "ab", a_to_b, "lr_g", averaged=True),
+        RoleSpec(B_TO_A, "ba", b_to_a, "lr_g", averaged=True),
+        RoleSpec(JUDGE_A, "da", judge_a, "lr_d"),
+        RoleSpec(JUDGE_B, "db", judge_b, "lr_d"),
+    )
+
+
+def phases(config: TrainConfig, networks: Mapping[str, Network]) -> Sequence[Phase[Any]]:
+    """Both discriminators' updates, then both generators'."""
+    generators, judges = _Generators(networks), _Judges(networks)
+    return DiscriminatorsPhase(config, generators, judges), GeneratorsPhase(config, generators, judges)
+
+
+def translations(networks: Mapping[str, Network], images: Unpaired) -> Tensor:
+    """For a grid: each image of domain a, its translation, and that translated back; then those of domain b. In threes,
+    [3 N, C, H, W].
+    """
+    generators = _Generators(networks)
+    there_a, there_b = generators.a_to_b(images.a), generators.b_to_a(images.b)
+    of_a = torch.stack([images.a, there_a, generators.b_to_a(there_a)], dim=1)
+    of_b = torch.stack([images.b, there_b, generators.a_to_b(there_b)], dim=1)
+    return torch.cat([of_a, of_b]).flatten(0, 1)
+
+
+class _Generators:
+    """Both, by what they do."""
+
+    def __init__(self, networks: Mapping[str, Network]) -> None:
+        a_to_b, b_to_a = networks[A_TO_B], networks[B_TO_A]
+        assert isinstance(a_to_b, Translator), "of `roles`"
+        assert isinstance(b_to_a, Translator), "of `roles`"
+        self.a_to_b, self.b_to_a = a_to_b, b_to_a
+
+
+class _Judges:
+    """Both discriminators, by their domain."""
+
+    def __init__(self, networks: Mapping[str, Network]) -> None:
+        of_a, of_b = networks[JUDGE_A], networks[JUDGE_B]
+        assert isinstance(of_a, PatchDiscriminator), "of `roles`"
+        assert isinstance(of_b, PatchDiscriminator), "of `roles`"
+        self.of_a, self.of_b = of_a, of_b
+
+
+class DiscriminatorsLoss(nn.Module):
+    """Least squares (Mao et al. 2017, arXiv:1611.04076): a real patch should be 1, a fake one 0. Halved, so that the
+    discriminators learn at half the generators' rate, and added up over both.
+    """
+
+    def __init__(self, judges: _Judges) -> None:
+        super().__init__()
+        self.of_a, self.of_b = judges.of_a, judges.of_b
+
+    def forward(self, real: Unpaired, fake: Unpaired) -> Tensor:
+        """The sum of both discriminators' losses, a scalar; `fake` is detached."""
+        return _told_apart(self.of_a, real.a, fake.a) + _told_apart(self.of_b, real.b, fake.b)
+
+
+class GeneratorsLoss(nn.Module):
+    """To be taken for real, to come back by the other generator, and to leave alone what needs no translation. The
+    generators are the only registered parts.
+    """
+
+    def __init__(self, config: TrainConfig, generators: _Generators, judges: _Judges) -> None:
+        super().__init__()
+        self.a_to_b, self.b_to_a = generators.a_to_b, generators.b_to_a
+        self._judges = (judges,)  # in a tuple, so that they are no submodules
+        self._cycle = config.cycle_weight
+        self._identity = config.cycle_weight * config.identity_weight
+
+    def forward(self, real: Unpaired, before_judging: Callable[[], object] | None = None) -> tuple[Tensor, Tensor]:
+        """The loss, a scalar, and `GeneratorsPhase.means`: it, and cycle and identity without their weights, each the
+        sum over both directions. `before_judging` is called when all images are made.
+        """
+        (judges,) = self._judges
+        if self._identity:  # no image knows its neighbours: one pass makes both
+            fake_b, same_b = self.a_to_b(torch.cat([real.a, real.b])).chunk(2)
+            fake_a, same_a = self.b_to_a(torch.cat([real.b, real.a])).chunk(2)
+            identity = F.l1_loss(same_a, real.a) + F.l1_loss(same_b, real.b)
+        else:
+            fake_b, fake_a = self.a_to_b(real.a), self.b_to_a(real.b)
+            identity = fake_a.new_zeros(())
+        cycle = F.l1_loss(self.b_to_a(fake_b), real.a) + F.l1_loss(self.a_to_b(fake_a), real.b)
+        if before_judging is not None:
+            before_judging()
+        taken = _is(judges.of_a(fake_a), 1.0) + _is(judges.of_b(fake_b), 1.0)
+        loss = taken + self._cycle * cycle + self._identity * identity
+        return loss, torch.stack([loss, cycle, identity]).detach()
+
+
+class DiscriminatorsPhase(Phase[Unpaired]):
+    """Each learns to tell its domain's images from those that the generators make of the other's."""
+
+    key, label = "d", "the discriminators' loss"
+    roles, means = (JUDGE_A, JUDGE_B), ("loss_d",)
+
+    def __init__(self, config: TrainConfig, generators: _Generators, judges: _Judges) -> None:
+        self.loss = DiscriminatorsLoss(judges)
+        self.batches = config.d_steps
+        self._generators = generators
+
+    def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Unpaired]]:
+        """See `Phase`."""
+        return batch.for_translation(images)
+
+    def run(self, loss: Callable[..., Any], inputs: Unpaired, *, penalised: bool, settle: Update | None) -> Terms:
+        """See `Phase`."""
+        with torch.no_grad():
+            fakes = Unpaired(self._generators.b_to_a(inputs.b), self._generators.a_to_b(inputs.a))
+        total = loss(inputs, fakes)
+        return Terms(total, total.detach()[None])
+
+
+class GeneratorsPhase(Phase[Unpaired]):
+    """Both learn from one loss: the cycle goes through one and back through the other."""
+
+    key, label = "g", "the generators' loss"
+    roles, means = (A_TO_B, B_TO_A), ("loss_g", "loss_cycle", "loss_identity")
+    resting, overlaps = (JUDGE_A, JUDGE_B), True
+
+    def __init__(self, config: TrainConfig, generators: _Generators, judges: _Judges) -> None:
+        self.loss = GeneratorsLoss(config, generators, judges)
+
+    def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Unpaired]]:
+        """See `Phase`."""
+        return batch.for_translation(images)
+
+    def run(self, loss: Callable[..., Any], inputs: Unpaired, *, penalised: bool, settle: Update | None) -> Terms:
+        """See `Phase`: all images are made before the discriminators have to be settled."""
+        return Terms(*loss(inputs, settle))
+
+
+def _told_apart(judge: PatchDiscriminator, real: Tensor, fake: Tensor) -> Tensor:
+    real_logits, fake_logits = judge(torch.cat([real, fake])).chunk(2)
+    return (_is(real_logits, 1.0) + _is(fake_logits, 0.0)) / 2
+
+
+def _is(logits: Tensor, target: float) -> Tensor:
+    return (logits - target).square().mean()
