@@ -51,5 +51,7 @@ def _preset(name: str) -> NoReturn:
     from stacks.planning.preset_machines import MACHINES, on_machine, table
     from trainer.config.presets import PRESETS
 
-    typer.echo("\n" + table(PRESETS[name], [on_machine(PRESETS[name], machine) for machine in MACHINES]), nl=False)
+    found = [on_machine(PRESETS[name], machine) for machine in MACHINES]
+    if not all(each.problem for each in found):  # of a demo for one processor there is nothing to tell
+        typer.echo("\n" + table(PRESETS[name], found), nl=False)
     raise typer.Exit(0)

@@ -63,3 +63,6 @@ def test_a_preset_is_told_with_what_it_takes_on_machines() -> None:
     assert "projected, not measured" in shown.stdout
     for machine in ("A100-80Gx8", "H100x8", "H200x8"):
         assert re.search(rf"^{machine} .* GiB .*\$", shown.stdout, re.MULTILINE), shown.stdout
+    demo = CliRunner().invoke(cli.app, ["presets", "cyclegan-photos"])
+    assert demo.exit_code == 0
+    assert "H100x8" not in demo.stdout, "one image in a step is none for eight workers"
