@@ -301,10 +301,8 @@ class Reporter:
             summarise(self._dir).write(self._dir / "run.json")
             if not cause:
                 evaluate = shlex.join(["evaluate", "--run-dir", str(self._dir), *self._data_flag])
-                evaluate = f"{program()} {evaluate}"
-                self._writer.say(
-                    f"{self._dir}: done, {state.images:,} images; look at samples.png there, or judge it: {evaluate}"
-                )
+                judge = "" if self._config.translates else f", or judge it: {program()} {evaluate}"
+                self._writer.say(f"{self._dir}: done, {state.images:,} images; look at samples.png there{judge}")
 
         self._world.run_on_rank0(write)
 

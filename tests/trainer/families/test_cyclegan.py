@@ -90,10 +90,17 @@ def _train(config: TrainConfig, run_dir: Path, data: Path) -> RunRecord:
 
 
 def test_all_four_are_saved_compared_and_shown(
-    config: TrainConfig, domains: Path, tmp_path: Path, lines_of: Callable[[Path], list[dict[str, Any]]]
+    config: TrainConfig,
+    domains: Path,
+    tmp_path: Path,
+    lines_of: Callable[[Path], list[dict[str, Any]]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = config.replace({"check_gradients_steps": 2, "schedules": {"lr_g": {"steps": [[0, 2e-4], [0.04, 1e-4]]}}})
     record = _train(config, tmp_path, domains)
+    said = capsys.readouterr().out
+    assert "look at samples.png there\n" in said
+    assert "evaluate" not in said, "it would be refused"
     assert list(record.state_sha256) == PARTS
     before = state_digests(TrainState.create(config, CPU).state_dict())
     assert {part for part in PARTS if before[part] != record.state_sha256[part]} == set(PARTS) - {"augment_p"}
