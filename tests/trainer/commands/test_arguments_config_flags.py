@@ -29,7 +29,7 @@ def actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
         ("--batch-size", "N"),
         ("--tf32", "true|false"),
         ("--precision", "fp32|bf16|fp16"),
-        ("--resolution", "16|32|64|128|256"),
+        ("--resolution", "16|32|64|128|256|512"),
         ("--metrics", "NAMES"),
     ],
 )

@@ -37,8 +37,8 @@ from trainer.distributed.world import start_world
 from trainer.steps.batch import Batch
 from trainer.config.train_config import TrainConfig
 from trainer.data.dataset import open_matching
-from trainer.steps.losses import DLoss, GLoss
 from trainer.run.state import TrainState
+from trainer.steps.step import phases_of
 
 def doubled(inputs):
     # In float64, but for labels.
@@ -48,24 +48,21 @@ def gradients(config, data, world, step):
     # One step's losses as the loop computes them, in float64 and without an optimiser.
     state = TrainState.create(config, world.device)
     state.load_state_dict({**state.state_dict(), "images": step * config.step_images})
-    generator, discriminator = state.generator.double(), state.discriminator.double()
-    d_loss = world.wrap(DLoss(discriminator, config))
-    g_loss = world.wrap(GLoss(generator, discriminator, config))
-    batch = Batch(config, world, data)
-    for micro in batch.for_discriminator(state, state.images):
-        inputs = doubled(micro.inputs)
-        with torch.no_grad():
-            fakes = generator(inputs.latents, inputs.labels)
-        with world.accumulating(d_loss, last=micro.last):
-            (micro.weight * d_loss(inputs, fakes, step % config.r1_interval == 0).total).backward()
-    discriminator.requires_grad_(False)
-    for micro in batch.for_generator(state):
-        with world.accumulating(g_loss, last=micro.last):
-            (micro.weight * g_loss(doubled(micro.inputs))).backward()
-    for loss in (d_loss, g_loss):
+    networks = {name: role.network.double() for name, role in state.roles.items()}
+    phases, batch = phases_of(state), Batch(config, world, data)
+    losses = {phase.key: world.wrap(phase.loss) for phase in phases}
+    for phase in phases:
+        loss, penalised = losses[phase.key], step % config.r1_interval == 0
+        for name in phase.resting:
+            networks[name].requires_grad_(False)
+        for micro in phase.inputs(batch, state, state.images):
+            with world.accumulating(loss, last=micro.last):
+                terms = phase.run(loss, doubled(micro.inputs), penalised=penalised, settle=None)
+                (micro.weight * terms.total).backward()
+    for loss in losses.values():
         world.settle(loss)
-    named = [*generator.named_parameters(), *discriminator.named_parameters()]
-    return {(name, value.shape): value.grad for name, value in named}
+    named = [(role, name, value) for role, each in networks.items() for name, value in each.named_parameters()]
+    return {(f"{role}.{name}", value.shape): value.grad for role, name, value in named}
 
 with start_world("gloo") as world:
     alone = dataclasses.replace(world, rank=0, world_size=1, control_ref=None)
