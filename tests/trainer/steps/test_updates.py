@@ -18,6 +18,7 @@ import os
 from trainer.run import loop
 from trainer.run.reporter import Reporter
 from trainer.run.state import TrainState
+from trainer.families.cyclegan import GeneratorsLoss
 from trainer.steps.losses import DLoss, GLoss
 from trainer.distributed.world import World
 
@@ -29,12 +30,13 @@ def noted(owner, name, what):
         return honest(*args, **more)
     setattr(owner, name, wrapped)
 
-noted(GLoss, "forward", "generates")
+for each in (GLoss, GeneratorsLoss):
+    noted(each, "forward", "generates")
 noted(TrainState, "update_ema", "updated")
 noted(TrainState, "advance", "counted")
 settle, is_late, begin, train_one = World.settle, World.is_late, Reporter.begin, loop.train
 def settled(loss):
-    order.append("settled-g" if isinstance(loss.module, GLoss) else "settled-d")
+    order.append("settled-g" if isinstance(loss.module, GLoss | GeneratorsLoss) else "settled-d")
     settle(loss)
 def begun(*args):
     begin(*args)
