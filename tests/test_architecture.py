@@ -23,7 +23,7 @@ FOR_STACKS = (
     *("trainer.config.", "trainer.records.", "trainer.core.errors.EXIT_", "trainer.core.program."),
     "trainer.core.regular_files.",
     "trainer.launch.nodes_said.",  # `gangway job`
-    "trainer.__main__.run",  # `gangway train` and its like, which load torch themselves
+    *("trainer.__main__.run", "trainer.__main__.main"),  # `gangway train` and its like, which load torch themselves
     "trainer.__main__.data_mistake",  # likewise
 )
 """What stacks may import of the trainer; it must not load torch."""
