@@ -10,6 +10,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
@@ -48,6 +49,24 @@ def compile_gradients_inside(variants: int) -> None:
     # A backward that does not compile fails in the forward, where the pass can still be made without.
     torch._functorch.config.force_non_lazy_backward_lowering = True
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, variants)
+
+
+def order_graphs(order: "Callable[[torch.fx.Graph], None]", version: bytes) -> None:
+    """Has the compiler's graphs ordered by `order`, in place, before it makes code of them, which then keeps that order
+    instead of one that frees memory sooner; `version` tells its cache one way of ordering from another.
+    """
+    import torch._inductor.config
+    from torch._inductor.custom_graph_pass import CustomGraphPass
+
+    class Ordered(CustomGraphPass):
+        def __call__(self, graph: "torch.fx.Graph") -> None:
+            order(graph)
+
+        def uuid(self) -> bytes:
+            return version
+
+    torch._inductor.config.post_grad_custom_post_pass = Ordered()
+    torch._inductor.config.reorder_for_peak_memory = False
 
 
 @contextmanager

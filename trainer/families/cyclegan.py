@@ -82,15 +82,19 @@ class _Judges:
 
 class DiscriminatorsLoss(nn.Module):
     """Least squares (Mao et al. 2017, arXiv:1611.04076): a real patch should be 1, a fake one 0. Halved, so that the
-    discriminators learn at half the generators' rate, and added up over both.
+    discriminators learn at half the generators' rate, and added up over both, which are the only registered parts.
     """
 
-    def __init__(self, judges: _Judges) -> None:
+    def __init__(self, generators: _Generators, judges: _Judges) -> None:
         super().__init__()
         self.of_a, self.of_b = judges.of_a, judges.of_b
+        self._generators = (generators,)  # in a tuple, so that they are no submodules
 
-    def forward(self, real: Unpaired, fake: Unpaired) -> Tensor:
-        """The sum of both discriminators' losses, a scalar; `fake` is detached."""
+    def forward(self, real: Unpaired) -> Tensor:
+        """The sum of both discriminators' losses, a scalar, on images that are translated for them."""
+        (generators,) = self._generators
+        with torch.no_grad():
+            fake = Unpaired(generators.b_to_a(real.b), generators.a_to_b(real.a))
         return _told_apart(self.of_a, real.a, fake.a) + _told_apart(self.of_b, real.b, fake.b)
 
 
@@ -133,9 +137,8 @@ class DiscriminatorsPhase(Phase[Unpaired]):
     roles, means = (JUDGE_A, JUDGE_B), ("loss_d",)
 
     def __init__(self, config: TrainConfig, generators: _Generators, judges: _Judges) -> None:
-        self.loss = DiscriminatorsLoss(judges)
+        self.loss = DiscriminatorsLoss(generators, judges)
         self.batches = config.d_steps
-        self._generators = generators
 
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Unpaired]]:
         """See `Phase`."""
@@ -143,9 +146,7 @@ class DiscriminatorsPhase(Phase[Unpaired]):
 
     def run(self, loss: Callable[..., Any], inputs: Unpaired, *, penalised: bool, settle: Update | None) -> Terms:
         """See `Phase`."""
-        with torch.no_grad():
-            fakes = Unpaired(self._generators.b_to_a(inputs.b), self._generators.a_to_b(inputs.a))
-        total = loss(inputs, fakes)
+        total = loss(inputs)
         return Terms(total, total.detach()[None])
 
 

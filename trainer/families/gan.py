@@ -14,7 +14,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.networks.factory import build
 from trainer.steps.batch import Batch, Micro, Moment
-from trainer.steps.losses import MEANS, DLoss, GLoss, Inputs
+from trainer.steps.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs
 from trainer.steps.phase import Phase, Terms, Update
 from trainer.steps.pinned_batch import to_device
 from trainer.steps.roles import RoleSpec
@@ -46,10 +46,10 @@ class DiscriminatorPhase(Phase[Inputs]):
     variants = MappingProxyType({True: " with penalties", False: ""})
 
     def __init__(self, config: TrainConfig, generator: Generator, discriminator: Discriminator) -> None:
-        self.loss: DLoss = DLoss(discriminator, config)
+        self.loss: DLossOnFakes = DLossOnFakes(generator, DLoss(discriminator, config))
         self.batches = config.d_steps
         self.penalties = {"r1": config.r1_gamma, "r2": config.r2_gamma, "gp": config.gp_weight}
-        self._config, self._generator = config, generator
+        self._config = config
         self._gammas: Tensor | None = None
 
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
@@ -64,13 +64,12 @@ class DiscriminatorPhase(Phase[Inputs]):
 
     def run(self, loss: Callable[..., Any], inputs: Inputs, *, penalised: bool, settle: Update | None) -> Terms:
         """See `Phase`."""
-        gammas = () if self._gammas is None else (self._gammas,)
-        terms = loss(inputs, _fakes(self._generator, inputs), penalised, *gammas)
+        terms = loss(inputs, penalised, *(() if self._gammas is None else (self._gammas,)))
         return Terms(terms.total, terms.means)
 
     def differentiate_inside(self, *, on: bool) -> None:
         """See `Phase`."""
-        self.loss.functional = on
+        self.loss.judge.functional = on
 
 
 class GeneratorPhase(Phase[Inputs]):
@@ -95,10 +94,3 @@ class GeneratorPhase(Phase[Inputs]):
 def _constant(config: TrainConfig) -> bool:
     """Whether the penalties' weights stay as they are."""
     return config.schedules.given.keys().isdisjoint(("r1_gamma", "r2_gamma"))
-
-
-def _fakes(generator: Generator, inputs: Inputs) -> Tensor:
-    """The discriminator's fakes, [n, C, H, W] or [n, C, T, H, W], without gradients."""
-    with torch.no_grad():
-        fakes: Tensor = generator(inputs.latents, inputs.labels)
-    return fakes

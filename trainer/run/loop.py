@@ -24,7 +24,7 @@ from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
-from trainer.steps.step import new_game, phases_of
+from trainer.steps.step import Game, phases_of
 from trainer.steps.step_graph import step_graph
 from trainer.steps.updates import Accumulator
 from trainer.telemetry.prometheus import serving
@@ -103,7 +103,7 @@ def _run(
     compiled = compile_losses(phases, state, batch, config, world)
     graph = step_graph(config, world)
     decisions = RuntimeDecisions(ready.choices, compiled, graph, limiter, world, reporter)
-    game = new_game(phases, config, world, at_once=lambda: compiled.on)
+    game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
     accumulator, votes, stall_sec = Accumulator(phases, world.device), list[Callable[[], int]](), 0.0
 
     def vote() -> None:

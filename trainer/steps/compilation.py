@@ -1,13 +1,15 @@
 """torch.compile for a step's losses, tried before it is trusted: where it fails or computes otherwise, a run goes on
 without it and says why. PyTorch/XLA compiles by itself.
 
-The whole loss is one graph, its penalty included (`DLoss.functional`: torch.func differentiates inside the graph), then
-wrapped for data parallelism. The trial is the passes that training makes (`Phase.run`), on the first step's own images,
-micro-batch by micro-batch, both ways; it compares what they add up to, and nothing of it stays. Where a later shape
-fails to compile, that pass and all that follow are uncompiled.
+The whole loss is one graph: the fakes that it judges, its penalties (`DLoss.functional`: torch.func differentiates
+inside the graph) and, of several workers, the averages of its gradients, which travel while the backward computes
+(trainer.distributed.in_graph_average). The trial is the passes that training makes (`Phase.run`), on the first step's
+own images, micro-batch by micro-batch, both ways; it compares what they add up to, and nothing of it stays. Where a
+later shape fails to compile, that pass and all that follow are uncompiled.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +18,14 @@ from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
-from trainer.core.torch_private import compile_gradients_inside, compiled_call, compiler_failures, set_compiled_call
+from trainer.core.torch_private import (
+    compile_gradients_inside,
+    compiled_call,
+    compiler_failures,
+    order_graphs,
+    set_compiled_call,
+)
+from trainer.distributed.in_graph_average import InGraphAverage, averages_first
 from trainer.distributed.world import World
 from trainer.networks.base import Network
 from trainer.run.state import TrainState
@@ -33,26 +42,29 @@ _TIMES, _TIMES_WITH_GRAPHS = 1, 3
 """That a pass is tried: CUDA graphs warm up in the first of a shape, are recorded in the second, then replayed."""
 
 Phases = Sequence[Phase[Any]]
+Losses = Mapping[str, nn.Module]
 
 
 class Pass(NamedTuple):
-    """One way through one phase's loss: `name` is for sentences, `run` adds up its gradients over this worker's share,
-    in networks that learn while others rest.
+    """One way through one phase's loss: `name` is for sentences; `totals` gives its losses over this worker's share,
+    with their weights, in networks that learn while others rest.
     """
 
     name: str
-    run: Callable[[], None]
+    totals: Callable[[], Iterator[Tensor]]
     learning: Sequence[Network]
     resting: Sequence[Network]
 
 
 class Compilation:
-    """All losses, compiled or not (`phases` empty). `choice` is what is done now, and why; the same on every worker."""
+    """All losses, compiled or not (`phases` empty). `choice` is what is done now, and why; the same on every worker.
+    `losses`, by their phases' keys, are what a step calls: gradients are averaged over workers.
+    """
 
-    def __init__(self, choice: str, phases: Phases = ()) -> None:
-        self.choice, self._phases, self._failure = choice, phases, ""
+    def __init__(self, choice: str, losses: Losses, phases: Phases = ()) -> None:
+        self.choice, self.losses, self._phases, self._failure = choice, losses, phases, ""
         for phase in phases:
-            self._guard(phase.loss, phase.label)
+            self._guard(_compiled_part(phase, losses), phase.label)
 
     @property
     def on(self) -> bool:
@@ -67,7 +79,7 @@ class Compilation:
             return False
         failures = [text for text in world.gather(self._failure) if text]
         if failures:
-            _uncompile(self._phases)
+            _uncompile(self._phases, self.losses)
             self.choice, self._phases = f"off: given up before {images:,} images, since {failures[0]}", ()
         return bool(failures)
 
@@ -84,7 +96,7 @@ class Compilation:
             except failures as error:
                 assert self._phases, "it is uncompiled as soon as there are none"
                 self._failure = f"{name} does not compile at a later shape: {_first_line(error)}"
-                _uncompile(self._phases)
+                _uncompile(self._phases, self.losses)
                 return loss(*inputs)
 
         set_compiled_call(loss, guarded)
@@ -103,34 +115,60 @@ def check_graphs(config: TrainConfig, device: torch.device) -> None:
 
 
 def compile_losses(phases: Phases, state: TrainState, batch: Batch, config: TrainConfig, world: World) -> Compilation:
-    """Compiles a step's losses in place where configuration and device want it; all workers call it together. The
-    losses come before `World.wrap`; `state` is what the first step begins with, `batch` is for the trial.
+    """Compiles a step's losses where configuration and device want it; all workers call it together. `state` is what
+    the first step begins with, `batch` is for the trial.
     """
     if why_not := _why_not(config, world):
-        return Compilation(f"off: {why_not}")
-    passes = list(_passes(phases, state, batch, config))
+        return Compilation(f"off: {why_not}", _wrapped(phases, world))
+    inside = _averages_inside(config, world)
+    losses: Losses = {phase.key: InGraphAverage(phase.loss) if inside else phase.loss for phase in phases}
+    passes = list(_passes(phases, losses, state, batch, config))
     expected = [_gradients(each) for each in passes]
     compile_gradients_inside(_VARIANTS)
-    # Under data parallelism the graphs of a pass must not wait for its averages: those are outside of them.
+    if inside:
+        order_graphs(averages_first, b"averages first, 1")
+    # The graphs of a pass must not wait for its averages: those are outside of them.
     options: dict[str, Any] = {"mode": "reduce-overhead"} if config.cuda_graphs else {}
     for phase in phases:
         phase.differentiate_inside(on=True)
-        phase.loss.compile(fullgraph=True, dynamic=False, **options)
-    times = _TIMES_WITH_GRAPHS if config.cuda_graphs else _TIMES
-    failure = _compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times)
-    failures = [text for text in world.gather(failure) if text]
+        losses[phase.key].compile(fullgraph=True, dynamic=False, **options)
+    failures = _told(_first_failure(passes), world) if inside else []
+    if not failures:
+        times = _TIMES_WITH_GRAPHS if config.cuda_graphs else _TIMES
+        failures = _told(_compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times), world)
     if failures:
-        _uncompile(phases)
-        return Compilation(f"off: tried, and {failures[0]}")
+        _uncompile(phases, losses)
+        return Compilation(f"off: tried, and {failures[0]}", _wrapped(phases, world))
     graphs = " with CUDA graphs" if config.cuda_graphs else ""
-    choice = f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without"
-    return Compilation(choice, phases)
+    averages = ", averages between workers included" if inside else ""
+    choice = f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without{averages}"
+    return Compilation(choice, losses if inside else _wrapped(phases, world), phases)
 
 
-def _uncompile(phases: Phases) -> None:
+def _averages_inside(config: TrainConfig, world: World) -> bool:
+    """Whether the graphs average gradients. In a step of several micro-batches that would be once for each of them."""
+    return world.control is not None and not config.cuda_graphs and not config.batch_gpu
+
+
+def _wrapped(phases: Phases, world: World) -> Losses:
+    return {phase.key: world.wrap(phase.loss) for phase in phases}
+
+
+def _compiled_part(phase: Phase[Any], losses: Losses) -> nn.Module:
+    """What is compiled of a phase's loss: all of it, with averages inside."""
+    loss = losses[phase.key]
+    return loss if isinstance(loss, InGraphAverage) else phase.loss
+
+
+def _uncompile(phases: Phases, losses: Losses) -> None:
     for phase in phases:
-        set_compiled_call(phase.loss, None)
+        set_compiled_call(_compiled_part(phase, losses), None)
         phase.differentiate_inside(on=False)
+
+
+def _told(failure: str, world: World) -> list[str]:
+    """What has failed on any worker, on all."""
+    return [text for text in world.gather(failure) if text]
 
 
 def _why_not(config: TrainConfig, world: World) -> str:
@@ -150,35 +188,57 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
 
 
-def _passes(phases: Phases, state: TrainState, batch: Batch, config: TrainConfig) -> Iterator[Pass]:
+def _passes(phases: Phases, losses: Losses, state: TrainState, batch: Batch, config: TrainConfig) -> Iterator[Pass]:
     """Every kind of pass that a step makes."""
     for phase in phases:
         learning, resting = ([state.roles[name].network for name in names] for names in (phase.roles, phase.resting))
 
         for penalised, words in phase.variants.items():
             if penalised or len(phase.variants) == 1 or config.r1_interval > 1:
-                run = partial(_run, phase, batch, state, penalised=penalised)
-                yield Pass(f"{phase.label}{words}", run, learning, resting)
+                totals = partial(_totals, phase, losses[phase.key], batch, state, penalised=penalised)
+                yield Pass(f"{phase.label}{words}", totals, learning, resting)
 
 
-def _run(phase: Phase[Any], batch: Batch, state: TrainState, *, penalised: bool) -> None:
+def _totals(
+    phase: Phase[Any], loss: nn.Module, batch: Batch, state: TrainState, *, penalised: bool
+) -> Iterator[Tensor]:
     """Losses are not scaled: a first scale of fp16 may be too large, which its steps bear and a comparison does not."""
     for micro in phase.inputs(batch, state, state.images):
-        terms = phase.run(phase.loss, micro.inputs, penalised=penalised, settle=None)
-        torch.autograd.backward(micro.weight * terms.total)
+        yield micro.weight * phase.run(loss, micro.inputs, penalised=penalised, settle=None).total
+
+
+def _first_failure(passes: Sequence[Pass]) -> str:
+    """Why a pass does not compile, which shows in its forward; empty where each does. Before backwards exchange
+    averages: a worker that could not make one would leave the others waiting.
+    """
+    for each in passes:
+        try:
+            with _resting(each):
+                next(each.totals())
+        except Exception as error:  # the compiler has many, its own and its backends'
+            return f"{each.name} does not compile: {_first_line(error)}"
+    return ""
+
+
+@contextmanager
+def _resting(each: Pass) -> Iterator[None]:
+    """A block in which only what learns in a pass does, as in the step."""
+    for network in each.resting:
+        network.learn(on=False)
+    try:
+        yield
+    finally:
+        for network in each.resting:
+            network.learn(on=True)
 
 
 def _gradients(each: Pass) -> Tensor:
     """All gradients of one pass over the share in a row, float32 on the CPU; none is left behind."""
     for network in each.learning:
         network.zero_grad()
-    for network in each.resting:  # as in the step
-        network.learn(on=False)
-    try:
-        each.run()
-    finally:
-        for network in each.resting:
-            network.learn(on=True)
+    with _resting(each):
+        for total in each.totals():
+            torch.autograd.backward(total)
     parameters = [parameter for network in each.learning for parameter in network.parameters()]
     row = torch.cat([p.grad.flatten().float().cpu() for p in parameters if p.grad is not None])
     for network in each.learning:
@@ -190,12 +250,13 @@ def _compare(passes: Sequence[Pass], expected: Sequence[Tensor], tolerance: floa
     """Why the compiled losses cannot be trusted; empty when they can. All passes go by `times` over, in a step's order:
     one may overwrite what another has left in the graphs' memory.
     """
+    failure = ""
     for each, wanted in [*zip(passes, expected, strict=True)] * times:
         try:
             found = _gradients(each)
         except Exception as error:  # the compiler has many, its own and its backends'
             return f"{each.name} does not compile: {_first_line(error)}"
         difference = float((found - wanted).norm() / wanted.norm().clamp(min=1e-12))
-        if not difference <= tolerance:
-            return f"{each.name} then has other gradients (relative difference {difference:.1e})"
-    return ""
+        if not difference <= tolerance:  # the other workers go on, and wait for this one's part of averages
+            failure = failure or f"{each.name} then has other gradients (relative difference {difference:.1e})"
+    return failure

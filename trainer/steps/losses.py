@@ -115,6 +115,23 @@ class DLoss(nn.Module):
         return logits, squares.mean()
 
 
+class DLossOnFakes(nn.Module):
+    """`judge`, on fakes that are made for it: a compiled graph has both. The generator is no registered part."""
+
+    def __init__(self, generator: Generator, judge: DLoss) -> None:
+        super().__init__()
+        self.judge = judge
+        self._generator = (generator,)  # in a tuple, so that it is not a submodule
+
+    def forward(self, inputs: Inputs, penalised: bool, gammas: Tensor | None = None) -> DTerms:
+        """See `DLoss`."""
+        (generator,) = self._generator
+        with torch.no_grad():
+            fake = generator(inputs.latents, inputs.labels)
+        terms: DTerms = self.judge(inputs, fake, penalised, gammas)
+        return terms
+
+
 class GLoss(nn.Module):
     """The generator's loss. The generator is the only registered part, so only its gradients travel between workers;
     the discriminator's weights must not require gradients during this step.

@@ -22,10 +22,10 @@ from trainer.run.state import TrainState
 from trainer.steps import compilation
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import check_graphs, compile_losses
-from trainer.steps.losses import DLoss, GLoss
+from trainer.steps.losses import DLossOnFakes, GLoss
 from trainer.steps.step import phases_of
 
-Tried = tuple[str, DLoss, GLoss, TrainState]
+Tried = tuple[str, DLossOnFakes, GLoss, TrainState]
 
 
 class _Group:
@@ -51,7 +51,7 @@ def attempt(digits_dir: Path) -> Callable[[TrainConfig], Tried]:
             batch = Batch(config, world, open_matching(config, digits_dir))
             phases = phases_of(state)
             d_loss, g_loss = (phase.loss for phase in phases)
-            assert isinstance(d_loss, DLoss)
+            assert isinstance(d_loss, DLossOnFakes)
             assert isinstance(g_loss, GLoss)
             return compile_losses(phases, state, batch, config, world).choice, d_loss, g_loss, state
 
@@ -92,7 +92,7 @@ def test_what_does_not_compile_runs_uncompiled_and_leaves_nothing_behind(
     expected = "off: tried, and the discriminator's loss with penalties does not compile: RuntimeError: no C++ compiler"
     assert reason == expected
     assert d_loss._compiled_call_impl is g_loss._compiled_call_impl is None
-    assert not d_loss.functional
+    assert not d_loss.judge.functional
     parameters = [*state.generator.parameters(), *state.discriminator.parameters()]
     assert all(parameter.requires_grad and parameter.grad is None for parameter in parameters)
 
@@ -128,7 +128,7 @@ def _wrong_from(call: int, of: type[nn.Module]) -> Callable[..., None]:
     return compiles
 
 
-@pytest.mark.parametrize(("of", "name"), [(DLoss, "the discriminator's loss"), (GLoss, "the generator's loss")])
+@pytest.mark.parametrize(("of", "name"), [(DLossOnFakes, "the discriminator's loss"), (GLoss, "the generator's loss")])
 def test_every_micro_batch_of_the_step_is_tried(
     attempt: Callable[[TrainConfig], Tried],
     tiny_config: TrainConfig,
@@ -151,7 +151,7 @@ def test_penalties_are_tried_as_the_run_has_them(
 
     def watched(module: nn.Module, **options: Any) -> None:
         def compiled(*inputs: Any) -> Any:
-            seen.extend(inputs[2:3] if isinstance(module, DLoss) else [])
+            seen.extend(inputs[1:2] if isinstance(module, DLossOnFakes) else [])
             return module.forward(*inputs)
 
         module._compiled_call_impl = compiled

@@ -1,0 +1,112 @@
+"""A compiled loss averages its gradients itself: as workers do without, and while its backward still computes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from trainer.config.train_config import TrainConfig
+from trainer.distributed.in_graph_average import InGraphAverage, averages_first
+
+TRACED = """
+import json, sys
+from pathlib import Path
+import torch
+from torch.profiler import ProfilerActivity, profile
+from trainer.config.train_config import TrainConfig
+from trainer.data.dataset import open_matching
+from trainer.distributed.world import start_world
+from trainer.run.state import TrainState
+from trainer.steps.batch import Batch
+from trainer.steps.compilation import compile_losses
+from trainer.steps.step import phases_of
+
+config = TrainConfig.from_file(Path(sys.argv[1]))
+with start_world("gloo") as world:
+    found, events = {}, []
+    for mode in ("off", "on"):
+        state = TrainState.create(config, world.device)
+        batch, phases = Batch(config, world, open_matching(config, Path(sys.argv[2]))), phases_of(state)
+        compiled = compile_losses(phases, state, batch, config.replace({"compile": mode}), world)
+        for phase in phases:
+            networks = [state.roles[name].network for name in phase.roles]
+            (micro,) = phase.inputs(batch, state, 0)
+            for trace in (False, True):
+                for network in networks:
+                    network.zero_grad()
+                with profile(activities=[ProfilerActivity.CPU]) as profiled:
+                    terms = phase.run(compiled.losses[phase.key], micro.inputs, penalised=True, settle=None)
+                    (micro.weight * terms.total).backward()
+                    world.settle(compiled.losses[phase.key])
+            row = torch.cat([p.grad.flatten() for network in networks for p in network.parameters()])
+            found[f"{phase.key} {mode}"] = row.double().tolist()
+            if mode == "on" and phase.key == "d":
+                events = [(each.name, each.time_range.start, each.time_range.end) for each in profiled.events()]
+        batch.close()
+    if world.rank == 0:
+        content = {"choice": compiled.choice, "gradients": found, "events": sorted(events, key=lambda each: each[1])}
+        Path(sys.argv[3]).write_text(json.dumps(content))
+"""
+
+
+@pytest.mark.slow
+def test_averages_travel_while_a_compiled_backward_computes(
+    torchrun: Callable[..., Any], families: dict[str, tuple[TrainConfig, Path]], tmp_path: Path
+) -> None:
+    """Two processes, code made by the compiler; the discriminator has its penalty. The first of its two messages
+    leaves before the last gradients are there, and both networks' are the averages that uncompiled losses have.
+    """
+    config, data = families["dcgan"]
+    # Two shares, of 8 and 7. On a CPU the compiler takes no gradient through the augmentation's padding (torch 2.15).
+    config = config.replace({"ndf": 32, "ngf": 32, "r1_interval": 1, "batch_size": 15, "augment": "none"})
+    script, file, told = tmp_path / "traced.py", tmp_path / "config.json", tmp_path / "told.json"
+    script.write_text(TRACED)
+    file.write_text(config.to_json())
+    code, text = torchrun(str(script), str(file), str(data), str(told), PYTHONPATH=str(Path.cwd())).finish()
+    assert code == 0, text
+    content = json.loads(told.read_text())
+    assert content["choice"].endswith("averages between workers included"), content["choice"]
+    for phase in "dg":
+        off, on = (torch.tensor(content["gradients"][f"{phase} {mode}"]) for mode in ("off", "on"))
+        assert float((on - off).norm() / off.norm()) < 1e-4, phase
+    events = content["events"]
+    (backward,) = [event for event in events if event[0] == "CompiledFunctionBackward"]
+    messages = [event for event in events if event[0] == "gloo:all_reduce"]
+    computed = [event for event in events if event[0] == "aten::convolution_backward" and backward[1] < event[1]]
+    assert len(messages) == 2
+    assert backward[1] < messages[0][1] < computed[-1][1]
+    assert not [event for event in events if "wait_tensor" in event[0] and event[1] < computed[-1][1]]
+
+
+def test_what_learns_travels_in_two_messages_and_what_is_frozen_does_not() -> None:
+    layers = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8))
+    layers[0].weight.requires_grad_(False)
+    first, second = InGraphAverage(layers)._messages
+    learning = [name for name, parameter in layers.named_parameters() if parameter.requires_grad]
+    assert first + second == learning
+    sizes = [sum(layers.get_parameter(name).numel() for name in names) for names in (first, second)]
+    assert min(sizes) >= sum(sizes) / 3
+
+
+def test_an_average_is_sent_before_what_it_does_not_need_and_averages_keep_their_order() -> None:
+    aten, graph = torch.ops.aten, torch.fx.Graph()
+    early, late = graph.placeholder("early"), graph.placeholder("late")
+    other = graph.call_function(aten.relu.default, (late,))
+    ready = graph.call_function(aten.relu.default, (early,))
+    send = torch.ops._c10d_functional.all_reduce.default
+    first, second = (graph.call_function(send, (node, "sum", "0")) for node in (ready, other))
+    graph.output((first, second))
+    averages_first(graph)
+    graph.lint()
+    assert list(graph.nodes)[:-1] == [early, late, ready, first, other, second]
+
+
+def test_a_graph_without_averages_stays_as_it_is() -> None:
+    graph = torch.fx.symbolic_trace(nn.Sequential(nn.ReLU(), nn.Tanh())).graph
+    before = list(graph.nodes)
+    averages_first(graph)
+    assert list(graph.nodes) == before
