@@ -24,7 +24,6 @@ _PENALTY_PASSES = 6
 """Of the discriminator: forward, back to the images, and back through both."""
 _PASS_OPERATIONS, _PENALTY_OPERATIONS = 10, 30
 """For each layer in a network's update, and in a penalty: counted by torch over all presets, see the tests."""
-_GROUP = 16
 
 
 class Layer(NamedTuple):
@@ -285,13 +284,14 @@ def _resnet_discriminator(config: TrainConfig) -> Iterator[Layer]:
 
 
 def _r3gan_widths(width: int, config: TrainConfig) -> list[int]:
-    """Of each resolution from 4x4 up: halved with each doubling above 32x32."""
-    return [width // max(1, (SMALLEST << step) // 32) for step in range(_doublings(config) + 1)]
+    """Of each resolution from 4x4 up: halved with each doubling above the largest of full width."""
+    sizes = (SMALLEST << step for step in range(_doublings(config) + 1))
+    return [width // max(1, size // config.full_width_up_to) for size in sizes]
 
 
-def _r3gan_blocks(width: int, pixels: int) -> Iterator[Layer]:
+def _r3gan_blocks(width: int, group_width: int, pixels: int) -> Iterator[Layer]:
     hidden = 2 * width
-    groups = max(1, hidden // _GROUP)
+    groups = max(1, hidden // group_width)  # also of widths that a rule refuses: `smaller_networks` asks for them
     for _ in range(2):
         yield _conv(width, hidden, 1, pixels)
         yield _conv(hidden, hidden, 9, pixels, groups=groups)
@@ -305,7 +305,7 @@ def _r3gan_generator(config: TrainConfig, latent: int) -> Iterator[Layer]:
     for step, (before, width) in enumerate(pairwise([widths[0], *widths])):
         if before != width:
             yield _conv(before, width, 1, (SMALLEST << step - 1) ** 2, bias=False)
-        yield from _r3gan_blocks(width, (SMALLEST << step) ** 2)
+        yield from _r3gan_blocks(width, config.group_width, (SMALLEST << step) ** 2)
     yield _conv(widths[-1], config.channels, 1, config.resolution**2, bias=False)
 
 
@@ -315,7 +315,7 @@ def _r3gan_discriminator(config: TrainConfig) -> Iterator[Layer]:
     for step, (before, width) in enumerate(pairwise([widths[0], *widths])):
         if before != width:
             yield _conv(before, width, 1, (config.resolution >> step) ** 2, bias=False)
-        yield from _r3gan_blocks(width, (config.resolution >> step) ** 2)
+        yield from _r3gan_blocks(width, config.group_width, (config.resolution >> step) ** 2)
     yield _conv(widths[-1], widths[-1], 16, 16, 1, bias=False, groups=widths[-1])
     yield _conv(widths[-1], 1, 1, 1, bias=False)
     yield _projection(config, widths[-1])

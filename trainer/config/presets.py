@@ -4,6 +4,7 @@ A paper's set-up is widths, batch, losses, optimiser and length; what has no pla
 departure. A preset has not thereby reached the paper's score: runs' scores are in their run.json.
 """
 
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -18,17 +19,20 @@ from trainer.core.program import program
 _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 
 
-def _burn_in(start: float, to: float) -> Ramp:
-    """R3GAN's schedule: half a cosine over 20 million images, then as it ended."""
-    return Ramp(start=start, to=to, over_kimg=20_000, shape="cosine", then="hold")
+def _burn_in(start: float, to: float, over_kimg: float) -> Ramp:
+    """R3GAN's schedule: half a cosine, then as it ended."""
+    return Ramp(start=start, to=to, over_kimg=over_kimg, shape="cosine", then="hold")
 
 
 _PROGAN_LR = Steps(steps=((0, 1e-3), (5400, 1.5e-3), (6600, 2e-3), (7800, 3e-3)))
 """As 128x128, 256x256 and 512x512 begin to fade in, in thousands of images."""
 
 
-def _r3gan(own: Mapping[str, object], *, gamma: float, ema_kimg: float, augment_p: float) -> TrainConfig:
+def _r3gan(
+    own: Mapping[str, object], *, gamma: float, ema_kimg: float, augment_p: float, burn_in_kimg: float = 20_000
+) -> TrainConfig:
     """What R3GAN's authors give all their presets, and what schedules of theirs come to; `own` is a preset's."""
+    ramp = functools.partial(_burn_in, over_kimg=burn_in_kimg)
     common = {
         "channels": 3,
         "architecture": "r3gan",
@@ -46,13 +50,13 @@ def _r3gan(own: Mapping[str, object], *, gamma: float, ema_kimg: float, augment_
         "ema_kimg": ema_kimg,
         "ema_rampup": 0,
         "schedules": Schedules(
-            lr_g=_burn_in(2e-4, 5e-5),
-            lr_d=_burn_in(2e-4, 5e-5),
-            beta2=_burn_in(0.9, 0.99),
-            r1_gamma=_burn_in(gamma, gamma / 10),
-            r2_gamma=_burn_in(gamma, gamma / 10),
-            ema_kimg=_burn_in(0, ema_kimg),
-            augment_p=_burn_in(0, augment_p),
+            lr_g=ramp(2e-4, 5e-5),
+            lr_d=ramp(2e-4, 5e-5),
+            beta2=ramp(0.9, 0.99),
+            r1_gamma=ramp(gamma, gamma / 10),
+            r2_gamma=ramp(gamma, gamma / 10),
+            ema_kimg=ramp(0, ema_kimg),
+            augment_p=ramp(0, augment_p),
         ),
         "precision": "bf16",
         "tf32": False,
@@ -61,6 +65,27 @@ def _r3gan(own: Mapping[str, object], *, gamma: float, ema_kimg: float, augment_
         "checkpoint_kimg": 1000,
         "sample_kimg": 500,
         "stats_kimg": 10.24,
+        "metrics_samples": 50_000,
+    }
+    return TrainConfig.model_validate({**common, **own})
+
+
+def _progan(own: Mapping[str, object]) -> TrainConfig:
+    """What progressive GANs have in common, of images and of clips; `own` is a preset's."""
+    common = {
+        "channels": 3,
+        "architecture": "progressive",
+        "loss": "wgan-gp",
+        "lr_g": 1e-3,
+        "lr_d": 1e-3,
+        "beta1": 0.0,
+        "beta2": 0.99,
+        "r1_gamma": 0.0,
+        "r1_interval": 1,
+        "gp_weight": 10.0,
+        "drift": 1e-3,
+        "ema_rampup": 0,
+        "minibatch_std": 4,
         "metrics_samples": 50_000,
     }
     return TrainConfig.model_validate({**common, **own})
@@ -75,6 +100,9 @@ def _r3gan_departures(augment_p: float) -> tuple[str, ...]:
         "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
         "number of images chosen here",
     )
+
+
+_R3GAN_CLASSES = "a class is an embedding beside the latents, and a projection beside an unconditional logit"
 
 
 def _second_half(start: float, kimg: float) -> Ramp:
@@ -289,7 +317,7 @@ _CATALOGUE = (
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset CIFAR10",
         (
             *_r3gan_departures(0.55),
-            "a class is an embedding beside the latents, and a projection beside an unconditional logit",
+            _R3GAN_CLASSES,
         ),
     ),
     Preset(
@@ -307,36 +335,53 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        TrainConfig(
-            preset="progan-celeba128",
-            dataset="celeba",
-            resolution=128,
-            channels=3,
-            architecture="progressive",
-            loss="wgan-gp",
-            z_dim=512,
-            ngf=128,
-            ndf=128,
-            batch_size=64,
-            kimg=12_000,
-            lr_g=1e-3,
-            lr_d=1e-3,
-            beta1=0.0,
-            beta2=0.99,
-            r1_gamma=0.0,
-            r1_interval=1,
-            gp_weight=10.0,
-            drift=1e-3,
-            ema_kimg=20,
-            ema_rampup=0,
-            mirror=True,
-            minibatch_std=4,
-            stable_kimg=800,
-            fade_kimg=800,
-            checkpoint_kimg=200,
-            sample_kimg=200,
-            stats_kimg=5,
-            metrics_samples=50_000,
+        _r3gan(
+            {
+                "preset": "r3gan-imagenet64",
+                "dataset": "folder",
+                "resolution": 64,
+                "num_classes": 1000,
+                "ngf": 1536,
+                "ndf": 1536,
+                "full_width_up_to": 64,
+                "group_width": 32,
+                "batch_size": 4096,
+                "batch_gpu": 32,
+                "kimg": 200_000,
+                "stats_kimg": 40.96,
+            },
+            gamma=1.0,
+            ema_kimg=50_000,
+            augment_p=0.4,
+            burn_in_kimg=200_000,
+        ),
+        "ImageNet's 1000 classes at 64x64, for several nodes of eight GPUs",
+        "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset ImageNet-64",
+        (
+            *_r3gan_departures(0.4),
+            _R3GAN_CLASSES,
+            "ImageNet has no recipe here: prepare its training folder, which has one of each class, with --labels",
+        ),
+    ),
+    Preset(
+        _progan(
+            {
+                "preset": "progan-celeba128",
+                "dataset": "celeba",
+                "resolution": 128,
+                "z_dim": 512,
+                "ngf": 128,
+                "ndf": 128,
+                "batch_size": 64,
+                "kimg": 12_000,
+                "ema_kimg": 20,
+                "mirror": True,
+                "stable_kimg": 800,
+                "fade_kimg": 800,
+                "checkpoint_kimg": 200,
+                "sample_kimg": 200,
+                "stats_kimg": 5,
+            }
         ),
         "faces that grow from 4x4 to 128x128",
         "Karras et al. 2018, arXiv:1710.10196, section 2 and appendix A",
@@ -346,47 +391,35 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        TrainConfig(
-            preset="progan-celebahq512",
-            dataset="folder",
-            resolution=512,
-            channels=3,
-            architecture="progressive",
-            loss="wgan-gp",
-            z_dim=512,
-            ngf=32,
-            ndf=32,
-            batch_size=32,
-            kimg=12_000,
-            lr_g=1e-3,
-            lr_d=1e-3,
-            beta1=0.0,
-            beta2=0.99,
-            r1_gamma=0.0,
-            r1_interval=1,
-            gp_weight=10.0,
-            drift=1e-3,
-            ema_kimg=22.2,
-            ema_rampup=0,
-            mirror=True,
-            minibatch_std=4,
-            stable_kimg=600,
-            fade_kimg=600,
-            schedules=Schedules(lr_g=_PROGAN_LR, lr_d=_PROGAN_LR),
-            segments=tuple(
-                Segment(from_image=from_image, batch_size=batch_size)
-                for from_image, batch_size in (
-                    (0, 512),
-                    (600_000, 256),
-                    (1_800_000, 128),
-                    (3_000_000, 64),
-                    (4_200_000, 32),
-                )
-            ),
-            checkpoint_kimg=200,
-            sample_kimg=200,
-            stats_kimg=5.12,
-            metrics_samples=50_000,
+        _progan(
+            {
+                "preset": "progan-celebahq512",
+                "dataset": "folder",
+                "resolution": 512,
+                "z_dim": 512,
+                "ngf": 32,
+                "ndf": 32,
+                "batch_size": 32,
+                "kimg": 12_000,
+                "ema_kimg": 22.2,
+                "mirror": True,
+                "stable_kimg": 600,
+                "fade_kimg": 600,
+                "schedules": Schedules(lr_g=_PROGAN_LR, lr_d=_PROGAN_LR),
+                "segments": tuple(
+                    Segment(from_image=from_image, batch_size=batch_size)
+                    for from_image, batch_size in (
+                        (0, 512),
+                        (600_000, 256),
+                        (1_800_000, 128),
+                        (3_000_000, 64),
+                        (4_200_000, 32),
+                    )
+                ),
+                "checkpoint_kimg": 200,
+                "sample_kimg": 200,
+                "stats_kimg": 5.12,
+            }
         ),
         "faces that grow from 4x4 to 512x512, for a node of eight GPUs",
         "Karras et al. 2018, arXiv:1710.10196; the authors' config.py, preset-v2-8gpus",
@@ -400,36 +433,25 @@ _CATALOGUE = (
         ),
     ),
     Preset(
-        TrainConfig(
-            preset="progan-video-ucf101",
-            dataset="ucf101",
-            resolution=64,
-            channels=3,
-            frames=16,
-            architecture="progressive",
-            loss="wgan-gp",
-            z_dim=128,
-            ngf=64,
-            ndf=64,
-            batch_size=32,
-            kimg=6000,
-            lr_g=1e-3,
-            lr_d=1e-3,
-            beta1=0.0,
-            beta2=0.99,
-            r1_gamma=0.0,
-            r1_interval=1,
-            gp_weight=10.0,
-            drift=1e-3,
-            ema_kimg=10,
-            minibatch_std=4,
-            ema_rampup=0,
-            stable_kimg=300,
-            fade_kimg=300,
-            checkpoint_kimg=100,
-            sample_kimg=100,
-            stats_kimg=3.2,
-            metrics_samples=2048,
+        _progan(
+            {
+                "preset": "progan-video-ucf101",
+                "dataset": "ucf101",
+                "resolution": 64,
+                "frames": 16,
+                "z_dim": 128,
+                "ngf": 64,
+                "ndf": 64,
+                "batch_size": 32,
+                "kimg": 6000,
+                "ema_kimg": 10,
+                "stable_kimg": 300,
+                "fade_kimg": 300,
+                "checkpoint_kimg": 100,
+                "sample_kimg": 100,
+                "stats_kimg": 3.2,
+                "metrics_samples": 2048,
+            }
         ),
         "clips of 16 frames that grow from 4x4x4 to 16x64x64",
         "Acharya et al. 2018, arXiv:1810.02419, section 3, after Karras et al. 2018, arXiv:1710.10196",

@@ -13,6 +13,7 @@ _DCGAN_ADAM = "github.com/Newmu/dcgan_code, lib/updates.py"
 _WGAN = "arXiv:1704.00028, appendix F"
 _WGAN_CODE = "github.com/igul222/improved_wgan_training, gan_cifar_resnet.py"
 _R3GAN_CODE = "github.com/brownvc/R3GAN, train.py, preset"
+_R3GAN_IMAGENET = f"{_R3GAN_CODE} ImageNet-64"
 _R3GAN_README = "github.com/brownvc/R3GAN, README.md, command of"
 _PROGAN_CODE = "github.com/tkarras/progressive_growing_of_gans, config.py, section 6.1, celeb128"
 _PROGAN_CODE_HQ = "github.com/tkarras/progressive_growing_of_gans, config.py, preset-v2-8gpus"
@@ -156,6 +157,22 @@ PUBLISHED: Mapping[str, Mapping[str, Published]] = MappingProxyType(
             r1_gamma=Published(150.0, f"{_R3GAN_CODE} FFHQ-256: base_value of gamma_scheduler"),
             ema_kimg=Published(500, f"{_R3GAN_CODE} FFHQ-256"),
             mirror=Published(value=True, source=f"{_R3GAN_README}: FFHQ 256x256"),
+        ),
+        "r3gan-imagenet64": _table(
+            **{
+                **_R3GAN,
+                **dict.fromkeys(("ngf", "ndf"), Published(1536, f"{_R3GAN_IMAGENET}: WidthPerStage, 6/4 of 1024")),
+            },
+            full_width_up_to=Published(64, f"{_R3GAN_IMAGENET}: WidthPerStage, the same at all sizes"),
+            group_width=Published(32, f"{_R3GAN_IMAGENET}: CardinalityPerStage, 96 groups of twice 1536 channels"),
+            num_classes=Published(1000, f"{_R3GAN_README}: Imagenet 64x64, --cond=1"),
+            batch_size=Published(4096, f"{_R3GAN_README}: Imagenet 64x64, on 64 GPUs"),
+            batch_gpu=Published(
+                64, f"{_R3GAN_README}: Imagenet 64x64, 4096 on 64 GPUs", "half, for devices of 80 GB; may change"
+            ),
+            r1_gamma=Published(1.0, f"{_R3GAN_IMAGENET}: base_value of gamma_scheduler"),
+            ema_kimg=Published(50_000, f"{_R3GAN_IMAGENET}: ema_nimg"),
+            mirror=Published(value=True, source=f"{_R3GAN_README}: Imagenet 64x64"),
         ),
         "progan-celeba128": _table(
             **_WGAN_GP_GROWING,

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from math import gcd
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -38,6 +39,9 @@ RESOLUTIONS = (16, 32, 64, 128, 256, 512)
 """That the networks make: 4 pixels, doubled."""
 _WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
 """Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
+_R3GAN_FULL_WIDTH: Literal[32] = 32
+_R3GAN_GROUP = 16
+"""Both of most of its authors' presets."""
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -63,9 +67,15 @@ def _divisor(config: "TrainConfig") -> int:
     return min(divisors, key=lambda each: (abs(each - config.batch_gpu), -each))
 
 
+def _r3gan_step(config: "TrainConfig") -> int:
+    """What r3gan's widths are multiples of: where it is narrowest, twice the width has to be whole groups."""
+    narrowed = max(1, config.resolution // config.full_width_up_to)
+    return narrowed * (config.group_width // gcd(config.group_width, 2))
+
+
 def _of_groups(config: "TrainConfig", width: int) -> int:
     """The width nearest to `width` that r3gan's convolutions take."""
-    step = max(8, config.resolution // 4)
+    step = _r3gan_step(config)
     return max(step, round(width / step) * step)
 
 
@@ -144,15 +154,27 @@ RULES = (
         "--fade-kimg 0, or --architecture progressive",
     ),
     Rule(
+        "full_width_up_to",
+        lambda c: c.architecture != "r3gan" and c.full_width_up_to != _R3GAN_FULL_WIDTH,
+        f"{_R3GAN_FULL_WIDTH} unless the networks are r3gan's",
+        f"--full-width-up-to {_R3GAN_FULL_WIDTH}, or --architecture r3gan",
+    ),
+    Rule(
+        "group_width",
+        lambda c: c.architecture != "r3gan" and c.group_width != _R3GAN_GROUP,
+        f"{_R3GAN_GROUP} unless the networks are r3gan's",
+        f"--group-width {_R3GAN_GROUP}, or --architecture r3gan",
+    ),
+    Rule(
         "ngf",
-        lambda c: c.architecture == "r3gan" and c.ngf % max(8, c.resolution // 4) > 0,
-        "a multiple of 8 (16 at 64x64, 32 at 128x128, ...) for r3gan, whose convolutions take 16 channels in a group",
+        lambda c: c.architecture == "r3gan" and c.ngf % _r3gan_step(c) > 0,
+        "for r3gan a multiple of half of group_width, and of as much again with each doubling above full_width_up_to",
         lambda c: f"--ngf {_of_groups(c, c.ngf)}",
     ),
     Rule(
         "ndf",
-        lambda c: c.architecture == "r3gan" and c.ndf % max(8, c.resolution // 4) > 0,
-        "a multiple of 8 (16 at 64x64, 32 at 128x128, ...) for r3gan, whose convolutions take 16 channels in a group",
+        lambda c: c.architecture == "r3gan" and c.ndf % _r3gan_step(c) > 0,
+        "for r3gan a multiple of half of group_width, and of as much again with each doubling above full_width_up_to",
         lambda c: f"--ndf {_of_groups(c, c.ndf)}",
     ),
     Rule(
@@ -370,6 +392,8 @@ class TrainConfig(BaseModel):
         latents: how its numbers are drawn: standard normal, or uniform from -1 to 1.
         ngf: the generator's width: channels of its last feature map.
         ndf: the discriminator's width: channels of its first feature map.
+        full_width_up_to: r3gan: size of the largest feature maps of full width, which halves with each doubling above.
+        group_width: r3gan: channels in a group of its 3x3 convolutions, which have twice the width.
         batch_size: global batch, images per step over all workers, and of each domain; a segment may change it.
         batch_gpu: images a worker takes at once, adding up gradients over its share; 0 for all; may change in a run.
         kimg: length of the run, thousands of real images shown.
@@ -435,6 +459,8 @@ class TrainConfig(BaseModel):
     latents: Literal["normal", "uniform"] = "normal"
     ngf: int = Field(default=32, ge=1, le=_WIDEST)
     ndf: int = Field(default=32, ge=1, le=_WIDEST)
+    full_width_up_to: Annotated[Literal[16, 32, 64, 128, 256, 512], FromText] = _R3GAN_FULL_WIDTH
+    group_width: int = Field(default=_R3GAN_GROUP, ge=1, le=_WIDEST)
     batch_size: int = Field(default=64, ge=1, le=_LARGEST_BATCH)
     batch_gpu: int = Field(default=0, ge=0)
     kimg: Positive

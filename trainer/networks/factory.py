@@ -16,7 +16,7 @@ __all__ = ["Discriminator", "Generator", "build", "initialised"]
 
 T = TypeVar("T", bound=tuple[nn.Module, ...])
 
-_FLAT = MappingProxyType({"dcgan": dcgan, "resnet": resnet, "r3gan": r3gan})
+_FLAT = MappingProxyType({"dcgan": dcgan, "resnet": resnet})
 """Families that make images alone, and are called alike."""
 
 
@@ -25,7 +25,13 @@ def _family(config: TrainConfig) -> tuple[Generator, Discriminator]:
         clip = (config.channels, config.resolution, config.frames, config.num_classes)
         generator = progressive.Generator(config.z_dim, config.ngf, *clip)
         return generator, progressive.Discriminator(config.ndf, *clip, group=config.minibatch_std)
-    family, size = _FLAT[config.architecture], (config.channels, config.resolution, config.num_classes)
+    size = (config.channels, config.resolution, config.num_classes)
+    if config.architecture == "r3gan":
+        of_g, of_d = (
+            r3gan.Widths(full, config.full_width_up_to, config.group_width) for full in (config.ngf, config.ndf)
+        )
+        return r3gan.Generator(config.z_dim, of_g, *size), r3gan.Discriminator(of_d, *size)
+    family = _FLAT[config.architecture]
     return family.Generator(config.z_dim, config.ngf, *size), family.Discriminator(config.ndf, *size)
 
 

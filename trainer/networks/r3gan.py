@@ -1,7 +1,7 @@
 """The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper.
 
 Generator and discriminator mirror each other: at each resolution a change of size (bilinear) and width (1x1), then two
-residual blocks, each 1x1 to twice the width, 3x3 in groups of 16 channels, 1x1 back, with leaky ReLUs. No
+residual blocks, each 1x1 to twice the width, 3x3 in groups of channels, 1x1 back, with leaky ReLUs. No
 normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each block's last convolution starts at zero and the
 others are scaled down by depth. A learnt 4x4 basis, scaled by the latents, begins the generator; a learnt 4x4 window
 per channel ends the discriminator.
@@ -11,7 +11,7 @@ filter; a class is an embedding beside the latents, and a projection beside an u
 """
 
 import math
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,8 @@ from trainer.networks import base
 from trainer.networks.base import ClassEmbedding, ProjectionHead
 
 _SMALLEST = 4
-_WIDEST_UP_TO = 32
-"""Resolution above which the width halves with each doubling."""
 _BLOCKS = 2
 _EXPANSION = 2
-_CHANNELS_PER_GROUP = 16
 _SLOPE = 0.2
 _LOW_PRECISION_STAGES = 4
 """Of the largest maps, which are all that a 16-bit precision is for, and never the first at 4x4: as the authors' code
@@ -34,26 +31,39 @@ has it, for 32x32 up to 256x256.
 _GAIN = math.sqrt(2 / (1 + _SLOPE**2))
 
 
-class Generator(base.Generator):
-    """Latents to images, from 4x4 up; `width` channels up to 32x32, half as many with each doubling above.
-    `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none.
+class Widths(NamedTuple):
+    """Channels of feature maps: `full` up to the size `full_up_to`, half as many with each doubling above; `group` in a
+    group of the 3x3 convolutions.
     """
 
-    def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
+    full: int
+    full_up_to: int
+    group: int
+
+    def from_smallest(self, resolution: int) -> list[int]:
+        """Of each resolution from 4x4 up."""
+        sizes = (_SMALLEST << doubling for doubling in range(int(math.log2(resolution // _SMALLEST)) + 1))
+        return [self.full // max(1, size // self.full_up_to) for size in sizes]
+
+
+class Generator(base.Generator):
+    """Latents to images, from 4x4 up. `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none."""
+
+    def __init__(self, z_dim: int, widths: Widths, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
         self.with_class = ClassEmbedding(z_dim, num_classes)
-        widths = list(_widths(width, resolution))
-        depth = _BLOCKS * len(widths)
-        self.basis = nn.Parameter(torch.randn(widths[0], _SMALLEST, _SMALLEST))
-        self.scale = nn.Linear(self.with_class.width, widths[0], bias=False)
+        of_sizes = widths.from_smallest(resolution)
+        depth = _BLOCKS * len(of_sizes)
+        self.basis = nn.Parameter(torch.randn(of_sizes[0], _SMALLEST, _SMALLEST))
+        self.scale = nn.Linear(self.with_class.width, of_sizes[0], bias=False)
         nn.init.normal_(self.scale.weight, std=1 / math.sqrt(self.with_class.width))
-        before = [None, *widths]
-        exact = max(1, len(widths) - _LOW_PRECISION_STAGES)
+        before = [None, *of_sizes]
+        exact = max(1, len(of_sizes) - _LOW_PRECISION_STAGES)
         self.stages = nn.ModuleList(
-            _Stage(old, new, depth, 2.0, exact=number < exact)
-            for number, (old, new) in enumerate(zip(before, widths, strict=False))
+            _Stage(old, new, depth, 2.0, group_width=widths.group, exact=number < exact)
+            for number, (old, new) in enumerate(zip(before, of_sizes, strict=False))
         )
-        self.to_image = _conv(widths[-1], channels, 1, gain=1.0)
+        self.to_image = _conv(of_sizes[-1], channels, 1, gain=1.0)
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, z_dim] standard normal to [N, channels, resolution, resolution], about -1..1."""
@@ -67,21 +77,21 @@ class Generator(base.Generator):
 class Discriminator(base.Discriminator):
     """Images to logits, down to 4x4; arguments as `Generator`. High means more real."""
 
-    def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
+    def __init__(self, widths: Widths, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
-        widths = list(_widths(width, resolution))[::-1]
-        depth = _BLOCKS * len(widths)
-        self.from_image = _conv(channels, widths[0], 1, gain=1.0)
-        before = [None, *widths]
-        low = len(widths) - max(1, len(widths) - _LOW_PRECISION_STAGES)
+        of_sizes = widths.from_smallest(resolution)[::-1]
+        depth, last = _BLOCKS * len(of_sizes), of_sizes[-1]
+        self.from_image = _conv(channels, of_sizes[0], 1, gain=1.0)
+        before = [None, *of_sizes]
+        low = len(of_sizes) - max(1, len(of_sizes) - _LOW_PRECISION_STAGES)
         self.stages = nn.ModuleList(
-            _Stage(old, new, depth, 0.5, exact=number >= low)
-            for number, (old, new) in enumerate(zip(before, widths, strict=False))
+            _Stage(old, new, depth, 0.5, group_width=widths.group, exact=number >= low)
+            for number, (old, new) in enumerate(zip(before, of_sizes, strict=False))
         )
-        self.window = _conv(widths[-1], widths[-1], _SMALLEST, gain=1.0, groups=widths[-1])
-        self.last = nn.Linear(widths[-1], 1, bias=False)
-        nn.init.normal_(self.last.weight, std=1 / math.sqrt(widths[-1]))
-        self.with_projection = ProjectionHead(widths[-1], num_classes)
+        self.window = _conv(last, last, _SMALLEST, gain=1.0, groups=last)
+        self.last = nn.Linear(last, 1, bias=False)
+        nn.init.normal_(self.last.weight, std=1 / math.sqrt(last))
+        self.with_projection = ProjectionHead(last, num_classes)
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, channels, resolution, resolution] in -1..1 to [N] logits."""
@@ -93,23 +103,19 @@ class Discriminator(base.Discriminator):
         return logits
 
 
-def _widths(width: int, resolution: int) -> Iterator[int]:
-    """Of each resolution from 4x4 up."""
-    for doubling in range(int(math.log2(resolution // _SMALLEST)) + 1):
-        yield width // max(1, (_SMALLEST << doubling) // _WIDEST_UP_TO)
-
-
 class _Stage(nn.Module):
     """What happens at one resolution: a change of size by `scale` and of width, but at the start; then the blocks. An
     `exact` one is in float32 whatever the rest is in.
     """
 
-    def __init__(self, inputs: int | None, width: int, depth: int, scale: float, *, exact: bool) -> None:
+    def __init__(
+        self, inputs: int | None, width: int, depth: int, scale: float, *, group_width: int, exact: bool
+    ) -> None:
         super().__init__()
         self._exact = exact
         self._scale = None if inputs is None else scale
         self.widen = nn.Identity() if inputs in (None, width) else _conv(inputs, width, 1, gain=1.0)
-        self.blocks = nn.Sequential(*[_Block(width, depth) for _ in range(_BLOCKS)])
+        self.blocks = nn.Sequential(*[_Block(width, depth, group_width) for _ in range(_BLOCKS)])
 
     def forward(self, features: Tensor) -> Tensor:
         kind = features.device.type
@@ -130,13 +136,12 @@ class _Stage(nn.Module):
 class _Block(nn.Module):
     """x + branch(x); the branch's three convolutions are Fixup-initialised for a network of `depth` blocks."""
 
-    def __init__(self, width: int, depth: int) -> None:
+    def __init__(self, width: int, depth: int, group_width: int) -> None:
         super().__init__()
         hidden = width * _EXPANSION
         gain = _GAIN * depth ** (-1 / 4)  # L^(-1 / (2m - 2)) for branches of m = 3 convolutions
-        groups = max(1, hidden // _CHANNELS_PER_GROUP)
         self.expand = _conv(width, hidden, 1, gain=gain, bias=True)
-        self.mix = _conv(hidden, hidden, 3, gain=gain, bias=True, groups=groups, padding=1)
+        self.mix = _conv(hidden, hidden, 3, gain=gain, bias=True, groups=hidden // group_width, padding=1)
         self.project = _conv(hidden, width, 1, gain=0.0)
 
     def forward(self, features: Tensor) -> Tensor:

@@ -57,8 +57,9 @@ def test_help_names_every_command_of_the_trainer_and_the_version_is_said() -> No
     assert version.stdout.startswith("gangway 0.")
 
 
-def test_a_preset_is_told_with_what_it_takes_on_machines() -> None:
-    shown = CliRunner().invoke(cli.app, ["presets", "r3gan-ffhq256"])
+@pytest.mark.parametrize("preset", ["r3gan-ffhq256", "r3gan-imagenet64"])
+def test_a_preset_is_told_with_what_it_takes_on_machines(preset: str) -> None:
+    shown = CliRunner().invoke(cli.app, ["presets", preset])
     assert shown.exit_code == 0
     assert "projected, not measured" in shown.stdout
     for machine in ("A100-80Gx8", "H100x8", "H200x8"):

@@ -7,7 +7,7 @@ from trainer.config.network_size import device_gib
 from trainer.config.presets import PRESETS
 
 
-@pytest.mark.parametrize("name", ["r3gan-ffhq256", "progan-celebahq512", "r3gan-cifar10"])
+@pytest.mark.parametrize("name", ["r3gan-ffhq256", "r3gan-imagenet64", "progan-celebahq512", "r3gan-cifar10"])
 @pytest.mark.parametrize("accelerator", MACHINES)
 def test_hours_and_dollars_follow_from_the_speed_and_the_price(name: str, accelerator: str) -> None:
     config = PRESETS[name]
@@ -22,7 +22,7 @@ def test_hours_and_dollars_follow_from_the_speed_and_the_price(name: str, accele
     assert found.usd.high / found.hours.high == pytest.approx(price)
     assert 5 < price < 200, "of eight such accelerators"
     assert "on-demand" in found.offer
-    assert found.needs_gib == pytest.approx(device_gib(config, config.batch_size // 8))
+    assert found.needs_gib == pytest.approx(device_gib(config, config.batch_gpu or config.batch_size // 8))
 
 
 def test_what_has_no_room_or_no_images_for_all_is_said_and_costs_nothing() -> None:

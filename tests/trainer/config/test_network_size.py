@@ -49,7 +49,12 @@ FAMILIES = [
     for architecture, resolution, channels, classes in itertools.product(
         ("dcgan", "resnet", "r3gan", "progressive"), (16, 32, 64, 256), (1, 3), (0, 5)
     )
-] + [config_of("progressive", resolution=resolution, frames=8) for resolution in (16, 64)]
+]
+FAMILIES += [config_of("progressive", resolution=resolution, frames=8) for resolution in (16, 64)]
+FAMILIES += [
+    config_of("r3gan", resolution=64, full_width_up_to=up_to, group_width=group_width)
+    for up_to, group_width in ((16, 4), (64, 32), (256, 1))
+]
 
 
 @pytest.mark.parametrize("config", FAMILIES, ids=lambda c: f"{c.architecture}-{c.image_shape}-{c.num_classes}")

@@ -14,6 +14,7 @@ NAMES = [
     "wgan-gp-cifar10",
     "r3gan-cifar10",
     "r3gan-ffhq256",
+    "r3gan-imagenet64",
     "progan-celeba128",
     "progan-celebahq512",
     "progan-video-ucf101",
@@ -103,13 +104,17 @@ def test_cyclegan_has_its_papers_weights_and_the_step_size_falls_in_the_second_h
 
 
 @pytest.mark.parametrize(
-    ("name", "gamma", "ema_kimg", "augment_p"),
-    [("r3gan-cifar10", (0.05, 0.005), (0, 5000), (0, 0.55)), ("r3gan-ffhq256", (150, 15), (0, 500), (0, 0.3))],
+    ("name", "images", "gamma", "ema_kimg", "augment_p"),
+    [
+        ("r3gan-cifar10", 20_000_000, (0.05, 0.005), (0, 5000), (0, 0.55)),
+        ("r3gan-ffhq256", 20_000_000, (150, 15), (0, 500), (0, 0.3)),
+        ("r3gan-imagenet64", 200_000_000, (1, 0.1), (0, 50_000), (0, 0.4)),
+    ],
 )
 def test_r3gan_follows_its_authors_schedules(
-    name: str, gamma: tuple[float, float], ema_kimg: tuple[float, float], augment_p: tuple[float, float]
+    name: str, images: int, gamma: tuple[float, float], ema_kimg: tuple[float, float], augment_p: tuple[float, float]
 ) -> None:
-    """github.com/brownvc/R3GAN, train.py: all along half a cosine of 20 million images, then held."""
+    """github.com/brownvc/R3GAN, train.py: all along half a cosine of so many images, then held."""
     config = PRESETS[name]
     published = {
         "lr_g": (2e-4, 5e-5), "lr_d": (2e-4, 5e-5), "beta2": (0.9, 0.99), "r1_gamma": gamma,
@@ -118,7 +123,7 @@ def test_r3gan_follows_its_authors_schedules(
     assert {name: schedule.values for name, schedule in config.schedules.given.items()} == published
     for field, (first, last) in published.items():
         schedule = config.schedules.given[field]
-        found = [schedule.at(images) for images in (0, 10_000_000, 20_000_000, 90_000_000)]
+        found = [schedule.at(images) for images in (0, images // 2, images, 4 * images)]
         assert found == pytest.approx([first, (first + last) / 2, last, last]), field
     assert (config.g_reals, config.tf32, config.precision, config.ema_rampup) == ("fresh", False, "bf16", 0)
 
@@ -128,6 +133,7 @@ def test_the_averages_ramp_is_where_the_source_has_it() -> None:
     assert [name for name, config in PRESETS.items() if not config.ema_rampup] == [
         "r3gan-cifar10",
         "r3gan-ffhq256",
+        "r3gan-imagenet64",
         "progan-celeba128",
         "progan-celebahq512",
         "progan-video-ucf101",

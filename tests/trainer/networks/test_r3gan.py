@@ -11,7 +11,7 @@ from trainer.steps.precision import choose
 
 def test_blocks_begin_as_the_identity() -> None:
     """Each branch ends in zeros, so that depth does not matter at the start."""
-    block = _Block(16, 8)
+    block = _Block(16, 8, 16)
     features = torch.randn(2, 16, 4, 4)
     assert torch.equal(block(features), features)
     assert block.expand.weight.std() > 0
@@ -19,7 +19,7 @@ def test_blocks_begin_as_the_identity() -> None:
 
 def test_a_branch_is_scaled_down_by_the_networks_depth() -> None:
     torch.manual_seed(0)
-    shallow, deep = (_Block(128, depth).expand.weight.std() for depth in (1, 16))
+    shallow, deep = (_Block(128, depth, 16).expand.weight.std() for depth in (1, 16))
     torch.testing.assert_close(shallow / deep, torch.tensor(2.0), rtol=0.05, atol=0)
 
 
@@ -45,11 +45,36 @@ def test_widths_at_256_are_the_authors() -> None:
         assert found == [stage for stage in stages[::order] for _ in range(2)]
 
 
-def test_above_32_the_width_halves_with_each_doubling() -> None:
-    config = PRESETS["r3gan-cifar10"].replace({"resolution": 128, "ngf": 64, "ndf": 64})
-    generator, _ = build(config)
-    widths = [module.expand.in_channels for module in generator.modules() if isinstance(module, _Block)]
-    assert widths == [64] * 8 + [32] * 2 + [16] * 2
+def test_widths_of_imagenet_are_the_authors() -> None:
+    """The same, preset ImageNet-64: 1536 channels at every size, 96 groups; an embedding of a class of 64 beside the
+    latents. About 104 million parameters a network, which the paper's table of ImageNet-64 has.
+    """
+    with torch.device("meta"):
+        networks = build(PRESETS["r3gan-imagenet64"].replace({"channels_last": False}))
+    for network in networks:
+        blocks = [module for module in network.modules() if isinstance(module, _Block)]
+        assert [(block.expand.in_channels, block.mix.groups) for block in blocks] == [(1536, 96)] * 10
+    generator = networks[0]
+    assert isinstance(generator, Generator)
+    assert generator.scale.in_features == 64 + 64
+
+
+@pytest.mark.parametrize(
+    ("full_width_up_to", "widths"),
+    [(16, [64] * 3 + [32, 16, 8]), (32, [64] * 4 + [32, 16]), (64, [64] * 5 + [32]), (256, [64] * 6)],
+)
+@pytest.mark.parametrize("group_width", [4, 16])
+def test_above_a_size_the_width_halves_with_each_doubling(
+    full_width_up_to: int, widths: list[int], group_width: int
+) -> None:
+    changes = {"resolution": 128, "ngf": 64, "ndf": 64, "full_width_up_to": full_width_up_to}
+    networks = build(PRESETS["r3gan-cifar10"].replace({**changes, "group_width": group_width}))
+    for network, order in zip(networks, (1, -1), strict=True):
+        blocks = [module for module in network.modules() if isinstance(module, _Block)]
+        assert [block.expand.in_channels for block in blocks] == [width for width in widths[::order] for _ in range(2)]
+        assert [block.mix.groups for block in blocks] == [
+            2 * block.expand.in_channels // group_width for block in blocks
+        ]
 
 
 @pytest.mark.parametrize(("resolution", "exact"), [(16, 1), (32, 1), (64, 1), (128, 2), (256, 3)])
