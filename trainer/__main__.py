@@ -103,7 +103,15 @@ def _parser() -> Parser:
     add_sample(command("sample", "make a grid or a film of a run's images"))
     add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
     add_presets(command("presets", "list every preset with its source, or what departs from it"))
-    schema = command("schema", "print the JSON schema of run.json")
+    schema = command("schema", "print the JSON schema of run.json, or of configurations for an editor")
+    schema.add_argument(
+        "of",
+        nargs="?",
+        choices=("record", "config", "settings"),
+        default="record",
+        metavar="record|config|settings",
+        help="run.json [record]; a TrainConfig in a file; settings on top of a preset, as suites and stack files have",
+    )
     schema.set_defaults(run=_schema)
     return parser
 
@@ -285,10 +293,12 @@ def _record(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _schema(_: argparse.Namespace) -> int:
+def _schema(arguments: argparse.Namespace) -> int:
+    from trainer.config.editor_schema import config_schema, settings_schema
     from trainer.records.run_record import schema
 
-    print(schema(), end="")
+    texts = {"record": schema, "config": config_schema, "settings": settings_schema}
+    print(texts[arguments.of](), end="")
     return 0
 
 

@@ -23,7 +23,8 @@ RESOLUTIONS = (16, 32, 64, 128, 256, 512)
 """That the networks make: 4 pixels, doubled."""
 _WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
 """Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+FOLDER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+"""Of a preset's name, which is its run's folder too."""
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -180,7 +181,7 @@ class ConfigFields(BaseModel):
     @field_validator("preset")
     @classmethod
     def _names_a_folder(cls, name: str) -> str:
-        if not _FOLDER_NAME.fullmatch(name):
+        if not re.fullmatch(FOLDER_NAME, name):
             raise broken_rule("a name of letters, digits, hyphens, dots and underscores: of the run's folder too")
         return name
 
