@@ -24,7 +24,7 @@ from trainer.commands.export import add_export
 from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
 from trainer.config.presets import PRESETS, preset
-from trainer.config.train_config import TrainConfig
+from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.core.console import warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -219,8 +219,19 @@ def data_mistake(argv: Sequence[str]) -> TrainerError | None:
 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig:
-    base = preset(arguments.preset) if arguments.preset is not None else TrainConfig.from_file(arguments.config)
+    base = preset(arguments.preset) if arguments.preset is not None else _from_file(arguments.config)
     return base.replace(_given(arguments))
+
+
+def _from_file(path: Path) -> TrainConfig:
+    try:
+        return TrainConfig.from_file(path)
+    except TrainerError as error:
+        field = error.place.removeprefix(f"{path}: ").partition(".")[0]
+        if not (path.parent / "checkpoints").is_dir() or field in RESUMABLE_CHANGES or field == str(path):
+            raise
+        fix = f"{error.fix}, in another --run-dir; the run in {path.parent} goes on with the version that wrote it"
+        raise TrainerError(**{**error.fields(), "fix": fix}) from None
 
 
 def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -> TrainConfig:
