@@ -53,7 +53,7 @@ def config_schema() -> str:
     """Of a whole configuration, such as a run directory's config.json."""
     flat = _flat()
     defaults = {name: field.default for name, field in TrainConfig.model_fields.items() if not field.is_required()}
-    return _printed({"title": "A training run", **flat, "allOf": [*_conditions(defaults)]})
+    return _printed({**flat, "title": "A training run", "allOf": [*_conditions(defaults)]})
 
 
 def settings_schema() -> str:
@@ -95,11 +95,10 @@ def _flat() -> Schema:
     """Every field by itself: type, bounds, default, and its sentence; and what goes with each word of a choice."""
     schema = TrainConfig.model_json_schema()
     describe(schema, ConfigFields)
-    schema["description"] = summary(TrainConfig)
+    schema |= {"title": "Settings", "description": summary(TrainConfig)}
     for model in _NESTED:
         describe(schema["$defs"][model.__name__], model)
     for each in (schema, *schema["$defs"].values()):
-        del each["title"]
         for named in each["properties"].values():
             named.pop("title", None)  # pydantic's own, which says no more than the name
     properties = schema["properties"]

@@ -87,7 +87,7 @@ class Choice:
     def _elsewhere(self, field: str, owners: Mapping[str, Own]) -> PartField:
         """A field with words whose own it is not."""
         default = ConfigFields.model_fields[field].default
-        value = int(default) if isinstance(default, float) else default
+        value = int(default) if isinstance(default, float) and default.is_integer() else default
         first, why = next((word, own.why) for word, own in owners.items())
         allowed = f"{value} unless the {self.by} is {' or '.join(owners)}{': ' if why else ''}{why}"
         fix = f"--{field.replace('_', '-')} {value}, or --{self.by} {first}"
