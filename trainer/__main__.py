@@ -24,7 +24,7 @@ from trainer.commands.export import add_export
 from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
 from trainer.config.presets import PRESETS, preset
-from trainer.config.train_config import TrainConfig
+from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.core.console import warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -103,7 +103,15 @@ def _parser() -> Parser:
     add_sample(command("sample", "make a grid or a film of a run's images"))
     add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
     add_presets(command("presets", "list every preset with its source, or what departs from it"))
-    schema = command("schema", "print the JSON schema of run.json")
+    schema = command("schema", "print the JSON schema of run.json, or of configurations for an editor")
+    schema.add_argument(
+        "of",
+        nargs="?",
+        choices=("record", "config", "settings"),
+        default="record",
+        metavar="record|config|settings",
+        help="run.json [record]; a TrainConfig in a file; settings on top of a preset, as suites and stack files have",
+    )
     schema.set_defaults(run=_schema)
     return parser
 
@@ -211,8 +219,19 @@ def data_mistake(argv: Sequence[str]) -> TrainerError | None:
 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig:
-    base = preset(arguments.preset) if arguments.preset is not None else TrainConfig.from_file(arguments.config)
+    base = preset(arguments.preset) if arguments.preset is not None else _from_file(arguments.config)
     return base.replace(_given(arguments))
+
+
+def _from_file(path: Path) -> TrainConfig:
+    try:
+        return TrainConfig.from_file(path)
+    except TrainerError as error:
+        field = error.place.removeprefix(f"{path}: ").partition(".")[0]
+        if not (path.parent / "checkpoints").is_dir() or field in RESUMABLE_CHANGES or field == str(path):
+            raise
+        fix = f"{error.fix}, in another --run-dir; the run in {path.parent} goes on with the version that wrote it"
+        raise TrainerError(**{**error.fields(), "fix": fix}) from None
 
 
 def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -> TrainConfig:
@@ -285,10 +304,12 @@ def _record(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _schema(_: argparse.Namespace) -> int:
+def _schema(arguments: argparse.Namespace) -> int:
+    from trainer.config.editor_schema import config_schema, settings_schema
     from trainer.records.run_record import schema
 
-    print(schema(), end="")
+    texts = {"record": schema, "config": config_schema, "settings": settings_schema}
+    print(texts[arguments.of](), end="")
     return 0
 
 

@@ -26,7 +26,7 @@ from stacks.bench.runner import Environment, Runner
 from stacks.bench.suite import LOCAL, Item, SuiteConfig, items_of, load_suite, preset_of
 from stacks.config.job_settings import effective_config, trainer_flags
 from stacks.extras import need
-from trainer.config.train_config import SELF_PREPARED
+from trainer.config.parts.fields import SELF_PREPARED
 
 if TYPE_CHECKING:  # Pulumi, which a suite on this machine does not need
     from pulumi.automation import PulumiCommand

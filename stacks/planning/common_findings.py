@@ -18,9 +18,9 @@ from stacks.planning.expected_run import run_findings
 from stacks.planning.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
 from stacks.providers.registry import provider_of
+from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.prepare_command import prepare_command
 from trainer.config.presets import PRESETS
-from trainer.config.train_config import SELF_PREPARED
 
 _TELLING = ("cifar10", "celeba", "ucf101", "digits")
 """Data sets whose names people give to nothing else."""

@@ -81,7 +81,9 @@ def found_damage(
                 read(run_dir / name)
             except TrainerError as error:
                 found = error.headline
-                yield f"{name} was damaged ({found}); {done}", "repaired", {"file": name, "found": found, "done": done}
+                is_whole = error.place != str(run_dir / name)  # but for one value in it
+                was = "is not what this version writes" if is_whole else "was damaged"
+                yield f"{name} {was} ({found}); {done}", "repaired", {"file": name, "found": found, "done": done}
 
 
 def images_saved(folder: Path) -> int:

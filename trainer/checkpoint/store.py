@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from torch import Tensor
 
 from trainer.checkpoint.fits import misfit
+from trainer.checkpoint.saved_config import SavedConfig
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, diverged, from_validation
@@ -107,7 +108,7 @@ class Manifest(BaseModel):
     sha256: str
     bytes: int
     state_sha256: dict[str, str]
-    config: TrainConfig
+    config: SavedConfig
     identity: RunIdentity
     format: int = 1
 
@@ -312,7 +313,8 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
             problem=f"the run in {run_dir} was started with another value",
             value=now if isinstance(now, int | float | str) else current.shown(field),
             allowed=value,
-            fix=f"go on with {value}{f' (and {others})' if others else ''}, or start a new run in another --run-dir",
+            fix=f"go on with {value}{f' (and {others})' if others else ''}, or start a new run in another --run-dir"
+            + (f"; --config {run_dir / 'config.json'} has them all" if others else ""),
         )
 
 
@@ -369,10 +371,12 @@ def _read_manifest(checkpoint: Path) -> Manifest:
     except ValidationError as error:
         told = from_validation(error, str(path))
         if any(_is_of_another_version(finding) for finding in error.errors()):
-            raise OtherVersionError.of(path, told.headline.removeprefix(f"{path}: ")) from None
+            taken = f": {told.value!r}, where this version takes {told.allowed}" if told.allowed else ""
+            raise OtherVersionError.of(path, f"{told.headline.removeprefix(f'{path}: ')}{taken}") from None
         raise told from None
 
 
 def _is_of_another_version(finding: ErrorDetails) -> bool:
     """Whether pydantic stumbled over a field or a configuration that another version of the trainer may well write."""
-    return finding["type"] == "extra_forbidden" or (finding["loc"][:1] == ("config",) and finding["loc"] != ("config",))
+    kind, where = finding["type"], finding["loc"]
+    return kind in ("extra_forbidden", "rule") or (where[:1] == ("config",) and where != ("config",))

@@ -14,7 +14,8 @@ from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from trainer.config.train_config import TrainConfig
+from trainer.config.parts.fields import ConfigFields
+from trainer.core.docstrings import attribute_sentences
 from trainer.core.errors import TrainerError, nearest
 
 T = TypeVar("T", int, float)
@@ -144,8 +145,8 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
         "Each in place of the value that the preset or the file has, and without it that value stays; `python -m "
         "trainer presets NAME` shows a preset's. N is a whole number, X a number, NAMES are names by commas.",
     )
-    sentences = dict(re.findall(r"^ +(\w+): (.+?)\.?$", TrainConfig.__doc__ or "", re.MULTILINE))
-    for name, field in TrainConfig.model_fields.items():
+    sentences = attribute_sentences(ConfigFields)
+    for name, field in ConfigFields.model_fields.items():
         if name != "preset":
             flag, text = f"--{name.replace('_', '-')}", sentences[name].replace("%", "%%")
             fields.add_argument(flag, dest=f"field_{name}", metavar=_metavar(field), help=text)

@@ -11,7 +11,8 @@ from math import log2, prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.train_config import TrainConfig, first_broken
+from trainer.config.parts.rules import first_broken
+from trainer.config.train_config import TrainConfig
 
 SMALLEST = 4
 """Height and width that a generator starts with."""

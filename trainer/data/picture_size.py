@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from trainer.config.metric_names import NONE
-from trainer.config.train_config import RESOLUTIONS, TrainConfig
+from trainer.config.parts.fields import RESOLUTIONS
+from trainer.config.train_config import TrainConfig
 from trainer.data.index import INDEX_FILE, ShardIndex
 
 

@@ -9,7 +9,9 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationError
 
+from trainer.config.parts.fields import ConfigFields
 from trainer.config.train_config import TrainConfig
+from trainer.core.docstrings import describe
 from trainer.core.errors import from_validation
 from trainer.core.files import read_input, read_text_input
 from trainer.core.program import program
@@ -382,4 +384,6 @@ class RunRecord(DigestedRecord):
 
 def schema() -> str:
     """The JSON schema of run.json, as committed in `run-record.schema.json`."""
-    return json.dumps(RunRecord.model_json_schema(mode="serialization"), indent=2, sort_keys=True) + "\n"
+    found = RunRecord.model_json_schema(mode="serialization")
+    describe(found["$defs"][TrainConfig.__name__], ConfigFields)
+    return json.dumps(found, indent=2, sort_keys=True) + "\n"

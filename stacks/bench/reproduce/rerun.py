@@ -21,8 +21,9 @@ from stacks.engines.local import LocalRun, StatsTail
 from stacks.extras import need
 from stacks.planning.run_context import local_context
 from stacks.report.runs import Run, read_json
+from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.prepare_command import prepare_command
-from trainer.config.train_config import SELF_PREPARED, TrainConfig
+from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunRecord
 
 _UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}

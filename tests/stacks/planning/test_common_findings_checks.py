@@ -14,8 +14,8 @@ from components.gcp.tpu.slices import plan_slice, slice_machine
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import check_budget, common_findings
 from stacks.planning.plan import Plan
+from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.presets import PRESETS
-from trainer.config.train_config import SELF_PREPARED
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 SHORT_STEPS = {"speed.mostly-waiting"}

@@ -20,8 +20,8 @@ from stacks.planning.throughput import trained_on
 from stacks.planning.trainer_findings import trainer_findings
 from stacks.providers.gcp.plan import plan as plan_gcp
 from trainer.config.as_keys import as_keys
+from trainer.config.parts.rules import RULES
 from trainer.config.presets import PRESETS
-from trainer.config.train_config import RULES
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH = ("aws-demo", "azure-nc-dev", "gcp-a3-spot", "gcp-v5e-pod", "hosts-lab", "openstack-gpu")

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from trainer.commands.arguments import add_config_flags
-from trainer.config.train_config import AUGMENTATIONS, TrainConfig
+from trainer.config.parts.fields import AUGMENTATIONS
+from trainer.config.train_config import TrainConfig
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import pytest
 
 from trainer.__main__ import train_config
 from trainer.config.metric_names import parse
+from trainer.config.parts.fields import RESOLUTIONS
 from trainer.config.prepare_command import train_command, untrainable
 from trainer.config.refusals import misfit
-from trainer.config.train_config import RESOLUTIONS, TrainConfig
+from trainer.config.train_config import TrainConfig
 
 
 def read(command: str) -> TrainConfig:

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config.as_keys import as_keys
+from trainer.config.parts.rules import RULES, first_broken
 from trainer.config.presets import PRESETS
 from trainer.config.schedules import Schedules, Steps
-from trainer.config.train_config import RULES, TrainConfig, first_broken
+from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
 DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]
@@ -104,5 +105,8 @@ def test_a_file_is_told_of_its_keys() -> None:
     with pytest.raises(TrainerError) as caught:
         TrainConfig.from_json(text, "job.json")
     assert caught.value.place == "job.json: gp_weight"
-    assert caught.value.fix == "loss: wgan-gp, gp_weight: 10, as in the paper; or gp_weight: 0 and another loss"
+    assert caught.value.fix == "gp_weight: 0, or loss: wgan-gp"
+    with pytest.raises(TrainerError) as caught:
+        TrainConfig.from_json(DIGITS.to_json().replace('"metrics": "none"', '"metrics": "fd-enl0"'), "job.json")
+    assert caught.value.fix.startswith("metrics: fd-enl0, metrics_kimg: 20, for example; or metrics: none, ")
     assert all("--" not in as_keys(rule.advice(DIGITS)) + as_keys(rule.allowed) for rule in RULES)

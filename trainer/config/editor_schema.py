@@ -1,0 +1,152 @@
+"""JSON schemas of configurations for editors (draft 2020-12): a whole TrainConfig, and settings on top of a preset.
+
+A configuration is flat, so that the two discriminated unions, by architecture and by loss, become conditions on its
+keys. What depends on several numbers at once (a batch that divides, a schedule as long as the run) is not said here:
+`trainer.config.parts.rules` refuses it when a run or a plan begins.
+"""
+
+import functools
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, TypeAdapter, create_model
+
+from trainer.config.as_keys import as_keys
+from trainer.config.layer_rates import LayerRate
+from trainer.config.metric_names import METRICS, NONE
+from trainer.config.parts.architectures import ARCHITECTURES
+from trainer.config.parts.fields import AUGMENTATIONS, FOLDER_NAME, ConfigFields
+from trainer.config.parts.losses import LOSSES
+from trainer.config.parts.part import Choice
+from trainer.config.presets import CATALOGUE, PRESETS
+from trainer.config.schedules import Ramp, Schedules, Steps
+from trainer.config.segments import Segment
+from trainer.config.train_config import TrainConfig
+from trainer.core.docstrings import describe, summary
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_NESTED: tuple[type[BaseModel], ...] = (LayerRate, Ramp, Schedules, Segment, Steps)
+_ALSO_TEXT = ("schedules", "segments", "layer_rates", "freeze")
+"""Fields that are JSON, or names by commas, in one text too: a flag and a stack file's settings hold plain values."""
+_BESIDE_SETTINGS = ("preset", "kimg", "checkpoint_kimg", "seed")
+"""Fields for which a suite and a stack file's job have keys of their own."""
+_CHOICES = (ARCHITECTURES, LOSSES)
+
+Schema = dict[str, Any]
+
+
+def union_of(choice: Choice) -> Any:
+    """The discriminated union of models, each with the fields that its word decides about."""
+    models = [_model(choice, word) for word in choice.parts]
+    return Annotated[functools.reduce(operator.or_, models), Discriminator(choice.by)]
+
+
+def _model(choice: Choice, word: str) -> type[BaseModel]:
+    fields: dict[str, Any] = {name: (field.type, ...) for name, field in choice.fields[word].items()}
+    fields[choice.by] = (Literal[word], ...)
+    return create_model(choice.parts[word].__name__, __config__=ConfigDict(extra="ignore"), **fields)
+
+
+def config_schema() -> str:
+    """Of a whole configuration, such as a run directory's config.json."""
+    flat = _flat()
+    defaults = {name: field.default for name, field in TrainConfig.model_fields.items() if not field.is_required()}
+    return _printed({**flat, "title": "A training run", "allOf": [*_conditions(defaults)]})
+
+
+def settings_schema() -> str:
+    """Of whatever has a `preset` and `settings` on top of it: a suite, and a stack file's job. An arm's settings come
+    on top of both, so that of them each is looked at by itself alone.
+    """
+    flat = _flat()
+    definitions = flat.pop("$defs")
+    del flat["required"]
+    for name in _BESIDE_SETTINGS:
+        del flat["properties"][name]
+    settings = {"$ref": "#/$defs/settings"}
+    return _printed(
+        {
+            "title": "A preset of the trainer, and settings on top of it",
+            "type": "object",
+            "properties": {
+                "preset": {"enum": [*PRESETS], "enumDescriptions": [entry.summary for entry in CATALOGUE.values()]},
+                "settings": settings,
+                "arms": {"type": "array", "items": {"type": "object", "properties": {"settings": settings}}},
+            },
+            "allOf": [
+                {
+                    "if": {"properties": {"preset": {"const": name}}, "required": ["preset"]},
+                    "then": {"properties": {"settings": {"allOf": [*_conditions(config.model_dump())]}}},
+                }
+                for name, config in PRESETS.items()
+            ],
+            "$defs": {**definitions, "settings": flat},
+        }
+    )
+
+
+def _printed(schema: Schema) -> str:
+    return json.dumps({"$schema": _DRAFT, **schema}, indent=2) + "\n"
+
+
+def _flat() -> Schema:
+    """Every field by itself: type, bounds, default, and its sentence; and what goes with each word of a choice."""
+    schema = TrainConfig.model_json_schema()
+    describe(schema, ConfigFields)
+    schema |= {"title": "Settings", "description": summary(TrainConfig)}
+    for model in _NESTED:
+        describe(schema["$defs"][model.__name__], model)
+    for each in (schema, *schema["$defs"].values()):
+        for named in each["properties"].values():
+            named.pop("title", None)  # pydantic's own, which says no more than the name
+    properties = schema["properties"]
+    for choice in _CHOICES:
+        by = properties[choice.by]
+        by["enumDescriptions"] = [summary(choice.parts[word]) for word in by["enum"]]
+        schema["$defs"] |= dict(_parts(choice))
+    properties["preset"]["pattern"] = f"^{FOLDER_NAME}$"
+    properties["augment"]["pattern"] = _by_commas(AUGMENTATIONS)
+    properties["metrics"]["pattern"] = _by_commas(METRICS)
+    properties["schedules"]["default"] = {}
+    for name in _ALSO_TEXT:
+        whole = {key: properties[name].pop(key) for key in ("type", "items", "$ref") if key in properties[name]}
+        properties[name]["anyOf"] = [whole, {"type": "string"}]
+    return schema
+
+
+def _by_commas(names: Iterable[str]) -> str:
+    one = f"({'|'.join(names)})"
+    return rf"^\s*({NONE}|{one}(\s*,\s*{one})*)\s*$"
+
+
+def _defined(choice: Choice, word: str) -> str:
+    return f"{choice.by}-{word}"
+
+
+def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
+    """What each word allows of the fields that it decides about, by its definition's name, with what to say of other
+    values.
+    """
+    models = TypeAdapter(union_of(choice)).json_schema()["$defs"]
+    for word, part in choice.parts.items():
+        typed, properties = models[part.__name__]["properties"], dict[str, Schema]()
+        for name, field in choice.fields[word].items():
+            if field.narrower:
+                told = {"errorMessage": as_keys("; ".join(field.narrower))}
+                properties[name] = {key: each for key, each in typed[name].items() if key != "title"} | told
+        about = {"title": f"{choice.by} {word}", "description": summary(part)}
+        yield _defined(choice, word), {**about, "properties": properties}
+
+
+def _conditions(base: Mapping[str, object]) -> Iterator[Schema]:
+    """What follows from each word, for values on top of `base`: one that the word refuses there has to be given."""
+    for choice in _CHOICES:
+        for word, fields in choice.fields.items():
+            is_given = [] if base[choice.by] == word else [choice.by]
+            needed = [name for name, field in fields.items() if field.narrower and not field.takes(base[name])]
+            yield {
+                "if": {"properties": {choice.by: {"const": word}}, "required": is_given},
+                "then": {"$ref": f"#/$defs/{_defined(choice, word)}", "required": needed},
+            }

@@ -1,0 +1,213 @@
+"""Every field of TrainConfig: its type, bounds and default, and what it is in one sentence. Imports no torch.
+
+Which of them belong to one architecture or one loss is told by trainer.config.parts.architectures and losses.
+"""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticKnownError
+
+from trainer.config.layer_rates import LayerRatesField
+from trainer.config.metric_names import NONE, parse, parse_names
+from trainer.config.schedules import Schedules, SchedulesField
+from trainer.config.segments import SegmentsField
+from trainer.core.errors import broken_rule
+
+AUGMENTATIONS = ("color", "translation", "cutout")
+"""Parts a DiffAugment policy may be made of."""
+SELF_PREPARED = ("digits", "photos", "day-dusk", "clips")
+"""Data sets that ship in Python packages, so that a run without data prepares its own."""
+RESOLUTIONS = (16, 32, 64, 128, 256, 512)
+"""That the networks make: 4 pixels, doubled."""
+_WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
+"""Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
+_R3GAN_FULL_WIDTH: Literal[32] = 32
+_R3GAN_GROUP = 16
+"""Both of most of its authors' presets."""
+FOLDER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+"""Of a preset's name, which is its run's folder too."""
+
+Positive = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)
+"""A flag's value is text, which pydantic takes for a number, but not for one of a few."""
+Frames = Annotated[Literal[1, 2, 4, 8, 16, 32, 64], FromText]
+FullWidthUpTo = Annotated[Literal[16, 32, 64, 128, 256, 512], FromText]
+GroupWidth = Annotated[int, Field(ge=1, le=_WIDEST)]
+GroupSize = Annotated[int, Field(ge=0, le=_LARGEST_BATCH)]
+
+
+def _by_commas(value: object) -> object:
+    return [name for name in value.split(",") if name] if isinstance(value, str) else value
+
+
+class ConfigFields(BaseModel):
+    """What a training run computes: the fields alone, each looked at by itself.
+
+    Attributes:
+        preset: name the defaults came from.
+        dataset: the data set's name; the shards must carry the same.
+        resolution: height and width of the images, pixels.
+        channels: 1 for grey, 3 for RGB.
+        frames: 1 for images; above, length of the video clips that are learnt.
+        num_classes: 0 learns images regardless of class; above, the number of classes, whose labels both networks get.
+        architecture: family of the networks; cyclegan's translate between the two domains of a data set.
+        z_dim: length of the latent vector.
+        latents: how its numbers are drawn: standard normal, or uniform from -1 to 1.
+        ngf: the generator's width: channels of its last feature map.
+        ndf: the discriminator's width: channels of its first feature map.
+        full_width_up_to: r3gan: size of the largest feature maps of full width, which halves with each doubling above.
+        group_width: r3gan: channels in a group of its 3x3 convolutions, which have twice the width.
+        batch_size: global batch, images per step over all workers, and of each domain; a segment may change it.
+        batch_gpu: images a worker takes at once, adding up gradients over its share; 0 for all; may change in a run.
+        kimg: length of the run, thousands of real images shown.
+        d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
+        loss: what the two networks play for.
+        g_reals: real images of the generator's step: same takes those that the discriminator saw last, fresh others.
+        lr_g: the generator's Adam step size.
+        lr_d: the discriminator's Adam step size.
+        beta1: Adam's first moment decay.
+        beta2: Adam's second moment decay.
+        r1_gamma: weight of the R1 penalty, on real images; 0 turns it off.
+        r2_gamma: weight of the R2 penalty, the same on fakes; 0 turns it off.
+        r1_interval: steps from one lazily applied penalty to the next; its weight grows by the same factor.
+        gp_weight: weight of WGAN-GP's penalty, between real images and fakes; 0 turns it off.
+        cycle_weight: cyclegan: weight of the mean difference of an image and its translation there and back.
+        identity_weight: cyclegan: weight, in cycle_weights, of what a generator changes of its own domain's images.
+        drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
+        ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
+        ema_rampup: that half-life is at most this share of the images seen, as StyleGAN2's; 0 for no such bound.
+        augment: what DiffAugment does to real and fake images alike: color, translation, cutout, by commas; or none.
+        dequantise: spread each real grey value evenly over the 256th of -1..1 that it stands for.
+        mirror: show each real image mirrored left to right too, as often as it is shown unmirrored.
+        ada_target: mean sign of the real images' logits that ADA keeps by augmenting more or less; 0 augments always.
+        ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
+        minibatch_std: progressive networks: images in a group whose deviation the discriminator sees; 0 for none.
+        stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
+        fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
+        schedules: values that change as images are seen, as JSON, such as {"lr_g": {"steps": [[0, 2e-4], [90, 1e-4]]}}.
+        segments: what is otherwise from some image on, as JSON, such as [{"from_image": 50000, "batch_size": 128}].
+        layer_rates: step sizes of some layers, as JSON, such as [{"layers": "generator.first.*", "lr_factor": 0.1}].
+        freeze: weights that keep their initial values, by commas, as generator.layers.0.* or discriminator.*.bias.
+        seed: of initial weights, order of images, latents and augmentation.
+        checkpoint_kimg: thousands of images from one checkpoint to the next.
+        keep_checkpoints: how many checkpoints stay on disk.
+        keep_every_kimg: the first checkpoint of each so many thousand images stays for good too; 0 for none.
+        stats_kimg: thousands of images from one line of stats.jsonl to the next.
+        sample_kimg: thousands of images from one sample grid to the next.
+        channels_last: NHWC memory layout: some per cent faster on a CPU, needed for tensor cores on a GPU.
+        backend: collectives; auto takes nccl where CUDA is present, else gloo; xla is PyTorch/XLA, for TPUs.
+        precision: of the networks' forward passes.
+        tf32: let CUDA's matrix units round float32 inputs to TF32; elsewhere without effect.
+        deterministic: on CUDA keep to kernels that give the same bits each time, at a cost; elsewhere they do anyway.
+        compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
+        cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
+        step_graph: on replays a whole step as one CUDA graph; auto does where that is measured to be faster.
+        shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
+        check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
+        metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
+        metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
+        metrics_samples: fakes drawn for the quality metrics; for video-is in each of its ten draws.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    preset: str
+    dataset: Literal["digits", "cifar10", "celeba", "ucf101", "folder", "photos", "day-dusk", "clips"]
+    resolution: Annotated[Literal[16, 32, 64, 128, 256, 512], FromText]
+    channels: Annotated[Literal[1, 3], FromText]
+    frames: Frames = 1
+    num_classes: int = Field(default=0, ge=0, le=_WIDEST)
+    architecture: Literal["dcgan", "resnet", "r3gan", "progressive", "cyclegan"] = "dcgan"
+    z_dim: int = Field(default=64, ge=1, le=_WIDEST)
+    latents: Literal["normal", "uniform"] = "normal"
+    ngf: int = Field(default=32, ge=1, le=_WIDEST)
+    ndf: int = Field(default=32, ge=1, le=_WIDEST)
+    full_width_up_to: FullWidthUpTo = _R3GAN_FULL_WIDTH
+    group_width: GroupWidth = _R3GAN_GROUP
+    batch_size: int = Field(default=64, ge=1, le=_LARGEST_BATCH)
+    batch_gpu: int = Field(default=0, ge=0)
+    kimg: Positive
+    d_steps: int = Field(default=1, ge=1)
+    loss: Literal["nonsaturating", "wgan-gp", "relativistic", "lsgan"] = "nonsaturating"
+    g_reals: Literal["same", "fresh"] = "same"
+    lr_g: Positive = 2e-4
+    lr_d: Positive = 2e-4
+    beta1: Fraction = 0.5
+    beta2: Fraction = 0.99
+    r1_gamma: NotNegative = 1.0
+    r2_gamma: NotNegative = 0.0
+    r1_interval: int = Field(default=16, ge=1)
+    gp_weight: NotNegative = 0.0
+    drift: NotNegative = 0.0
+    cycle_weight: NotNegative = 0.0
+    identity_weight: NotNegative = 0.0
+    ema_kimg: NotNegative = 2.0
+    ema_rampup: NotNegative = 0.05
+    augment: str = NONE
+    dequantise: bool = False
+    mirror: bool = False
+    ada_target: Fraction = 0.0
+    ada_kimg: Positive = 500.0
+    minibatch_std: GroupSize = 0
+    stable_kimg: NotNegative = 0.0
+    fade_kimg: NotNegative = 0.0
+    schedules: SchedulesField = Schedules()
+    segments: SegmentsField = ()
+    layer_rates: LayerRatesField = ()
+    freeze: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = ()
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    checkpoint_kimg: Positive = 20.0
+    keep_checkpoints: int = Field(default=3, ge=2)
+    keep_every_kimg: NotNegative = 0.0
+    stats_kimg: Positive = 1.0
+    sample_kimg: Positive = 20.0
+    channels_last: bool = True
+    backend: Literal["auto", "gloo", "nccl", "xla"] = "auto"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    tf32: bool = True
+    deterministic: bool = False
+    compile: Literal["off", "auto", "on"] = "off"
+    cuda_graphs: bool = False
+    step_graph: Literal["off", "auto", "on"] = "auto"
+    shard: Literal["ddp", "fsdp2", "hsdp"] = "ddp"
+    check_gradients_steps: int = Field(default=100, ge=0)
+    metrics: str = NONE
+    metrics_kimg: NotNegative = 0.0
+    metrics_samples: int = Field(default=1797, ge=2)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_number_is_true(cls, value: object, field: ValidationInfo) -> object:
+        kind = cls.model_fields[str(field.field_name)].annotation
+        if isinstance(value, bool) and kind not in (bool, str):  # pydantic takes true for 1
+            raise PydanticKnownError("float_type" if kind is float else "int_type")
+        return value
+
+    @field_validator("preset")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        if not re.fullmatch(FOLDER_NAME, name):
+            raise broken_rule("a name of letters, digits, hyphens, dots and underscores: of the run's folder too")
+        return name
+
+    @field_validator("augment")
+    @classmethod
+    def _known_parts(cls, policy: str, others: ValidationInfo) -> str:
+        parts = parse_names(policy, AUGMENTATIONS)
+        if "color" in parts and others.data.get("channels") == 1:
+            raise broken_rule("color needs channels 3", fix="leave color out for grey images")
+        return ",".join(parts) or NONE
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: str) -> str:
+        return ",".join(parse(names)) or NONE
+
+    @property
+    def group(self) -> int:
+        """Images of a batch that stay on one worker and in one micro-batch: minibatch_std's, or 1."""
+        return self.minibatch_std or 1

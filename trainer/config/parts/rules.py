@@ -1,0 +1,186 @@
+"""Which values of a configuration go together: what follows from its architecture and its loss, and rules on several
+fields that no one word decides.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from math import gcd
+from typing import NamedTuple
+
+from trainer.config.parts.architectures import ARCHITECTURES
+from trainer.config.parts.fields import ConfigFields
+from trainer.config.parts.losses import LOSSES
+from trainer.config.parts.part import Choice, Narrower, PartField
+
+
+class Rule(NamedTuple):
+    """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it; made of the
+    values where one of them has to change a little.
+    """
+
+    field: str
+    is_broken: Callable[[ConfigFields], bool]
+    allowed: str
+    fix: str | Callable[[ConfigFields], str]
+
+    def advice(self, config: ConfigFields) -> str:
+        """The fix, for this configuration."""
+        return self.fix if isinstance(self.fix, str) else self.fix(config)
+
+
+def _divisor(config: ConfigFields) -> int:
+    """The divisor of batch_size nearest to batch_gpu; of two the larger."""
+    batch = config.batch_size
+    divisors = (each for each in range(1, batch + 1) if batch % each == 0)
+    return min(divisors, key=lambda each: (abs(each - config.batch_gpu), -each))
+
+
+def _r3gan_step(config: ConfigFields) -> int:
+    """What r3gan's widths are multiples of: where it is narrowest, twice the width has to be whole groups."""
+    narrowed = max(1, config.resolution // config.full_width_up_to)
+    return narrowed * (config.group_width // gcd(config.group_width, 2))
+
+
+def _of_groups(config: ConfigFields, width: int) -> int:
+    """The width nearest to `width` that r3gan's convolutions take."""
+    step = _r3gan_step(config)
+    return max(step, round(width / step) * step)
+
+
+def _of_choice(choice: Choice) -> Iterator[Rule]:
+    """A rule for each field that is narrower with some words, and for what is said of it with them."""
+    narrower: dict[tuple[str, Narrower], dict[str, PartField]] = {}
+    for word, fields in choice.fields.items():
+        for name, field in fields.items():
+            if field.narrower:
+                narrower.setdefault((name, field.narrower), {})[word] = field
+    for (name, (allowed, fix)), with_word in narrower.items():
+        yield Rule(name, _is_refused(choice.by, name, with_word), allowed, fix)
+
+
+def _is_refused(by: str, name: str, with_word: Mapping[str, PartField]) -> Callable[[ConfigFields], bool]:
+    def is_broken(config: ConfigFields) -> bool:
+        word = getattr(config, by)
+        return word in with_word and not with_word[word].takes(getattr(config, name))
+
+    return is_broken
+
+
+_ON_SEVERAL = (
+    Rule(
+        "frames",
+        lambda c: c.frames > c.resolution,
+        "at most the resolution: a clip grows in time as it does in height and width",
+        lambda c: f"--frames {c.resolution}, or a larger --resolution",
+    ),
+    Rule(
+        "num_classes",
+        lambda c: c.num_classes == 1,
+        "0, or at least 2: a single class tells nothing",
+        "--num-classes 0",
+    ),
+    Rule(
+        "batch_gpu",
+        lambda c: c.batch_gpu > 0 and c.batch_size % c.batch_gpu > 0,
+        "0, or a divisor of batch_size, so that a step is made of whole micro-batches",
+        lambda c: f"--batch-gpu {_divisor(c)}, which divides --batch-size {c.batch_size}",
+    ),
+    Rule(
+        "minibatch_std",
+        lambda c: c.minibatch_std == 1,
+        "0, or at least 2: one image alone has no deviation",
+        "--minibatch-std 0, or 4 as in the paper",
+    ),
+    Rule(
+        "batch_size",
+        lambda c: c.minibatch_std > 0 and c.batch_size % c.minibatch_std > 0,
+        "a multiple of minibatch_std, so that a batch is made of whole groups",
+        lambda c: f"--batch-size {-(-c.batch_size // c.group) * c.group}, or --minibatch-std 0",
+    ),
+    Rule(
+        "batch_gpu",
+        lambda c: c.minibatch_std > 0 and c.batch_gpu % c.minibatch_std > 0,
+        "0, or a multiple of minibatch_std, so that no group is divided between micro-batches",
+        lambda c: f"--batch-gpu {c.minibatch_std}, or another multiple that divides --batch-size {c.batch_size}",
+    ),
+    Rule(
+        "ngf",
+        lambda c: c.architecture == "r3gan" and c.ngf % _r3gan_step(c) > 0,
+        "for r3gan a multiple of half of group_width, and of as much again with each doubling above full_width_up_to",
+        lambda c: f"--ngf {_of_groups(c, c.ngf)}",
+    ),
+    Rule(
+        "ndf",
+        lambda c: c.architecture == "r3gan" and c.ndf % _r3gan_step(c) > 0,
+        "for r3gan a multiple of half of group_width, and of as much again with each doubling above full_width_up_to",
+        lambda c: f"--ndf {_of_groups(c, c.ndf)}",
+    ),
+    Rule(
+        "ada_target",
+        lambda c: c.ada_target > 0 and c.augment == "none",
+        "0 without augmentation: there is nothing to adapt",
+        "--augment translation, for example, or --ada-target 0",
+    ),
+    Rule(
+        "schedules",
+        lambda c: c.schedules.augment_p is not None and (c.augment == "none" or c.ada_target > 0),
+        "augment_p only with an augmentation that does not adapt by itself",
+        "--augment translation --ada-target 0, for example; or no schedule of augment_p",
+    ),
+    Rule(
+        "schedules",
+        lambda c: any(name in c.schedules.given and not getattr(c, name) for name in ("r1_gamma", "r2_gamma")),
+        "schedules of the penalties that the run has: r1_gamma or r2_gamma above 0",
+        "--r1-gamma with the schedule's first value, for example; or no schedule of it",
+    ),
+    Rule(
+        "freeze",
+        lambda c: bool(c.freeze) and c.shard != "ddp",
+        "none with sharded networks",
+        "--shard ddp",
+    ),
+    Rule(
+        "cuda_graphs",
+        lambda c: c.cuda_graphs and c.compile == "off",
+        "false without compile, which records the graphs",
+        "--compile on, or --cuda-graphs false",
+    ),
+    Rule(
+        "batch_gpu",
+        lambda c: c.cuda_graphs and c.batch_gpu > 0,
+        "0 with CUDA graphs: a graph's gradients lie in its own memory, which the next micro-batch would overwrite",
+        "--batch-gpu 0, or --cuda-graphs false",
+    ),
+    Rule(
+        "precision",
+        lambda c: c.shard != "ddp" and c.precision == "fp16",
+        "fp32 or bf16 with sharded networks",
+        "--precision bf16, or --shard ddp",
+    ),
+    Rule(
+        "compile",
+        lambda c: c.shard != "ddp" and c.compile == "on",
+        "off or auto with sharded networks, which run uncompiled",
+        "--compile off, or --shard ddp",
+    ),
+    Rule(
+        "backend",
+        lambda c: c.backend == "xla" and c.shard != "ddp",
+        "auto, gloo or nccl with sharded networks",
+        "--shard ddp",
+    ),
+    Rule(
+        "metrics_kimg",
+        lambda c: (c.metrics == "none") != (c.metrics_kimg == 0),
+        "above 0 with metrics, which are computed at its multiples; 0 without",
+        "--metrics fd-enl0 --metrics-kimg 20, for example; or --metrics none --metrics-kimg 0",
+    ),
+)
+OF_PARTS = (*_of_choice(ARCHITECTURES), *_of_choice(LOSSES))
+"""What follows from an architecture and from a loss."""
+RULES = (*OF_PARTS, *_ON_SEVERAL)
+"""In the order in which they are told: one at a time."""
+
+
+def first_broken(config: ConfigFields) -> Rule | None:
+    """The first rule that the configuration breaks; None where all its values go together."""
+    return next((rule for rule in RULES if rule.is_broken(config)), None)
