@@ -160,9 +160,9 @@ def _expected(plan: Plan, *, sources: bool) -> str:
 
 
 def _memory(plan: Plan, *, sources: bool) -> str:
-    """A line on what a step takes of each accelerator; nothing where no GPU computes."""
+    """A line on what a step takes of each accelerator; nothing where no GPU computes, or next to nothing is taken."""
     memory = plan.expected.memory
-    if memory is None:
+    if memory is None or not (sources or memory.is_worth_a_word):
         return ""
     why = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
     return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{why}"

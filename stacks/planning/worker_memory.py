@@ -14,6 +14,8 @@ from trainer.config.segment_plan import stretches
 from trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once, parts_of
 from trainer.config.train_config import TrainConfig
 
+_NOTEWORTHY = 0.1
+"""Of an accelerator's memory."""
 _SOURCE = (
     "tensors at a step's peak, estimated by the networks' sizes (trainer/config/step_memory.py); within 15 % of what "
     "torch traces, without libraries' work space"
@@ -47,6 +49,11 @@ class WorkerMemory:
     def is_short(self) -> bool:
         """Whether there is less than the step takes, though not surely too little."""
         return self.has is not None and self.least <= self.has < self.total
+
+    @property
+    def is_worth_a_word(self) -> bool:
+        """Whether it is a noteworthy share of what there is."""
+        return self.has is None or self.total > _NOTEWORTHY * self.has
 
     def in_words(self) -> str:
         """All of it, and its parts."""

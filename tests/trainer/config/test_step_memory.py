@@ -1,5 +1,7 @@
 """What a step's memory is made of: its parts, how workers split it, and the micro-batch that there is room for."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from trainer.config.network_size import device_gib, discriminator_size, generator_size
 from trainer.config.presets import PRESETS
 from trainer.config.segments import Segment
-from trainer.config.step_memory import GIB, StepMemory, estimate, fitting_batch_gpu, images_at_once, share_of
+from trainer.config.step_memory import _AT_PEAK, GIB, StepMemory, estimate, fitting_batch_gpu, images_at_once, share_of
 from trainer.config.train_config import TrainConfig
 
 R3GAN = PRESETS["r3gan-cifar10"]
@@ -17,6 +19,10 @@ BOTH = GENERATOR + DISCRIMINATOR
 
 def bytes_of(memory: StepMemory) -> list[float]:
     return [each * GIB for each in memory]
+
+
+def test_every_family_has_its_multiples() -> None:
+    assert set(_AT_PEAK) == set(get_args(TrainConfig.model_fields["architecture"].annotation))
 
 
 def test_whole_networks_are_whole_on_every_worker() -> None:
