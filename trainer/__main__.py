@@ -21,6 +21,7 @@ from trainer.commands.arguments import Parser, add_config_flags, add_run_dir, pa
 from trainer.commands.data import add_data
 from trainer.commands.evaluate import add_evaluate
 from trainer.commands.export import add_export
+from trainer.commands.memory import add_memory, memory_text
 from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
 from trainer.config.presets import PRESETS, preset
@@ -103,6 +104,7 @@ def _parser() -> Parser:
     add_sample(command("sample", "make a grid or a film of a run's images"))
     add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
     add_presets(command("presets", "list every preset with its source, or what departs from it"))
+    _add_memory(command("memory", "say what memory a step takes on a worker's device, before it is trained"))
     schema = command("schema", "print the JSON schema of run.json, or of configurations for an editor")
     schema.add_argument(
         "of",
@@ -122,11 +124,7 @@ def _add_train(train: Parser) -> None:
         "Ends with 0: done; 1: failed, or the folder is in use; 2: a mistake in what was given; 3: the fabric is too "
         "slow; 75: interrupted and saved, the same command goes on."
     )
-    base = train.add_mutually_exclusive_group(required=True)
-    base.add_argument("--preset", metavar="NAME", help=", ".join(PRESETS))
-    base.add_argument(
-        "--config", type=path, metavar="FILE", help="a TrainConfig as JSON, such as a run directory's config.json"
-    )
+    _add_base(train)
     train.add_argument("--run-dir", type=path, metavar="DIR", help="where everything is written [runs/PRESET]")
     train.add_argument(
         "--data", type=path, metavar="DIR", help="folder of shards, prepared there when missing [RUN_DIR/data]"
@@ -156,6 +154,30 @@ def _add_train(train: Parser) -> None:
     )
     add_config_flags(train)
     train.set_defaults(run=_train)
+
+
+def _add_base(parser: Parser) -> None:
+    """Adds where the values come from that no flag gives."""
+    base = parser.add_mutually_exclusive_group(required=True)
+    base.add_argument("--preset", metavar="NAME", help=", ".join(PRESETS))
+    base.add_argument(
+        "--config", type=path, metavar="FILE", help="a TrainConfig as JSON, such as a run directory's config.json"
+    )
+
+
+def _add_memory(memory: Parser) -> None:
+    memory.usage = "%(prog)s (--preset NAME | --config FILE) [--workers N] [--nodes N] [--FLAG VALUE ...]"
+    _add_base(memory)
+    add_memory(memory)
+    add_config_flags(memory)
+    memory.set_defaults(run=_memory)
+
+
+def _memory(arguments: argparse.Namespace) -> int:
+    with _naming_flags(arguments):
+        config, workers, num_nodes = _config(arguments), arguments.workers, arguments.nodes
+        print(memory_text(config, workers, num_nodes, trace=arguments.trace, as_json=arguments.json), end="")
+    return 0
 
 
 def _train(arguments: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.expected_run import run_findings
 from stacks.planning.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
+from stacks.planning.worker_memory import memory_findings
 from stacks.providers.registry import provider_of
 from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.prepare_command import prepare_command
@@ -42,6 +43,7 @@ def common_findings(
     unpriced = [
         *_batch(config, machine),
         *trainer_findings(config, machine),
+        *memory_findings(config, machine),
         *run_findings(config, machine, cost),
         *([] if shared else _state(config)),
         *_data(config),

@@ -26,6 +26,7 @@ from stacks.planning.throughput import (
     worker_peak,
 )
 from stacks.planning.trainer_findings import node_of, rounded_down
+from stacks.planning.worker_memory import WorkerMemory, worker_memory
 from trainer.config.network_size import least_flop
 from trainer.config.refusals import refusals
 from trainer.config.train_config import TrainConfig
@@ -49,12 +50,14 @@ class ExpectedRun:
             or no machine comes.
         usd: for those hours; known prices only.
         share: of the images that max_hours allows, 0..1.
+        memory: that a step takes of an accelerator; None where no GPU computes.
     """
 
     throughput: Throughput
     hours: Band | None = None
     usd: Band | None = None
     share: Band | None = None
+    memory: WorkerMemory | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -63,9 +66,9 @@ class ExpectedRun:
 
 def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
     """What the run takes at this speed, and costs by the bill of the first rung."""
-    most, rate = config.job.max_hours, speed.images_per_second
+    most, rate, memory = config.job.max_hours, speed.images_per_second, worker_memory(config, machine)
     if rate is None or first_in_reach(config, machine) is None:
-        return ExpectedRun(speed)
+        return ExpectedRun(speed, memory=memory)
     whole = _whole(config, machine, rate)
     hours = whole.map(lambda each: min(each, most))
     return ExpectedRun(
@@ -73,6 +76,7 @@ def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, c
         hours,
         hours.map(lambda each: cost.hourly * each + cost.upfront + cost.once),
         Band(*(min(1.0, most / each) for each in (whole.high, whole.mid, whole.low))),
+        memory,
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from components.catalog.loader import PROVIDERS, load_provider
 from components.catalog.schema import MachineType
@@ -13,6 +12,7 @@ from stacks.planning.common_findings import span
 from stacks.planning.show import usd
 from stacks.planning.throughput import Band, about, model_of, project, worker_peak
 from trainer.config.network_size import device_gib
+from trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once
 from trainer.config.train_config import TrainConfig
 
 MACHINES = ("A100-80Gx8", "H100x8", "H200x8")
@@ -24,13 +24,14 @@ class OnMachine:
     """A preset's whole run on one machine.
 
     Attributes:
-        needs_gib: of each accelerator, at least (`network_size.device_gib`).
+        needs_gib: of each accelerator at a step's peak, estimated (stacks.planning.worker_memory).
         has_gib: None where nobody says.
         images_per_second: of the whole machine, projected; None where there is nothing to project from, or no room.
         hours: of training alone, fast end first; None likewise.
         usd: of these hours, on demand at the list price of `offer`; None without hours or price.
         offer: the cheapest of all regions and clouds; empty without a price.
         problem: why it cannot be done; empty where it can.
+        fitting: the micro-batch that there is room for, where the estimate has none for the preset's; else None.
     """
 
     accelerator: str
@@ -41,6 +42,7 @@ class OnMachine:
     usd: Band | None
     offer: str
     problem: str = ""
+    fitting: int | None = None
 
 
 def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
@@ -50,10 +52,8 @@ def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
     cheapest = min(priced, key=lambda offer: offer.price.value or 0.0, default=None)
     machine = carriers[0].machine if cheapest is None else cheapest.machine
     workers = machine.num_accelerators.value
-    share = ceil(config.batch_size / (workers * config.group)) * config.group
-    needs = device_gib(config, min(config.batch_gpu or share, share))
-    has = machine.accelerator_memory_gib.value
-    problem = _problem(config, workers, needs, has)
+    needs, has = estimate(config, workers).total, machine.accelerator_memory_gib.value
+    problem = _problem(config, workers, has)
     band = None if problem else _images_per_second(config, machine, workers)
     hours = (
         None if band is None else Band(*(config.kimg * 1000 / rate / 3600 for rate in (band.high, band.mid, band.low)))
@@ -62,12 +62,14 @@ def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
     if cheapest is not None and cheapest.price.value is not None:
         price, offer = cheapest.price.value, cheapest.label
         paid = None if hours is None else hours.map(lambda each: each * price)
-    return OnMachine(accelerator, needs, has, band, hours, paid, offer, problem)
+    fitting = None if has is None or needs <= has else fitting_batch_gpu(config, has, workers)
+    return OnMachine(accelerator, needs, has, band, hours, paid, offer, problem, fitting)
 
 
-def _problem(config: TrainConfig, workers: int, needs_gib: float, has_gib: float | None) -> str:
-    if has_gib is not None and needs_gib > has_gib:
-        return f"a step needs {about(needs_gib)} GiB of {has_gib:g} GiB"
+def _problem(config: TrainConfig, workers: int, has_gib: float | None) -> str:
+    least_gib = device_gib(config, images_at_once(config, workers))
+    if has_gib is not None and least_gib > has_gib:
+        return f"a step needs {about(least_gib)} GiB of {has_gib:g} GiB at least"
     if config.batch_size < workers * config.group:
         return f"a batch of {config.batch_size} is too small for {workers} workers"
     return ""
@@ -94,13 +96,15 @@ def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
             rows.append((each.accelerator, memory, "-", "-", each.problem))
             continue
         price = "no price known" if each.usd is None else f"{_band(each.usd, usd)}: {each.offer}"
+        if each.fitting is not None:
+            price += f"; with --batch-gpu {each.fitting}, for which there is room"
         took = _band(each.hours, lambda hours: span(hours * 3600))
         rows.append((each.accelerator, memory, _band(each.images_per_second, about), took, price))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)) for row in rows]
     told = (
-        f"projected, not measured, of {config.kimg * 1000:,.0f} images in steps of {config.batch_size}; memory is what "
-        "a step\ncannot do without; `gangway plan` says where each figure is from"
+        f"projected, not measured, of {config.kimg * 1000:,.0f} images in steps of {config.batch_size}; memory is "
+        "estimated,\nat a step's peak, without libraries' work space; `gangway plan` says where each figure is from"
     )
     return "\n".join([line.rstrip() for line in lines] + [told, ""])
 

@@ -127,6 +127,7 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
         f"\na run: [bold]{_most(plan)}[/]"
         f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
         f"\n{_expected(plan, sources=sources)}"
+        f"{_memory(plan, sources=sources)}"
         f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
         f"\n{_energy(plan)}"
         f"\n{_embodied(plan)}"
@@ -156,6 +157,15 @@ def _expected(plan: Plan, *, sources: bool) -> str:
         share += f" ({run.share.low:.0%} to {run.share.high:.0%})"
     why = f"\n[dim]{escape(speed.source)}[/]" if sources else ""
     return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{why}"
+
+
+def _memory(plan: Plan, *, sources: bool) -> str:
+    """A line on what a step takes of each accelerator; nothing where no GPU computes, or next to nothing is taken."""
+    memory = plan.expected.memory
+    if memory is None or not (sources or memory.is_worth_a_word):
+        return ""
+    why = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
+    return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{why}"
 
 
 def _known(cost: CostEstimate, amount: float) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
 from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
 from trainer.config.segment_plan import Stretch, stretches
+from trainer.config.step_memory import images_at_once, parts_of
 from trainer.config.train_config import TrainConfig
 
 _ANY = (1, 3)
@@ -171,10 +172,8 @@ def device_memory(config: TrainConfig, workers: int, num_nodes: int, memory_gib:
     """What a step cannot do without (`network_size.device_gib`) on one of a node's `workers` devices, of so much memory
     each: a smaller micro-batch where that helps, else smaller networks.
     """
-    parts = {"ddp": 1, "fsdp2": workers * num_nodes, "hsdp": workers}[config.shard]
-    share = -(-config.batch_size // (workers * num_nodes * config.group)) * config.group
+    parts, at_once = parts_of(config, workers, num_nodes), images_at_once(config, workers * num_nodes)
     graphs_off: dict[str, object] = {"cuda_graphs": False} if config.cuda_graphs else {}
-    at_once = min(config.batch_gpu or share, share)
     needed = device_gib(config, at_once, parts)
     if needed <= memory_gib:
         return

@@ -1,9 +1,9 @@
 """Memory: one setting of the C library's allocator, for training on a CPU; and too little of it, in words.
 
 Networks that cannot fit are refused before they are made: the kernel would promise their memory, and kill the process
-when it is used. A step's own tensors would be a guess, and are not added up. glibc returns every large freed block to
-the kernel, and a step takes the same again: a quarter of the CPU time went into mapping pages anew (1.2-1.4 to 0.9 CPU
-seconds per thousand images, dcgan-digits).
+when it is used. What a step's own tensors take is an estimate (trainer.config.step_memory), and refuses nothing. glibc
+returns every large freed block to the kernel, and a step takes the same again: a quarter of the CPU time went into
+mapping pages anew (1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
 """
 
 import ctypes

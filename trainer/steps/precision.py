@@ -47,7 +47,7 @@ class Precision:
     reason: str
     products: Products = Products.NONE
 
-    def autocast(self, *, twice: bool) -> torch.autocast:
+    def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
         """For one forward pass; `twice`: the result is differentiated twice, by a penalty."""
         enabled = self.dtype is not None and not (twice and self.exact_penalty)
         return torch.autocast(self.device_type, self.dtype or torch.bfloat16, enabled=enabled)

@@ -3,8 +3,8 @@
 import pytest
 
 from stacks.planning.preset_machines import MACHINES, on_machine, table
-from trainer.config.network_size import device_gib
 from trainer.config.presets import PRESETS
+from trainer.config.step_memory import estimate
 
 
 @pytest.mark.parametrize("name", ["r3gan-ffhq256", "r3gan-imagenet64", "progan-celebahq512", "r3gan-cifar10"])
@@ -22,7 +22,8 @@ def test_hours_and_dollars_follow_from_the_speed_and_the_price(name: str, accele
     assert found.usd.high / found.hours.high == pytest.approx(price)
     assert 5 < price < 200, "of eight such accelerators"
     assert "on-demand" in found.offer
-    assert found.needs_gib == pytest.approx(device_gib(config, config.batch_gpu or config.batch_size // 8))
+    assert found.needs_gib == estimate(config, 8).total
+    assert found.fitting is None
 
 
 def test_what_has_no_room_or_no_images_for_all_is_said_and_costs_nothing() -> None:
@@ -34,6 +35,16 @@ def test_what_has_no_room_or_no_images_for_all_is_said_and_costs_nothing() -> No
         assert words in found.problem
         assert (found.hours, found.usd) == (None, None)
         assert found.problem in table(PRESETS["r3gan-ffhq256"], [found])
+
+
+def test_a_micro_batch_for_which_there_is_room_is_named_where_the_estimate_has_none() -> None:
+    """What is refused surely is another matter: it is told without hours."""
+    config = PRESETS["r3gan-imagenet64"].replace({"batch_gpu": 128})
+    found = on_machine(config, "A100-80Gx8")
+    assert (found.problem, found.fitting) == ("", 64)
+    assert found.has_gib is not None
+    assert found.needs_gib > found.has_gib > estimate(config.replace({"batch_gpu": 64}), 8).total
+    assert "--batch-gpu 64, for which there is room" in table(config, [found])
 
 
 def test_an_accelerator_without_a_known_peak_has_no_hours() -> None:

@@ -1,0 +1,174 @@
+"""What memory a step takes on a worker's device, part by part, estimated from the configuration alone; without torch.
+
+`network_size.device_gib` is what a step cannot do without, and is refused by; this is what it is expected to hold at
+its peak. The multiples below were read off steps traced by torch (trainer.telemetry.step_trace); a test holds estimate
+and trace together, over all families and presets. Neither knows what libraries take inside an operation (cuDNN's and
+cuBLAS's workspaces, the CUDA context: some hundred MiB), nor what an allocator keeps in reserve.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from trainer.config.network_size import discriminator_size, generator_passes, generator_size, stages
+from trainer.config.segment_plan import stretches
+from trainer.config.train_config import TrainConfig
+
+GIB = 1 << 30
+_FLOAT32 = 4
+_PIXEL_BYTES = 1 + _FLOAT32
+"""Of a real image's number on a device: as it is read, and in -1..1."""
+_FRESH_REALS = 0.15
+"""Of what the discriminator's step holds, where the generator's judges real images too."""
+
+
+class StepMemory(NamedTuple):
+    """GiB on one worker's device at the peak of a step.
+
+    Attributes:
+        parameters: weights of all networks.
+        average: of the generators.
+        moments: Adam's two.
+        gradients: of weights.
+        activations: images, feature maps, and what backward passes make of them.
+    """
+
+    parameters: float
+    average: float
+    moments: float
+    gradients: float
+    activations: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return sum(self)
+
+
+class _AtPeak(NamedTuple):
+    """What a pass holds at its peak for each image, in multiples of `Layer.kept`. Of the discriminator's step, which
+    judges a real image and a fake: without a penalty, with R1 or R2, with both, with WGAN-GP's. Of the generator's: of
+    its own `kept`, and of the discriminator's. `scaled`: whether each pass makes copies of the weights.
+    """
+
+    plain: float
+    with_r1: float
+    with_both: float
+    with_gp: float
+    making: float
+    judging: float
+    scaled: bool = False
+
+
+_AT_PEAK: Mapping[str, _AtPeak] = MappingProxyType(
+    {
+        "dcgan": _AtPeak(3.3, 3.7, 5.05, 5.05, 2.55, 1.4),
+        "resnet": _AtPeak(3.55, 4.9, 7.2, 7.4, 2.9, 1.65),
+        "r3gan": _AtPeak(3.8, 4.85, 6.15, 6.9, 1.8, 1.85),
+        "progressive": _AtPeak(7.3, 8.85, 11.7, 13.7, 2.95, 3.65, scaled=True),
+        "cyclegan": _AtPeak(5.0, 5.0, 5.0, 5.0, 2.85, 2.4),
+    }
+)
+
+
+def share_of(config: TrainConfig, workers: int) -> int:
+    """Images of a step on the worker that has most, of so many."""
+    return -(-config.batch_size // (workers * config.group)) * config.group
+
+
+def images_at_once(config: TrainConfig, workers: int) -> int:
+    """Of those, in one micro-batch."""
+    share = share_of(config, workers)
+    return min(config.batch_gpu or share, share)
+
+
+def parts_of(config: TrainConfig, workers: int, num_nodes: int) -> int:
+    """Over how many workers weights, gradients and moments are split, of so many on each of so many nodes."""
+    return {"ddp": 1, "fsdp2": workers * num_nodes, "hsdp": workers}[config.shard]
+
+
+def estimate(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> StepMemory:
+    """At a step's peak, on the worker with most images of so many on each node; of the segment, and of networks that
+    grow of the size, that take most.
+    """
+    parts = parts_of(config, workers, num_nodes)
+    return max((_at(config, each, workers * num_nodes, parts) for each in _shown(config)), key=lambda each: each.total)
+
+
+def fitting_batch_gpu(config: TrainConfig, memory_gib: float, workers: int = 1, num_nodes: int = 1) -> int | None:
+    """The largest micro-batch, a divisor of batch_size and of whole groups, whose estimate is within so much memory."""
+    sizes = range(images_at_once(config, workers * num_nodes), 0, -config.group)
+    tried = (size for size in sizes if config.batch_size % size == 0)
+
+    def needs(size: int) -> float:
+        return estimate(config.model_copy(update={"batch_gpu": size}), workers, num_nodes).total
+
+    return next((size for size in tried if needs(size) <= memory_gib), None)
+
+
+def _shown(config: TrainConfig) -> Iterator[TrainConfig]:
+    """The run's configuration at each size, in each segment that comes to it."""
+    sizes = stages(config)
+    ends = [*(each.first for each in sizes[1:]), float(config.total_images)]
+    for stretch in stretches(config):
+        given = {name: getattr(stretch.config, name) for name in ("batch_size", "batch_gpu", "precision")}
+        for size, end in zip(sizes, ends, strict=True):
+            if size.first < stretch.end and end > stretch.first:
+                yield size.config.model_copy(update=given)
+
+
+def _at(config: TrainConfig, shown: TrainConfig, workers: int, parts: int) -> StepMemory:
+    """`shown` is the configuration at one size."""
+    whole_g, whole_d = generator_size(config).parameters, discriminator_size(config).parameters
+    in_use = [generator_size(shown).parameters, discriminator_size(shown).parameters]
+    activations = _activations(shown, workers)
+    if parts > 1:
+        # A network's gradients are whole, twice, when they are added up over the workers; by then what its layers kept
+        # is gone.
+        activations = max(activations, 2.0 * _FLOAT32 * max(in_use))
+    return StepMemory(
+        # Split weights are gathered for the step, beside each worker's part.
+        parameters=_FLOAT32 * (whole_g + whole_d) * (1 if parts == 1 else 1 + 1 / parts) / GIB,
+        average=_FLOAT32 * whole_g / GIB,
+        moments=2 * _FLOAT32 * sum(in_use) / parts / GIB,
+        gradients=_FLOAT32 * sum(in_use) / parts / GIB,
+        activations=activations / GIB,
+    )
+
+
+def _activations(config: TrainConfig, workers: int) -> float:
+    """Bytes beside weights, gradients and moments, in that phase which holds most."""
+    images, at_peak = images_at_once(config, workers), _AT_PEAK[config.architecture]
+    generator, discriminator = generator_size(config), discriminator_size(config)
+    number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
+    in_penalties = _FLOAT32 if config.precision == "fp16" else number
+    judged = _judged(config, at_peak)
+    d_step = images * (number * judged.plain + in_penalties * judged.penalised) * discriminator.kept
+    judging = at_peak.judging + (_FRESH_REALS * at_peak.plain if config.loss == "relativistic" else 0)
+    making = at_peak.making * generator_passes(config)
+    g_step = number * images * (making * generator.kept + judging * discriminator.kept)
+
+    # Weights in 16 bits, and scaled ones, for each pass.
+    copies = (number if number < _FLOAT32 else 0) + (number if at_peak.scaled else 0)
+    d_step += copies * judged.passes * discriminator.parameters
+    g_step += copies * (generator.parameters + discriminator.parameters)
+    streams = 2 if config.g_reals == "fresh" or config.translates else 1
+    size = config.channels * config.frames * config.resolution**2
+    return max(d_step, g_step) + _PIXEL_BYTES * streams * share_of(config, workers) * size
+
+
+class _Judged(NamedTuple):
+    """Multiples of the discriminator's `kept` in a step with its penalties, in passes without and with one."""
+
+    plain: float
+    penalised: float
+    passes: int
+
+
+def _judged(config: TrainConfig, at_peak: _AtPeak) -> _Judged:
+    if config.gp_weight:
+        return _Judged(at_peak.plain, at_peak.with_gp - at_peak.plain, 2)
+    penalties = (config.r1_gamma > 0) + (config.r2_gamma > 0)
+    if penalties == 1:
+        return _Judged(at_peak.plain / 2, at_peak.with_r1 - at_peak.plain / 2, 2)
+    return _Judged(0.0, at_peak.with_both, 2) if penalties else _Judged(at_peak.plain, 0.0, 1)
