@@ -62,7 +62,7 @@ class Heartbeat:
 
     def step(self, images: int, shape: Hashable = None) -> None:
         """A step is about to begin, `images` into the run; the one before it, if any, was made. `shape` is another one
-        where the networks have grown: the next steps compile, as the first ones do.
+        where the networks have grown or a segment begins: the next steps compile, as the first ones do.
         """
         if shape != self._shape:
             self._shape, self._steps = shape, 0

@@ -100,7 +100,7 @@ def _run(
     planned = list(stretches_from(run_config, state.images))
     config = planned[0].config
     batch, phases = Batch(config, world, ready.data, state.images), phases_of(state)
-    compiled = compile_losses(phases, state, batch, config, world)
+    compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in planned[1:]])
     graph = step_graph(config, world)
     decisions = RuntimeDecisions(ready.choices, compiled, graph, limiter, world, reporter)
     game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
@@ -128,7 +128,7 @@ def _run(
             reporter.segment(state, stretch)
         decisions.note(state)
         while state.images < stretch.end:
-            heartbeat.step(state.images, (state.phase.resolution, state.phase.fade is None))
+            heartbeat.step(state.images, (stretch.place, state.phase.resolution, state.phase.fade is None))
 
             # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
             graph.step(state, batch, game, accumulator, meanwhile=vote)

@@ -114,13 +114,20 @@ def check_graphs(config: TrainConfig, device: torch.device) -> None:
         )
 
 
-def compile_losses(phases: Phases, state: TrainState, batch: Batch, config: TrainConfig, world: World) -> Compilation:
+def compile_losses(
+    phases: Phases,
+    state: TrainState,
+    batch: Batch,
+    config: TrainConfig,
+    world: World,
+    later: Sequence[TrainConfig] = (),
+) -> Compilation:
     """Compiles a step's losses where configuration and device want it; all workers call it together. `state` is what
-    the first step begins with, `batch` is for the trial.
+    the first step begins with, `batch` is for the trial; `later` are the configurations of segments that follow.
     """
     if why_not := _why_not(config, world):
         return Compilation(f"off: {why_not}", _wrapped(phases, world))
-    inside = _averages_inside(config, world)
+    inside = _averages_inside((config, *later), world)
     losses: Losses = {phase.key: InGraphAverage(phase.loss) if inside else phase.loss for phase in phases}
     passes = list(_passes(phases, losses, state, batch, config))
     expected = [_gradients(each) for each in passes]
@@ -145,9 +152,11 @@ def compile_losses(phases: Phases, state: TrainState, batch: Batch, config: Trai
     return Compilation(choice, losses if inside else _wrapped(phases, world), phases)
 
 
-def _averages_inside(config: TrainConfig, world: World) -> bool:
-    """Whether the graphs average gradients. In a step of several micro-batches that would be once for each of them."""
-    return world.control is not None and not config.cuda_graphs and not config.batch_gpu
+def _averages_inside(configs: Sequence[TrainConfig], world: World) -> bool:
+    """Whether the graphs average gradients. In a step of several micro-batches that would be once for each of them, and
+    workers whose shares differ may have more of them than others: they would wait for ever.
+    """
+    return world.control is not None and not any(each.cuda_graphs or each.batch_gpu for each in configs)
 
 
 def _wrapped(phases: Phases, world: World) -> Losses:

@@ -217,6 +217,26 @@ def test_who_compiles(tiny_config: TrainConfig, changes: dict[str, str], device:
     assert compilation._why_not(tiny_config.replace(changes), world) == reason
 
 
+@pytest.mark.parametrize(
+    ("changes", "later", "inside"),
+    [
+        ({}, {}, True),
+        ({"batch_gpu": 4}, {}, False),
+        ({}, {"batch_gpu": 4}, False),
+        ({"cuda_graphs": True, "compile": "on"}, {}, False),
+    ],
+)
+def test_graphs_average_where_every_worker_makes_one_backward_a_step_in_all_segments(
+    tiny_config: TrainConfig, changes: dict[str, Any], later: dict[str, Any], inside: bool
+) -> None:
+    """A worker with a larger share may have a micro-batch more, and nobody would answer its message."""
+    group: Any = _Group()
+    config = tiny_config.replace(changes)
+    for reference, expected in ((weakref.ref(group), inside), (None, False)):
+        world = World(0, 0, 2, 0, 1, torch.device("cpu"), "gloo", "a test's", reference)
+        assert compilation._averages_inside((config, config.replace(later)), world) is expected
+
+
 def test_cuda_graphs_elsewhere_are_refused(tiny_config: TrainConfig) -> None:
     config = tiny_config.replace({"cuda_graphs": True, "compile": "on"})
     with pytest.raises(TrainerError, match=r"cuda_graphs: this worker computes on cpu[\s\S]*--cuda-graphs false"):
