@@ -1,6 +1,8 @@
 """Networks whose parameters are split over workers (trainer.distributed.sharding), for others to ask and to gather."""
 
+import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -19,16 +21,33 @@ def is_sharded(module: nn.Module) -> bool:
 
 
 def accumulate(module: nn.Module, *, last: bool) -> None:
-    """Lets gradients travel with a step's last micro-batch alone; without effect on a network that is not split."""
+    """Lets gradients go from node to node with a step's last micro-batch alone; within a node each micro-batch's are
+    divided at once, or they would be whole on every worker. Without effect on a network that is not split.
+    """
     for part in split_parts(module):
-        part.set_requires_gradient_sync(last)
+        part.set_requires_all_reduce(last)
+
+
+def watching(module: nn.Module) -> AbstractContextManager[object]:
+    """For a forward through a module and its backward: the windows of the split networks in it (trainer.distributed
+    .gathered_window).
+    """
+    blocks = contextlib.ExitStack()
+    for part in split_parts(module):
+        if (window := getattr(part, "gathered", None)) is not None:
+            blocks.enter_context(window.watching())
+    return blocks
 
 
 def gradients(network: nn.Module) -> list[Tensor]:
     """The gradients of the step before, of a split network this worker's parts."""
-    for part in split_parts(network):
-        part.reshard()
     return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+
+
+def local(tensor: Any) -> Tensor:
+    """This worker's part of a split tensor, which shares its memory; a whole one as it is."""
+    part: Tensor = tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor
+    return part
 
 
 def saved(value: Any) -> Any:

@@ -80,7 +80,9 @@ class MetricsInTraining:
         assert self._evaluator is not None, "they are due"
         began = time.monotonic()
         try:
-            records = self._evaluator.evaluate(state.ema_on(self._world.own_device), state.images, compared=False)
+            # Workers judge images of their own, in threads of their own: each has the whole generator for as long.
+            generator = state.ema_on(self._world.own_device, alone=True)
+            records = self._evaluator.evaluate(generator, state.images, compared=False)
         except AbandonedError:
             records = None
         now = time.monotonic()

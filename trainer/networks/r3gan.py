@@ -11,7 +11,7 @@ filter; a class is an embedding beside the latents, and a projection beside an u
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +63,10 @@ class Generator(base.Generator):
         images: Tensor = self.to_image(features)
         return images
 
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.stages)
+
 
 class Discriminator(base.Discriminator):
     """Images to logits, down to 4x4; arguments as `Generator`. High means more real."""
@@ -92,6 +96,10 @@ class Discriminator(base.Discriminator):
         logits: Tensor = self.with_projection(self.last(features).squeeze(1), features, labels)
         return logits
 
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.stages)
+
 
 def _widths(width: int, resolution: int) -> Iterator[int]:
     """Of each resolution from 4x4 up."""
@@ -106,14 +114,14 @@ class _Stage(nn.Module):
 
     def __init__(self, inputs: int | None, width: int, depth: int, scale: float, *, exact: bool) -> None:
         super().__init__()
-        self._exact = exact
+        self.exact = exact
         self._scale = None if inputs is None else scale
         self.widen = nn.Identity() if inputs in (None, width) else _conv(inputs, width, 1, gain=1.0)
         self.blocks = nn.Sequential(*[_Block(width, depth) for _ in range(_BLOCKS)])
 
     def forward(self, features: Tensor) -> Tensor:
         kind = features.device.type
-        if not self._exact or kind == "meta" or not torch.is_autocast_enabled(kind):
+        if not self.exact or kind == "meta" or not torch.is_autocast_enabled(kind):
             return self._compute(features)
         with torch.autocast(kind, enabled=False):
             return self._compute(features.float())

@@ -7,12 +7,13 @@ rank, only rank 0 writes, and its error (a full disk) is raised on all. What it 
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import torch
+from torch import Tensor
 
 from trainer.checkpoint.store import state_digests
 from trainer.config.segment_plan import Stretch
@@ -100,20 +101,21 @@ class Reporter:
         world, state = self._world, ready.state
         self._verification = ready.verification
         self._saved_images = state.images if state.images else -1
+        self._data = ready.data
         flops = step_flops(self._config, device_name(world), self._context)
         facts: dict[str, Any] = {
             "capacity": by_node(world.gather((world.node_rank, own_capacity()), tuple[int, str])),
             "fabric": fabric.model_dump(mode="json"),
             "flops": {name: quantity.model_dump(mode="json") for name, quantity in flops._asdict().items()},
         }
-        world.run_on_rank0(lambda: self._open(ready, facts))
+        grid = None if state.images else self._grid(state)
+        world.run_on_rank0(lambda: self._open(ready, facts, grid))
         self._begun = state
         self._meters = Meters(self._config, world, self._context, state.images, flops)
 
-    def _open(self, ready: Ready, facts: Mapping[str, Any]) -> None:
+    def _open(self, ready: Ready, facts: Mapping[str, Any], grid: Callable[[], Tensor] | None) -> None:
         """On rank 0: opens the session's files and says what it is."""
         state, data, world = ready.state, ready.data, self._world
-        self._data = data
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
         writer = self._opened = RunWriter(
@@ -130,8 +132,8 @@ class Reporter:
         reals = torch.from_numpy(shown)
         write_samples(self._dir / "reals.png", reals)
         self._watch = CollapseWatch(self._config, reals, writer.told)
-        if not state.images:
-            self._write_samples(state, self._sample_path(0))
+        if grid is not None:
+            self._write_samples(grid, state, self._sample_path(0))
         nccl = nccl_versions(world.backend)
         writer.event(
             "resume" if writer.identity.session else "start",
@@ -217,7 +219,8 @@ class Reporter:
     def samples(self, state: TrainState) -> None:
         """Writes a grid of the averaged generator under the name of its kimg."""
         with self._timed():
-            self._world.run_on_rank0(lambda: self._write_samples(state, self._sample_path(state.images)))
+            grid = self._grid(state)
+            self._world.run_on_rank0(lambda: self._write_samples(grid, state, self._sample_path(state.images)))
 
     def quality(self, state: TrainState, moment: Moment) -> None:
         """Writes the values of metrics computed while training, and their cost."""
@@ -287,6 +290,7 @@ class Reporter:
         self._tell_verified(state)
         stop_sec = waited_sec + time.monotonic() - began if waited_sec else None
         final = {} if cause else state.state_dict()  # on every worker: each may hold a part
+        grid = self._grid(state)
         self._status = "interrupted" if cause else "done"
 
         def write() -> None:
@@ -297,7 +301,7 @@ class Reporter:
                 )
             else:
                 self._writer.event("done", state.images, state_sha256=state_digests(final))
-            self._write_samples(state, self._dir / "samples.png")
+            self._write_samples(grid, state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
             if not cause:
                 evaluate = shlex.join(["evaluate", "--run-dir", str(self._dir), *self._data_flag])
@@ -317,11 +321,22 @@ class Reporter:
         assert self._opened is not None, "only rank 0 asks, after _open"
         return self._opened
 
-    def _write_samples(self, state: TrainState, path: Path) -> None:
-        grid = run_grid(state, self._data, self._world.own_device)
-        write_samples(path, grid)
+    def _grid(self, state: TrainState) -> Callable[[], Tensor]:
+        """A grid of the averages, to be had by who writes it. Split ones make it now, on all workers together."""
+
+        def made() -> Tensor:
+            return run_grid(state, self._data, self._world.own_device)
+
+        if not state.is_split:
+            return made
+        grid = self._world.run_on_all(made)
+        return lambda: grid
+
+    def _write_samples(self, grid: Callable[[], Tensor], state: TrainState, path: Path) -> None:
+        images = grid()
+        write_samples(path, images)
         self._writer.picture(path, state.images)
-        self._hint(self._watch.grid(grid, state.images), state.images)
+        self._hint(self._watch.grid(images, state.images), state.images)
 
     def _hint(self, hint: Hint | None, images: int) -> None:
         """Says what a sign of collapse is, once in the run."""

@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer.config.train_config import TrainConfig
-from trainer.distributed.sharded_modules import is_sharded, saved, whole
+from trainer.distributed.sharded_modules import is_sharded, local, saved, whole
 from trainer.families.registry import family_of
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.networks.layers import small_maps, use_matrix_products
@@ -196,20 +196,28 @@ class TrainState:
             role.scale.load_state_dict(self._saved_scales[role.key])
         self._enter_phase()
 
-    def ema_on(self, device: torch.device) -> Generator:
+    def ema_on(self, device: torch.device, *, alone: bool = False) -> Generator:
         """The averaged generator there, see `averages_on`."""
-        network = next(iter(self.averages_on(device).values()))
+        network = next(iter(self.averages_on(device, alone=alone).values()))
         assert isinstance(network, Generator), "as `ema`"
         return network
 
-    def averages_on(self, device: torch.device) -> Mapping[str, Network]:
-        """Every average there, by its role: itself where it is there already, else a copy."""
+    @property
+    def is_split(self) -> bool:
+        """Whether each worker keeps a part of the networks: all of them use the averages together."""
+        return any(is_sharded(role.network) for role in self.roles.values())
+
+    def averages_on(self, device: torch.device, *, alone: bool = False) -> Mapping[str, Network]:
+        """Every average there, by its role: itself where it is there already, else a copy. `alone`: that each worker
+        may use without the others; all workers call that together.
+        """
         here = {role.name: role.ema for role in self.roles.values() if role.ema is not None}
-        if all(next(network.parameters()).device == device for network in here.values()):
+        there = all(next(network.parameters()).device == device for network in here.values())
+        if there and not (alone and self.is_split):
             return here
         copied = {spec.name: spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged}
         for name, network in copied.items():
-            network.load_state_dict(_on_cpu(here[name].state_dict()))
+            network.load_state_dict(_on_cpu(whole(here[name].state_dict())))
             network.enter(phase_at(self.config, self.images, device))
             network.to(device).eval().requires_grad_(False)
         return copied
@@ -232,13 +240,8 @@ def _role(spec: RoleSpec, device: torch.device) -> Role:
 
 
 def _average(ema: nn.Module, network: nn.Module, keep: float) -> None:
-    averaged: list[torch.Tensor] = list(ema.parameters())
-    present: list[torch.Tensor] = list(network.parameters())
-    if is_sharded(network):  # one after the other: gathered, all at once may not fit
-        for mean, part in zip(averaged, present, strict=True):
-            mean.lerp_(whole(part), 1 - keep)
-    else:
-        get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
+    averaged, present = ([local(parameter) for parameter in each.parameters()] for each in (ema, network))
+    get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
 
 
 def _on_cpu(value: Any) -> Any:

@@ -48,7 +48,7 @@ def test_a_split_run_is_the_whole_one(
         code, text = torchrun("-m", "trainer", *argv, "--data", str(digits_dir), "--shard", shard).finish()
         assert code == 0, text
     sessions = [line["choices"]["shard"] for line in lines_of(tmp_path / "split") if line.get("event") == "choices"]
-    assert sessions == ["fsdp2: over 2 workers, asked for", "hsdp: over 1 x 2 workers, asked for"]
+    assert sessions == ["fsdp2: over 2 workers, 10 units, asked for", "hsdp: over 1 x 2 workers, 10 units, asked for"]
     ticks = [
         {line["images"]: line for line in lines_of(tmp_path / name) if "step" in line} for name in ("whole", "split")
     ]
