@@ -1,13 +1,12 @@
 """Networks whose parameters are split over workers (trainer.distributed.sharding), for others to ask and to gather."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch import distributed as dist
 
 
 def split_parts(module: nn.Module) -> Iterator[Any]:
@@ -50,16 +49,34 @@ def local(tensor: Any) -> Tensor:
     return part
 
 
-def saved(value: Any) -> Any:
-    """As `whole`, for a checkpoint: one tensor after the other, whole on rank 0's CPU and empty elsewhere. All at once,
-    both networks with their moments would have to fit on every device beside what is there.
+def placed(value: Any, like: Mapping[Any, Tensor]) -> Any:
+    """Nested dicts and lists with every tensor that belongs to a split one, by its name or by the number of the
+    parameter that it is a moment of, split like that; without numbers it is made anew. Nobody else is asked for them.
     """
-    if isinstance(value, Tensor) and hasattr(value, "full_tensor"):
-        gathered: Tensor = value.full_tensor()
-        return gathered.cpu() if dist.get_rank() == 0 else torch.empty(0)
-    if isinstance(value, dict):
-        return {key: saved(item) for key, item in value.items()}
-    return [saved(item) for item in value] if isinstance(value, list) else value
+
+    def split(tensor: Any, other: Any) -> Any:
+        if tensor.device.type == "meta":
+            same = other is not None and hasattr(other, "placements") and tensor.shape == other.shape
+            return torch.empty_like(other) if same else torch.empty(tensor.shape, dtype=tensor.dtype)
+        return _split_like(tensor, other)
+
+    def each(item: Any, other: Any) -> Any:
+        if isinstance(item, Tensor):
+            return split(item, other)
+        if isinstance(item, Mapping):
+            return {key: each(value, like.get(key, other)) for key, value in item.items()}
+        return [each(value, other) for value in item] if isinstance(item, list) else item
+
+    return each(value, None)
+
+
+def _split_like(tensor: Any, other: Any) -> Any:
+    if not hasattr(other, "placements") or hasattr(tensor, "placements") or tensor.shape != other.shape:
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    here = tensor.to(other.device).contiguous()
+    return distribute_tensor(here, other.device_mesh, other.placements, src_data_rank=None)
 
 
 def whole(value: Any) -> Any:

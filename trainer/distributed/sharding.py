@@ -13,15 +13,15 @@ Not for progressive networks, parts of which rest.
 """
 
 import warnings
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.gathered_window import GatheredWindow
+from trainer.distributed.sharded_modules import placed
 from trainer.distributed.world import World
 from trainer.networks.base import Network
+from trainer.run.optimisers import load_moments
 from trainer.run.state import TrainState
 
 
@@ -43,7 +43,8 @@ def shard(state: TrainState, config: TrainConfig, world: World) -> str:
             _split(role.ema, world, None)
     state.renew_optimisers()
     for role, moments in zip(state.learners, saved, strict=True):
-        _load(role.learner, moments)
+        parameters = dict(enumerate(each for group in role.learner.param_groups for each in group["params"]))
+        load_moments(role.learner, {"state": placed(moments, parameters)})
     return f"{config.shard}: over {' x '.join(map(str, world.mesh.shape))} workers, {units} units, asked for"
 
 
@@ -63,21 +64,3 @@ def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
         split.append(whole)
     network.gathered = GatheredWindow(split)
     return len(units)
-
-
-def _load(optimizer: torch.optim.Optimizer, moments: dict[int, Any]) -> None:
-    """Gives an optimiser of split parameters its part of whole moments."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    state = {
-        number: {name: _part_of(value, parameters[number]) for name, value in entry.items()}
-        for number, entry in moments.items()
-    }
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _part_of(value: Tensor, parameter: Any) -> Tensor:
-    from torch.distributed.tensor import distribute_tensor
-
-    if value.shape != parameter.shape:
-        return value  # the count of steps
-    return distribute_tensor(value.contiguous(), parameter.device_mesh, parameter.placements)

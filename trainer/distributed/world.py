@@ -5,6 +5,7 @@ does its own way is in trainer.distributed.xla, loaded for that backend alone.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import importlib.util
 import math
@@ -47,6 +48,7 @@ class World:
         backend: gloo, nccl, xla, or none for a single process on any device.
         control_ref: of `control`, which lives as long as the block of `start_world`: a script keeps its world to its
             end, and a thread of the group that outlives the interpreter aborts the process.
+        thread_ref: of another such group, see `for_thread`.
         mesh: all workers by REPLICATE and SHARD, or one of them; None for a single process.
     """
 
@@ -60,6 +62,7 @@ class World:
     backend_reason: str
     control_ref: "weakref.ref[dist.ProcessGroup] | None" = None
     mesh: "DeviceMesh | None" = None
+    thread_ref: "weakref.ref[dist.ProcessGroup] | None" = None
 
     @classmethod
     def alone(cls, device: torch.device) -> Self:
@@ -74,6 +77,10 @@ class World:
         group = self.control_ref()
         assert group is not None, "a world is not used after its block"
         return group
+
+    def for_thread(self) -> Self:
+        """The same world for one thread beside the training, whose messages do not mix with those of `control`."""
+        return dataclasses.replace(self, control_ref=self.thread_ref)
 
     @property
     def dp_size(self) -> int:
@@ -351,18 +358,20 @@ def start_world(backend: str, shard: Shard = "ddp") -> Iterator[World]:
         device_id=device if device.type == "cuda" else None,
     )
     control = dist.new_group(backend="gloo", timeout=_TIMEOUT)
+    thread = dist.new_group(backend="gloo", timeout=_TIMEOUT) if shard != "ddp" else control
     assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
+    assert isinstance(thread, dist.ProcessGroup), "likewise"
     try:
         mesh = mesh_of(ranks.world_size, ranks.num_nodes, device, shard)
-        yield World(*ranks, device, chosen, reason, weakref.ref(control), mesh)
+        yield World(*ranks, device, chosen, reason, weakref.ref(control), mesh, weakref.ref(thread))
     except Exception as error:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
         # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
         is_ours = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
         shared = is_ours or is_shared_failure(error)
         if shared or chosen != "nccl":
-            del control
+            del control, thread
             dist.destroy_process_group()
         raise
-    del control
+    del control, thread
     dist.destroy_process_group()

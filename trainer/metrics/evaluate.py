@@ -126,7 +126,7 @@ def evaluate_newest(
         names = metrics or parse(config.metrics) or [_DEFAULT if config.frames == 1 else _DEFAULT_FOR_VIDEO]
         evaluator = Evaluator(names, config, data, world, paths or WeightsPaths())
         state = TrainState.create(config, world.own_device)
-        state.load_state_dict(found.state)
+        state.load_state_dict(found.read())
         records = evaluator.evaluate(state.ema, state.images, compared=True)
         world.run_on_rank0(lambda: _note(run_dir, state.images, records))
         return records

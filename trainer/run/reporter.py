@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import Tensor
 
+from trainer.checkpoint.async_saver import PartSaver, Saver
 from trainer.checkpoint.store import state_digests
 from trainer.config.segment_plan import Stretch
 from trainer.config.train_config import TrainConfig
@@ -64,6 +65,7 @@ class Reporter:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
         self._endpoint, self._options = endpoint, options
         self._opened: RunWriter | None = None
+        self._saver: Saver | None = None
         self._begun: TrainState | None = None
         self._verification: Verification | None = None
         self._told_verified = False
@@ -79,6 +81,9 @@ class Reporter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Lets what is being written end, whatever has ended the run; an error's first line goes to stats.jsonl."""
         if self._opened is None:
+            if self._saver is not None:
+                with contextlib.suppress(TrainerError, WorkerFailedError):  # rank 0 tells of it
+                    self._saver.wait()
             return
         if self._begun is not None and error is not None and self._status == "failed" and self._is_ours(error):
             why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
@@ -110,8 +115,20 @@ class Reporter:
         }
         grid = None if state.images else self._grid(state)
         world.run_on_rank0(lambda: self._open(ready, facts, grid))
+        if state.is_split:
+            self._saver = self._part_saver()
+        elif self._opened is not None:
+            self._saver = self._opened.saver
         self._begun = state
         self._meters = Meters(self._config, world, self._context, state.images, flops)
+
+    def _part_saver(self) -> PartSaver:
+        """This worker's, of sharded networks."""
+        folder, world, writer = self._dir / "checkpoints", self._world.for_thread(), self._opened
+        if writer is None:
+            return PartSaver(folder, self._config, None, lambda _: None, world)
+        writer.saver = PartSaver(folder, self._config, writer.identity, writer.saved, world)
+        return writer.saver
 
     def _open(self, ready: Ready, facts: Mapping[str, Any], grid: Callable[[], Tensor] | None) -> None:
         """On rank 0: opens the session's files and says what it is."""
@@ -172,7 +189,7 @@ class Reporter:
             accumulator.cpu()
         )  # waits for the steps that are still under way, which are no part of telemetry's time
         with self._timed():
-            checkpoint_sec = 0.0 if self._opened is None else self._opened.saver.stall_sec
+            checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
             line: Line = self._meters.line(state, accumulator, stalls)
             if not is_finite(line):
@@ -234,13 +251,13 @@ class Reporter:
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
             live = state.live()
-            self._world.run_on_rank0(lambda: self._writer.saver.save(live, state.images, why))
+            self._world.run_on_all(lambda: self._saver.save(live, state.images, why) if self._saver else None)
             self._saved_images = state.images
 
     @property
     def request(self) -> Request:
         """FAIL as soon as a save has failed, or data is found damaged: the loop then stops all workers with `fail`."""
-        unsaved = self._opened is not None and self._opened.saver.failed
+        unsaved = self._saver is not None and self._saver.failed
         damaged = self._verification is not None and self._verification.failed
         return Request.FAIL if unsaved or damaged else Request.NOTHING
 
@@ -253,7 +270,7 @@ class Reporter:
 
     def _settle(self) -> None:
         """Waits for the save under way; raises its error on every rank."""
-        self._world.run_on_rank0(lambda: None if self._opened is None else self._opened.saver.wait())
+        self._world.run_on_all(lambda: None if self._saver is None else self._saver.wait())
 
     def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
         """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
@@ -289,7 +306,9 @@ class Reporter:
         self._settle()
         self._tell_verified(state)
         stop_sec = waited_sec + time.monotonic() - began if waited_sec else None
-        final = {} if cause else state.state_dict()  # on every worker: each may hold a part
+        # On every worker: each may hold a part.
+        final = {} if cause else (state.live() if state.is_split else state.state_dict())
+        digests = state_digests(final) if state.is_split or self._world.rank == 0 else {}
         grid = self._grid(state)
         self._status = "interrupted" if cause else "done"
 
@@ -300,7 +319,7 @@ class Reporter:
                     f"interrupted by {cause} at {state.images} images; the same command goes on from there"
                 )
             else:
-                self._writer.event("done", state.images, state_sha256=state_digests(final))
+                self._writer.event("done", state.images, state_sha256=digests)
             self._write_samples(grid, state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
             if not cause:

@@ -49,7 +49,7 @@ class RunWriter:
         damage = list(found_damage(run_dir, stats_log, identity, restored))
         write_atomically(run_dir / "config.json", config.to_json().encode())
         self.identity, self.say = identity, options.say
-        self.saver = Saver(run_dir / "checkpoints", config, identity, self._saved)
+        self.saver: Saver = Saver(run_dir / "checkpoints", config, identity, self.saved)
         run = TrackedRun(identity.run_id, identity.session, images, run_dir, config.model_dump(mode="json"))
         self._feeds = open_feeds(options.track, run, self.say)
         listeners = [self._feeds.show, *([endpoint.show] if endpoint is not None else [])]
@@ -78,7 +78,7 @@ class RunWriter:
             self.say(f"the last checkpoint failed too: {error.headline}")
         self._feeds.close(status)
 
-    def _saved(self, saved: Saved) -> None:
+    def saved(self, saved: Saved) -> None:
         """Notes a checkpoint that is on disk; called by the thread that saves."""
         noticed = {"why": saved.why} if saved.why else {}
         self.event(

@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer.config.train_config import TrainConfig
-from trainer.distributed.sharded_modules import is_sharded, local, saved, whole
+from trainer.distributed.sharded_modules import is_sharded, local, placed, whole
 from trainer.families.registry import family_of
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.networks.layers import small_maps, use_matrix_products
@@ -169,15 +169,17 @@ class TrainState:
                 _average(role.ema, role.network, keep)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on."""
+        """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on. Split networks are
+        whole in it: all workers call this together.
+        """
         live: dict[str, Any] = _on_cpu(self.live())
         return live
 
     def live(self) -> dict[str, Any]:
-        """`state_dict` without the copy: the tensors that the next step changes, where they are. Split networks are
-        gathered on rank 0 alone: all workers call this together (trainer.distributed.sharding).
+        """`state_dict` without the copy: the tensors that the next step changes, where they are, and split where they
+        are.
         """
-        parts = {name: saved(_saved_part(part)) for name, part in self._parts()}
+        parts = {name: _saved_part(part) for name, part in self._parts()}
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
         return {"images": self.images, "step": self.step, "augment_p": float(self.augment_p), **parts, **scales}
 
@@ -187,14 +189,19 @@ class TrainState:
         # Older checkpoints are of runs with one size of steps.
         self.step = state.get("step", self.images // self.config.step_images)
         for name, part in self._parts():
+            here = placed(state[name], _like(part))
             if isinstance(part, torch.optim.Optimizer):
-                load_moments(part, state[name])
+                load_moments(part, here)
             else:
-                part.load_state_dict(state[name])
+                part.load_state_dict(here)
         self._saved_scales = {role.key: state.get(f"scale_{role.key}", {}) for role in self.learners}
         for role in self.learners:
             role.scale.load_state_dict(self._saved_scales[role.key])
         self._enter_phase()
+
+    def room_for(self, empty: dict[str, Any]) -> dict[str, Any]:
+        """A state with room for the numbers of one that has shapes alone: split as the networks here are."""
+        return {**empty, **{name: placed(empty[name], _like(part)) for name, part in self._parts()}}
 
     def ema_on(self, device: torch.device, *, alone: bool = False) -> Generator:
         """The averaged generator there, see `averages_on`."""
@@ -229,6 +236,13 @@ class TrainState:
         yield from ((f"opt_{role.key}", role.learner) for role in self.learners)
 
 
+def _like(part: nn.Module | torch.optim.Optimizer) -> Mapping[Any, torch.Tensor]:
+    """The tensors that a part's own are as: a network's by name, an optimiser's by the numbers of its parameters."""
+    if isinstance(part, nn.Module):
+        return part.state_dict()
+    return dict(enumerate(parameter for group in part.param_groups for parameter in group["params"]))
+
+
 def _saved_part(part: nn.Module | torch.optim.Optimizer) -> dict[str, Any]:
     return saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
 
@@ -247,7 +261,7 @@ def _average(ema: nn.Module, network: nn.Module, keep: float) -> None:
 def _on_cpu(value: Any) -> Any:
     """The same nested dicts and lists, their tensors on the CPU; those that are there already are not copied."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu()
+        return whole(value).detach().cpu()
     if isinstance(value, dict):
         return {key: _on_cpu(item) for key, item in value.items()}
     return [_on_cpu(item) for item in value] if isinstance(value, list) else value
