@@ -234,6 +234,36 @@ RULES = (
         "--batch-gpu 0, or --cuda-graphs false",
     ),
     Rule(
+        "activation_checkpointing",
+        lambda c: c.activation_checkpointing and c.architecture == "dcgan",
+        "false with dcgan's networks, whose layers are too small to gain by it",
+        "--activation-checkpointing false, or --architecture resnet, for example",
+    ),
+    Rule(
+        "compile",
+        lambda c: c.activation_checkpointing and c.compile == "on",
+        "off or auto with activation_checkpointing, which runs uncompiled",
+        "--compile off, or --activation-checkpointing false",
+    ),
+    Rule(
+        "step_graph",
+        lambda c: c.activation_checkpointing and c.step_graph == "on",
+        "off or auto with activation_checkpointing",
+        "--step-graph off, or --activation-checkpointing false",
+    ),
+    Rule(
+        "backend",
+        lambda c: c.activation_checkpointing and c.backend == "xla",
+        "auto, gloo or nccl with activation_checkpointing",
+        "--activation-checkpointing false",
+    ),
+    Rule(
+        "segments",
+        lambda c: c.shard != "ddp" and any(each.precision != c.precision for each in c.planned),
+        "one precision with sharded networks, whose weights are gathered in it",
+        "--shard ddp, or segments without precision",
+    ),
+    Rule(
         "precision",
         lambda c: c.shard != "ddp" and c.precision == "fp16",
         "fp32 or bf16 with sharded networks",
@@ -415,6 +445,7 @@ class TrainConfig(BaseModel):
         compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
         cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
         step_graph: on replays a whole step as one CUDA graph; auto does where that is measured to be faster.
+        activation_checkpointing: compute blocks once more in the backward instead of keeping what they made.
         shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
         check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
         metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
@@ -480,6 +511,7 @@ class TrainConfig(BaseModel):
     compile: Literal["off", "auto", "on"] = "off"
     cuda_graphs: bool = False
     step_graph: Literal["off", "auto", "on"] = "auto"
+    activation_checkpointing: bool = False
     shard: Literal["ddp", "fsdp2", "hsdp"] = "ddp"
     check_gradients_steps: int = Field(default=100, ge=0)
     metrics: str = NONE
@@ -711,6 +743,7 @@ RESUMABLE_CHANGES = frozenset(
         "compile",
         "cuda_graphs",
         "step_graph",
+        "activation_checkpointing",
         "shard",
         "check_gradients_steps",
         "metrics",

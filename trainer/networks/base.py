@@ -29,7 +29,7 @@ class Network(nn.Module):
             parameter.requires_grad_(on and name not in self.frozen)
 
     def units(self) -> Sequence[nn.Module]:
-        """Its larger parts, none inside another, each called once in a pass. Sharded, one after the other is
+        """Its larger parts, none inside another, each called once in a pass at most. Sharded, one after the other is
         gathered (trainer.distributed.sharding), and for a whole pass what is in none of them. One with an attribute
         `exact` that is True computes in float32 whatever the rest does.
         """

@@ -22,6 +22,7 @@ from trainer.run.optimisers import FACTOR, adam, as_before, frozen_by_role, grou
 from trainer.steps.augment import first_p
 from trainer.steps.precision import LossScale, Precision, Products
 from trainer.steps.progressive_schedule import phase_at
+from trainer.steps.recomputing import recompute
 from trainer.steps.roles import Role, RoleSpec, ema_parts
 
 
@@ -43,6 +44,8 @@ class TrainState:
         # Averages are copied before the networks are moved: on XLA they would share memory that the first step
         # overwrites.
         self.roles: Mapping[str, Role] = MappingProxyType({spec.name: _role(spec, device) for spec in specs})
+        for role in self.roles.values() if config.activation_checkpointing else ():
+            recompute(role.network)
         for name, frozen in frozen_by_role(config, specs).items():
             self.roles[name].network.frozen = frozen
             self.roles[name].network.learn(on=True)

@@ -120,6 +120,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
         "dcgan-cifar10",
         {"r1_interval": 2, "batch_size": 9, "batch_gpu": 1, "resolution": 32},
     ),
+    "both penalties, recomputed": ("r3gan-cifar10", {**R3GAN, "precision": "fp32", "activation_checkpointing": True}),
     "bfloat16": ("r3gan-cifar10", {**R3GAN, "precision": "bf16"}),
 }
 Told = dict[str, Any]
@@ -164,6 +165,13 @@ def test_units_train_as_whole_networks_do(case: str, how: str, trained: Path) ->
     whole, told = (_told(trained, case, each) for each in ("ddp", how))
     assert _losses(told) == pytest.approx(_losses(whole), abs=1e-9)
     assert _difference(trained, f"{case}-ddp", f"{case}-{how}") < 1e-9
+
+
+@pytest.mark.slow
+def test_recomputed_units_train_as_ever(trained: Path) -> None:
+    for how in ("ddp", "fsdp2"):
+        plain, recomputed = (f"{case}-{how}" for case in ("both penalties, classes", "both penalties, recomputed"))
+        assert _difference(trained, plain, recomputed) < 1e-9
 
 
 @pytest.mark.slow
