@@ -14,9 +14,13 @@ import torch
 
 from trainer.checkpoint import parts, store
 from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError, WorkerFailedError
 from trainer.distributed.sharded_modules import local
 from trainer.distributed.world import World
 from trainer.records.digest import RunIdentity
+
+SAVE_FAILURES = (TrainerError, WorkerFailedError, RuntimeError)
+"""What `wait` may raise: of this worker, of another, or of a connection to one that is gone."""
 
 
 class Saved(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import Tensor
 
-from trainer.checkpoint.async_saver import PartSaver, Saver
+from trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
 from trainer.checkpoint.store import state_digests
 from trainer.config.segment_plan import Stretch
 from trainer.config.train_config import TrainConfig
@@ -82,7 +82,7 @@ class Reporter:
         """Lets what is being written end, whatever has ended the run; an error's first line goes to stats.jsonl."""
         if self._opened is None:
             if self._saver is not None:
-                with contextlib.suppress(TrainerError, WorkerFailedError):  # rank 0 tells of it
+                with contextlib.suppress(*SAVE_FAILURES):  # rank 0 tells of it
                     self._saver.wait()
             return
         if self._begun is not None and error is not None and self._status == "failed" and self._is_ours(error):

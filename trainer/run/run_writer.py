@@ -5,7 +5,7 @@ Opening them finds out which session this is, and says what earlier ones have le
 
 from pathlib import Path
 
-from trainer.checkpoint.async_saver import Saved, Saver
+from trainer.checkpoint.async_saver import SAVE_FAILURES, Saved, Saver
 from trainer.checkpoint.resume import Restored, found_damage
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
@@ -74,8 +74,9 @@ class RunWriter:
         """Lets the save under way and the trackers end, whatever has ended the run: done, interrupted or failed."""
         try:
             self.saver.wait()
-        except TrainerError as error:  # another error is on its way to the user already
-            self.say(f"the last checkpoint failed too: {error.headline}")
+        except SAVE_FAILURES as error:  # another error is on its way to the user already
+            why = error.headline if isinstance(error, TrainerError) else str(error)
+            self.say(f"the last checkpoint failed too: {why}")
         self._feeds.close(status)
 
     def saved(self, saved: Saved) -> None:

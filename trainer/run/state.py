@@ -227,7 +227,7 @@ class TrainState:
             return here
         copied = {spec.name: spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged}
         for name, network in copied.items():
-            network.load_state_dict(_on_cpu(whole(here[name].state_dict())))
+            network.load_state_dict(_on_cpu(here[name].state_dict()))
             network.enter(phase_at(self.config, self.images, device))
             network.to(device).eval().requires_grad_(False)
         return copied

@@ -110,3 +110,57 @@ def test_a_part_outside_the_folder_is_none(tmp_path: Path) -> None:
         file="../secret", sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", bytes=0
     )
     assert parts.damage_of(folder, part) == "../secret is missing"
+
+
+FULL_DISK = """
+import sys
+from pathlib import Path
+import torch
+from torch.distributed.tensor import Shard, distribute_tensor
+from trainer.checkpoint import store
+from trainer.checkpoint.async_saver import PartSaver
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import start_world
+from trainer.records.digest import RunIdentity
+
+folder, config = Path(sys.argv[1]), TrainConfig.from_file(Path(sys.argv[2]))
+identity = RunIdentity(run_id="r", session=0, dataset_sha256="d")
+with start_world("gloo", "fsdp2") as world:
+    weight = distribute_tensor(torch.arange(10.0).reshape(5, 2), world.mesh, [Shard(0)])
+    state = {"images": 80, "step": 5, "g": {"weight": weight}}
+    saver = PartSaver(folder, config, identity, lambda _: None, world.for_thread())
+    saver.save(state, 80)
+    saver.wait()
+    whole = store.load_newest_valid(folder)[0].read()
+    assert torch.equal(whole["g"]["weight"], torch.arange(10.0).reshape(5, 2))
+    nowhere = folder / "000000000080.pt" / "checkpoints"  # beneath a file
+    broken = PartSaver(nowhere if world.rank == 1 else folder, config, identity, lambda _: None, world.for_thread())
+    if world.rank == 0:
+        weight.to_local()[0, 0] = 7.0
+    broken.save(state, 160)
+    try:
+        broken.wait()
+    except TrainerError as error:
+        assert "000000000160.part-1-of-2" in error.place, error
+        print("worker was told")
+    assert store.newest(folder).name == "000000000080.pt"
+    weight.to_local()[:1] = float("nan")
+    saver.save(state, 160)
+    try:
+        saver.wait()
+    except TrainerError as error:
+        assert "the generator at step 5, 160 images, not saved" in error.place, error
+        print("worker was told")
+"""
+
+
+def test_what_fails_on_one_worker_fails_on_all(
+    torchrun: Callable[..., Any], tiny_config: TrainConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "full_disk.py").write_text(FULL_DISK)
+    (tmp_path / "config.json").write_text(tiny_config.to_json())
+    words = (str(tmp_path / "full_disk.py"), str(tmp_path / "checkpoints"), str(tmp_path / "config.json"))
+    code, text = torchrun(*words, PYTHONPATH=str(Path.cwd())).finish()
+    assert (code, text.count("worker was told")) == (0, 4), text
+    assert sorted(path.name for path in (tmp_path / "checkpoints").glob("*80*"))[-1] == "000000000080.pt"

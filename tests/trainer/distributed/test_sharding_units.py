@@ -12,13 +12,17 @@ import torch
 
 STEPS = """
 import dataclasses, json, sys
+from pathlib import Path
 import numpy as np, torch
+from trainer.checkpoint.async_saver import PartSaver
+from trainer.checkpoint.store import load, state_digests
 from trainer.config.presets import PRESETS
 from trainer.data.images_in_memory import ImagesInMemory
 from trainer.distributed.gathered_window import GatheredWindow
 from trainer.distributed.sharded_modules import local, whole
 from trainer.distributed.sharding import shard
 from trainer.distributed.world import mesh_of, start_world
+from trainer.records.digest import RunIdentity
 from trainer.run.state import TrainState
 from trainer.steps import batch as batches
 from trainer.steps.precision import choose
@@ -60,6 +64,27 @@ def peaks(windows, gathered):
 
     return looked
 
+def check_saved(state, world, config, folder):
+    # Loads into as many workers that share the other way, and whole.
+    saver = PartSaver(folder, config, RunIdentity(run_id="r", session=0, dataset_sha256="d"), lambda _: None, world)
+    saver.save(state.live(), state.images)
+    saver.wait()
+    digests = state_digests(state.live())
+    found = load(folder / f"{state.images:012d}.pt")
+    assert state_digests(found.read()) == digests
+    other = "hsdp" if config.shard == "fsdp2" else "fsdp2"
+    world = dataclasses.replace(world, mesh=mesh_of(world.world_size, 2, world.device, other))
+    again = TrainState.create(config, world.device)
+    for role in again.roles.values():
+        for network in filter(None, (role.network, role.ema)):
+            network.to(next(state.roles["generator"].ema.parameters()).dtype)
+    again.renew_optimisers()
+    shard(again, config.replace({"shard": other}), world)
+    again.load_state_dict(found.read(again.room_for(found.state)))
+    assert state_digests(again.live()) == digests
+    again.load_state_dict(found.read())  # of whole tensors each takes its part
+    assert state_digests(again.live()) == digests
+
 def train(world, config, out):
     images = np.random.Generator(np.random.PCG64(0)).integers(0, 256, (64, *config.image_shape), dtype=np.uint8)
     data = ImagesInMemory(images, np.arange(64) % max(1, config.num_classes), config.num_classes)
@@ -94,6 +119,8 @@ def train(world, config, out):
         for role in state.roles.values()
         for part, network in (("", role.network), ("_ema", role.ema)) if network is not None
     }
+    if config.shard != "ddp":
+        check_saved(state, world, config, Path(out))
     left = sum(window.bytes for window in windows)
     places = {"dp": world.dp_rank, "shard": world.shard_rank}
     told = world.gather({"kept": memory(state), "gathered": max(gathered), "left": left, **places})
@@ -128,7 +155,9 @@ Told = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three steps of each case, whole and sharded both ways, on four workers: what they told, and the weights."""
+    """Three steps of each case, whole and sharded both ways, on four workers: what they told, and the weights. What is
+    sharded is saved in parts besides, and loaded again (`check_saved`).
+    """
     folder = tmp_path_factory.mktemp("trained")
     (folder / "steps.py").write_text(STEPS)
     cases = json.dumps([(name, preset, {**SMALL, **changes}) for name, (preset, changes) in CASES.items()])
