@@ -118,13 +118,15 @@ def results_of(run: Owned) -> Results:
     is opened when it is its turn (`gathered`): a long run has more pictures than a process may hold files.
     """
     with closing(run.folder("checkpoints")) as checkpoints, closing(run.folder("samples")) as samples:
-        newest = next((name for name in checkpoints.names() if name.endswith(".pt") and checkpoints.has(name)), "")
-        beside = f"checkpoints/{newest.removesuffix('pt')}json"
+        saved = checkpoints.names()
+        newest = next((name for name in saved if name.endswith(".pt") and checkpoints.has(name)), "")
+        # With its manifest and, of sharded networks, each worker's part.
+        of_newest = [name for name in saved if newest and name.startswith(newest.removesuffix("pt"))]
         pictures = samples.names()
     if len(pictures) > _MOST_PICTURES:
         say(f"of {len(pictures)} pictures the last {_MOST_PICTURES} are put")
     names = [name for name in ("config.json", "stats.jsonl", "reals.png", "samples.png") if run.has(name)]
-    names += [f"checkpoints/{newest}", beside] if newest else []
+    names += [f"checkpoints/{name}" for name in of_newest[:_MOST_PICTURES]]
     names += [f"samples/{name}" for name in pictures[:_MOST_PICTURES]]
     return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
 

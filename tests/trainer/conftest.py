@@ -31,7 +31,7 @@ from trainer.run import loop
 from trainer.records.run_record import RunContext
 
 with start_world("gloo") as world:
-    loop.start_world = lambda backend: contextlib.nullcontext(world)  # a process joins but once
+    loop.start_world = lambda *_: contextlib.nullcontext(world)  # a process joins but once
     for config, run_dir, data in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
         code = loop.train(TrainConfig.from_file(Path(config)), Path(run_dir), Path(data), RunContext(), Interruption())
         assert code == 0, config

@@ -12,9 +12,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trainer.checkpoint import store
+from trainer.checkpoint import parts, store
 from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError, WorkerFailedError
+from trainer.distributed.sharded_modules import local
+from trainer.distributed.world import World
 from trainer.records.digest import RunIdentity
+
+SAVE_FAILURES = (TrainerError, WorkerFailedError, RuntimeError)
+"""What `wait` may raise: of this worker, of another, or of a connection to one that is gone."""
 
 
 class Saved(NamedTuple):
@@ -38,7 +44,9 @@ class Saver:
     disk, in the thread; `stall_sec` is what steps have waited for so far, seconds.
     """
 
-    def __init__(self, folder: Path, config: TrainConfig, identity: RunIdentity, done: Callable[[Saved], None]) -> None:
+    def __init__(
+        self, folder: Path, config: TrainConfig, identity: RunIdentity | None, done: Callable[[Saved], None]
+    ) -> None:
         self._folder, self._config, self._identity, self._done = folder, config, identity, done
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -56,12 +64,21 @@ class Saver:
         """
         began = time.monotonic()
         self.wait()
-        self._buffers = copy_to_cpu(state, self._buffers)
+        self._take(state)
         stall_sec = time.monotonic() - began
         self.stall_sec += stall_sec
         # Not a daemon: a process that ends for any reason but a kill completes the save it has begun.
         self._thread = threading.Thread(target=self._write, args=(images, why, began, stall_sec), name="checkpoint")
         self._thread.start()
+
+    def _take(self, state: Mapping[str, Any]) -> None:
+        """Copies what is to be written."""
+        self._buffers = copy_to_cpu(state, self._buffers)
+
+    def _store(self, images: int) -> Path:
+        """Writes what was copied; in the thread."""
+        assert self._identity is not None, "of the one process that writes all"
+        return store.save(self._folder, self._buffers, self._config, images, self._identity)
 
     def wait(self) -> None:
         """Returns when nothing is being written any more (TrainerError: the save failed; raised once)."""
@@ -74,10 +91,58 @@ class Saver:
 
     def _write(self, images: int, why: str, began: float, stall_sec: float) -> None:
         try:
-            path = store.save(self._folder, self._buffers, self._config, images, self._identity)
+            path = self._store(images)
             self._done(Saved(path, images, why, time.monotonic() - began, stall_sec))
         except Exception as error:  # raised by `wait`, in the thread that can act on it
             self._failure = error
+
+
+class PartSaver(Saver):
+    """The same for sharded networks, on every worker: each writes its part, and rank 0 the checkpoint when all have.
+    All workers call `save` together, with a state whose tensors are split or alike; what fails on one fails on all.
+
+    `world` has a group of its own, for its messages come from the thread (`World.for_thread`); `identity`, and a `done`
+    that is called, are rank 0's.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: TrainConfig,
+        identity: RunIdentity | None,
+        done: Callable[[Saved], None],
+        world: World,
+    ) -> None:
+        super().__init__(folder, config, identity, done if world.rank == 0 else lambda _: None)
+        self._world = world
+        self._empty: dict[str, Any] = {}
+        self._blocks: list[parts.Block] = []
+
+    def _take(self, state: Mapping[str, Any]) -> None:
+        rank = self._world.rank
+        self._empty = parts.without_numbers(dict(state))
+        first = self._world.first_with_part[rank] == rank
+        self._blocks = parts.blocks_of(dict(state), split=first, whole=rank == 0)
+        self._buffers = copy_to_cpu({name: local(tensor) for name, tensor in parts.tensors(state)}, self._buffers)
+
+    def _store(self, images: int) -> Path:
+        world, path = self._world, self._folder / f"{images:012d}.pt"
+
+        def write() -> parts.Written:
+            for name, numbers in self._buffers.items():
+                if not store.is_finite(numbers):
+                    raise store.not_finite(name.partition("/")[0], self._empty["step"], images)
+            file = self._folder / parts.part_name(path, world.rank, world.world_size)
+            return parts.write_part(file, world.rank, self._blocks, self._buffers)
+
+        written = world.gather(world.run_on_all(write), parts.Written)
+
+        def commit() -> None:
+            assert self._identity is not None, "rank 0's"
+            store.save_parts(self._folder, self._empty, written, self._config, images, self._identity)
+
+        world.run_on_rank0(commit)  # none begins the next save before
+        return path
 
 
 def copy_to_cpu(value: Any, buffers: Any = None) -> Any:

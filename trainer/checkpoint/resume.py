@@ -3,7 +3,7 @@
 Every check here is made before anything is written.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,10 +35,18 @@ def check_run_dir(run_dir: Path, data_dir: Path) -> None:
 
 
 def restore(
-    state: TrainState, config: TrainConfig, run_dir: Path, data_dir: Path, dataset_sha256: str, *, resume: bool
+    state: TrainState,
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    dataset_sha256: str,
+    *,
+    resume: bool,
+    damaged: Mapping[str, str] | None = None,
 ) -> Restored:
-    """Loads the newest valid checkpoint into the state, if there is one. TrainerError: there are some, and none
-    can be loaded; it is of another configuration or data set; or a run is here and `resume` is off.
+    """Loads the newest valid checkpoint into the state, if there is one; `damaged` as of `store.load`. TrainerError:
+    there are some, and none can be loaded; it is of another configuration or data set; or a run is here and `resume` is
+    off.
     """
     folder = run_dir / "checkpoints"
     if not resume and (store.newest(folder) or (run_dir / STATS_FILE).exists()):
@@ -49,13 +57,13 @@ def restore(
             allowed="auto, or an empty --run-dir",
             fix="choose another --run-dir, or --resume auto",
         )
-    found, passed_over = store.load_newest_valid(folder, misfit)
+    found, passed_over = store.load_newest_valid(folder, misfit, damaged)
     if found is None:
         return Restored(None, passed_over)
     store.check_config(found.manifest.config, config, run_dir)
     check_begun(found.manifest.config, config, found.manifest.images)
     check_dataset(found.manifest.identity, dataset_sha256, data_dir)
-    state.load_state_dict(found.state)
+    state.load_state_dict(found.read(state.room_for(found.state) if found.manifest.parts else None))
     return Restored(found.manifest.identity, passed_over)
 
 

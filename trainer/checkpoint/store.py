@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import io
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from types import MappingProxyType
@@ -18,17 +18,23 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 from torch import Tensor
 
+from trainer.checkpoint import parts as parted
 from trainer.checkpoint.fits import misfit
+from trainer.checkpoint.parts import Part, Piece, Written
 from trainer.checkpoint.saved_config import SavedConfig
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, diverged, from_validation
 from trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
+from trainer.distributed.sharded_modules import whole
+from trainer.distributed.world import World
 from trainer.records.digest import RunIdentity
 
 
 def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 over the tensors of each top-level part, by name, type, shape and bits, whatever their memory layout."""
+    """SHA-256 over the tensors of each top-level part, by name, type, shape and bits, whatever their memory layout.
+    Split ones are gathered in turn: all workers call this together.
+    """
     return {part: _digest(value) for part, value in state.items()}
 
 
@@ -40,8 +46,9 @@ def _digest(value: object) -> str:
 
 def _update(digest: "hashlib._Hash", value: object) -> None:
     if isinstance(value, Tensor):
-        digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        tensor: Tensor = whole(value)
+        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     elif isinstance(value, Mapping):
         for key in value:
             digest.update(repr(key).encode())
@@ -99,7 +106,8 @@ class OtherVersionError(TrainerError):
 
 class Manifest(BaseModel):
     """What stands beside a checkpoint: hash and size of its file, and its origin. `state_sha256` is of each part's
-    tensors, so that two runs can be compared without loading them; `format` is FORMAT when it was written.
+    tensors, so that two runs can be compared without loading them: of sharded ones, on as many workers. `format` is
+    FORMAT when it was written; `parts` are sharded networks' files, one of each worker.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -111,6 +119,7 @@ class Manifest(BaseModel):
     config: SavedConfig
     identity: RunIdentity
     format: int = 1
+    parts: tuple[Part, ...] = ()
 
 
 class _Written(BaseModel):
@@ -120,10 +129,25 @@ class _Written(BaseModel):
 
 
 class Checkpoint(NamedTuple):
-    """A verified checkpoint in memory, tensors on the CPU."""
+    """A verified checkpoint, tensors on the CPU; of one in parts `state` has their shapes alone (meta device), until
+    `read`. `pieces` of these are in `folder`.
+    """
 
     manifest: Manifest
     state: State
+    pieces: tuple[Piece, ...] = ()
+    folder: Path = Path()
+
+    def read(self, room: State | None = None) -> State:
+        """The state with its numbers, on the CPU. `room` is a state like it, such as with split tensors, which those of
+        a checkpoint in parts are read into.
+        """
+        if not self.manifest.parts:
+            return self.state
+        if room is None:
+            room = parted.replaced(self.state, lambda _, each: torch.empty(each.shape, dtype=each.dtype))
+        parted.fill(room, self.pieces, self.folder, self.manifest.parts)
+        return room
 
 
 def save(folder: Path, state: State, config: TrainConfig, images: int, identity: RunIdentity) -> Path:
@@ -136,23 +160,54 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
     # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
     for part, value in state.items():
         if not is_finite(value):
-            place = f"{_STATE_KEYS.get(part, part)} at step {state['step']}, {images} images, not saved"
-            raise diverged(place, "nan or inf, found when it was to be saved; earlier checkpoints are as they were")
+            raise not_finite(part, state["step"], images)
+    return _commit(folder, state, state_digests(state), config, images, identity)
+
+
+def not_finite(part: str, step: int, images: int) -> TrainerError:
+    """The error of a state that is not saved, for a number in that part of it."""
+    place = f"{_STATE_KEYS.get(part, part)} at step {step}, {images} images, not saved"
+    return diverged(place, "nan or inf, found when it was to be saved; earlier checkpoints are as they were")
+
+
+def save_parts(
+    folder: Path, empty: State, written: Sequence[Written], config: TrainConfig, images: int, identity: RunIdentity
+) -> Path:
+    """As `save`, of a state whose numbers all workers have `written` beside it; `empty` has their shapes."""
+    digests = state_digests({name: value for name, value in empty.items() if not dict(parted.tensors(value, name))})
+    for name in empty:
+        if name not in digests:
+            digests[name] = _digest([each.digests.get(name, "") for each in written])
+    content = {"state": empty, "pieces": [tuple(piece) for each in written for piece in each.pieces]}
+    parts = tuple(each.part for each in written)
+    return _commit(folder, content, {name: digests[name] for name in empty}, config, images, identity, parts)
+
+
+def _commit(
+    folder: Path,
+    content: State,
+    digests: dict[str, str],
+    config: TrainConfig,
+    images: int,
+    identity: RunIdentity,
+    parts: tuple[Part, ...] = (),
+) -> Path:
     # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
     buffer = io.BytesIO()
-    torch.save(state, buffer)
-    content = buffer.getbuffer()
+    torch.save(content, buffer)
+    archive = buffer.getbuffer()
     path = folder / f"{images:012d}.pt"
     manifest = Manifest(
         images=images,
-        sha256=hashlib.sha256(content).hexdigest(),
-        bytes=len(content),
-        state_sha256=state_digests(state),
+        sha256=hashlib.sha256(archive).hexdigest(),
+        bytes=len(archive),
+        state_sha256=digests,
         config=config,
         identity=identity,
         format=FORMAT,
+        parts=parts,
     )
-    _write(path, content, manifest)
+    _write(path, archive, manifest)
     clean_temporaries(folder)
     _prune(folder, config, identity.run_id)
     return path
@@ -162,7 +217,9 @@ def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
     """The manifest, then the file. Where that fails, on a full disk, what stood there before stands there again."""
     beside = _manifest_path(path)
     before = beside.read_bytes() if beside.exists() else None
-    write_atomically(beside, manifest.model_dump_json(indent=2).encode())
+    # Without parts it is what every version reads.
+    left_out = None if manifest.parts else {"parts"}
+    write_atomically(beside, manifest.model_dump_json(indent=2, exclude=left_out).encode())
     try:
         with atomic_writer(path) as file:
             file.write(content)
@@ -172,9 +229,10 @@ def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
         raise
 
 
-def load(path: Path) -> Checkpoint:
-    """Reads one checkpoint. TrainerError: missing, without manifest, not what that promises, unreadable, or code;
-    OtherVersionError: its manifest is of another version.
+def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
+    """Reads one checkpoint. `damaged` is what `damaged_parts` has found; None looks at its parts here. TrainerError:
+    missing, without manifest, not what that promises, unreadable, or code; OtherVersionError: its manifest is of
+    another version.
     """
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
@@ -188,7 +246,9 @@ def load(path: Path) -> Checkpoint:
             allowed=f"sha256 {manifest.sha256}",
             fix="resume without naming it: the newest valid checkpoint is taken",
         )
-    state = _read_state(path)
+    state, pieces = _read_state(path), tuple[Piece, ...]()
+    if manifest.parts:
+        state, pieces = _parts_of(path, state, manifest, damaged)
     if set(state) != set(manifest.state_sha256):
         raise TrainerError(
             place=str(path),
@@ -197,7 +257,43 @@ def load(path: Path) -> Checkpoint:
             allowed=", ".join(sorted(manifest.state_sha256)),
             fix="resume without it: the newest valid checkpoint is taken",
         )
-    return Checkpoint(manifest, state)
+    return Checkpoint(manifest, state, pieces, path.parent)
+
+
+def _parts_of(
+    path: Path, content: State, manifest: Manifest, damaged: Mapping[str, str] | None
+) -> tuple[State, tuple[Piece, ...]]:
+    """A state without its numbers, and the pieces that have them (TrainerError: a part is damaged, or no such)."""
+    for part in manifest.parts:
+        found = parted.damage_of(path.parent, part) if damaged is None else damaged.get(part.file, "")
+        if found:
+            raise TrainerError(
+                place=str(path),
+                problem=f"checkpoint is corrupt: {found}",
+                allowed=f"the {len(manifest.parts)} files that its workers wrote",
+                fix="resume without naming it: the newest valid checkpoint is taken",
+            )
+    state = content.get("state")
+    if not isinstance(state, dict) or not all(isinstance(part, str) for part in state):
+        raise _unreadable(path, f"a {type(state).__name__} in place of named parts")
+    try:
+        return state, tuple(parted.pieces_of(content.get("pieces"), state, manifest.parts))
+    except ValueError as error:
+        raise _unreadable(path, str(error)) from None
+
+
+def damaged_parts(folder: Path, world: World) -> Mapping[str, str]:
+    """What is wrong with workers' files in a folder, by file; all workers call it together, and each looks at some."""
+    found = {}
+    for path in _files(folder):
+        try:
+            parts = _read_manifest(path).parts
+        except TrainerError:  # which is told of where it is loaded
+            continue
+        for part in parts[world.rank :: world.world_size]:
+            if damage := parted.damage_of(folder, part):
+                found[part.file] = damage
+    return {file: damage for each in world.gather(found, dict[str, str]) for file, damage in each.items()}
 
 
 def _read_state(path: Path) -> State:
@@ -236,14 +332,16 @@ def _takes_anything(_: TrainConfig, __: State) -> str:
     return ""
 
 
-def load_newest_valid(folder: Path, unlike: Misfit = _takes_anything) -> tuple[Checkpoint | None, list[str]]:
+def load_newest_valid(
+    folder: Path, unlike: Misfit = _takes_anything, damaged: Mapping[str, str] | None = None
+) -> tuple[Checkpoint | None, list[str]]:
     """The newest valid checkpoint, None where the folder has none, and a sentence on each newer one passed over.
-    TrainerError: none can be loaded: starting anew silently would lose the run.
+    `damaged` as of `load`. TrainerError: none can be loaded: starting anew silently would lose the run.
     """
     passed_over: list[TrainerError] = []
     for path in _files(folder):
         try:
-            found = load(path)
+            found = load(path, damaged)
             if why := unlike(found.manifest.config, found.state):
                 raise OtherVersionError.of(path, why)
         except TrainerError as error:
@@ -332,6 +430,10 @@ def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
         elif path not in stay:
             path.unlink()
             _manifest_path(path).unlink(missing_ok=True)
+    stems = {path.stem for path in _files(folder)}
+    for part in folder.glob("[0-9]*.part-*"):  # also of a save that has failed
+        if part.name.partition(".")[0] not in stems:
+            part.unlink()
 
 
 def _milestones(newest_first: list[Path], every_kimg: float) -> set[Path]:

@@ -219,6 +219,7 @@ RESUMABLE_CHANGES = frozenset(
         "compile",
         "cuda_graphs",
         "step_graph",
+        "activation_checkpointing",
         "shard",
         "check_gradients_steps",
         "metrics",

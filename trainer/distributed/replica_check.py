@@ -12,6 +12,7 @@ from torch import distributed as dist
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
+from trainer.distributed.sharded_modules import local
 from trainer.distributed.world import World
 from trainer.run.state import TrainState
 
@@ -25,8 +26,8 @@ def is_due(config: TrainConfig, step: int) -> bool:
 
 def check_same(world: World, state: TrainState) -> None:
     """TrainerError on every worker, naming the first parameter that differs after a step; all workers call it
-    together. Of split networks (trainer.distributed.sharding) moments and gradients, of which each keeps a part, are
-    left out.
+    together. Of split networks (trainer.distributed.sharding) those are compared that keep the same part: hsdp's of
+    different nodes, and of fsdp2 none.
     """
     found = first_difference(world, _kept(state))
     if found is None:
@@ -42,17 +43,18 @@ def check_same(world: World, state: TrainState) -> None:
 
 
 def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple[str, list[int]] | None:
-    """The first tensor whose bits differ between workers, and every worker's sum of them; None where all are equal. All
-    workers call it together, with the same names in the same order, float32.
+    """The first tensor whose bits differ between workers that should have the same, and every worker's sum of them;
+    None where all are equal. All workers call it together, with the same names in the same order, float32.
     """
-    tensors = [(name, tensor) for name, tensor in named if not hasattr(tensor, "full_tensor")]
+    tensors = [(name, local(tensor), tensor is not local(tensor)) for name, tensor in named]
     if world.control is None or not tensors:
         return None
-    sums = torch.stack([_bit_sum(tensor) for _, tensor in tensors]).cpu()
+    sums = torch.stack([_bit_sum(tensor) for _, tensor, _ in tensors]).cpu()
     everyone = [torch.empty_like(sums) for _ in range(world.world_size)]
     dist.all_gather(everyone, sums, group=world.control)
-    differs = (torch.stack(everyone) != sums).any(dim=0).nonzero()
-    # A worker's own sums are the reference: whichever worker's they are, the same columns differ.
+    rows, split = torch.stack(everyone), torch.tensor([split for _, _, split in tensors])
+    reference = torch.where(split, rows[world.first_with_part], rows[0])
+    differs = (rows != reference).any(dim=0).nonzero()
     if not len(differs):
         return None
     first = int(differs[0])

@@ -5,13 +5,15 @@ does its own way is in trainer.distributed.xla, loaded for that backend alone.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import importlib.util
+import math
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 import torch
 from torch import distributed as dist
@@ -22,12 +24,18 @@ from trainer.core.errors import COLLECTIVE_SEC, LoneError, TrainerError, WorkerF
 from trainer.distributed import messages
 from trainer.distributed.async_allreduce import AsyncAllreduce
 from trainer.distributed.ranks import Ranks
-from trainer.distributed.sharded_modules import accumulate, is_sharded
+from trainer.distributed.sharded_modules import accumulate, is_sharded, watching
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 T = TypeVar("T")
+Shard = Literal["ddp", "fsdp2", "hsdp"]
 _TIMEOUT = datetime.timedelta(seconds=COLLECTIVE_SEC)
 _SHARED_FAILURE = "Every worker was told of this and stops."
 """Ends a traceback, and marks an exception that all workers leave the group with."""
+REPLICATE, SHARD = "dp_replicate", "dp_shard"
+"""Dimensions of a mesh along which workers see different images: having the same weights, or a part of them each."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +43,13 @@ class World:
     """This worker's place, frozen.
 
     Attributes:
-        rank: 0..world_size-1 over all nodes; `local_rank` on this node.
+        rank: 0..world_size-1 over all nodes, which says who writes and in what order values are gathered; `local_rank`
+            on this node. Which images are a worker's is said by `dp_rank`, which part of the weights by `shard_rank`.
         backend: gloo, nccl, xla, or none for a single process on any device.
         control_ref: of `control`, which lives as long as the block of `start_world`: a script keeps its world to its
             end, and a thread of the group that outlives the interpreter aborts the process.
+        thread_ref: of another such group, see `for_thread`.
+        mesh: all workers by REPLICATE and SHARD, or one of them; None for a single process.
     """
 
     rank: int
@@ -50,6 +61,8 @@ class World:
     backend: str
     backend_reason: str
     control_ref: "weakref.ref[dist.ProcessGroup] | None" = None
+    mesh: "DeviceMesh | None" = None
+    thread_ref: "weakref.ref[dist.ProcessGroup] | None" = None
 
     @classmethod
     def alone(cls, device: torch.device) -> Self:
@@ -65,14 +78,51 @@ class World:
         assert group is not None, "a world is not used after its block"
         return group
 
+    def for_thread(self) -> Self:
+        """The same world for one thread beside the training, whose messages do not mix with those of `control`."""
+        return dataclasses.replace(self, control_ref=self.thread_ref)
+
+    @property
+    def dp_size(self) -> int:
+        """Into how many shares a batch is divided."""
+        if self.mesh is None:
+            return self.world_size
+        return math.prod(self.mesh.size(number) for number, _ in _data_dimensions(self.mesh))
+
+    @property
+    def dp_rank(self) -> int:
+        """Whose share of a batch is this worker's: 0..dp_size-1."""
+        if self.mesh is None:
+            return self.rank
+        place = 0
+        for number, name in _data_dimensions(self.mesh):
+            place = place * self.mesh.size(number) + self.mesh.get_local_rank(name)
+        return place
+
+    @property
+    def shard_rank(self) -> int:
+        """Which part of a sharded network is this worker's; workers with the same one keep the same numbers."""
+        names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
+        return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in names else 0
+
+    @property
+    def first_with_part(self) -> list[int]:
+        """For each rank the first rank that keeps the same part of a sharded network."""
+        names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
+        if self.mesh is None or SHARD not in names:
+            return [0] * self.world_size
+        parts = self.mesh.mesh.movedim(names.index(SHARD), -1).reshape(-1, self.mesh.size(names.index(SHARD)))
+        first = {rank: column[0] for column in parts.t().tolist() for rank in column}
+        return [first[rank] for rank in range(self.world_size)]
+
     def slice(self, batch_size: int, group: int = 1) -> slice:
         """This worker's part of a global batch, in whole groups of that many images. Shares differ by at most one
-        group; the first ranks have the larger. There are at least world_size groups (`TrainConfig.check_workers`), so
-        that no share is empty.
+        group; the first by `dp_rank` have the larger. There are at least as many groups as shares
+        (`TrainConfig.check_workers`), so that none is empty.
         """
-        share, larger = divmod(batch_size // group, self.world_size)
-        start = self.rank * share + min(self.rank, larger)
-        return slice(start * group, (start + share + (self.rank < larger)) * group)
+        share, larger = divmod(batch_size // group, self.dp_size)
+        start = self.dp_rank * share + min(self.dp_rank, larger)
+        return slice(start * group, (start + share + (self.dp_rank < larger)) * group)
 
     def weight(self, batch_size: int) -> float:
         """What a mean over this worker's share counts for: its images by those of a mean share; 1.0 where all are
@@ -84,7 +134,7 @@ class World:
         """
         mine = self.slice(batch_size)
         share: int = mine.stop - mine.start
-        return share * self.world_size / batch_size
+        return share * self.dp_size / batch_size
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module with its gradients averaged plainly over all workers (see `weight`), from `settle` on; on a GPU at
@@ -114,8 +164,12 @@ class World:
     def accumulating(self, module: nn.Module, *, last: bool) -> Iterator[None]:
         """For forward and backward of one micro-batch through `wrap`: gradients travel with the last one alone."""
         accumulate(module, last=last)
-        with module.no_sync() if isinstance(module, DistributedDataParallel) and not last else contextlib.nullcontext():
-            yield
+        if isinstance(module, DistributedDataParallel):
+            with contextlib.nullcontext() if last else module.no_sync():
+                yield
+        else:
+            with watching(module):
+                yield
 
     @property
     def on_xla(self) -> bool:
@@ -218,6 +272,11 @@ class World:
         self.run_on_all(lambda: action() if self.rank == 0 else None)
 
 
+def _data_dimensions(mesh: "DeviceMesh") -> list[tuple[int, str]]:
+    """Those of a mesh along which batches are divided, with their numbers."""
+    return [(number, name) for number, name in enumerate(mesh.mesh_dim_names or ()) if name in (REPLICATE, SHARD)]
+
+
 def is_shared_failure(error: BaseException) -> bool:
     """Whether all workers know of the error, since it came about in what they do together."""
     return _SHARED_FAILURE in getattr(error, "__notes__", ())
@@ -254,10 +313,24 @@ def _place(chosen: str) -> tuple[Ranks, torch.device]:
     return ranks, device
 
 
+def mesh_of(world_size: int, num_nodes: int, device: torch.device, shard: Shard) -> "DeviceMesh":
+    """All workers by what a configuration's `shard` has them share; all workers call it together."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    shapes = {
+        "ddp": {REPLICATE: world_size},
+        "fsdp2": {SHARD: world_size},
+        "hsdp": {REPLICATE: num_nodes, SHARD: world_size // num_nodes},
+    }
+    kind = "cuda" if device.type == "cuda" else "cpu"  # XLA's workers have a group on the CPU
+    return init_device_mesh(kind, tuple(shapes[shard].values()), mesh_dim_names=tuple(shapes[shard]))
+
+
 @contextlib.contextmanager
-def start_world(backend: str) -> Iterator[World]:
+def start_world(backend: str, shard: Shard = "ddp") -> Iterator[World]:
     """Joins the process group torchrun has described, and leaves it at the end of the block. `backend` is auto, gloo,
-    nccl or xla. TrainerError: nccl without CUDA, or xla without torch_xla or with processes that it does not join.
+    nccl or xla; `shard`, as the configuration has it, decides about the mesh. TrainerError: nccl without CUDA, or xla
+    without torch_xla or with processes that it does not join.
     """
     cuda = torch.cuda.is_available()
     if backend == "xla":
@@ -285,17 +358,20 @@ def start_world(backend: str) -> Iterator[World]:
         device_id=device if device.type == "cuda" else None,
     )
     control = dist.new_group(backend="gloo", timeout=_TIMEOUT)
+    thread = dist.new_group(backend="gloo", timeout=_TIMEOUT) if shard != "ddp" else control
     assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
+    assert isinstance(thread, dist.ProcessGroup), "likewise"
     try:
-        yield World(*ranks, device, chosen, reason, weakref.ref(control))
+        mesh = mesh_of(ranks.world_size, ranks.num_nodes, device, shard)
+        yield World(*ranks, device, chosen, reason, weakref.ref(control), mesh, weakref.ref(thread))
     except Exception as error:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
         # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
         is_ours = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
         shared = is_ours or is_shared_failure(error)
         if shared or chosen != "nccl":
-            del control
+            del control, thread
             dist.destroy_process_group()
         raise
-    del control
+    del control, thread
     dist.destroy_process_group()

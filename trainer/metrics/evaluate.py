@@ -80,7 +80,9 @@ class MetricsInTraining:
         assert self._evaluator is not None, "they are due"
         began = time.monotonic()
         try:
-            records = self._evaluator.evaluate(state.ema_on(self._world.own_device), state.images, compared=False)
+            # Workers judge images of their own, in threads of their own: each has the whole generator for as long.
+            generator = state.ema_on(self._world.own_device, alone=True)
+            records = self._evaluator.evaluate(generator, state.images, compared=False)
         except AbandonedError:
             records = None
         now = time.monotonic()
@@ -124,7 +126,7 @@ def evaluate_newest(
         names = metrics or parse(config.metrics) or [_DEFAULT if config.frames == 1 else _DEFAULT_FOR_VIDEO]
         evaluator = Evaluator(names, config, data, world, paths or WeightsPaths())
         state = TrainState.create(config, world.own_device)
-        state.load_state_dict(found.state)
+        state.load_state_dict(found.read())
         records = evaluator.evaluate(state.ema, state.images, compared=True)
         world.run_on_rank0(lambda: _note(run_dir, state.images, records))
         return records

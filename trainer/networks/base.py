@@ -1,11 +1,13 @@
 """What a run asks of every family's networks, and how a network is conditioned on the class."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trainer.distributed.gathered_window import GatheredWindow
 from trainer.steps.precision import Precision
 from trainer.steps.progressive_schedule import ProgressiveStage
 
@@ -18,11 +20,20 @@ class Network(nn.Module):
     precision: Precision | None = None
     frozen: frozenset[str] = frozenset()
     """Names of parameters that keep their values."""
+    gathered: GatheredWindow | None = None
+    """Through which a sharded network's weights are seen."""
 
     def learn(self, *, on: bool) -> None:
         """Has its parameters gather gradients from now on, or rest; those that are frozen always rest."""
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(on and name not in self.frozen)
+
+    def units(self) -> Sequence[nn.Module]:
+        """Its larger parts, none inside another, each called once in a pass at most. Sharded, one after the other is
+        gathered (trainer.distributed.sharding), and for a whole pass what is in none of them. One with an attribute
+        `exact` that is True computes in float32 whatever the rest does.
+        """
+        return []
 
     def _run(self, *inputs: Any, twice: bool) -> Tensor:
         """A forward pass in the network's precision, its result in float32."""

@@ -5,6 +5,7 @@ The generator is Johnson et al.'s (2016, arXiv:1603.08155), the discriminator pi
 buffers and no neighbours. A bias before it would be taken away again, so there is none.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -46,6 +47,10 @@ class Translator(Network):
         """[N, channels, H, W] in -1..1 to the same shape and range."""
         translated: Tensor = self.layers(images)
         return translated
+
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return [layer for layer in self.layers if isinstance(layer, _Block)]
 
     # So that a call has forward's types.
     def __call__(self, images: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ the digits it does as well as BatchNorm.
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -77,6 +78,10 @@ class Generator(base.Generator):
         images: Tensor = self.layers(self.with_class(latents, labels))
         return images
 
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return _with_weights(self.layers)
+
 
 class Discriminator(base.Discriminator):
     """Images to logits by convolutions that halve the size, down to 4x4. High means real. `width` is of the first
@@ -101,6 +106,14 @@ class Discriminator(base.Discriminator):
         features = self.layers[:_TO_FEATURES](images)
         logits: Tensor = self.with_projection(self.layers[_TO_FEATURES:](features), features, labels)
         return logits
+
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return _with_weights(self.layers)
+
+
+def _with_weights(layers: nn.Sequential) -> Sequence[nn.Module]:
+    return [layer for layer in layers if any(True for _ in layer.parameters())]
 
 
 def _initialise(module: nn.Module) -> None:

@@ -10,6 +10,7 @@ repeating pixels, as in the paper.
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -135,6 +136,10 @@ class Generator(base.Generator):
         """Parameters of the layers that are not in yet, or out again."""
         return self._sizes.idle(self._phase, self.blocks, self.to_image)
 
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.blocks.values())
+
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, z_dim] to [N, C, H, W] or [N, C, T, H, W], about -1..1; of full size in evaluation."""
         sizes, phase = self._sizes, self._phase
@@ -187,6 +192,10 @@ class Discriminator(base.Discriminator):
     def idle(self) -> list[nn.Parameter]:
         """Parameters of the layers that are not in yet, or out again."""
         return self._sizes.idle(self._phase, self.blocks, self.from_image)
+
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.blocks.values())
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, C, H, W] or [N, C, T, H, W] of the phase's size, in -1..1, to [N] logits."""

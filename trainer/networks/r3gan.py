@@ -11,6 +11,7 @@ filter; a class is an embedding beside the latents, and a projection beside an u
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -73,6 +74,10 @@ class Generator(base.Generator):
         images: Tensor = self.to_image(features)
         return images
 
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.stages)
+
 
 class Discriminator(base.Discriminator):
     """Images to logits, down to 4x4; arguments as `Generator`. High means more real."""
@@ -102,6 +107,10 @@ class Discriminator(base.Discriminator):
         logits: Tensor = self.with_projection(self.last(features).squeeze(1), features, labels)
         return logits
 
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.stages)
+
 
 class _Stage(nn.Module):
     """What happens at one resolution: a change of size by `scale` and of width, but at the start; then the blocks. An
@@ -112,14 +121,14 @@ class _Stage(nn.Module):
         self, inputs: int | None, width: int, depth: int, scale: float, *, group_width: int, exact: bool
     ) -> None:
         super().__init__()
-        self._exact = exact
+        self.exact = exact
         self._scale = None if inputs is None else scale
         self.widen = nn.Identity() if inputs in (None, width) else _conv(inputs, width, 1, gain=1.0)
         self.blocks = nn.Sequential(*[_Block(width, depth, group_width) for _ in range(_BLOCKS)])
 
     def forward(self, features: Tensor) -> Tensor:
         kind = features.device.type
-        if not self._exact or kind == "meta" or not torch.is_autocast_enabled(kind):
+        if not self.exact or kind == "meta" or not torch.is_autocast_enabled(kind):
             return self._compute(features)
         with torch.autocast(kind, enabled=False):
             return self._compute(features.float())

@@ -6,6 +6,7 @@ Elsewhere the numbers of blocks follow, and the last feature map stays 8x8. The 
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from torch import Tensor, nn
@@ -40,6 +41,10 @@ class Generator(base.Generator):
         images: Tensor = self.last(self.blocks(features))
         return images
 
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.blocks)
+
 
 class Discriminator(base.Discriminator):
     """Images to logits by residual blocks that halve the size, down to 8x8. High means real. `resolution` is 16, 32,
@@ -62,6 +67,10 @@ class Discriminator(base.Discriminator):
         features = F.relu(self.blocks(images)).mean(dim=(2, 3))
         logits: Tensor = self.with_projection(self.last(features).squeeze(1), features, labels)
         return logits
+
+    def units(self) -> Sequence[nn.Module]:
+        """See `Network`."""
+        return list(self.blocks)
 
 
 class _Block(nn.Module):

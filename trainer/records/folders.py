@@ -14,8 +14,8 @@ from trainer.core.errors import TrainerError
 from trainer.records.run_record import RunRecord
 from trainer.records.stats_log import read_stats_log
 
-_CHECKPOINT = re.compile(r"(\.partial-)?[0-9]{12}\.pt")
-"""Whole, or begun."""
+_CHECKPOINT = re.compile(r"(\.partial-)?[0-9]{12}\.(pt|part-[0-9]+-of-[0-9]+)")
+"""Whole, or begun; or a worker's part."""
 _BEFORE_A_RUN = re.compile(r"data|(again|asked|context|job|plan)\.json|.+\.log|report")
 """What launchers, nodes and `data prepare` put into a run directory before there is a run; the trainer only adds."""
 _SHOWN = 3

@@ -7,13 +7,15 @@ rank, only rank 0 writes, and its error (a full disk) is raised on all. What it 
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import torch
+from torch import Tensor
 
+from trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
 from trainer.checkpoint.store import state_digests
 from trainer.config.segment_plan import Stretch
 from trainer.config.train_config import TrainConfig
@@ -63,6 +65,7 @@ class Reporter:
         self._dir, self._config, self._world, self._context = run_dir, config, world, context
         self._endpoint, self._options = endpoint, options
         self._opened: RunWriter | None = None
+        self._saver: Saver | None = None
         self._begun: TrainState | None = None
         self._verification: Verification | None = None
         self._told_verified = False
@@ -78,6 +81,9 @@ class Reporter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Lets what is being written end, whatever has ended the run; an error's first line goes to stats.jsonl."""
         if self._opened is None:
+            if self._saver is not None:
+                with contextlib.suppress(*SAVE_FAILURES):  # rank 0 tells of it
+                    self._saver.wait()
             return
         if self._begun is not None and error is not None and self._status == "failed" and self._is_ours(error):
             why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
@@ -100,20 +106,33 @@ class Reporter:
         world, state = self._world, ready.state
         self._verification = ready.verification
         self._saved_images = state.images if state.images else -1
+        self._data = ready.data
         flops = step_flops(self._config, device_name(world), self._context)
         facts: dict[str, Any] = {
             "capacity": by_node(world.gather((world.node_rank, own_capacity()), tuple[int, str])),
             "fabric": fabric.model_dump(mode="json"),
             "flops": {name: quantity.model_dump(mode="json") for name, quantity in flops._asdict().items()},
         }
-        world.run_on_rank0(lambda: self._open(ready, facts))
+        grid = None if state.images else self._grid(state)
+        world.run_on_rank0(lambda: self._open(ready, facts, grid))
+        if state.is_split:
+            self._saver = self._part_saver()
+        elif self._opened is not None:
+            self._saver = self._opened.saver
         self._begun = state
         self._meters = Meters(self._config, world, self._context, state.images, flops)
 
-    def _open(self, ready: Ready, facts: Mapping[str, Any]) -> None:
+    def _part_saver(self) -> PartSaver:
+        """This worker's, of sharded networks."""
+        folder, world, writer = self._dir / "checkpoints", self._world.for_thread(), self._opened
+        if writer is None:
+            return PartSaver(folder, self._config, None, lambda _: None, world)
+        writer.saver = PartSaver(folder, self._config, writer.identity, writer.saved, world)
+        return writer.saver
+
+    def _open(self, ready: Ready, facts: Mapping[str, Any], grid: Callable[[], Tensor] | None) -> None:
         """On rank 0: opens the session's files and says what it is."""
         state, data, world = ready.state, ready.data, self._world
-        self._data = data
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
         writer = self._opened = RunWriter(
@@ -130,8 +149,8 @@ class Reporter:
         reals = torch.from_numpy(shown)
         write_samples(self._dir / "reals.png", reals)
         self._watch = CollapseWatch(self._config, reals, writer.told)
-        if not state.images:
-            self._write_samples(state, self._sample_path(0))
+        if grid is not None:
+            self._write_samples(grid, state, self._sample_path(0))
         nccl = nccl_versions(world.backend)
         writer.event(
             "resume" if writer.identity.session else "start",
@@ -170,7 +189,7 @@ class Reporter:
             accumulator.cpu()
         )  # waits for the steps that are still under way, which are no part of telemetry's time
         with self._timed():
-            checkpoint_sec = 0.0 if self._opened is None else self._opened.saver.stall_sec
+            checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
             line: Line = self._meters.line(state, accumulator, stalls)
             if not is_finite(line):
@@ -217,7 +236,8 @@ class Reporter:
     def samples(self, state: TrainState) -> None:
         """Writes a grid of the averaged generator under the name of its kimg."""
         with self._timed():
-            self._world.run_on_rank0(lambda: self._write_samples(state, self._sample_path(state.images)))
+            grid = self._grid(state)
+            self._world.run_on_rank0(lambda: self._write_samples(grid, state, self._sample_path(state.images)))
 
     def quality(self, state: TrainState, moment: Moment) -> None:
         """Writes the values of metrics computed while training, and their cost."""
@@ -231,13 +251,13 @@ class Reporter:
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
             live = state.live()
-            self._world.run_on_rank0(lambda: self._writer.saver.save(live, state.images, why))
+            self._world.run_on_all(lambda: self._saver.save(live, state.images, why) if self._saver else None)
             self._saved_images = state.images
 
     @property
     def request(self) -> Request:
         """FAIL as soon as a save has failed, or data is found damaged: the loop then stops all workers with `fail`."""
-        unsaved = self._opened is not None and self._opened.saver.failed
+        unsaved = self._saver is not None and self._saver.failed
         damaged = self._verification is not None and self._verification.failed
         return Request.FAIL if unsaved or damaged else Request.NOTHING
 
@@ -250,7 +270,7 @@ class Reporter:
 
     def _settle(self) -> None:
         """Waits for the save under way; raises its error on every rank."""
-        self._world.run_on_rank0(lambda: None if self._opened is None else self._opened.saver.wait())
+        self._world.run_on_all(lambda: None if self._saver is None else self._saver.wait())
 
     def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
         """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
@@ -286,7 +306,10 @@ class Reporter:
         self._settle()
         self._tell_verified(state)
         stop_sec = waited_sec + time.monotonic() - began if waited_sec else None
-        final = {} if cause else state.state_dict()  # on every worker: each may hold a part
+        # On every worker: each may hold a part.
+        final = {} if cause else (state.live() if state.is_split else state.state_dict())
+        digests = state_digests(final) if state.is_split or self._world.rank == 0 else {}
+        grid = self._grid(state)
         self._status = "interrupted" if cause else "done"
 
         def write() -> None:
@@ -296,8 +319,8 @@ class Reporter:
                     f"interrupted by {cause} at {state.images} images; the same command goes on from there"
                 )
             else:
-                self._writer.event("done", state.images, state_sha256=state_digests(final))
-            self._write_samples(state, self._dir / "samples.png")
+                self._writer.event("done", state.images, state_sha256=digests)
+            self._write_samples(grid, state, self._dir / "samples.png")
             summarise(self._dir).write(self._dir / "run.json")
             if not cause:
                 evaluate = shlex.join(["evaluate", "--run-dir", str(self._dir), *self._data_flag])
@@ -317,11 +340,22 @@ class Reporter:
         assert self._opened is not None, "only rank 0 asks, after _open"
         return self._opened
 
-    def _write_samples(self, state: TrainState, path: Path) -> None:
-        grid = run_grid(state, self._data, self._world.own_device)
-        write_samples(path, grid)
+    def _grid(self, state: TrainState) -> Callable[[], Tensor]:
+        """A grid of the averages, to be had by who writes it. Split ones make it now, on all workers together."""
+
+        def made() -> Tensor:
+            return run_grid(state, self._data, self._world.own_device)
+
+        if not state.is_split:
+            return made
+        grid = self._world.run_on_all(made)
+        return lambda: grid
+
+    def _write_samples(self, grid: Callable[[], Tensor], state: TrainState, path: Path) -> None:
+        images = grid()
+        write_samples(path, images)
         self._writer.picture(path, state.images)
-        self._hint(self._watch.grid(grid, state.images), state.images)
+        self._hint(self._watch.grid(images, state.images), state.images)
 
     def _hint(self, hint: Hint | None, images: int) -> None:
         """Says what a sign of collapse is, once in the run."""

@@ -5,7 +5,7 @@ Opening them finds out which session this is, and says what earlier ones have le
 
 from pathlib import Path
 
-from trainer.checkpoint.async_saver import Saved, Saver
+from trainer.checkpoint.async_saver import SAVE_FAILURES, Saved, Saver
 from trainer.checkpoint.resume import Restored, found_damage
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
@@ -49,7 +49,7 @@ class RunWriter:
         damage = list(found_damage(run_dir, stats_log, identity, restored))
         write_atomically(run_dir / "config.json", config.to_json().encode())
         self.identity, self.say = identity, options.say
-        self.saver = Saver(run_dir / "checkpoints", config, identity, self._saved)
+        self.saver: Saver = Saver(run_dir / "checkpoints", config, identity, self.saved)
         run = TrackedRun(identity.run_id, identity.session, images, run_dir, config.model_dump(mode="json"))
         self._feeds = open_feeds(options.track, run, self.say)
         listeners = [self._feeds.show, *([endpoint.show] if endpoint is not None else [])]
@@ -74,11 +74,12 @@ class RunWriter:
         """Lets the save under way and the trackers end, whatever has ended the run: done, interrupted or failed."""
         try:
             self.saver.wait()
-        except TrainerError as error:  # another error is on its way to the user already
-            self.say(f"the last checkpoint failed too: {error.headline}")
+        except SAVE_FAILURES as error:  # another error is on its way to the user already
+            why = error.headline if isinstance(error, TrainerError) else str(error)
+            self.say(f"the last checkpoint failed too: {why}")
         self._feeds.close(status)
 
-    def _saved(self, saved: Saved) -> None:
+    def saved(self, saved: Saved) -> None:
         """Notes a checkpoint that is on disk; called by the thread that saves."""
         noticed = {"why": saved.why} if saved.why else {}
         self.event(

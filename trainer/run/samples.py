@@ -192,6 +192,6 @@ def load_generator(run_dir: Path, device: torch.device) -> Trained:
     config, images = found.manifest.config, found.manifest.images
     check_makes_of_latents(config, "what this command writes")
     network, _ = build(config)
-    network.load_state_dict(found.state["ema"])
+    network.load_state_dict(found.read()["ema"])
     network.to(device).eval().requires_grad_(False).enter(phase_at(config, images, device))
     return Trained(network, found.manifest)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from trainer.checkpoint import store
 from trainer.checkpoint.resume import Restored, check_run_dir, images_saved, is_done, restore, same_everywhere
 from trainer.config.metric_names import parse
 from trainer.config.segment_plan import Stretch, check_workers, stretches_from
@@ -131,9 +132,14 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     allocator = keep_freed_memory()
     world.run_on_rank0(lambda: prepare_if_missing(config, data_dir))
     data = open_on_all(config, data_dir, world)
-    state = TrainState.create(config, world.device)
+    sharded = config.shard != "ddp" and world.mesh is not None  # then a unit at a time goes to the device
+    state = TrainState.create(config, torch.device("cpu") if sharded else world.device)
+    shared = shard(state, config, world)
+    damaged = world.run_on_all(lambda: store.damaged_parts(run_dir / "checkpoints", world))
     sha256 = data.index.sha256
-    restored = world.run_on_all(lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume))
+    restored = world.run_on_all(
+        lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume, damaged=damaged)
+    )
     same_everywhere(world.gather(state.images), run_dir)
     if state.images != seen:  # the newest was passed over, and an older one may be of an earlier segment
         precisions = _check_segments(config, world, state.images)
@@ -141,6 +147,5 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     state.enter(now)
     choices = {"precision": state.use(precisions[now.precision]), **kernels}
     complete = state.images >= config.total_images and is_done(run_dir / "run.json")
-    if not complete:
-        choices["shard"] = shard(state, config, world)
+    choices["shard"] = shared
     return Ready(state, data, Verification(data, world), restored, complete, allocator, choices, precisions)

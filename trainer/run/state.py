@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer.config.train_config import TrainConfig
-from trainer.distributed.sharded_modules import is_sharded, saved, whole
+from trainer.distributed.sharded_modules import is_sharded, local, placed, whole
 from trainer.families.registry import family_of
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.networks.layers import small_maps, use_matrix_products
@@ -22,6 +22,7 @@ from trainer.run.optimisers import FACTOR, adam, as_before, frozen_by_role, grou
 from trainer.steps.augment import first_p
 from trainer.steps.precision import LossScale, Precision, Products
 from trainer.steps.progressive_schedule import phase_at
+from trainer.steps.recomputing import recompute
 from trainer.steps.roles import Role, RoleSpec, ema_parts
 
 
@@ -43,6 +44,8 @@ class TrainState:
         # Averages are copied before the networks are moved: on XLA they would share memory that the first step
         # overwrites.
         self.roles: Mapping[str, Role] = MappingProxyType({spec.name: _role(spec, device) for spec in specs})
+        for role in self.roles.values() if config.activation_checkpointing else ():
+            recompute(role.network)
         for name, frozen in frozen_by_role(config, specs).items():
             self.roles[name].network.frozen = frozen
             self.roles[name].network.learn(on=True)
@@ -169,15 +172,17 @@ class TrainState:
                 _average(role.ema, role.network, keep)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on."""
+        """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on. Split networks are
+        whole in it: all workers call this together.
+        """
         live: dict[str, Any] = _on_cpu(self.live())
         return live
 
     def live(self) -> dict[str, Any]:
-        """`state_dict` without the copy: the tensors that the next step changes, where they are. Split networks are
-        gathered on rank 0 alone: all workers call this together (trainer.distributed.sharding).
+        """`state_dict` without the copy: the tensors that the next step changes, where they are, and split where they
+        are.
         """
-        parts = {name: saved(_saved_part(part)) for name, part in self._parts()}
+        parts = {name: _saved_part(part) for name, part in self._parts()}
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
         return {"images": self.images, "step": self.step, "augment_p": float(self.augment_p), **parts, **scales}
 
@@ -187,25 +192,38 @@ class TrainState:
         # Older checkpoints are of runs with one size of steps.
         self.step = state.get("step", self.images // self.config.step_images)
         for name, part in self._parts():
+            here = placed(state[name], _like(part))
             if isinstance(part, torch.optim.Optimizer):
-                load_moments(part, state[name])
+                load_moments(part, here)
             else:
-                part.load_state_dict(state[name])
+                part.load_state_dict(here)
         self._saved_scales = {role.key: state.get(f"scale_{role.key}", {}) for role in self.learners}
         for role in self.learners:
             role.scale.load_state_dict(self._saved_scales[role.key])
         self._enter_phase()
 
-    def ema_on(self, device: torch.device) -> Generator:
+    def room_for(self, empty: dict[str, Any]) -> dict[str, Any]:
+        """A state with room for the numbers of one that has shapes alone: split as the networks here are."""
+        return {**empty, **{name: placed(empty[name], _like(part)) for name, part in self._parts()}}
+
+    def ema_on(self, device: torch.device, *, alone: bool = False) -> Generator:
         """The averaged generator there, see `averages_on`."""
-        network = next(iter(self.averages_on(device).values()))
+        network = next(iter(self.averages_on(device, alone=alone).values()))
         assert isinstance(network, Generator), "as `ema`"
         return network
 
-    def averages_on(self, device: torch.device) -> Mapping[str, Network]:
-        """Every average there, by its role: itself where it is there already, else a copy."""
+    @property
+    def is_split(self) -> bool:
+        """Whether each worker keeps a part of the networks: all of them use the averages together."""
+        return any(is_sharded(role.network) for role in self.roles.values())
+
+    def averages_on(self, device: torch.device, *, alone: bool = False) -> Mapping[str, Network]:
+        """Every average there, by its role: itself where it is there already, else a copy. `alone`: that each worker
+        may use without the others; all workers call that together.
+        """
         here = {role.name: role.ema for role in self.roles.values() if role.ema is not None}
-        if all(next(network.parameters()).device == device for network in here.values()):
+        there = all(next(network.parameters()).device == device for network in here.values())
+        if there and not (alone and self.is_split):
             return here
         copied = {spec.name: spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged}
         for name, network in copied.items():
@@ -221,6 +239,13 @@ class TrainState:
         yield from ((f"opt_{role.key}", role.learner) for role in self.learners)
 
 
+def _like(part: nn.Module | torch.optim.Optimizer) -> Mapping[Any, torch.Tensor]:
+    """The tensors that a part's own are as: a network's by name, an optimiser's by the numbers of its parameters."""
+    if isinstance(part, nn.Module):
+        return part.state_dict()
+    return dict(enumerate(parameter for group in part.param_groups for parameter in group["params"]))
+
+
 def _saved_part(part: nn.Module | torch.optim.Optimizer) -> dict[str, Any]:
     return saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
 
@@ -232,19 +257,14 @@ def _role(spec: RoleSpec, device: torch.device) -> Role:
 
 
 def _average(ema: nn.Module, network: nn.Module, keep: float) -> None:
-    averaged: list[torch.Tensor] = list(ema.parameters())
-    present: list[torch.Tensor] = list(network.parameters())
-    if is_sharded(network):  # one after the other: gathered, all at once may not fit
-        for mean, part in zip(averaged, present, strict=True):
-            mean.lerp_(whole(part), 1 - keep)
-    else:
-        get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
+    averaged, present = ([local(parameter) for parameter in each.parameters()] for each in (ema, network))
+    get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
 
 
 def _on_cpu(value: Any) -> Any:
     """The same nested dicts and lists, their tensors on the CPU; those that are there already are not copied."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu()
+        return whole(value).detach().cpu()
     if isinstance(value, dict):
         return {key: _on_cpu(item) for key, item in value.items()}
     return [_on_cpu(item) for item in value] if isinstance(value, list) else value

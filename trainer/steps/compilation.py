@@ -185,6 +185,8 @@ def _why_not(config: TrainConfig, world: World) -> str:
         return "not asked for"
     if world.on_xla:
         return "PyTorch/XLA compiles by itself"
+    if config.activation_checkpointing:
+        return "blocks that are recomputed run uncompiled"
     if config.shard != "ddp" and world.control is not None:
         return "sharded networks run uncompiled"
     if config.compile == "auto" and world.device.type == "cpu":

@@ -220,6 +220,8 @@ def _why_not(config: TrainConfig, world: World) -> str:
         return f"a step on {world.device.type} is none of kernels that CUDA starts"
     if world.control is not None:
         return "workers meet between the passes of a step"
+    if config.activation_checkpointing:
+        return "its blocks are recomputed"
     if config.cuda_graphs:
         return "its passes are graphs of their own (cuda_graphs)"
     if config.architecture == "progressive":

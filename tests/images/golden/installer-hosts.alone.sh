@@ -849,13 +849,14 @@ def record_of(run):
 
 def results_of(run):
     with closing(run.folder('checkpoints')) as checkpoints, closing(run.folder('samples')) as samples:
-        newest = next((name for name in checkpoints.names() if name.endswith('.pt') and checkpoints.has(name)), '')
-        beside = f"checkpoints/{newest.removesuffix('pt')}json"
+        saved = checkpoints.names()
+        newest = next((name for name in saved if name.endswith('.pt') and checkpoints.has(name)), '')
+        of_newest = [name for name in saved if newest and name.startswith(newest.removesuffix('pt'))]
         pictures = samples.names()
     if len(pictures) > _MOST_PICTURES:
         say(f'of {len(pictures)} pictures the last {_MOST_PICTURES} are put')
     names = [name for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png') if run.has(name)]
-    names += [f'checkpoints/{newest}', beside] if newest else []
+    names += [f'checkpoints/{name}' for name in of_newest[:_MOST_PICTURES]]
     names += [f'samples/{name}' for name in pictures[:_MOST_PICTURES]]
     return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
 

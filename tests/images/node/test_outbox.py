@@ -23,6 +23,8 @@ RUN = {
     "checkpoints/000000017920.pt": "old",
     "checkpoints/000000019072.pt": "new",
     "checkpoints/000000019072.json": "{new}",
+    "checkpoints/000000019072.part-0-of-2": "first worker's",
+    "checkpoints/000000019072.part-1-of-2": "second worker's",
 }
 KEPT = {name: text for name, text in RUN.items() if name != "run.json" and "17920" not in name}
 

@@ -8,6 +8,7 @@ from trainer.config.as_keys import as_keys
 from trainer.config.parts.rules import RULES, first_broken
 from trainer.config.presets import PRESETS
 from trainer.config.schedules import Schedules, Steps
+from trainer.config.segments import Segment
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -47,6 +48,11 @@ BROKEN: list[tuple[TrainConfig, dict[str, object], str, str]] = [
     (DIGITS, {"shard": "fsdp2", "freeze": ("generator.*",)}, "freeze", "--shard ddp"),
     (DIGITS, {"cuda_graphs": True, "compile": "off"}, "cuda_graphs", "--compile on"),
     (DIGITS, {"cuda_graphs": True, "compile": "on", "batch_gpu": 32}, "batch_gpu", "--batch-gpu 0"),
+    (DIGITS, {"activation_checkpointing": True}, "activation_checkpointing", "--activation-checkpointing false"),
+    (WGAN, {"activation_checkpointing": True, "compile": "on"}, "compile", "--compile off"),
+    (WGAN, {"activation_checkpointing": True, "step_graph": "on"}, "step_graph", "--step-graph off"),
+    (WGAN, {"activation_checkpointing": True, "backend": "xla"}, "backend", "--activation-checkpointing false"),
+    (DIGITS, {"shard": "fsdp2", "segments": (Segment(from_image=6400, precision="bf16"),)}, "segments", "--shard ddp"),
     (DIGITS, {"shard": "fsdp2", "precision": "fp16"}, "precision", "--precision bf16"),
     (DIGITS, {"shard": "fsdp2", "compile": "on"}, "compile", "--compile off"),
     (DIGITS, {"shard": "fsdp2", "backend": "xla"}, "backend", "--shard ddp"),

@@ -106,3 +106,29 @@ def test_one_bit_is_enough_on_two_real_workers(torchrun: Callable[..., Any], tmp
     script.write_text(TWO_WORKERS)
     code, output = torchrun(str(script)).finish()
     assert (code, output.count("worker is content")) == (0, 2), output
+
+
+FOUR_WORKERS = """
+import dataclasses, torch
+from torch.distributed.tensor import distribute_tensor, Replicate, Shard
+from trainer.distributed.world import mesh_of, start_world
+from trainer.distributed.replica_check import first_difference
+
+with start_world("gloo") as world:
+    world = dataclasses.replace(world, mesh=mesh_of(4, 2, world.device, "hsdp"))
+    assert world.first_with_part == [0, 1, 0, 1] and world.dp_rank == world.rank and world.dp_size == 4
+    split = distribute_tensor(torch.arange(6.0), world.mesh, [Replicate(), Shard(0)])
+    assert first_difference(world, [("split", split)]) is None
+    if world.rank == 3:
+        split.to_local()[0] += 1
+    name, sums = first_difference(world, [("split", split)])
+    assert name == "split" and sums[0] == sums[2] and sums[1] != sums[3], sums
+    print("worker is content")
+"""
+
+
+def test_a_part_is_compared_with_the_same_part_on_another_node(torchrun: Callable[..., Any], tmp_path: Path) -> None:
+    script = tmp_path / "four_workers.py"
+    script.write_text(FOUR_WORKERS)
+    code, output = torchrun(str(script), workers=4).finish()
+    assert (code, output.count("worker is content")) == (0, 4), output

@@ -300,3 +300,19 @@ def test_the_digest_knows_both_domains(families: Any, alone: World) -> None:
         found += order_digest(0, numbers[Sampler(len(numbers), config.seed, stream).indices(0, 12)])
     assert batch.order(0) == found % 2**64
     batch.close()
+
+
+def test_workers_that_gather_weights_together_make_as_many_passes(families: Any) -> None:
+    """Three workers share eight images, one at a time: the last has none left for the third pass."""
+    config, folder = families["dcgan"]
+    config = config.replace({"batch_size": 8, "batch_gpu": 1, "shard": "fsdp2"})
+    data = open_matching(config, folder)
+    shares = []
+    for rank in range(3):
+        batch = Batch(config, World(rank, 0, 3, 0, 1, torch.device("cpu"), "none", "a test's"), data)
+        shares.append(list(batch.for_discriminator(TrainState.create(config, torch.device("cpu")), 0)))
+        batch.close()
+    assert [[micro.images for micro in share] for share in shares] == [[1, 1, 1], [1, 1, 1], [1, 1, 0]]
+    assert [micro.last for micro in shares[2]] == [False, False, True]
+    assert shares[2][2].weight == 0
+    assert sum(micro.weight for share in shares for micro in share) == pytest.approx(3)

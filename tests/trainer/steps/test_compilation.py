@@ -207,6 +207,11 @@ def test_a_later_shape_that_does_not_compile_is_computed_without_and_said(
     [
         ({"compile": "auto"}, "xla", "PyTorch/XLA compiles by itself"),
         ({"compile": "auto", "shard": "fsdp2"}, "cuda", "sharded networks run uncompiled"),
+        (
+            {"compile": "auto", "activation_checkpointing": True, "architecture": "resnet"},
+            "cuda",
+            "blocks that are recomputed run uncompiled",
+        ),
         ({"compile": "auto"}, "cuda", ""),
         ({"compile": "on"}, "cpu", ""),
     ],

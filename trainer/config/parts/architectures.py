@@ -25,6 +25,13 @@ class Dcgan(OfLatents):
     """Strided convolutions without residuals, after Radford et al. 2016."""
 
     architecture: Literal["dcgan"]
+    activation_checkpointing: Annotated[
+        Literal[False],
+        Narrower(
+            "false with dcgan's networks, whose layers are too small to gain by it",
+            "--activation-checkpointing false, or --architecture resnet, for example",
+        ),
+    ]
 
 
 class Resnet(OfLatents):

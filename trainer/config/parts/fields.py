@@ -106,6 +106,7 @@ class ConfigFields(BaseModel):
         compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
         cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
         step_graph: on replays a whole step as one CUDA graph; auto does where that is measured to be faster.
+        activation_checkpointing: compute blocks once more in the backward instead of keeping what they made.
         shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
         check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
         metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
@@ -173,6 +174,7 @@ class ConfigFields(BaseModel):
     compile: Literal["off", "auto", "on"] = "off"
     cuda_graphs: bool = False
     step_graph: Literal["off", "auto", "on"] = "auto"
+    activation_checkpointing: bool = False
     shard: Literal["ddp", "fsdp2", "hsdp"] = "ddp"
     check_gradients_steps: int = Field(default=100, ge=0)
     metrics: str = NONE

@@ -151,6 +151,30 @@ _ON_SEVERAL = (
         "--batch-gpu 0, or --cuda-graphs false",
     ),
     Rule(
+        "compile",
+        lambda c: c.activation_checkpointing and c.compile == "on",
+        "off or auto with activation_checkpointing, which runs uncompiled",
+        "--compile off, or --activation-checkpointing false",
+    ),
+    Rule(
+        "step_graph",
+        lambda c: c.activation_checkpointing and c.step_graph == "on",
+        "off or auto with activation_checkpointing",
+        "--step-graph off, or --activation-checkpointing false",
+    ),
+    Rule(
+        "backend",
+        lambda c: c.activation_checkpointing and c.backend == "xla",
+        "auto, gloo or nccl with activation_checkpointing",
+        "--activation-checkpointing false",
+    ),
+    Rule(
+        "segments",
+        lambda c: c.shard != "ddp" and any(each.precision not in (None, c.precision) for each in c.segments),
+        "one precision with sharded networks, whose weights are gathered in it",
+        "--shard ddp, or segments without precision",
+    ),
+    Rule(
         "precision",
         lambda c: c.shard != "ddp" and c.precision == "fp16",
         "fp32 or bf16 with sharded networks",

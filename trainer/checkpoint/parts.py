@@ -1,0 +1,209 @@
+"""Checkpoints of sharded networks: each worker writes its own part, and any number of workers, or one process, reads.
+
+What to write and from where to read is planned by torch.distributed.checkpoint. Its files are pickles, which run code
+where they are read, and so are its workers' messages: here the numbers lie as plain bytes, a file for each worker, and
+what they are stands in the checkpoint itself, which is written last (trainer.checkpoint.store).
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from torch import Tensor
+
+from trainer.core.files import atomic_writer, sha256_of
+
+State = dict[str, Any]
+
+
+class Part(BaseModel):
+    """One worker's file, as the manifest has it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    sha256: str
+    bytes: int
+
+
+class Piece(NamedTuple):
+    """A block of one tensor: where it begins, how large it is, and in which part it lies from which byte on. `name` is
+    the tensor's keys in the state, joined.
+    """
+
+    name: str
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    part: int
+    start: int
+
+
+class Written(NamedTuple):
+    """What a worker says of its part: its file and what is in it; digests of its bits, by part of the state."""
+
+    part: Part
+    pieces: list[Piece]
+    digests: dict[str, str]
+
+
+_PIECES = TypeAdapter(list[Piece])
+
+
+def part_name(checkpoint: Path, number: int, count: int) -> str:
+    """Of a worker's file beside a checkpoint."""
+    return f"{checkpoint.stem}.part-{number}-of-{count}"
+
+
+def tensors(state: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """All in nested dicts and lists, by their keys, joined."""
+    if isinstance(state, Tensor):
+        yield name, state
+    elif isinstance(state, Mapping):
+        for key, value in state.items():
+            yield from tensors(value, f"{name}/{key}" if name else str(key))
+    elif isinstance(state, list | tuple):
+        for number, value in enumerate(state):
+            yield from tensors(value, f"{name}/{number}")
+
+
+def replaced(state: Any, made: Callable[[str, Tensor], Any], name: str = "") -> Any:
+    """The same nested dicts and lists, with what is made of each tensor in its place."""
+    if isinstance(state, Tensor):
+        return made(name, state)
+    if isinstance(state, Mapping):
+        return {key: replaced(value, made, f"{name}/{key}" if name else str(key)) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [replaced(value, made, f"{name}/{number}") for number, value in enumerate(state)]
+    return state
+
+
+def without_numbers(state: State) -> State:
+    """The state with shapes and kinds of its tensors alone, on the meta device."""
+    empty: State = replaced(state, lambda _, each: torch.empty(each.shape, dtype=each.dtype, device="meta"))
+    return empty
+
+
+class Block(NamedTuple):
+    """What a worker is to write of one tensor."""
+
+    name: str
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+def blocks_of(state: State, *, split: bool, whole: bool) -> list[Block]:
+    """What this worker writes: `split`, of tensors that are split, its own part, if any of it is there; `whole`, what
+    every worker has alike.
+    """
+    from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+    from torch.distributed.tensor import DTensor
+
+    named = {name: each for name, each in tensors(state) if (split if isinstance(each, DTensor) else whole)}
+    planner = DefaultSavePlanner(flatten_state_dict=False)
+    planner.set_up_planner(named, is_coordinator=True)
+    found = []
+    for item in planner.create_local_plan().items:
+        assert item.tensor_data is not None, "all are tensors"
+        chunk = item.tensor_data.chunk
+        if chunk.sizes.numel():
+            found.append(Block(item.index.fqn, tuple(chunk.offsets), tuple(chunk.sizes)))
+    return found
+
+
+def write_part(path: Path, number: int, blocks: Sequence[Block], numbers: Mapping[str, Tensor]) -> Written:
+    """Writes a worker's part (TrainerError: the disk is full or the folder cannot be written)."""
+    total, at = hashlib.sha256(), 0
+    digests: dict[str, Any] = {}
+    pieces = []
+    with atomic_writer(path) as file:
+        for block in blocks:
+            tensor = numbers[block.name].contiguous()
+            content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+            file.write(content)
+            total.update(content)
+            digest = digests.setdefault(block.name.partition("/")[0], hashlib.sha256())
+            digest.update(f"{block}{tensor.dtype}".encode() + content)
+            pieces.append(Piece(*block, number, at))
+            at += len(content)
+    part = Part(file=path.name, sha256=total.hexdigest(), bytes=at)
+    return Written(part, pieces, {name: digest.hexdigest() for name, digest in digests.items()})
+
+
+def damage_of(folder: Path, part: Part) -> str:
+    """What is wrong with a worker's file; empty for nothing."""
+    path = folder / part.file
+    if Path(part.file).name != part.file or not path.is_file():
+        return f"{part.file} is missing"
+    found = sha256_of(path)
+    return "" if found == part.sha256 else f"the hash of {part.file} is not the one in its manifest"
+
+
+def pieces_of(found: object, empty: State, parts: Sequence[Part]) -> list[Piece]:
+    """The pieces that a checkpoint names, each of a tensor of its state and inside a part. ValueError: they are not
+    that, or not all that there must be.
+    """
+    try:
+        pieces = _PIECES.validate_python(found, strict=True)
+    except ValidationError as error:
+        raise ValueError(f"no list of pieces: {error.errors()[0]['msg']}") from None
+    known, there = dict(tensors(empty)), dict.fromkeys((name for name, _ in tensors(empty)), 0)
+    for piece in pieces:
+        tensor = known.get(piece.name)
+        if tensor is None or not len(piece.offsets) == len(piece.sizes) == tensor.dim():
+            raise ValueError(f"a piece of {piece.name}, which is no such tensor")
+        if any(not 0 <= at <= at + size <= side for at, size, side in zip(*piece[1:3], tensor.shape, strict=True)):
+            raise ValueError(f"a piece of {piece.name} that is not inside it")
+        size = math.prod(piece.sizes) * tensor.element_size()
+        if not 0 <= piece.part < len(parts) or not 0 <= piece.start <= piece.start + size <= parts[piece.part].bytes:
+            raise ValueError(f"a piece of {piece.name} that no part has")
+        there[piece.name] += math.prod(piece.sizes)
+    missing = next((name for name, count in there.items() if count != known[name].numel()), None)
+    if missing is not None:
+        raise ValueError(f"{missing} is not all there")
+    return pieces
+
+
+def fill(state: State, pieces: Sequence[Piece], folder: Path, parts: Sequence[Part]) -> None:
+    """Reads into the state's tensors, whole ones or parts of split ones, what they have of the pieces."""
+    from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+    from torch.distributed.checkpoint.metadata import (
+        ChunkStorageMetadata,
+        Metadata,
+        TensorProperties,
+        TensorStorageMetadata,
+    )
+
+    named = dict(tensors(state))
+    chunks: dict[str, list[ChunkStorageMetadata]] = {name: [] for name in named}
+    places = {(piece.name, piece.offsets): piece for piece in pieces}
+    for piece in pieces:
+        chunks[piece.name].append(ChunkStorageMetadata(torch.Size(piece.offsets), torch.Size(piece.sizes)))
+    metadata = Metadata(
+        {
+            name: TensorStorageMetadata(TensorProperties(dtype=each.dtype), each.size(), chunks[name])
+            for name, each in named.items()
+        }
+    )
+    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner(named, metadata, is_coordinator=True)
+    for item in planner.create_local_plan().items:
+        assert item.storage_index.offset is not None, "as given above"
+        piece = places[item.storage_index.fqn, tuple(item.storage_index.offset)]
+        target = planner.resolve_tensor(item).detach()
+        source = _read(folder / parts[piece.part].file, piece, target.dtype)
+        for dimension, (at, size) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
+            source = source.narrow(dimension, at, size)
+        target.copy_(source)
+        planner.commit_tensor(item, target)
+
+
+def _read(path: Path, piece: Piece, dtype: torch.dtype) -> Tensor:
+    count = math.prod(piece.sizes)
+    with path.open("rb") as file:
+        file.seek(piece.start)
+        content = bytearray(file.read(count * dtype.itemsize))
+    return torch.frombuffer(content, dtype=dtype, count=count).reshape(piece.sizes)
