@@ -97,9 +97,9 @@ def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
 
 def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
     """GiB that a worker's device cannot do without in a step on `images` images at once: weights, average, gradients
-    and moments (those two of one of `parts`, where networks are sharded), and the inputs of one network's layers. A
-    step takes more: penalties, the other network's pass, the libraries' work space. Of networks that grow, at the
-    largest of the sizes that the run reaches.
+    and moments (one of `parts` of them, where networks are sharded), and the inputs of one network's layers; nor in
+    setting up, when weights and average are whole. A step takes more: penalties, the other network's pass, the
+    libraries' work space. Of networks that grow, at the largest of the sizes that the run reaches.
     """
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
 
@@ -108,7 +108,8 @@ def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
         # The discriminator judges a real image and a fake for each of the generator's.
         return number * images * max(2 * discriminator.kept, generator_passes(config) * generator.kept)
 
-    return max(_state_bytes(config, stage, 3, parts) + kept(stage) for stage in stages(config)) / _GIB
+    in_steps = max(_state_bytes(config, stage, 3) / parts + kept(stage) for stage in stages(config))
+    return max(in_steps, _FLOAT32 * _from_the_start(config)) / _GIB
 
 
 def state_gib(config: TrainConfig) -> float:
@@ -118,11 +119,28 @@ def state_gib(config: TrainConfig) -> float:
     return _state_bytes(config, stages(config)[-1], 2) / _GIB
 
 
-def _state_bytes(config: TrainConfig, stage: Stage, copies: int, parts: int = 1) -> float:
+def _state_bytes(config: TrainConfig, stage: Stage, copies: int) -> float:
     """Weights and average, which are all there from the start, and so many numbers for each weight in use."""
-    generator, discriminator = generator_size(config).parameters, discriminator_size(config).parameters
     in_use = generator_size(stage.config).parameters + discriminator_size(stage.config).parameters
-    return _FLOAT32 * (2 * generator + discriminator + copies * in_use / parts)
+    return _FLOAT32 * (_from_the_start(config) + copies * in_use)
+
+
+def _from_the_start(config: TrainConfig) -> int:
+    """Numbers: weights, and the generator's average."""
+    return 2 * generator_size(config).parameters + discriminator_size(config).parameters
+
+
+def largest_unit(config: TrainConfig) -> int:
+    """Parameters, at most, of the largest part of a network that is gathered at once where it is sharded
+    (`Network.units`).
+    """
+    latent = config.z_dim * (2 if config.num_classes else 1)
+    of_generator, of_discriminator = _FAMILIES[config.architecture]
+    networks = [
+        [layer.parameters for layer in layers] for layers in (of_generator(config, latent), of_discriminator(config))
+    ]
+    count = _LAYERS_OF_UNIT[config.architecture]
+    return max(sum(each[start : start + count]) for each in networks for start in range(len(each)))
 
 
 def least_flop(config: TrainConfig) -> float:
@@ -399,6 +417,8 @@ def _cyclegan_discriminators(config: TrainConfig) -> Iterator[Layer]:
         yield _conv(widths[-1], 1, 16, (last - 1) ** 2, (last - 2) ** 2)
 
 
+_LAYERS_OF_UNIT: Mapping[str, int] = MappingProxyType({"dcgan": 1, "resnet": 3, "r3gan": 7})
+"""Layers that follow each other in a unit, at most, of networks that can be sharded."""
 _FAMILIES: Mapping[
     str, tuple[Callable[[TrainConfig, int], Iterator[Layer]], Callable[[TrainConfig], Iterator[Layer]]]
 ] = MappingProxyType(

@@ -2,15 +2,23 @@
 
 `network_size.device_gib` is what a step cannot do without, and is refused by; this is what it is expected to hold at
 its peak. The multiples below were read off steps traced by torch (trainer.telemetry.step_trace); a test holds estimate
-and trace together, over all families and presets. Neither knows what libraries take inside an operation (cuDNN's and
-cuBLAS's workspaces, the CUDA context: some hundred MiB), nor what an allocator keeps in reserve.
+and trace together, over all families and presets. What `activation_checkpointing` saves is left out. Neither knows what
+libraries take inside an operation (cuDNN's and cuBLAS's workspaces, the CUDA context: some hundred MiB), nor what an
+allocator keeps in reserve.
 """
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.network_size import discriminator_size, generator_passes, generator_size, stages
+from trainer.config.network_size import (
+    discriminator_size,
+    generator_passes,
+    generator_size,
+    largest_unit,
+    penalties,
+    stages,
+)
 from trainer.config.segment_plan import stretches
 from trainer.config.train_config import TrainConfig
 
@@ -121,18 +129,20 @@ def _at(config: TrainConfig, shown: TrainConfig, workers: int, parts: int) -> St
     """`shown` is the configuration at one size."""
     whole_g, whole_d = generator_size(config).parameters, discriminator_size(config).parameters
     in_use = [generator_size(shown).parameters, discriminator_size(shown).parameters]
-    activations = _activations(shown, workers)
+    gathered = averaged = 0
     if parts > 1:
-        # A network's gradients are whole, twice, when they are added up over the workers; by then what its layers kept
-        # is gone.
-        activations = max(activations, 2.0 * _FLOAT32 * max(in_use))
+        unit = largest_unit(config)
+        # Two that were read last (trainer.distributed.gathered_window), and the one that is computed.
+        gathered = 3 * unit
+        # Whole, and beside that what is sent; where a penalty is differentiated once more, of the discriminator all of
+        # them wait for what the logits add.
+        averaged = 2 * max(unit, whole_d if penalties(config) else 0)
     return StepMemory(
-        # Split weights are gathered for the step, beside each worker's part.
-        parameters=_FLOAT32 * (whole_g + whole_d) * (1 if parts == 1 else 1 + 1 / parts) / GIB,
-        average=_FLOAT32 * whole_g / GIB,
+        parameters=_FLOAT32 * ((whole_g + whole_d) / parts + gathered) / GIB,
+        average=_FLOAT32 * whole_g / parts / GIB,
         moments=2 * _FLOAT32 * sum(in_use) / parts / GIB,
-        gradients=_FLOAT32 * sum(in_use) / parts / GIB,
-        activations=activations / GIB,
+        gradients=_FLOAT32 * (sum(in_use) / parts + averaged) / GIB,
+        activations=_activations(shown, workers) / GIB,
     )
 
 

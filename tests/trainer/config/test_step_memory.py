@@ -3,14 +3,17 @@
 from typing import get_args
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.network_size import device_gib, discriminator_size, generator_size
+from trainer.config.network_size import device_gib, discriminator_size, generator_size, largest_unit
 from trainer.config.presets import PRESETS
+from trainer.config.schedules import Schedules
 from trainer.config.segments import Segment
 from trainer.config.step_memory import _AT_PEAK, GIB, StepMemory, estimate, fitting_batch_gpu, images_at_once, share_of
 from trainer.config.train_config import TrainConfig
+from trainer.networks.factory import build
 
 R3GAN = PRESETS["r3gan-cifar10"]
 GENERATOR, DISCRIMINATOR = generator_size(R3GAN).parameters, discriminator_size(R3GAN).parameters
@@ -34,16 +37,27 @@ def test_whole_networks_are_whole_on_every_worker() -> None:
 
 @pytest.mark.parametrize(("shard", "parts"), [("fsdp2", 32), ("hsdp", 8)])
 def test_split_networks_have_a_part_of_weights_gradients_and_moments_on_each_worker(shard: str, parts: int) -> None:
-    """Weights are gathered for a step besides, and the average stays whole."""
+    """Besides, units are gathered, and gradients whole until they are averaged: the discriminator's, with a penalty."""
     found = bytes_of(estimate(R3GAN.replace({"shard": shard}), 8, 4))
-    assert found[:4] == pytest.approx([4 * BOTH * (1 + 1 / parts), 4 * GENERATOR, 8 * BOTH / parts, 4 * BOTH / parts])
+    gathered, averaged = 12 * largest_unit(R3GAN), 8 * DISCRIMINATOR
+    wanted = [4 * BOTH / parts + gathered, 4 * GENERATOR / parts, 8 * BOTH / parts, 4 * BOTH / parts + averaged]
+    assert found[:4] == pytest.approx(wanted)
     assert estimate(R3GAN.replace({"shard": shard})).total == estimate(R3GAN).total, "one worker has nothing to share"
 
 
-def test_gathered_gradients_are_the_most_where_images_are_few() -> None:
-    found = estimate(R3GAN.replace({"shard": "fsdp2", "batch_size": 8, "resolution": 16}), 8)
-    assert found.activations * GIB == pytest.approx(8 * max(GENERATOR, DISCRIMINATOR), rel=0.5)
-    assert found.activations > estimate(R3GAN.replace({"batch_size": 8, "resolution": 16}), 8).activations
+def test_without_penalties_a_unit_at_a_time_has_whole_gradients() -> None:
+    split = R3GAN.replace({"shard": "fsdp2", "r1_gamma": 0.0, "r2_gamma": 0.0, "schedules": Schedules()})
+    found = bytes_of(estimate(split, 8))
+    assert found[3] == pytest.approx(4 * BOTH / 8 + 8 * largest_unit(R3GAN))
+
+
+@pytest.mark.parametrize("architecture", ["dcgan", "resnet", "r3gan"])
+def test_no_unit_is_larger_than_is_said(architecture: str) -> None:
+    config = next(each for each in PRESETS.values() if each.architecture == architecture)
+    with torch.device("meta"):
+        networks = build(config)
+    found = max(sum(p.numel() for p in unit.parameters()) for network in networks for unit in network.units())
+    assert found <= largest_unit(config) <= 2 * found
 
 
 @given(batch_size=st.integers(1, 4096), workers=st.integers(1, 64), batch_gpu=st.integers(0, 64))
