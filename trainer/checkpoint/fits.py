@@ -1,7 +1,7 @@
 """Whether a checkpoint's state is one that this trainer's networks take: asked before any of it is loaded."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,10 @@ from trainer.steps.roles import RoleSpec, ema_keys
 
 def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:
     """What of the state the networks of `config` do not take, in one sentence; empty where they take all of it. The
-    networks are built without memory, by names and shapes alone.
+    networks are built without memory, by names, shapes and types alone.
     """
+    if found := _unlike_counters(config, state):
+        return found
     with torch.device("meta"):
         roles = family_of(config).roles(config)
     networks = {role.key: role.network for role in roles}
@@ -29,14 +31,42 @@ def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:
     return ""
 
 
+def _unlike_counters(config: TrainConfig, state: Mapping[str, Any]) -> str:
+    images, total = state.get("images"), config.total_images
+    if not isinstance(images, int) or isinstance(images, bool) or not 0 <= images <= total:
+        return f"images is {images!r}, not a number of images from 0 to {total}"
+    step = state.get("step", 0)
+    if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= images:
+        return f"step is {step!r}, not a number of steps from 0 to {images}"
+    share = state.get("augment_p", 0.0)
+    if not isinstance(share, float) or not 0 <= share <= 1:
+        return f"augment_p is {share!r}, not a share from 0 to 1"
+    return ""
+
+
+class _Kind(NamedTuple):
+    """What has to agree of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        name = str(self.dtype).removeprefix("torch.")
+        return f"of shape {list(self.shape)}" + ("" if self.dtype == torch.float32 else f" in {name}")
+
+
+def _kind(value: object) -> _Kind | None:
+    return _Kind(tuple(value.shape), value.dtype) if isinstance(value, Tensor) else None
+
+
 def _unlike(part: str, network: nn.Module, saved: object) -> str:
     if not isinstance(saved, Mapping):
         return f"{part} is {'missing' if saved is None else f'a {type(saved).__name__}, not the tensors of a network'}"
-    wanted = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    wanted = {name: _kind(tensor) for name, tensor in network.state_dict().items()}
     for name in [*wanted, *(name for name in saved if name not in wanted)]:
-        there = tuple(saved[name].shape) if isinstance(saved.get(name), Tensor) else None
+        there = _kind(saved.get(name))
         if there != wanted.get(name):
-            return f"{part}.{name} is {_shown(there)} where this trainer has {_shown(wanted.get(name))}"
+            return f"{part}.{name} is {there or 'nothing'} where this trainer has {wanted.get(name) or 'nothing'}"
     return ""
 
 
@@ -45,14 +75,14 @@ def _unlike_moments(role: RoleSpec, config: TrainConfig, saved: object) -> str:
     moments = saved.get("state") if isinstance(saved, Mapping) else None
     if not isinstance(moments, Mapping):
         return f"{part} is missing, or has no moments"
-    shapes = [tuple(parameter.shape) for group in groups for parameter in group["params"]]
+    kinds = [_kind(parameter) for group in groups for parameter in group["params"]]
     for number, entry in moments.items():
-        there = tuple(entry["exp_avg"].shape) if isinstance(entry, Mapping) and "exp_avg" in entry else None
-        wanted = shapes[number] if isinstance(number, int) and number < len(shapes) else None
-        if there is None or there != wanted:
-            return f"{part}, parameter {number}, is {_shown(there)} where this trainer has {_shown(wanted)}"
+        wanted = kinds[number] if isinstance(number, int) and 0 <= number < len(kinds) else None
+        for name in ("exp_avg", "exp_avg_sq"):
+            there = _kind(entry.get(name)) if isinstance(entry, Mapping) else None
+            if there is None or there != wanted:
+                where = f"{part}, parameter {number}, {name}"
+                return f"{where}, is {there or 'nothing'} where this trainer has {wanted or 'nothing'}"
+        if not isinstance(entry.get("step"), Tensor | int | float):
+            return f"{part}, parameter {number}, has no count of steps"
     return ""
-
-
-def _shown(shape: tuple[int, ...] | None) -> str:
-    return "nothing" if shape is None else f"of shape {list(shape)}"
