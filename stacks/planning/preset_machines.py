@@ -87,7 +87,7 @@ def _images_per_second(config: TrainConfig, machine: MachineType, workers: int) 
 
 
 def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
-    """For people: a row for each machine."""
+    """For people: a row for each machine, with its cheapest offer below it."""
     rows = [("ON ONE", "MEMORY OF EACH", "IMAGES/S", "TIME", "AT THE CHEAPEST LIST PRICE")]
     for each in found:
         room = "?" if each.has_gib is None else f"{each.has_gib:g}"
@@ -95,18 +95,28 @@ def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
         if each.problem:
             rows.append((each.accelerator, memory, "-", "-", each.problem))
             continue
-        price = "no price known" if each.usd is None else f"{_band(each.usd, usd)}: {each.offer}"
-        if each.fitting is not None:
-            price += f"; with --batch-gpu {each.fitting}, for which there is room"
+        price = "no price known" if each.usd is None else _band(each.usd, usd)
         took = _band(each.hours, lambda hours: span(hours * 3600))
         rows.append((each.accelerator, memory, _band(each.images_per_second, about), took, price))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        room_for = "" if each.fitting is None else f"with --batch-gpu {each.fitting}, for which there is room"
+        offer = "" if each.usd is None else each.offer
+        if below := "; ".join(filter(None, (offer, room_for))):
+            rows.append(("", below, "", "", ""))
+    widths = [max(len(row[column]) for row in rows if row[0]) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)) for row in rows]
     told = (
-        f"projected, not measured, of {config.kimg * 1000:,.0f} images in steps of {config.batch_size}; memory is "
-        "estimated,\nat a step's peak, without libraries' work space; `gangway plan` says where each figure is from"
+        f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\nmemory is estimated, at a "
+        "step's peak, without libraries' work space; `gangway plan` says where each figure is from"
     )
     return "\n".join([line.rstrip() for line in lines] + [told, ""])
+
+
+def _steps(config: TrainConfig) -> str:
+    """Of how many images the steps are, and of how many they are projected as."""
+    sizes = [values.batch_size for values, _ in zip(config.planned, config.bounds, strict=False)]
+    if set(sizes) == {config.batch_size}:
+        return f"steps of {config.batch_size}"
+    return f"steps of {', '.join(map(str, sizes))} by segments, as if all were of {config.batch_size}"
 
 
 def _band(band: Band | None, text: Callable[[float], str]) -> str:

@@ -51,6 +51,7 @@ RUN: dict[str, Case] = {
     "{program()} presets": Case("gangway train --preset zzz"),
     "{program()} presets NAME": Case("gangway presets", {"NAME": "few-images"}),
     "python -m trainer presets NAME": Case("gangway train --help", {"NAME": "few-images"}),
+    "gangway presets {name}": Case("python -m trainer presets r3gan-cifar10"),
     "{program()} data prepare": Case(
         f"mkdir 'my pictures' && {PICTURE}; gangway train --preset few-images --data 'my pictures'"
     ),

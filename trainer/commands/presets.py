@@ -4,17 +4,27 @@ departures, or all as `--json`. Does not import torch.
 
 import argparse
 import json
+import shutil
 import textwrap
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from pydantic_core import to_jsonable_python
+
+from trainer.config.in_words import in_words
 from trainer.config.presets import CATALOGUE, preset
-from trainer.core.program import program
+from trainer.config.published import value_of
+from trainer.core.program import MODULE, program
 
 if TYPE_CHECKING:
     from trainer.commands.arguments import Parser
 
 _WIDTH = 100
+"""Of what is printed where there is no terminal."""
+_NARROWEST, _WIDEST = 80, 120
+_VALUE = 36
+"""The widest that a value of the source is before it goes on on the next line."""
 
 
 def add_presets(parser: "Parser") -> None:
@@ -30,9 +40,13 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         text = presets_json(arguments.name)
     else:
-        text = presets_table() if arguments.name is None else preset_text(arguments.name)
+        text = presets_table() if arguments.name is None else preset_text(arguments.name, _terminal_width())
     print(text, end="")
     return 0
+
+
+def _terminal_width() -> int:
+    return min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDTH, 0)).columns))
 
 
 def presets_table() -> str:
@@ -50,43 +64,60 @@ def _aligned(cells: Iterable[str], widths: Iterable[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
 
 
-def preset_text(name: str) -> str:
-    """One preset for people: its purpose, source, each departure from that on lines of its own, its values."""
+def preset_text(name: str, width: int = _WIDTH) -> str:
+    """One preset for people, in lines of at most `width`: its purpose, source, each departure from that, the values
+    with the place of each in the sources, and all of them.
+    """
     entry = CATALOGUE[name]
-    departures = [textwrap.fill(each, _WIDTH, initial_indent="- ", subsequent_indent="  ") for each in entry.departures]
+    departures = [textwrap.fill(each, width, initial_indent="- ", subsequent_indent="  ") for each in entry.departures]
     values = [f"{field} {value}" for field, value in entry.config.model_dump(mode="json").items() if field != "preset"]
-    listing = textwrap.fill(", ".join(values), _WIDTH, break_long_words=False, break_on_hyphens=False)
+    listing = textwrap.fill(", ".join(values), width, break_long_words=False, break_on_hyphens=False)
+    machines = (
+        f"`gangway presets {name}` adds memory, hours and cost on machines of eight GPUs, where it can fill them."
+    )
     return "\n".join(
         [
-            f"{name}: {entry.summary}",
-            f"source: {entry.source}",
+            textwrap.fill(f"{name}: {entry.summary}", width, subsequent_indent="  "),
+            textwrap.fill(f"source: {entry.source}", width, subsequent_indent="  "),
             "",
             "otherwise than there:",
             *departures,
             "",
-            "values and where they are from:",
-            *_published(name),
-            "",
+            *_published(name, width),
             "all values:",
             listing,
             "",
+            *([textwrap.fill(machines, width), ""] if program() == MODULE else []),
         ]
     )
 
 
-def _published(name: str) -> list[str]:
-    """A line for each value of the source: field, the preset's value, the source's where that is another, and where
-    it stands.
+def _published(name: str, width: int) -> list[str]:
+    """For each place in the sources its name, and below it a line for each value from there: field, the preset's value,
+    the source's where that is another, and what of that place says so.
     """
     entry = CATALOGUE[name]
-    values = entry.config.model_dump()
-    rows = [
-        (field, f"{values[field]}{f', there {known.value}' if known.instead else ''}")
-        for field, known in entry.published.items()
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
-    sources = [known.source for known in entry.published.values()]
-    return [f"{_aligned(row, widths)}  {source}" for row, source in zip(rows, sources, strict=True)]
+    places = dict[str, list[tuple[str, str, str]]]()
+    for field, known in entry.published.items():
+        place, _, what = known.source.partition(": ")
+        there = f", there {in_words(known.value)}" if known.instead else ""
+        places.setdefault(place, []).append((field, in_words(value_of(entry.config, field)) + there, what))
+    if not places:
+        return []
+    rows = [row for found in places.values() for row in found]
+    fields, values = max(len(row[0]) for row in rows), min(_VALUE, max(len(row[1]) for row in rows))
+    columns = (fields, values, width - fields - values - 6)
+    lines = ["values and where they are from:"]
+    for place, found in places.items():
+        lines += textwrap.wrap(place, width, subsequent_indent="    ")
+        lines += [line for row in found for line in _wrapped(row, columns)]
+    return [*lines, ""]
+
+
+def _wrapped(row: Iterable[str], columns: Iterable[int]) -> list[str]:
+    """A row of a table, each cell in lines of its column's width."""
+    cells = [textwrap.wrap(cell, width, break_long_words=False) for cell, width in zip(row, columns, strict=True)]
+    return [f"  {_aligned(line, columns)}".rstrip() for line in zip_longest(*cells, fillvalue="")]
 
 
 def presets_json(name: str | None = None) -> str:
@@ -96,7 +127,10 @@ def presets_json(name: str | None = None) -> str:
         {
             **entry._asdict(),
             "config": entry.config.model_dump(mode="json"),
-            "published": {field: known._asdict() for field, known in entry.published.items()},
+            "published": {
+                field: {**known._asdict(), "value": to_jsonable_python(known.value)}
+                for field, known in entry.published.items()
+            },
         }
         for entry in chosen
     ]

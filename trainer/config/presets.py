@@ -91,17 +91,11 @@ def _progan(own: Mapping[str, object]) -> TrainConfig:
     return TrainConfig.model_validate({**common, **own})
 
 
-def _r3gan_departures(augment_p: float) -> tuple[str, ...]:
-    return (
-        f"DiffAugment's three parts at the authors' rate, which rises to {augment_p}, instead of StyleGAN2-ADA's "
-        "pipeline; its translation repeats the border's pixels where DiffAugment's paper pads with zero",
-        "R1 and R2 are gradients at the augmented images, which the discriminator sees; the authors' code takes them "
-        "at the images before the augmentation",
-        "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
-        "number of images chosen here",
-    )
-
-
+_R3GAN_DEPARTURES = (
+    "R1 and R2 are gradients at the augmented images, which the discriminator sees; the authors' code takes them at "
+    "the images before the augmentation",
+    "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
+)
 _R3GAN_CLASSES = "a class is an embedding beside the latents, and a projection beside an unconditional logit"
 
 
@@ -194,7 +188,6 @@ _CATALOGUE = (
             *_AUGMENTED,
             "the probability that each part is applied with adapts as in the paper (r_t of 0.6, every 4 steps), and "
             "can go from 0 to 1 in 50 thousand images, a sixth of this run, instead of in 500 thousand",
-            "DiffAugment's three parts instead of the paper's eighteen transformations",
             "resolution and channels are those of the prepared pictures unless a flag says otherwise",
         ),
     ),
@@ -220,7 +213,7 @@ _CATALOGUE = (
         ),
         "the small classic on CIFAR-10",
         _DCGAN,
-        (*_DCGAN_DEPARTURES, *_AUGMENTED, "32x32, 100,000 steps"),
+        (*_DCGAN_DEPARTURES, *_AUGMENTED),
     ),
     Preset(
         TrainConfig(
@@ -301,9 +294,7 @@ _CATALOGUE = (
         "Gulrajani et al. 2017, arXiv:1704.00028, appendix F and table 3",
         (
             "PixelNorm in G instead of BatchNorm",
-            "constant step size instead of a linear decay to 0",
             "G's batch as large as D's instead of twice it",
-            "no labels: the code's default trains with classes (AC-GAN), the paper prints both",
         ),
     ),
     Preset(
@@ -316,7 +307,7 @@ _CATALOGUE = (
         "a modern residual GAN with class labels, for data-centre GPUs",
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset CIFAR10",
         (
-            *_r3gan_departures(0.55),
+            *_R3GAN_DEPARTURES,
             _R3GAN_CLASSES,
         ),
     ),
@@ -330,7 +321,7 @@ _CATALOGUE = (
         "faces at 256x256, for nodes of eight data-centre GPUs",
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset FFHQ-256",
         (
-            *_r3gan_departures(0.3),
+            *_R3GAN_DEPARTURES,
             "FFHQ has no recipe here: prepare the folder of its 70,000 images at 256x256",
         ),
     ),
@@ -358,7 +349,7 @@ _CATALOGUE = (
         "ImageNet's 1000 classes at 64x64, for several nodes of eight GPUs",
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset ImageNet-64",
         (
-            *_r3gan_departures(0.4),
+            *_R3GAN_DEPARTURES,
             _R3GAN_CLASSES,
             "ImageNet has no recipe here: prepare its training folder, which has one of each class, with --labels",
         ),
@@ -428,7 +419,6 @@ _CATALOGUE = (
             "Adam's moments kept when the networks grow; the authors' code begins them anew (reset_opt_for_new_lod)",
             "the average's half-life is 22.2 thousand images throughout; the authors' 0.999 is of each batch, and so "
             "with the first batches of 512 of 16 times as many",
-            "512x512, half of the authors' size, which grows once more in as many images all in all",
             "CelebA-HQ has no recipe here: prepare the folder of its 30,000 images at 512x512",
         ),
     ),
@@ -459,7 +449,7 @@ _CATALOGUE = (
             "WGAN-GP instead of the sliced Wasserstein loss, so nothing to compare its score with",
             "64x64, as TGAN (arXiv:1611.06624)",
             _GROUPS,
-            "one batch size at every resolution, since the global batch is fixed; Adam's moments kept when they grow",
+            "one batch size at every resolution; Adam's moments kept when they grow",
         ),
     ),
     Preset(
@@ -498,7 +488,6 @@ _CATALOGUE = (
             "the discriminators learn first, then the generators against what those have learnt; in the authors' code "
             "both learn from the same fakes, the generators first",
             "no biases before instance normalisation, which takes them away again",
-            "step sizes fall with every image of the second half, to a hundredth, instead of epoch by epoch",
         ),
     ),
 )
@@ -507,7 +496,7 @@ _CATALOGUE = (
 def _with_table(entry: Preset) -> Preset:
     """The preset with what its source prints, and with a departure for each value that differs from that."""
     name = entry.config.preset
-    told = (*entry.departures, *departures(name, entry.config.model_dump()))
+    told = (*entry.departures, *departures(entry.config))
     return entry._replace(departures=told, published=PUBLISHED.get(name, {}))
 
 

@@ -51,3 +51,22 @@ def test_an_accelerator_without_a_known_peak_has_no_hours() -> None:
     found = on_machine(PRESETS["dcgan-cifar10"], "Trainiumx16")
     assert found.hours is None
     assert "unknown" in table(PRESETS["dcgan-cifar10"], [found])
+
+
+def test_steps_are_those_of_the_segments_where_there_are_some() -> None:
+    found = [on_machine(PRESETS["progan-celebahq512"], machine) for machine in MACHINES]
+    shown = table(PRESETS["progan-celebahq512"], found)
+    assert "in steps of 512, 256, 128, 64, 32 by segments, as if all were of 32;" in shown
+    assert "in steps of 512;" in table(PRESETS["r3gan-cifar10"], found)
+    short = PRESETS["progan-celebahq512"].replace({"kimg": 700})
+    assert "in steps of 512, 256 by segments" in table(short, found)
+
+
+@pytest.mark.parametrize("name", ["r3gan-imagenet64", "progan-celebahq512", "dcgan-cifar10"])
+def test_the_table_fits_a_screen_and_has_each_offer_below_its_machine(name: str) -> None:
+    found = [on_machine(PRESETS[name], machine) for machine in MACHINES]
+    lines = table(PRESETS[name], found).splitlines()
+    assert max(map(len, lines)) <= 120
+    for each in found:
+        row = next(number for number, line in enumerate(lines) if line.startswith(each.accelerator))
+        assert lines[row + 1].strip() == each.offer

@@ -19,19 +19,47 @@ def test_the_table_has_a_line_for_each_and_says_where_departures_are_told() -> N
     assert "departs" in more
 
 
+@pytest.mark.parametrize("columns", [80, 100, 120, 300])
 @pytest.mark.parametrize("name", PRESETS)
-def test_one_preset_is_told_with_every_departure_and_every_value(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_preset_is_told_with_every_departure_and_every_value(
+    name: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert main(["presets", name]) == 0
     text = capsys.readouterr().out
-    assert text == preset_text(name)
-    assert CATALOGUE[name].source in text
+    assert text == preset_text(name, min(columns, 120))
+    assert max(map(len, text.splitlines())) <= min(columns, 120)
     words = " ".join(text.split())
+    assert CATALOGUE[name].source in words
     assert all(f"- {' '.join(departure.split())}" in words for departure in CATALOGUE[name].departures)
     values = PRESETS[name].model_dump(mode="json", exclude={"preset"})
     assert all(f"{field} {value}" in words for field, value in values.items())
-    assert all(known.source in text for known in CATALOGUE[name].published.values())
-    told = [line for line in text.splitlines() if "arXiv:" not in line and "github.com" not in line]
-    assert max(map(len, told)) <= 100
+    assert all(known.source.split(": ")[0] in words for known in CATALOGUE[name].published.values())
+
+
+def test_values_stand_below_the_place_that_they_are_from() -> None:
+    lines = preset_text("r3gan-cifar10", 120).splitlines()
+    place = lines.index("github.com/brownvc/R3GAN, train.py, preset CIFAR10")
+    rows = [line.split(maxsplit=1) for line in lines[place + 1 :] if line.startswith("  ")]
+    found = {field: " ".join(rest.split()) for field, rest in rows}
+    assert found["lr_g"] == "0.0002 base_value of lr_scheduler"
+    assert found["schedules.beta2"] == "0.9 to 0.99, cosine, 20000 kimg beta2_scheduler"
+    assert found["kimg"].startswith("100000, there 10000000")
+
+
+def test_long_values_go_on_below_themselves() -> None:
+    lines = preset_text("progan-celebahq512", 80).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("  segments"))
+    cells = [line[19:55].strip() for line in lines[first : first + 3]]
+    assert " ".join(cells).strip() == (
+        "batch_size 512, 256 from 600 kimg, 128 from 1800 kimg, 64 from 3000 kimg, 32 from 4200 kimg"
+    )
+
+
+@pytest.mark.parametrize(("started", "told"), [("__main__.py", True), ("gangway", False)])
+def test_the_module_says_what_gangway_adds(started: str, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [started])
+    assert ("`gangway presets r3gan-cifar10` adds memory, hours and cost" in preset_text("r3gan-cifar10")) == told
 
 
 def test_json_has_all_values_of_all_or_of_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +69,7 @@ def test_json_has_all_values_of_all_or_of_one(capsys: pytest.CaptureFixture[str]
     assert main(["presets", "r3gan-cifar10", "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)
     assert one["departures"] == list(CATALOGUE["r3gan-cifar10"].departures)
+    assert one["published"]["schedules.lr_g"]["value"] == one["config"]["schedules"]["lr_g"]
 
 
 def test_a_name_that_is_none_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
