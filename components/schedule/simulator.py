@@ -22,7 +22,9 @@ from components.schedule.stint import Stint
 __all__ = ["MOST_HOURS", "EndlessError", "simulate"]
 
 MOST_HOURS = 2 * 8766.0
-"""A job that has not ended two years after the last one came never will."""
+"""A job that has not ended two years after the last one came never will,"""
+MOST_INTERRUPTIONS = 10_000
+"""nor one that was interrupted so often."""
 
 
 class EndlessError(Exception):
@@ -30,9 +32,8 @@ class EndlessError(Exception):
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
-        super().__init__(
-            f"{len(names)} jobs have not ended {MOST_HOURS:g} hours after the last one came: {', '.join(names[:3])}"
-        )
+        limits = f"{MOST_HOURS:g} hours after the last one came, or {MOST_INTERRUPTIONS} interruptions"
+        super().__init__(f"{len(names)} jobs have not ended after {limits}: {', '.join(names[:3])}")
 
 
 class _Kind(IntEnum):
@@ -150,6 +151,8 @@ class _Simulation:
         for state in self.states.values():
             if any(slot // self.cluster.gpus_per_node == node for slot in state.slots):
                 state.interruptions += 1
+                if state.interruptions > MOST_INTERRUPTIONS:
+                    raise EndlessError([state.job.ask.name])
                 self._stop(state, now_sec, saved=saved)
 
     def _done(self, now_sec: float, name: str, starts: int) -> None:
