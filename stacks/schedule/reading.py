@@ -25,6 +25,7 @@ from stacks.config.plain_text import odd_texts
 __all__ = ["generated", "read_scenario"]
 
 _MAX_BYTES = 50_000_000
+_BEYOND = "beyond the columns"
 
 
 def read_scenario(path: Path, gpus: int | None) -> Scenario:
@@ -86,7 +87,7 @@ def _read_config(path: Path) -> ScenarioConfig:
 
 def _read_trace(path: Path) -> TraceConfig:
     """The first line has the names of the columns, which are the fields of `JobConfig`; an empty cell says nothing."""
-    rows = list(csv.DictReader(io.StringIO(_text(path))))
+    rows = list(csv.DictReader(io.StringIO(_text(path)), restkey=_BEYOND))
     columns = set(rows[0]) if rows else set()
     if not rows or "name" not in columns:
         raise InputError(
@@ -94,6 +95,11 @@ def _read_trace(path: Path) -> TraceConfig:
             allowed=f"a first line of columns, of {', '.join(JobConfig.model_fields)}, and a line for each job",
             fix="begin with the line name,submit_hours,gpus,hours",
         )  # fmt: skip
+    if (wide := next((index for index, row in enumerate(rows) if _BEYOND in row), None)) is not None:
+        cells = ", ".join(rows[wide][_BEYOND])
+        allowed = f"a cell for each of the {len(rows[wide]) - 1} columns of the first line"
+        raise InputError(f"{path}: jobs[{wide}]", "more cells than there are columns", value=cells, allowed=allowed,
+                         fix="leave these cells out, or name their columns")  # fmt: skip
     jobs: list[dict[str, Any]] = [
         {str(key): value.strip() if isinstance(value, str) else value for key, value in row.items() if value}
         for row in rows

@@ -105,6 +105,7 @@ MISTAKES = {
     "no file": (("none.yaml",), "none.yaml: cannot be read"),
     "empty": (("empty.csv", "--gpus", "4"), "empty.csv: no jobs"),
     "cell": (("cell.csv", "--gpus", "4"), "cell.csv: jobs[1].hours"),
+    "cells": (("cells.csv", "--gpus", "4"), "cells.csv: jobs[0]: more cells than there are columns"),
     "column": (("column.csv", "--gpus", "4"), "did you mean 'submit_hours'?"),
     "key": (("key.yaml",), "did you mean 'nodes'?"),
     "bound": (("bound.yaml",), "bound.yaml: cluster.idle_share"),
@@ -119,6 +120,7 @@ def test_a_mistake_is_told_with_its_place_and_fix(name: str, folder: Path, monke
     (folder / "there.png").touch()
     (folder / "empty.csv").touch()
     (folder / "cell.csv").write_text("name,submit_hours,gpus,hours\na,0,1,1\nb,0,1,long\n", "utf-8")
+    (folder / "cells.csv").write_text("name,submit_hours,gpus,hours\na,0,1,1,9,9\n", "utf-8")
     (folder / "column.csv").write_text("name,submit_hour,gpus,hours\na,0,1,1\n", "utf-8")
     (folder / "key.yaml").write_text(SCENARIO.replace("nodes", "node"), "utf-8")
     (folder / "bound.yaml").write_text(SCENARIO.replace("start_sec: 0", "idle_share: 3"), "utf-8")
