@@ -29,6 +29,7 @@ from stacks.cli.report import report
 from stacks.cli.reproduce import reproduce
 from stacks.cli.sign import sign
 from stacks.cli.signature import signature
+from stacks.cli.simulate import simulate
 from stacks.cli.tco import tco
 from stacks.cli.trainer import add_trainer
 from stacks.extras import missing_extra
@@ -140,6 +141,7 @@ def plan(
 app.command(rich_help_panel=_BEGIN)(init)
 app.command(rich_help_panel=_PRICES)(quote)
 app.command(rich_help_panel=_PRICES)(tco)
+app.command(rich_help_panel=_PRICES)(simulate)
 app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)
 app.add_typer(prices_app, name="prices", rich_help_panel=_PRICES)
 add_trainer(app)

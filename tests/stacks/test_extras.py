@@ -103,6 +103,7 @@ MISSING = {
     "moto": ("moto", "demo", ["demo", "--quick"]),
     "torch for the demo": ("torch", "train", ["demo", "--quick"]),
     "matplotlib": ("matplotlib", "report", ["bench", "scaling"]),
+    "matplotlib for jobs": ("matplotlib", "report", ["simulate", "--generate", "philly-like", "--plot", "use.png"]),
 }
 
 
@@ -117,6 +118,11 @@ def test_a_command_that_needs_more_says_so_and_begins_nothing(what: str, tmp_pat
 
 def test_quotes_need_no_cloud_and_no_torch() -> None:
     done = without((*NOT_FOR_PLANS, *SDKS.values()), "quote", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_simulations_need_no_cloud_and_no_numpy() -> None:
+    done = without((*NOT_FOR_PLANS, *SDKS.values()), "simulate", "--generate", "philly-like", "--jobs", "9")
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -1,0 +1,35 @@
+"""Published statistics of the jobs of shared clusters, for traces that are generated."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from components.catalog.schema import Fact, Frozen
+from components.catalog.tables import read_file, with_facts
+
+__all__ = ["TraceStatistics", "load_philly"]
+
+
+class TraceStatistics(Frozen):
+    """Of one cluster's jobs. `log_spread`: standard deviation of the logarithm of lengths; `gpus`: share of jobs of
+    each width; `ended_early`: share that was killed or failed.
+    """
+
+    mean_sec: Fact[float]
+    mean_gpus: Fact[float]
+    log_spread: Fact[float]
+    gpus: Fact[Mapping[int, float]]
+    ended_early: Fact[float]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Each with its confidence, once."""
+        facts = (self.mean_sec, self.mean_gpus, self.log_spread, self.gpus, self.ended_early)
+        return tuple(dict.fromkeys(f"{fact.confidence}: {fact.source}" for fact in facts))
+
+
+@cache
+def load_philly() -> TraceStatistics:
+    """Microsoft's Philly, 2017; read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "job_traces.yaml")
+    return TraceStatistics.model_validate(with_facts(TraceStatistics, tables["philly"], sources))

@@ -1,0 +1,124 @@
+"""Reads what `gangway simulate` is given: a scenario in YAML, or jobs in CSV; mistakes with place and fix."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from components.core.findings import InputError
+from components.schedule.scenario import (
+    ClusterConfig,
+    GenerateConfig,
+    JobConfig,
+    RungConfig,
+    Scenario,
+    ScenarioConfig,
+    TraceConfig,
+    build,
+)
+from stacks.config.explain_errors import explain
+from stacks.config.loader import read_yaml
+from stacks.config.plain_text import odd_texts
+
+__all__ = ["generated", "read_scenario"]
+
+_MAX_BYTES = 50_000_000
+_BEYOND = "beyond the columns"
+
+
+def read_scenario(path: Path, gpus: int | None) -> Scenario:
+    """A scenario from a YAML file, or from a CSV file of jobs on so many GPUs that are always there. ExceptionGroup: of
+    InputError, one for each mistake; InputError: it cannot be read at all.
+    """
+    if path.suffix.lower() == ".csv":
+        if gpus is None:
+            raise InputError(
+                "--gpus",
+                "missing: a CSV file says nothing of the cluster",
+                allowed="a number of GPUs, or a scenario in YAML whose trace is this file",
+                fix="add --gpus 64",
+            )
+        trace = _read_trace(path)
+        return _build(_always_there(gpus, trace=str(path)), trace, path)
+    if gpus is not None:
+        raise InputError(
+            "--gpus", "not beside a scenario, which has its own", value=gpus, allowed="with a CSV file, or --generate",
+            fix="leave it out, or change cluster.capacity in the file",
+        )  # fmt: skip
+    config = _read_config(path)
+    if config.trace is None:
+        return _build(config, None, path)
+    beside = path.parent / config.trace
+    return _build(config, _read_trace(beside), path)
+
+
+def generated(jobs: int, gpus: int, load: float) -> Scenario:
+    """Jobs like Philly's on so many GPUs that are always there."""
+    return build(_always_there(gpus, generate=GenerateConfig(jobs=jobs, load=load)))
+
+
+def _always_there(gpus: int, *, trace: str | None = None, generate: GenerateConfig | None = None) -> ScenarioConfig:
+    """GPUs of one's own: without prices, and none is ever gone."""
+    rung = RungConfig(kind="reserved", nodes=gpus)
+    return ScenarioConfig(cluster=ClusterConfig(capacity=(rung,)), trace=trace, generate=generate)
+
+
+def _build(config: ScenarioConfig, trace: TraceConfig | None, path: Path) -> Scenario:
+    try:
+        return build(config, trace)
+    except InputError as mistake:
+        raise mistake.within(str(path)) from None
+
+
+def _read_config(path: Path) -> ScenarioConfig:
+    data = read_yaml(path, ScenarioConfig)
+    if not isinstance(data, dict):
+        raise InputError(str(path), "no scenario", value=data, allowed="keys such as cluster and jobs",
+                         fix="copy one of stacks/suites/scheduling")  # fmt: skip
+    if odd := list(odd_texts(data, f"{path}: ")):
+        raise ExceptionGroup(f"{path} is not valid", odd)
+    try:
+        return ScenarioConfig.model_validate(data)
+    except ValidationError as error:
+        raise ExceptionGroup(f"{path} is not valid", explain(error, ScenarioConfig, str(path), namespace="")) from None
+
+
+def _read_trace(path: Path) -> TraceConfig:
+    """The first line has the names of the columns, which are the fields of `JobConfig`; an empty cell says nothing."""
+    rows = list(csv.DictReader(io.StringIO(_text(path)), restkey=_BEYOND))
+    columns = set(rows[0]) if rows else set()
+    if not rows or "name" not in columns:
+        raise InputError(
+            str(path), "no jobs", value="an empty file" if not rows else ", ".join(map(str, rows[0])),
+            allowed=f"a first line of columns, of {', '.join(JobConfig.model_fields)}, and a line for each job",
+            fix="begin with the line name,submit_hours,gpus,hours",
+        )  # fmt: skip
+    if (wide := next((index for index, row in enumerate(rows) if _BEYOND in row), None)) is not None:
+        cells = ", ".join(rows[wide][_BEYOND])
+        allowed = f"a cell for each of the {len(rows[wide]) - 1} columns of the first line"
+        raise InputError(f"{path}: jobs[{wide}]", "more cells than there are columns", value=cells, allowed=allowed,
+                         fix="leave these cells out, or name their columns")  # fmt: skip
+    jobs: list[dict[str, Any]] = [
+        {str(key): value.strip() if isinstance(value, str) else value for key, value in row.items() if value}
+        for row in rows
+    ]
+    if odd := list(odd_texts({"jobs": jobs}, f"{path}: ")):
+        raise ExceptionGroup(f"{path} is not valid", odd)
+    try:
+        return TraceConfig.model_validate({"jobs": jobs})
+    except ValidationError as error:
+        raise ExceptionGroup(f"{path} is not valid", explain(error, TraceConfig, str(path), namespace="")) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        if (size := path.stat().st_size) > _MAX_BYTES:
+            raise InputError(str(path), "too large for a trace", value=size, allowed=f"{_MAX_BYTES} bytes",
+                             fix="leave out jobs")  # fmt: skip
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(str(path), "no UTF-8 text", allowed="a CSV file in UTF-8", fix="save it as UTF-8") from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}", fix="check the path") from None

@@ -1,0 +1,98 @@
+"""What `gangway simulate` prints: the policies' figures beside each other, what is noise, and every assumption."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from components.schedule.comparison import Arm
+from components.schedule.scenario import Scenario
+
+__all__ = ["answer_json", "show"]
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.2f} h"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+_ROWS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "makespan_hours": ("makespan", _hours),
+    "job_hours_mean": ("a job's time, mean", _hours),
+    "job_hours_p95": ("a job's time, 95 %", _hours),
+    "wait_hours_mean": ("a job's wait, mean", _hours),
+    "usd": ("dollars", lambda value: f"${value:,.0f}"),
+    "kwh": ("kWh", _whole),
+    "gco2e": ("kgCO2e", lambda value: f"{value / 1000:,.0f}"),
+    "gpu_hours": ("GPU-hours paid", _whole),
+    "used_share": ("of these used", _percent),
+    "idle_share": ("idle", _percent),
+    "lost_share": ("lost: starts, saves, redone", _percent),
+    "interruptions": ("interruptions", lambda value: f"{value:,.1f}"),
+    "moves": ("moves by the policy", lambda value: f"{value:,.1f}"),
+    "late": ("jobs too late", lambda value: f"{value:,.1f}"),
+}
+_COMPARED = ("makespan_hours", "job_hours_mean", "job_hours_p95", "usd", "kwh", "gco2e")
+
+
+def answer_json(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int]) -> dict[str, Any]:
+    """The whole answer as plain JSON data."""
+    return {
+        "title": scenario.title,
+        "kind": "simulated",
+        "seeds": list(seeds),
+        "gpus": scenario.cluster.num_gpus,
+        "policies": [arm.to_json(arms[0]) for arm in arms],
+        "assumptions": list(scenario.notes),
+    }
+
+
+def show(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int], console: Console) -> None:
+    """A table, with changes against the first policy below it."""
+    several = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
+    title = f"{scenario.title or 'Simulated'}: {len(arms[0].outcome.jobs)} jobs on {scenario.cluster.num_gpus} GPUs"
+    console.print(f"{title}, {several}", soft_wrap=True, highlight=False, markup=False)
+    table = Table()
+    table.add_column("")
+    for arm in arms:
+        table.add_column(arm.policy, justify="right")
+    for name, (words, text) in _ROWS.items():
+        means = [arm.mean(name) for arm in arms]
+        table.add_row(words, *("-" if mean is None else text(mean) for mean in means))
+    console.print(table)
+    if len(arms) > 1:
+        how = ", with 95 % intervals over seeds" if len(seeds) > 1 else ""
+        console.print(f"Against {arms[0].policy}{how}:", soft_wrap=True, highlight=False)
+        console.print(_changes(arms))
+    for arm in arms:
+        console.print(f"{arm.policy}: {arm.says}", soft_wrap=True, highlight=False)
+    console.print("Simulated, on these assumptions:", highlight=False)
+    for note in scenario.notes:
+        console.print(f"- {note}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _changes(arms: Sequence[Arm]) -> Table:
+    first, others = arms[0], arms[1:]
+    table = Table()
+    table.add_column("")
+    for arm in others:
+        table.add_column(arm.policy, justify="right")
+    for name in _COMPARED:
+        cells = []
+        for arm in others:
+            change = arm.change(first, name)
+            if change is None:
+                cells.append("-")
+            else:
+                within = "" if change.half is None else f" ± {change.half:.1%}"
+                cells.append(f"{change.mean:+.1%}{within}{' (noise)' if change.is_noise else ''}")
+        table.add_row(_ROWS[name][0], *cells)
+    return table
