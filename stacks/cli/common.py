@@ -27,18 +27,22 @@ def stacks_dir() -> Path:
 
 
 def check_new_file(
-    out: Path, *, overwrite: bool, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)
+    out: Path,
+    *,
+    overwrite: bool,
+    written: Callable[[Path], Sequence[Path]] = lambda out: (out,),
+    flag: str = "--out",
 ) -> None:
     """InputError for an --out that is there already, unless it is to be overwritten. `written`: what it stands for."""
     from trainer.records.folders import free_name, taken
 
     if not overwrite and (there := taken(out, written)) is not None:
         raise InputError(
-            "--out",
+            flag,
             "is there already" if there == out else f"{there} is there already",
             value=str(out),
             allowed="a new file; --overwrite for one that may go",
-            fix=f"--out {shlex.quote(str(free_name(out, written)))}",
+            fix=f"{flag} {shlex.quote(str(free_name(out, written)))}",
         )
 
 
