@@ -7,7 +7,7 @@ Heavy imports stand inside the command: `gangway --help` imports this module.
 """
 
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,18 +23,20 @@ if TYPE_CHECKING:
     from stacks.finops.forecasts.tables import Answer, Published
 
 _SIMULATED_HOURS = 24 * 56
+_HORIZON = "24h"
 _GAUGES_BEGIN = b"# HELP gangway_forecast_"
 
 
 def forecast(
     file: Annotated[
-        Path | None, typer.Argument(help="The history: CSV or JSON with equal steps of time and a value each.")
+        Path | None,
+        typer.Argument(help="The history: CSV or JSON with equal steps of time and a value each; or a run's folder."),
     ] = None,
     simulate: Annotated[
         str | None, typer.Option(help="Instead of a file: grid, spot-price, interruptions or demand, made up.")
     ] = None,
     column: Annotated[str | None, typer.Option(help="Which value, where the file has several.")] = None,
-    horizon: Annotated[str, typer.Option(help="How far ahead: 24, 24h or 2d.")] = "24h",
+    horizon: Annotated[str | None, typer.Option(help="How far ahead: 24h (as where left out) or 2d.")] = None,
     season: Annotated[str | None, typer.Option(help="After how long it repeats: 24h or 7d; else chosen.")] = None,
     level: Annotated[float, typer.Option(help="Share of truths that intervals are to hold.")] = 0.9,
     ledger: Annotated[Path | None, typer.Option(help="Keep the forecast there, and judge earlier ones.")] = None,
@@ -44,18 +46,25 @@ def forecast(
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Forecast a series (demand, spot price, interruptions, grid intensity) beside the baseline that it has to beat."""
+    """Forecast a series (demand, spot price, interruptions, grid intensity) beside the baseline that it has to beat.
+
+    Of a run's folder: how long it still takes.
+    """
     from stacks.extras import need
 
+    _check_level(level)
+    if file is not None and file.is_dir():
+        _check_alone(column, horizon, season, ledger, gauges, out, plot)
+        _tell_run(file, level, as_json=as_json)
+        return
     need("sklearn", *(["prometheus_client"] if gauges else []), *(["matplotlib"] if plot else []))
     from components.forecast.forecaster import backtest, choose_setting
     from components.forecast.forecaster import forecast as look_ahead
     from stacks.finops.forecasts.tables import Answer
 
-    _check_level(level)
     _check_files(gauges, out, plot, overwrite=overwrite)
     series = _history(file, simulate, column)
-    steps = _steps("--horizon", horizon, series.step)
+    steps = _steps("--horizon", horizon or _HORIZON, series.step)
     whole = None if season is None else _steps("--season", season, series.step)
     try:
         setting = choose_setting(series, steps, whole, level)
@@ -66,6 +75,41 @@ def forecast(
     if ledger is not None:
         answer = replace(answer, published=_publish(answer, ledger))
     _tell(answer, _write(answer, gauges, out, plot), as_json=as_json)
+
+
+def _check_alone(*of_a_series: str | Path | None) -> None:
+    flags = ("--column", "--horizon", "--season", "--ledger", "--gauges", "--out", "--plot")
+    for flag, value in zip(flags, of_a_series, strict=True):
+        if value is not None:
+            raise InputError(
+                flag, "of a series, not of a run", value=str(value), allowed="--level, --json", fix="leave it out"
+            )
+
+
+def _tell_run(folder: Path, level: float, *, as_json: bool) -> None:
+    from components.forecast.series import said_length
+    from stacks.finops.forecasts.run import run_ahead
+
+    found = run_ahead(folder, level)
+    if as_json:
+        import json
+
+        ahead = found.ahead and asdict(found.ahead)
+        typer.echo(json.dumps({"images": found.images, "total": found.total, "level": level, "ahead": ahead}, indent=2))
+        return
+    typer.echo(f"{found.images:,} of {found.total:,} images")
+    if found.ahead is None:
+        typer.echo("nothing is left to do")
+        return
+
+    def said(seconds: float) -> str:
+        return said_length(
+            timedelta(minutes=round(seconds / 60)) if seconds >= 600 else timedelta(seconds=round(seconds))
+        )
+
+    ahead = found.ahead
+    typer.echo(f"{said(ahead.middle_sec)} more ({level:.0%}: {said(ahead.low_sec)} to {said(ahead.high_sec)})")
+    typer.echo(f"at its mean pace so far: {said(ahead.naive_sec)}; interruptions are not counted")
 
 
 def _history(file: Path | None, simulate: str | None, column: str | None) -> "Series":

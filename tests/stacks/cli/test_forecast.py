@@ -148,3 +148,46 @@ def test_gauges_go_over_gauges_alone(file: Path, tmp_path: Path) -> None:
 
 def test_what_is_simulated_can_be_read_back(file: Path, history: Series) -> None:
     assert read_series(file).note == history.note
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run of 10,000 images of which 4,000 are done, 100 in two seconds; stopped for a day in between."""
+    lines, time = [], 1e9
+    for number in range(1, 41):
+        time += 86_400 if number == 21 else 2
+        lines.append({"time": time, "images": 100 * number, "session": number // 21, **dict.fromkeys(STATISTICS, 1.0)})
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "stats.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    (folder / "config.json").write_text('{"kimg": 10, "other": 1}', "utf-8")
+    return folder
+
+
+STATISTICS = ("kimg", "loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_per_sec", "world_size", "wall_sec")
+
+
+def test_a_run_says_how_long_it_still_takes_without_its_stops(run_dir: Path) -> None:
+    assert run(run_dir).stdout.splitlines() == [
+        "4,000 of 10,000 images",
+        "2 min more (90%: 2 min to 2 min)",
+        "at its mean pace so far: 2 min; interruptions are not counted",
+    ]
+    answer = json.loads(run(run_dir, "--json").stdout)
+    assert (answer["images"], answer["total"]) == (4000, 10_000)
+    assert answer["ahead"]["middle_sec"] == pytest.approx(120)
+    (run_dir / "config.json").write_text('{"kimg": 4}', "utf-8")
+    assert "nothing is left to do" in run(run_dir).stdout
+
+
+def test_a_run_that_cannot_be_told_of(run_dir: Path, tmp_path: Path) -> None:
+    assert refused(run_dir, "--horizon", "2h").place == "--horizon"
+    assert "holds no run" in refused(tmp_path).problem
+    (run_dir / "config.json").write_text('{"kimg": "x"}', "utf-8")
+    assert refused(run_dir).place.endswith("config.json")
+    (run_dir / "config.json").write_text('{"kimg": 10}', "utf-8")
+    stats = (run_dir / "stats.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (run_dir / "stats.jsonl").write_text("".join(stats[:5]), "utf-8")
+    assert refused(run_dir).value == 4
+    (run_dir / "stats.jsonl").write_text(stats[0].replace("1000000002.0", '"noon"'), "utf-8")
+    assert refused(run_dir).value == "noon"
