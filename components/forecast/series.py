@@ -25,6 +25,9 @@ __all__ = ["MOST_VALUES", "Series", "format_time", "parse_series", "read_series"
 
 MOST_VALUES = 200_000
 _MOST_BYTES = 64 * 2**20
+_YEARS = range(1971, 2200)
+_MOST = 1e30
+"""Squares of values are summed."""
 _TIME = "time"
 _SHAPES = "CSV whose first line is time,NAME; or JSON [{time: ..., NAME: ...}, ...]"
 _EXAMPLE = "write 2026-12-01T00:00Z"
@@ -122,7 +125,7 @@ def parse_series(text: str, place: str, column: str | None = None) -> Series:
             fix="leave older ones out, or take means over longer steps",
         )
     step = _step_of(rows)
-    return Series(name, rows[0].moment, step, tuple(row.value for row in rows), note)
+    return Series(visible(name), rows[0].moment, step, tuple(row.value for row in rows), note)
 
 
 _Cells = Iterator[tuple[str, Any, Any]]
@@ -189,7 +192,7 @@ def _column(names: Sequence[str], place: str, column: str | None) -> str:
             place, "several columns of values", value=", ".join(values), allowed="one, or --column",
             fix=f"--column {values[0]}",
         )  # fmt: skip
-    return visible(column or values[0])
+    return column or values[0]
 
 
 def _row(place: str, moment: Any, value: Any, name: str) -> _Row:
@@ -197,10 +200,12 @@ def _row(place: str, moment: Any, value: Any, name: str) -> _Row:
         if not isinstance(moment, str):
             raise ValueError
         at = datetime.fromisoformat(moment)
+        if at.year not in _YEARS:
+            raise ValueError
     except ValueError:
         raise InputError(
-            f"{place}: {_TIME}", "no time", value=moment, allowed="a date and time with its zone, ISO 8601",
-            fix=_EXAMPLE,
+            f"{place}: {_TIME}", "no time", value=moment,
+            allowed=f"a date and time with its zone, ISO 8601, from {_YEARS.start} to {_YEARS.stop - 1}", fix=_EXAMPLE,
         ) from None  # fmt: skip
     if at.tzinfo is None:
         raise InputError(
@@ -211,12 +216,12 @@ def _row(place: str, moment: Any, value: Any, name: str) -> _Row:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) <= _MOST:  # nor is NaN
         raise InputError(
             f"{place}: {name}",
             "no number",
             value=value,
-            allowed="a finite number",
+            allowed=f"a number, {_MOST:g} at most",
             fix="put what was measured there, or begin the file after this line",
         )
     return _Row(place, at.astimezone(UTC), number)

@@ -61,6 +61,9 @@ BAD = {
     "one value": (csv_of((HOURS[0], "1")), "grid.csv", "1 value(s)", "more of its history"),
     "no zone": (csv_of(("2026-12-01T00:00", "1")), "grid.csv, line 2: time", "no time zone", "write 2026-12-01T00:00Z"),
     "no time": (csv_of(("yesterday", "1")), "grid.csv, line 2: time", "no time", "write 2026"),
+    "year 1": (csv_of(("0001-01-01T00:00+14:00", "1")), "grid.csv, line 2: time", "no time", "write 2026"),
+    "year 9999": (csv_of(("9999-12-31T23:00Z", "1")), "grid.csv, line 2: time", "no time", "write 2026"),
+    "huge": (csv_of((HOURS[0], "1e300")), "grid.csv, line 2: g_per_kwh", "no number", "put what was"),
     "NaN": (csv_of((HOURS[0], "1"), (HOURS[1], "nan")), "grid.csv, line 3: g_per_kwh", "no number", "put what was"),
     "infinite": (csv_of((HOURS[0], "inf")), "grid.csv, line 2: g_per_kwh", "no number", "put what was"),
     "empty cell": (csv_of((HOURS[0], "")), "grid.csv, line 2: g_per_kwh", "no number", "put what was"),
@@ -107,6 +110,11 @@ def test_what_is_no_text_and_what_is_not_there(tmp_path: Path) -> None:
         read_series(tmp_path / "b.csv")
     (tmp_path / "c.csv").write_bytes(b"\xef\xbb\xbf" + csv_of((HOURS[0], "1"), (HOURS[1], "2")).encode())
     assert read_series(tmp_path / "c.csv").values == (1, 2)
+
+
+def test_a_name_that_cannot_be_seen_is_spelled_out() -> None:
+    text = csv_of((HOURS[0], "1"), (HOURS[1], "2"), head="time,a\x1bb")
+    assert parse_series(text, "grid.csv").name == r"a\x1bb"
 
 
 def test_times_of_values() -> None:
