@@ -12,6 +12,8 @@ _OF_NO_PROVIDER: Mapping[str, str] = MappingProxyType(
         "numpy": "report",
         "PIL": "report",
         "torch": "train",
+        "sklearn": "forecast",
+        "prometheus_client": "forecast",
         "moto": "demo",
         "pulumi_policy": "policy",
         # In several clouds' extras; who asks for a cloud says which.

@@ -13,7 +13,7 @@ PACKAGES = ("components", "images", "stacks", "trainer")
 MODULES = sorted(path for package in PACKAGES for path in (REPO / package).rglob("*.py"))
 TESTS = sorted((REPO / "tests").rglob("*.py"))
 PROVIDERS = ["aws", "azure", "gcp", "hosts", "openstack"]
-SHARED = ["catalog", "core", "estimate", "schedule"]
+SHARED = ["catalog", "core", "estimate", "forecast", "schedule"]
 """The other folders of components."""
 
 MAX_FUNCTION_LINES = 60
@@ -102,6 +102,12 @@ def test_the_trainer_knows_nothing_of_clouds() -> None:
 
 def test_components_can_be_used_without_the_rest() -> None:
     assert offenders(below("components"), of("torch", "torchvision", "trainer", "stacks", "images")) == {}
+
+
+def test_planning_needs_no_forecasts() -> None:
+    """Which need what a machine that plans does not have."""
+    planning = [*below("stacks/planning"), *below("stacks/policy"), *below("stacks/providers")]
+    assert offenders(planning, under(("components.forecast", "sklearn"))) == {}
 
 
 def test_images_import_templates_the_job_words_of_queries_and_nothing_else() -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "estimate_spot",
     "mtbf_sec",
     "rate_per_hour",
+    "share_per_month",
 ]
 
 HOURS_PER_BUCKET = 720
@@ -40,6 +41,15 @@ def rate_per_hour(fraction_per_month: float) -> float:
     """
     assert 0 <= fraction_per_month < 1, "a share of nodes, checked where it enters"
     return -math.log1p(-fraction_per_month) / HOURS_PER_BUCKET
+
+
+def share_per_month(rate_per_hour: float) -> float:
+    """The share of nodes taken within a month, of a rate that was measured.
+
+    >>> round(share_per_month(rate_per_hour(0.10)), 4)
+    0.1
+    """
+    return -math.expm1(-rate_per_hour * HOURS_PER_BUCKET)
 
 
 def mtbf_sec(num_nodes: int, fraction_per_month: float, failures_per_hour: float = 0.0) -> float:

@@ -2,10 +2,7 @@
 stands there before the first resource does, so that no crash leaves a stack that nobody knows of.
 """
 
-import errno
-import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +13,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from components.core.findings import InputError
+from components.core.json_lines import append_line, lock, whole_lines
 from components.core.visible import all_visible
 
 JOURNAL_FILE = "journal.jsonl"
@@ -193,16 +191,7 @@ class Journal:
 
     def _append(self, line: Mapping[str, Any]) -> dict[str, Any]:
         stamped = {"at": self._now().isoformat(timespec="milliseconds"), **line}
-        descriptor = self._file.fileno()
-        before, text = os.lseek(descriptor, 0, os.SEEK_END), json.dumps(stamped).encode() + b"\n"
-        try:
-            written = os.write(descriptor, text)
-            if written < len(text):
-                raise OSError(errno.ENOSPC, "no space left for the journal's next line")
-            os.fsync(descriptor)
-        except OSError:
-            os.ftruncate(descriptor, before)
-            raise
+        append_line(self._file, stamped)
         return stamped
 
 
@@ -212,7 +201,7 @@ def _utc_now() -> datetime:
 
 @contextmanager
 def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
-    """The file, locked for as long as this process lives and no longer: a lock of the kernel dies with its holder."""
+    """The file, locked for as long as this process lives and no longer."""
     try:
         file = path.open(mode)
     except FileNotFoundError:
@@ -229,7 +218,7 @@ def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
         ) from None
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
             raise InputError(
                 str(path), "another `gangway bench` works on it", fix="let it end, or stop it with Ctrl-C first"
@@ -238,13 +227,8 @@ def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
 
 
 def _whole_lines(path: Path, file: IO[bytes]) -> list[dict[str, Any]]:
-    """The lines there are. A crash can leave half a line at the end: its deed was not done yet, so it is cut off."""
-    content = file.read()
-    whole = content[: content.rfind(b"\n") + 1]
-    file.seek(len(whole))
-    file.truncate()
     lines: list[dict[str, Any]] = []
-    for number, text in enumerate(whole.splitlines(), 1):
+    for number, text in enumerate(whole_lines(file), 1):
         try:
             line = all_visible(json.loads(text))
             line["at"], line["header"] if number == 1 else line["item"]

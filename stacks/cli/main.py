@@ -20,6 +20,7 @@ from stacks.cli.catalog import app as catalog_app
 from stacks.cli.common import EXIT_BAD_INPUT, EXIT_FINDINGS, stacks_dir
 from stacks.cli.dockerfile import dockerfile
 from stacks.cli.flags import Gangway
+from stacks.cli.forecast import forecast
 from stacks.cli.init import init
 from stacks.cli.job import job
 from stacks.cli.prices import app as prices_app
@@ -142,6 +143,7 @@ app.command(rich_help_panel=_BEGIN)(init)
 app.command(rich_help_panel=_PRICES)(quote)
 app.command(rich_help_panel=_PRICES)(tco)
 app.command(rich_help_panel=_PRICES)(simulate)
+app.command(rich_help_panel=_PRICES)(forecast)
 app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)
 app.add_typer(prices_app, name="prices", rich_help_panel=_PRICES)
 add_trainer(app)

@@ -111,6 +111,7 @@ NOT_RUN: dict[str, str] = {
 NO_PROPOSAL: dict[str, str] = {
     "gangway bench": "says what wrote a file",
     "gangway bench run": "says what wrote a file",
+    "gangway forecast": "says what wrote a file",
     "gangway namespace would be ignored": "no command",
     "gangway plan": "says what wrote a file, or what a finding was found by",
     "gangway plan --json": "says what wrote a file",

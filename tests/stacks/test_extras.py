@@ -142,6 +142,7 @@ def test_each_extra_named_brings_what_it_is_named_for() -> None:
         "google": "google-auth",
         "openstack": "openstacksdk",
         "PIL": "matplotlib",
+        "sklearn": "scikit-learn",
         "numpy": "matplotlib",
         "botocore": "boto3",
     }

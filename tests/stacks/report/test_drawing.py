@@ -1,6 +1,7 @@
 """Every picture can be read on a telephone: at 400 pixels no letter is below 10, none is cut off or lies on another."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,16 @@ import pytest
 from matplotlib.figure import Figure as Sheet
 from typer.testing import CliRunner
 
+from components.forecast.accuracy import accuracy
+from components.forecast.drift import Drift
+from components.forecast.forecaster import Backtest, Forecast, Setting
+from components.forecast.series import Series
 from stacks.bench.local import Placement
 from stacks.bench.scaling import Mode, Sample, study, target_named
 from stacks.bench.scaling_plot import draw_scaling
 from stacks.cli.main import app
+from stacks.finops.forecasts.plot import draw_forecast
+from stacks.finops.forecasts.tables import Answer
 from stacks.report.drawing import LIGHT, draw, name_rows
 from stacks.report.plots import cost_chart, curve_charts, quality_chart
 from trainer.records.run_record import RunRecord
@@ -54,6 +61,18 @@ def test_curves_of_a_run_in_many_short_sessions(make_event: Callable[..., dict[s
 def test_renting_and_owning(years: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["tco", "--accelerator", "H100x8", "--years", years, "--out", str(tmp_path / "tco")])
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.usefixtures("faults")
+@pytest.mark.parametrize("step", [timedelta(minutes=5), timedelta(hours=1), timedelta(days=1)])
+def test_a_forecast(step: timedelta) -> None:
+    """Made by hand, so that nothing is fitted: what is drawn are its values alone."""
+    values = tuple(1000.0 + 300 * (index % 7) for index in range(200))
+    series = Series("interruptions_per_hour", datetime(2026, 12, 30, tzinfo=UTC), step, values, "SIMULATED: so")
+    model, naive = (Forecast(200, (900.0,) * 24, (1200.0,) * 24, (high,) * 24) for high in (1500.0, 1900.0))
+    figures = accuracy([naive.beside((1000.0,) * 24)], 0.9)
+    tested = Backtest((model,), (naive,), figures, figures, None, Drift(None, None, False, 5.0, 30))
+    draw_forecast(Answer(series, Setting(24, 24, 0.9), model, naive, tested), "png")
 
 
 @pytest.mark.usefixtures("faults")

@@ -1,0 +1,42 @@
+"""Files of JSON lines that only grow: a line is on disk whole or not at all, and one process writes at a time."""
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from typing import IO, Any
+
+__all__ = ["append_line", "lock", "whole_lines"]
+
+
+def lock(file: IO[bytes]) -> None:
+    """For as long as the file is open and no longer: a lock of the kernel dies with its holder. BlockingIOError:
+    another process has it.
+    """
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def append_line(file: IO[bytes], line: Mapping[str, Any]) -> None:
+    """When this returns, the line is on disk. OSError: it is not, and nothing of it."""
+    descriptor = file.fileno()
+    before, text = os.lseek(descriptor, 0, os.SEEK_END), json.dumps(line).encode() + b"\n"
+    try:
+        written = os.write(descriptor, text)
+        if written < len(text):
+            raise OSError(errno.ENOSPC, "no space left for the next line")
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, before)
+        raise
+
+
+def whole_lines(file: IO[bytes]) -> list[bytes]:
+    """The lines there are. A crash can leave half a line at the end, of something that was not done yet: it is cut
+    off.
+    """
+    content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    file.seek(len(whole))
+    file.truncate()
+    return whole.splitlines()

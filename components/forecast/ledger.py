@@ -1,0 +1,202 @@
+"""Every forecast that was published, and the truth that came later: a file of JSON lines that only grows. Its figures
+are those of forecasts that nobody could better afterwards.
+
+    {"kind": "forecast", "series": "g_per_kwh", "first": "2026-12-01T00:00:00Z", "step_sec": 3600, ...}
+    {"kind": "truth", "series": "g_per_kwh", "time": "2026-12-01T00:00:00Z", "value": 310.0}
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import IO, Annotated, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import model_validator as validator
+
+from components.core.findings import InputError
+from components.core.json_lines import append_line, lock, whole_lines
+from components.forecast.accuracy import Judged
+from components.forecast.forecaster import Forecast, Setting
+from components.forecast.series import Series
+
+__all__ = ["Ledger", "Settled", "open_ledger"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Quantiles(_Frozen):
+    """A value for each step ahead."""
+
+    low: Annotated[tuple[FiniteFloat, ...], Field(min_length=1, strict=False)]
+    middle: Annotated[tuple[FiniteFloat, ...], Field(strict=False)]
+    high: Annotated[tuple[FiniteFloat, ...], Field(strict=False)]
+
+    @validator(mode="after")
+    def _in_order(self) -> Self:
+        if not len(self.low) == len(self.middle) == len(self.high):
+            raise ValueError("low, middle and high are of several lengths")
+        if any(not a <= b <= c for a, b, c in zip(self.low, self.middle, self.high, strict=True)):
+            raise ValueError("low, middle and high are not in ascending order")
+        return self
+
+
+class _Said(_Frozen):
+    """A forecast. `first`: the time of its first step; `written`: when it came into the file."""
+
+    kind: Literal["forecast"] = "forecast"
+    series: str
+    first: Annotated[AwareDatetime, Field(strict=False)]
+    step_sec: Annotated[FiniteFloat, Field(gt=0)]
+    level: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    written: Annotated[AwareDatetime, Field(strict=False)]
+    model: _Quantiles
+    baseline: _Quantiles
+
+    @validator(mode="after")
+    def _of_one_length(self) -> Self:
+        if len(self.model.low) != len(self.baseline.low):
+            raise ValueError("model and baseline look ahead by different numbers of steps")
+        return self
+
+    def times(self) -> list[datetime]:
+        return [self.first + index * timedelta(seconds=self.step_sec) for index in range(len(self.model.low))]
+
+
+class _Came(_Frozen):
+    """The truth of one time."""
+
+    kind: Literal["truth"] = "truth"
+    series: str
+    time: Annotated[AwareDatetime, Field(strict=False)]
+    value: FiniteFloat
+
+
+_LINE: TypeAdapter[_Said | _Came] = TypeAdapter(Annotated[_Said | _Came, Field(discriminator="kind")])
+_Key = tuple[str, datetime]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a history told of earlier forecasts: truths that are new, and those that it has otherwise than before."""
+
+    new: int
+    revised: int
+
+
+class Ledger:
+    """The open ledger; held by one process at a time. Use `open_ledger`."""
+
+    def __init__(self, path: Path, file: IO[bytes], lines: Sequence[_Said | _Came]) -> None:
+        self._path, self._file = path, file
+        self._said: dict[_Key, _Said] = {}
+        self._came: dict[_Key, float] = {}
+        for number, line in enumerate(lines, 1):
+            self._take(line, f"{path}, line {number}")
+
+    def settle(self, series: Series) -> Settled:
+        """Writes what came of the times that forecasts of this series were about. A truth that stands already stays:
+        figures that were published do not change afterwards.
+        """
+        new = revised = 0
+        for time in sorted({time for said in self._of(series.name) for time in said.times()}):
+            index = series.index_of(time)
+            if index is None:
+                continue
+            value, known = series.values[index], self._came.get((series.name, time))
+            if known is None:
+                self._add(_Came(series=series.name, time=time, value=value))
+                new += 1
+            revised += known is not None and known != value
+        return Settled(new, revised)
+
+    def add(self, series: Series, setting: Setting, model: Forecast, baseline: Forecast, now: datetime) -> bool:
+        """Writes a forecast, unless one of this series from the same time stands already: the first counts."""
+        first = series.time_of(model.origin)
+        if (series.name, first) in self._said:
+            return False
+        said, naive = (_Quantiles(low=each.low, middle=each.middle, high=each.high) for each in (model, baseline))
+        step_sec = series.step.total_seconds()
+        self._add(
+            _Said(
+                series=series.name, first=first, step_sec=step_sec, level=setting.level, written=now, model=said,
+                baseline=naive,
+            )
+        )  # fmt: skip
+        return True
+
+    def judged(self, name: str, level: float) -> tuple[list[Judged], list[Judged]]:
+        """Forecasts of that series and level whose whole truth is known, in order: the model's and the baseline's."""
+        model: list[Judged] = []
+        baseline: list[Judged] = []
+        for said in sorted(self._of(name), key=lambda said: said.first):
+            truth = [self._came.get((name, time)) for time in said.times()]
+            known = tuple(value for value in truth if value is not None)
+            if said.level == level and len(known) == len(truth):
+                model.append(Judged(said.model.low, said.model.middle, said.model.high, known))
+                baseline.append(Judged(said.baseline.low, said.baseline.middle, said.baseline.high, known))
+        return model, baseline
+
+    def _of(self, name: str) -> list[_Said]:
+        return [said for (series, _), said in self._said.items() if series == name]
+
+    def _add(self, line: _Said | _Came) -> None:
+        try:
+            append_line(self._file, line.model_dump(mode="json"))
+        except OSError as error:
+            raise InputError(
+                str(self._path), f"cannot be written: {error.strerror}", fix="free some space, then try again"
+            ) from None
+        self._take(line, str(self._path))
+
+    def _take(self, line: _Said | _Came, place: str) -> None:
+        is_said = isinstance(line, _Said)
+        key = (line.series, line.first if isinstance(line, _Said) else line.time)
+        if key in (self._said if is_said else self._came):
+            what = "forecast" if is_said else "truth"
+            raise _damaged(place, f"a second {what} of {key[0]!r} for {key[1].isoformat()}")
+        if isinstance(line, _Said):
+            self._said[key] = line
+        else:
+            self._came[key] = line.value
+
+
+@contextmanager
+def open_ledger(path: Path) -> Iterator[Ledger]:
+    """The ledger in a file, which is made where there is none. InputError: it cannot be opened, is damaged (with the
+    line), or another process holds it.
+    """
+    try:
+        file = path.open("a+b")
+    except OSError as error:
+        raise InputError(
+            str(path), f"cannot be opened: {error.strerror}", fix="name a file in a folder that can be written"
+        ) from None
+    with file:
+        try:
+            lock(file)
+        except BlockingIOError:
+            raise InputError(str(path), "another process writes in it", fix="let that end first") from None
+        file.seek(0)
+        yield Ledger(path, file, [_read(path, number, text) for number, text in enumerate(whole_lines(file), 1)])
+
+
+def _read(path: Path, number: int, text: bytes) -> _Said | _Came:
+    try:
+        return _LINE.validate_json(text)
+    except ValidationError as error:
+        first: Mapping[str, object] = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"])
+        raise _damaged(f"{path}, line {number}", f"{where}: {first['msg']}".lstrip(": ")) from None
+
+
+def _damaged(place: str, why: str) -> InputError:
+    return InputError(
+        place,
+        f"no line of a ledger of forecasts: {why}",
+        allowed="lines as `gangway forecast` writes them",
+        fix="restore the file, or begin another: --ledger NEW.jsonl",
+    )

@@ -1,0 +1,111 @@
+"""How long a job still takes, from the pace it had: an interval beside the naive guess (what is left at its mean).
+
+The pace of what is to come is drawn from that of the later half of the past (200 windows at most): once for what the
+mean pace is, which nobody knows exactly, and once for the windows to come, which scatter. A slow window follows a slow
+one, so both scatter by more than of independent windows, as the autocorrelation at lag one says (AR(1)).
+Interruptions come on top as in `components.estimate.spot`, whose expectation is the mean of these draws.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum, inf, sqrt
+from operator import mul
+from statistics import fmean
+from typing import Final
+
+__all__ = ["FEWEST_WINDOWS", "Interruptions", "Remaining", "remaining"]
+
+FEWEST_WINDOWS: Final = 10
+_MOST_WINDOWS: Final = 200
+_MOST_KEPT: Final = 0.95
+_DRAWS: Final = 1000
+_SEED: Final = 20260102
+_MOST_INTERRUPTIONS: Final = 10_000
+"""In one draw: a job with more of them does not end."""
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """What a job loses by them: seconds from one to the next in the mean (infinite for never), from one checkpoint to
+    the next, and from an interruption until training goes on.
+    """
+
+    mtbf_sec: float = inf
+    interval_sec: float = 0.0
+    restart_sec: float = 0.0
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """Seconds until a job is done; infinite where so many draws never end. `naive_sec`: at the mean pace so far,
+    without interruptions.
+    """
+
+    low_sec: float
+    middle_sec: float
+    high_sec: float
+    mean_sec: float
+    naive_sec: float
+
+
+def remaining(
+    windows: Sequence[tuple[float, float]],
+    images_left: float,
+    level: float = 0.9,
+    interruptions: Interruptions | None = None,
+) -> Remaining:
+    """Of a job with `images_left` to go.
+
+    Args:
+        windows: seconds and images of each stretch of the past, in order, without its stops; FEWEST_WINDOWS at least.
+        images_left: above 0.
+        level: the share of truths that the interval is to hold.
+        interruptions: none where left out.
+    """
+    assert len(windows) >= FEWEST_WINDOWS, "whoever has fewer does not ask"
+    images = sum(count for _, count in windows)
+    naive = images_left * sum(seconds for seconds, _ in windows) / images
+    recent = windows[-min(max(FEWEST_WINDOWS, len(windows) // 2), _MOST_WINDOWS) :]
+    paces = [seconds / count for seconds, count in recent]
+    coming = max(1, round(images_left / (images / len(windows))))
+    draw, mean, spread = random.Random(_SEED), fmean(paces), _spread(paces)
+    found = []
+    for _ in range(_DRAWS):
+        known = fmean(draw.choices(paces, k=len(paces))) - mean
+        # More windows than were seen scatter by less, as their root.
+        scatter = fmean(draw.choices(paces, k=min(coming, len(paces)))) - mean
+        scatter *= min(1.0, len(paces) / coming) ** 0.5
+        pace = max(mean + spread * (known + scatter), min(paces))
+        found.append(_interrupted(images_left * pace, interruptions or Interruptions(), draw))
+    found.sort()
+    tail = round((1 - level) / 2 * _DRAWS)
+    return Remaining(found[tail], found[_DRAWS // 2], found[-1 - tail], sum(found) / _DRAWS, naive)
+
+
+def _spread(paces: Sequence[float]) -> float:
+    """By how much more a mean of such paces scatters than one of independent ones: 1 or more."""
+    number, middle = len(paces), fmean(paces)
+    centred = [pace - middle for pace in paces]
+    power = fsum(each * each for each in centred)
+    if not power:
+        return 1.0
+    kept = fsum(map(mul, centred[1:], centred)) / power
+    # What is estimated from few is too small on average (Kendall, Biometrika, 1954).
+    kept = min(max(kept + (1 + 3 * kept) / number, 0.0), _MOST_KEPT)
+    return sqrt((1 + kept) / (1 - kept) * number / (number - 1))
+
+
+def _interrupted(seconds: float, lost: Interruptions, draw: random.Random) -> float:
+    """So many seconds of training with what interruptions cost: on average half an interval, and the restart."""
+    if lost.mtbf_sec == inf:
+        return seconds
+    if lost.interval_sec / 2 + lost.restart_sec >= lost.mtbf_sec:
+        return inf  # more is lost than done between two of them
+    at = 0.0
+    for _ in range(_MOST_INTERRUPTIONS):
+        at += draw.expovariate(1 / lost.mtbf_sec)
+        if at >= seconds:
+            return seconds
+        seconds += draw.uniform(0, lost.interval_sec) + lost.restart_sec
+    return inf

@@ -1,0 +1,82 @@
+"""Error, pinball loss, coverage and skill: by hand, and what must hold of them."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.forecast.accuracy import Judged, accuracy, pinball, skill
+
+NUMBER = st.floats(-1e3, 1e3)
+
+
+def exact(*values: float, truth: tuple[float, ...], width: float = 1.0) -> Judged:
+    return Judged(tuple(v - width for v in values), values, tuple(v + width for v in values), truth)
+
+
+def test_by_hand() -> None:
+    """Two steps: one half a unit below the middle, one two units above it; an interval of one to each side."""
+    found = accuracy([exact(10, 20, truth=(9.5, 22))], level=0.8)
+    assert (found.forecasts, found.mae, found.coverage, found.width) == (1, 1.25, 0.5, 2)
+    first = (0.1 * 0.5 + 0.5 * 0.5 + 0.1 * 1.5) / 3
+    second = (0.1 * 3 + 0.5 * 2 + 0.9 * 1) / 3
+    assert found.pinball == pytest.approx((first + second) / 2)
+
+
+@given(st.floats(0.01, 0.99), NUMBER, NUMBER)
+def test_a_loss_is_none_only_where_nothing_was_missed(quantile: float, forecast: float, truth: float) -> None:
+    loss = pinball(quantile, forecast, truth)
+    assert loss >= 0
+    assert (loss == 0) == (forecast == truth)
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
+def test_the_true_quantile_has_the_least_loss(quantile: float) -> None:
+    draw = random.Random(1)
+    sample = sorted(draw.expovariate(1) for _ in range(2001))
+    true = sample[round(quantile * 2000)]
+
+    def loss(forecast: float) -> float:
+        return sum(pinball(quantile, forecast, value) for value in sample)
+
+    assert loss(true) <= min(loss(true - 0.05), loss(true + 0.05))
+
+
+def judged(errors: list[float]) -> list[Judged]:
+    return [exact(0.0, truth=(error,)) for error in errors]
+
+
+def test_skill_by_hand_and_its_interval_holds_it() -> None:
+    draw = random.Random(2)
+    baseline = [draw.gauss(0, 2) for _ in range(100)]
+    found = skill(judged([error / 2 for error in baseline]), judged(baseline))
+    assert found is not None
+    assert found.value == pytest.approx(0.5)
+    # Paired: whatever is drawn, the model errs half as much.
+    assert [found.low, found.high] == pytest.approx([0.5, 0.5])
+    assert found.verdict == "better"
+
+
+def test_two_that_err_alike_are_within_noise_and_one_that_errs_more_is_worse() -> None:
+    draw = random.Random(4)
+    one, other = ([draw.gauss(0, 1) for _ in range(200)] for _ in range(2))
+    alike, more = skill(judged(one), judged(other)), skill(judged([3 * error for error in one]), judged(other))
+    assert alike is not None
+    assert more is not None
+    assert (alike.verdict, more.verdict) == ("within noise", "worse")
+    assert alike.low < alike.value < alike.high
+
+
+def test_no_skill_against_a_baseline_that_never_errs() -> None:
+    assert skill(judged([1.0, 2.0]), judged([0.0, 0.0])) is None
+
+
+def test_the_interval_holds_the_true_skill_about_as_often_as_it_says() -> None:
+    """Of a true 0.5, 95 % intervals from 60 independent pairs: 50 times, within four binomial deviations below."""
+    draw, trials, held = random.Random(6), 50, 0
+    for _ in range(trials):
+        found = skill(judged([draw.gauss(0, 1) for _ in range(60)]), judged([draw.gauss(0, 2) for _ in range(60)]))
+        assert found is not None
+        held += found.low <= 0.5 <= found.high
+    assert held / trials >= 0.95 - 4 * (0.95 * 0.05 / trials) ** 0.5
