@@ -68,10 +68,10 @@ def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_sh
             problem=f"images {now.first:,} to {now.end:,} are planned for another number of workers",
             value=f"{world_size} workers, {images:,} images seen",
             allowed=f"{now.workers} workers",
-            fix=f"start {now.workers} processes, or leave workers out of that segment for any number",
+            fix=f'start {now.workers} processes, or write "workers": 0 in that segment for any number',
         )
     for stretch in ahead:
-        if stretch.workers is None:  # or it is checked when that many come to it
+        if stretch.workers is None:  # or the configuration itself was refused with workers that its batch is not for
             try:
                 stretch.config.check_workers(world_size, equal_shares=equal_shares)
             except TrainerError as error:

@@ -111,6 +111,46 @@ def test_other_workers_than_planned_are_refused_where_they_would_train() -> None
     assert "at least 16" in caught.value.allowed
 
 
+@pytest.mark.parametrize(
+    ("second", "place", "allowed", "fix"),
+    [
+        ({"workers": 3}, "1.workers", "at most 2, of a batch of 8: each worker needs a group of 4", '"workers": 2, or'),
+        ({"batch_size": 4}, "1.batch_size", "at least 8 with the 2 workers of segments.0", '"workers": 1 in this'),
+    ],
+)
+def test_each_planned_worker_needs_a_whole_group_of_images(
+    second: dict[str, object], place: str, allowed: str, fix: str
+) -> None:
+    grouped = PRESETS["progan-celeba128"].replace({"batch_size": 8, "minibatch_std": 4})
+    plan = [{"from_image": 40, "workers": 2}, {"from_image": 80, **second}]
+    with pytest.raises(TrainerError) as caught:
+        grouped.replace({"segments": plan})
+    assert caught.value.place == f"TrainConfig.segments.{place}"
+    assert allowed in caught.value.allowed
+    assert fix in caught.value.fix
+    grouped.replace({"segments": [plan[0], {"from_image": 80, "batch_size": 4, "workers": 1}]})
+
+
+@pytest.mark.parametrize(("workers", "nearest"), [(3, 2), (48, 32)])
+def test_planned_workers_have_equal_shares_on_xla(workers: int, nearest: int) -> None:
+    plan = {"from_image": 200, "workers": workers}
+    _with(plan)
+    with pytest.raises(TrainerError, match=r"segments\.0\.workers: .*\n.*\n.*XLA's workers") as caught:
+        _with(plan, backend="xla")
+    assert f'"workers": {nearest}, or' in caught.value.fix
+    _with({**plan, "workers": nearest}, backend="xla")
+
+
+def test_a_segment_lets_any_number_of_workers_go_on_again() -> None:
+    config = _with({"from_image": 200, "workers": 2}, {"from_image": 500}, {"from_image": 700, "workers": 0})
+    assert [stretch.workers for stretch in stretches(config)] == [None, 2, 2, None]
+    check_workers(config, 800, 5)
+    with pytest.raises(TrainerError, match=r"segments\.1\.workers: .*another number") as caught:
+        check_workers(config, 600, 5)
+    assert 'write "workers": 0 in that segment' in caught.value.fix
+    _with({"from_image": 200, "workers": 2}, {"from_image": 500, "workers": 0})
+
+
 def test_what_has_begun_stays_and_what_is_to_come_may_change() -> None:
     before = _with(*PLAN)
     check_begun(before, _with(PLAN[0], {"from_image": 700, "batch_size": 32}), 300)
