@@ -10,12 +10,13 @@ What a segment does not name stays as in the one before; the first begins with t
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from trainer.config.schedules import from_text
+from trainer.config.strict_numbers import Written
 
 
-class Segment(BaseModel):
+class Segment(Written):
     """What is otherwise from some image on.
 
     Attributes:
@@ -26,8 +27,6 @@ class Segment(BaseModel):
         lr_factor: both step sizes are the run's times this.
         workers: how many it takes; another number is refused, and ends a session that comes to it. 0 for any.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     from_image: int = Field(ge=0)
     batch_size: int | None = Field(default=None, ge=1)

@@ -215,3 +215,27 @@ def test_workers_need_a_group_each() -> None:
     with pytest.raises(TrainerError, match="does not divide by the 3 workers") as caught:
         config.check_workers(3, equal_shares=True)
     assert caught.value.fix == "a new run with --batch-size 24"
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "allowed"),
+    [
+        ({"segments": [{"from_image": True}]}, "segments.0.from_image", "a whole number from 0 on"),
+        ({"segments": '[{"from_image": 9, "batch_size": true}]'}, "segments.0.batch_size", "a whole number"),
+        ({"segments": [{"from_image": 9, "lr_factor": True}]}, "segments.0.lr_factor", "a number"),
+        ({"layer_rates": [{"layers": "generator.*", "lr_factor": True}]}, "layer_rates.0.lr_factor", "a number"),
+        ({"schedules": {"lr_g": {"from": True, "to": 1e-4, "over_kimg": 200}}}, "schedules.lr_g", "a number"),
+        ({"schedules": {"lr_g": {"steps": [[False, 1e-4]]}}}, "schedules.lr_g", "a number"),
+        ({"segments": True}, "segments", "a list"),
+        ({"schedules": True}, "schedules", "a JSON object"),
+        ({"batch_size": True}, "batch_size", "a whole number"),
+        ({"lr_g": True}, "lr_g", "a number"),
+    ],
+)
+def test_true_is_no_number_wherever_it_is_written(changes: dict[str, object], place: str, allowed: str) -> None:
+    with pytest.raises(TrainerError) as caught:
+        DIGITS.replace(changes)
+    assert caught.value.place.startswith(f"TrainConfig.{place}")
+    assert caught.value.allowed.startswith(allowed.split(" from")[0])
+    assert caught.value.value is not None
+    assert caught.value.exit_code == 2

@@ -6,13 +6,13 @@ Which of them belong to one architecture or one loss is told by trainer.config.p
 import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic_core import PydanticKnownError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from trainer.config.layer_rates import LayerRatesField
 from trainer.config.metric_names import NONE, parse, parse_names
 from trainer.config.schedules import Schedules, SchedulesField
 from trainer.config.segments import SegmentsField
+from trainer.config.strict_numbers import Written
 from trainer.core.errors import broken_rule
 
 AUGMENTATIONS = ("color", "translation", "cutout")
@@ -44,7 +44,7 @@ def _by_commas(value: object) -> object:
     return [name for name in value.split(",") if name] if isinstance(value, str) else value
 
 
-class ConfigFields(BaseModel):
+class ConfigFields(Written):
     """What a training run computes: the fields alone, each looked at by itself.
 
     Attributes:
@@ -113,7 +113,7 @@ class ConfigFields(BaseModel):
         metrics_samples: fakes drawn for the quality metrics; for video-is in each of its ten draws.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(defer_build=True)
 
     preset: str
     dataset: Literal["digits", "cifar10", "celeba", "ucf101", "folder", "photos", "day-dusk", "clips"]
@@ -178,14 +178,6 @@ class ConfigFields(BaseModel):
     metrics: str = NONE
     metrics_kimg: NotNegative = 0.0
     metrics_samples: int = Field(default=1797, ge=2)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_number_is_true(cls, value: object, field: ValidationInfo) -> object:
-        kind = cls.model_fields[str(field.field_name)].annotation
-        if isinstance(value, bool) and kind not in (bool, str):  # pydantic takes true for 1
-            raise PydanticKnownError("float_type" if kind is float else "int_type")
-        return value
 
     @field_validator("preset")
     @classmethod
