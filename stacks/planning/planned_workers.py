@@ -8,7 +8,7 @@ from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
 from stacks.planning.throughput import trained_on
-from trainer.config.segment_plan import Stretch, stretches
+from trainer.config.segment_plan import Stretch, stretches, unreached
 from trainer.core.errors import TrainerError
 
 _PATH = "gangway:job.settings"
@@ -20,8 +20,11 @@ def segment_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
     """
     per_node, nodes = machine.num_accelerators.value, config.cluster.nodes
     runs = [number * per_node for number in range(nodes.min, nodes.max + 1)]
-    before: int | None = None
-    for stretch in stretches(trained_on(config, machine)):
+    trained, before = trained_on(config, machine), None
+    for sentence in unreached(trained):
+        fix = "a larger kimg of the job, or a smaller from_image"
+        yield Finding.warning("trainer.segments", _PATH, sentence, fix)
+    for stretch in stretches(trained):
         if stretch.workers is None:
             yield from _unserved(stretch, runs, equal_shares=machine.backend == "xla")
         elif stretch.workers not in runs:

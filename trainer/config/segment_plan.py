@@ -56,6 +56,19 @@ def stretches_from(config: TrainConfig, images: int) -> Iterator[Stretch]:
     yield from ahead or every[-1:]
 
 
+def unreached(config: TrainConfig) -> list[str]:
+    """A sentence on each segment in which the run makes no step. It is not refused: the same plan may be for a longer
+    run, of which this is a part.
+    """
+    reached, end = {stretch.place for stretch in stretches(config)}, config.total_images
+    return [
+        f"segments.{number} (from_image {segment.from_image:,}) has no step: "
+        + (f"the run ends after {end:,} images" if segment.from_image >= end else "the next one begins first")
+        for number, segment in enumerate(config.segments)
+        if f"segments.{number}" not in reached
+    ]
+
+
 def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_shares: bool = False) -> None:
     """TrainerError, naming the segment, where one that is still to come cannot be trained by that many workers, or the
     present one is planned for another number.

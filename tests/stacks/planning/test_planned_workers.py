@@ -62,6 +62,13 @@ def test_a_segment_whose_batch_is_too_small_for_the_workers_is_an_error(edited: 
     assert _found(edited, (1, 2), {"from_image": 1000, "batch_size": 16}) == []
 
 
+def test_a_segment_after_the_end_is_a_warning(edited: Edited) -> None:
+    ((severity, message, fix),) = _found(edited, (1, 1), {"from_image": 100_000_000, "workers": 3})
+    assert severity == Severity.WARNING
+    assert message.startswith("segments.0 (from_image 100,000,000) has no step: the run ends after")
+    assert "kimg" in fix
+
+
 @pytest.mark.parametrize("planned", [True, False])
 def test_on_tpus_a_segments_batch_has_to_divide(gcp_edited: Callable[..., StackConfig], *, planned: bool) -> None:
     stack = gcp_edited("gcp-v5e-pod")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config.presets import PRESETS
-from trainer.config.segment_plan import check_begun, check_workers, stretches, stretches_from
+from trainer.config.segment_plan import check_begun, check_workers, stretches, stretches_from, unreached
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -149,6 +149,15 @@ def test_a_segment_lets_any_number_of_workers_go_on_again() -> None:
         check_workers(config, 600, 5)
     assert 'write "workers": 0 in that segment' in caught.value.fix
     _with({"from_image": 200, "workers": 2}, {"from_image": 500, "workers": 0})
+
+
+def test_segments_without_a_step_are_told() -> None:
+    assert unreached(_with(*PLAN)) == []
+    assert unreached(_with({"from_image": 0, "workers": 2})) == []
+    assert unreached(_with(PLAN[0], {"from_image": 210}, {"from_image": 100_000_000, "batch_size": 8})) == [
+        "segments.0 (from_image 200) has no step: the next one begins first",
+        "segments.2 (from_image 100,000,000) has no step: the run ends after 1,024 images",
+    ]
 
 
 def test_what_has_begun_stays_and_what_is_to_come_may_change() -> None:
