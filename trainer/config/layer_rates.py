@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from trainer.config.schedules import from_text
-from trainer.config.strict_numbers import Written
+from trainer.config.strict_numbers import LrFactor, Written
 
 
 class LayerRate(Written):
@@ -20,7 +20,7 @@ class LayerRate(Written):
     """
 
     layers: str = Field(min_length=1)
-    lr_factor: float = Field(gt=0)
+    lr_factor: LrFactor
 
 
 LayerRatesField = Annotated[tuple[LayerRate, ...], BeforeValidator(from_text)]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from trainer.config.schedules import from_text
-from trainer.config.strict_numbers import Written
+from trainer.config.strict_numbers import LrFactor, Written
 
 
 class Segment(Written):
@@ -32,7 +32,7 @@ class Segment(Written):
     batch_size: int | None = Field(default=None, ge=1)
     batch_gpu: int | None = Field(default=None, ge=0)
     precision: Literal["fp32", "bf16", "fp16"] | None = None
-    lr_factor: float | None = Field(default=None, gt=0)
+    lr_factor: LrFactor | None = None
     workers: int | None = Field(default=None, ge=0)
 
 

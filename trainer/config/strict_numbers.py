@@ -2,22 +2,36 @@
 Imports no torch.
 """
 
-from typing import Annotated, Any, get_args
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticKnownError
+
+
+def _numbers(kind: Any) -> Iterator[Any]:
+    """The kinds of number that an annotation takes, and the numbers where it takes a few."""
+    if kind in (int, float) or type(kind) is int:
+        yield kind
+    elif get_origin(kind) in (Union, UnionType, Annotated, Literal):
+        for each in get_args(kind):
+            yield from _numbers(each)
 
 
 def _no_true(value: object, kind: Any) -> object:
     """Refuses true and false, which pydantic takes for 1 and 0, where a number is wanted."""
-    kinds = (kind, *get_args(kind))
-    if isinstance(value, bool) and any(each in (int, float) or type(each) is int for each in kinds):
-        raise PydanticKnownError("float_type" if float in kinds else "int_type")
+    if isinstance(value, bool) and (wanted := [*_numbers(kind)]):
+        raise PydanticKnownError("float_type" if float in wanted else "int_type")
     return value
 
 
 Number = Annotated[float, BeforeValidator(lambda value: _no_true(value, float))]
 """Inside a list, where no field's own check comes to."""
+
+
+LrFactor = Annotated[float, Field(gt=0, le=1e6)]
+"""What step sizes are multiplied by; the bound keeps them numbers."""
 
 
 class Written(BaseModel):

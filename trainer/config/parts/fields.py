@@ -23,6 +23,8 @@ RESOLUTIONS = (16, 32, 64, 128, 256, 512)
 """That the networks make: 4 pixels, doubled."""
 _WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
 """Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
+MOST_KIMG = 1e9
+"""A million million images: 40,000 times StyleGAN2's 25,000 kimg. What is longer is a slip."""
 _R3GAN_FULL_WIDTH: Literal[32] = 32
 _R3GAN_GROUP = 16
 """Both of most of its authors' presets."""
@@ -130,7 +132,7 @@ class ConfigFields(Written):
     group_width: GroupWidth = _R3GAN_GROUP
     batch_size: int = Field(default=64, ge=1, le=_LARGEST_BATCH)
     batch_gpu: int = Field(default=0, ge=0)
-    kimg: Positive
+    kimg: float = Field(gt=0, le=MOST_KIMG)
     d_steps: int = Field(default=1, ge=1)
     loss: Literal["nonsaturating", "wgan-gp", "relativistic", "lsgan"] = "nonsaturating"
     g_reals: Literal["same", "fresh"] = "same"
