@@ -95,7 +95,9 @@ class TrainConfig(ConfigFields):
         return value
 
     def shown(self, name: str) -> str:
-        """A field's value as the file has it."""
+        """A field's value as the file has it, but for names, which are by commas as after their flag."""
+        if name == "freeze":
+            return json.dumps(",".join(self.freeze))
         return json.dumps(self.model_dump(mode="json", include={name}, exclude_none=True).get(name))
 
     @property

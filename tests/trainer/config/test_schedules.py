@@ -1,5 +1,7 @@
 """Schedules as people write them: values by images seen, and what is refused, with the way out."""
 
+import json
+
 import pytest
 
 from trainer.config.presets import PRESETS
@@ -94,3 +96,10 @@ def test_what_does_not_go_together_is_refused(config: TrainConfig, changes: dict
     with pytest.raises(TrainerError) as caught:
         config.replace(changes)
     assert allowed in caught.value.allowed
+
+
+@pytest.mark.parametrize("names", ["generator.layers.0.*,discriminator.*.bias", ""])
+def test_what_is_frozen_is_shown_as_its_flag_takes_it(config: TrainConfig, names: str) -> None:
+    frozen = config.replace({"freeze": names})
+    assert frozen.shown("freeze") == f'"{names}"'
+    assert config.replace({"freeze": json.loads(frozen.shown("freeze"))}) == frozen

@@ -169,3 +169,24 @@ def test_what_has_begun_stays_and_what_is_to_come_may_change() -> None:
         check_begun(before, _with(PLAN[0], {"from_image": 500, "precision": "fp16"}), 600)
     with pytest.raises(TrainerError, match="trained in other segments"):
         check_begun(before, DIGITS, 300)
+
+
+@pytest.mark.parametrize(
+    ("saved", "current", "fix"),
+    [
+        (_with(*PLAN), DIGITS, 'write segments.0 as it was, {"from_image":200,"batch_size":128,"lr_factor":2.0}, or'),
+        (_with(*PLAN), _with(PLAN[0]), 'write segments.1 as it was, {"from_image":500,"precision":"bf16","workers":2}'),
+        (_with({"from_image": 0, "batch_size": 8}), DIGITS, "write segments.0 as it was"),
+        (DIGITS, _with({"from_image": 200, "batch_size": 8}), "leave segments.0 out, or have it begin from image 600"),
+        (DIGITS, _with({"from_image": 0, "batch_size": 8}), "leave segments.0 out"),
+        (_with(PLAN[0]), _with(*PLAN), "leave segments.1 out"),
+    ],
+)
+def test_what_has_begun_is_named_by_its_number_in_the_list(saved: TrainConfig, current: TrainConfig, fix: str) -> None:
+    with pytest.raises(TrainerError) as caught:
+        check_begun(saved, current, 600)
+    assert fix in caught.value.fix
+
+
+def test_a_new_segment_may_begin_where_the_run_is() -> None:
+    check_begun(DIGITS, _with({"from_image": 600, "batch_size": 8}), 600)
