@@ -96,10 +96,11 @@ class Steps(_Schedule):
 
 
 def _kind(value: object) -> str:
-    return "steps" if isinstance(value, Steps) or (isinstance(value, dict) and "steps" in value) else "ramp"
+    is_steps = isinstance(value, Steps) or (isinstance(value, dict) and "steps" in value)
+    return (Steps if is_steps else Ramp).__name__
 
 
-Schedule = Annotated[Annotated[Ramp, Tag("ramp")] | Annotated[Steps, Tag("steps")], Discriminator(_kind)]
+Schedule = Annotated[Annotated[Ramp, Tag(Ramp.__name__)] | Annotated[Steps, Tag(Steps.__name__)], Discriminator(_kind)]
 
 
 def from_text(value: object) -> object:
