@@ -26,6 +26,7 @@ from components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, 
 from components.estimate.spot import RESTART_SEC
 from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
+from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 
@@ -277,8 +278,6 @@ class ImageConfig(Section):
         return image
 
 
-MOST_KIMG = 1e9
-"""A million million images: 40,000 times StyleGAN2's 25,000 kimg. What is longer is a slip."""
 MOST_HOURS = 24 * 28
 LEAST_KIMG, LEAST_HOURS = 0.001, 0.01
 """One image, and 36 seconds: what is shorter is a slip too, and no figure of a plan comes out of it."""

@@ -6,6 +6,7 @@ from math import floor, log10
 from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
+from stacks.planning.planned_workers import segment_findings
 from stacks.planning.throughput import model_of, trained_on
 from trainer.config.accelerators import WITHOUT_BF16
 from trainer.config.refusals import Machine, refusals
@@ -23,6 +24,7 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
             f"the trainer refuses {found.problem}; allowed: {found.allowed}",
             f"set {_written(found.changes)} in job.settings" if found.changes else f"change {found.field}",
         )
+    yield from segment_findings(config, machine)
 
 
 def rounded_down(value: float) -> float:

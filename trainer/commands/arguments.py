@@ -27,6 +27,7 @@ _VALUE = re.compile(
 )
 _TYPES: Mapping[str, str] = MappingProxyType({"int": "a whole number", "float": "a number"})
 _FLAG = re.compile(r"--[a-z][a-z-]*")
+_OF_CHANGES = "docs/changing-runs.md"
 _KINDS: Mapping[object, str] = MappingProxyType({int: "N", float: "X", bool: "true|false", str: "NAMES"})
 
 
@@ -149,7 +150,9 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     for name, field in ConfigFields.model_fields.items():
         if name != "preset":
             flag, text = f"--{name.replace('_', '-')}", sentences[name].replace("%", "%%")
-            fields.add_argument(flag, dest=f"field_{name}", metavar=_metavar(field), help=text)
+            metavar = _metavar(field)
+            more = f"; see {_OF_CHANGES}" if metavar == "JSON" or name == "freeze" else ""
+            fields.add_argument(flag, dest=f"field_{name}", metavar=metavar, help=text + more)
 
 
 def _metavar(field: FieldInfo) -> str:

@@ -5,12 +5,13 @@ layer_rates: [{layers: "generator.first.*", lr_factor: 0.01}]
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from trainer.config.schedules import from_text
+from trainer.config.strict_numbers import LrFactor, Written
 
 
-class LayerRate(BaseModel):
+class LayerRate(Written):
     """Weights with a step size of their own.
 
     Attributes:
@@ -18,10 +19,8 @@ class LayerRate(BaseModel):
         lr_factor: their step size is their network's times this, with its schedule.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
     layers: str = Field(min_length=1)
-    lr_factor: float = Field(gt=0)
+    lr_factor: LrFactor
 
 
 LayerRatesField = Annotated[tuple[LayerRate, ...], BeforeValidator(from_text)]

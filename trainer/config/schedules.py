@@ -12,23 +12,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from trainer.config.strict_numbers import Number, Written
 from trainer.core.errors import broken_rule
 
 
-class _Schedule(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, serialize_by_alias=True
-    )
+class _Schedule(Written):
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
 
 class Ramp(_Schedule):
@@ -79,7 +70,7 @@ class Steps(_Schedule):
         steps: (thousands of images, value from there on), the first at 0.
     """
 
-    steps: tuple[tuple[float, float], ...] = Field(min_length=1)
+    steps: tuple[tuple[Number, Number], ...] = Field(min_length=1)
 
     covers_kimg: ClassVar[float] = math.inf
 
@@ -105,10 +96,11 @@ class Steps(_Schedule):
 
 
 def _kind(value: object) -> str:
-    return "steps" if isinstance(value, Steps) or (isinstance(value, dict) and "steps" in value) else "ramp"
+    is_steps = isinstance(value, Steps) or (isinstance(value, dict) and "steps" in value)
+    return (Steps if is_steps else Ramp).__name__
 
 
-Schedule = Annotated[Annotated[Ramp, Tag("ramp")] | Annotated[Steps, Tag("steps")], Discriminator(_kind)]
+Schedule = Annotated[Annotated[Ramp, Tag(Ramp.__name__)] | Annotated[Steps, Tag(Steps.__name__)], Discriminator(_kind)]
 
 
 def from_text(value: object) -> object:

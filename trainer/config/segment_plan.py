@@ -1,6 +1,7 @@
 """Which segment a run is in, with the configuration that it computes by; what cannot be served is refused."""
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 from trainer.config.train_config import TrainConfig
@@ -56,6 +57,19 @@ def stretches_from(config: TrainConfig, images: int) -> Iterator[Stretch]:
     yield from ahead or every[-1:]
 
 
+def unreached(config: TrainConfig) -> list[str]:
+    """A sentence on each segment in which the run makes no step. It is not refused: the same plan may be for a longer
+    run, of which this is a part.
+    """
+    reached, end = {stretch.place for stretch in stretches(config)}, config.total_images
+    return [
+        f"segments.{number} (from_image {segment.from_image:,}) has no step: "
+        + (f"the run ends after {end:,} images" if segment.from_image >= end else "the next one begins first")
+        for number, segment in enumerate(config.segments)
+        if f"segments.{number}" not in reached
+    ]
+
+
 def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_shares: bool = False) -> None:
     """TrainerError, naming the segment, where one that is still to come cannot be trained by that many workers, or the
     present one is planned for another number.
@@ -68,10 +82,10 @@ def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_sh
             problem=f"images {now.first:,} to {now.end:,} are planned for another number of workers",
             value=f"{world_size} workers, {images:,} images seen",
             allowed=f"{now.workers} workers",
-            fix=f"start {now.workers} processes, or leave workers out of that segment for any number",
+            fix=f'start {now.workers} processes, or write "workers": 0 in that segment for any number',
         )
     for stretch in ahead:
-        if stretch.workers is None:  # or it is checked when that many come to it
+        if stretch.workers is None:  # or the configuration itself was refused with workers that its batch is not for
             try:
                 stretch.config.check_workers(world_size, equal_shares=equal_shares)
             except TrainerError as error:
@@ -83,20 +97,23 @@ def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_sh
 def check_begun(saved: TrainConfig, current: TrainConfig, images: int) -> None:
     """TrainerError where the segments that a run has begun were other ones: what is to come may change."""
 
-    def begun(config: TrainConfig) -> list[tuple[object, ...]]:
+    def begun(config: TrainConfig) -> list[tuple[str, tuple[object, ...]]]:
         return [
-            (each.first, each.config.batch_size, each.config.precision, each.lr_factor)
+            (each.place, (each.first, each.config.batch_size, each.config.precision, each.lr_factor))
             for each in stretches(config)
             if each.first < images or not each.first
         ]
 
-    before, now = begun(saved), begun(current)
-    if before != now:
-        differs = next((n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), len(before))
-        raise TrainerError(
-            place="TrainConfig.segments",
-            problem=f"the first {images:,} images were trained in other segments",
-            value=current.shown("segments"),
-            allowed=f"{saved.shown('segments')} up to there; segments that begin later may change",
-            fix=f"write segment {differs} as it was, or start a new run in another --run-dir",
-        )
+    for (was, values), (place, others) in zip_longest(begun(saved), begun(current), fillvalue=("", ())):
+        if values != others:
+            number = int(was.rpartition(".")[2]) if was else None
+            raise TrainerError(
+                place="TrainConfig.segments",
+                problem=f"the first {images:,} images were trained in other segments",
+                value=current.shown("segments"),
+                allowed=f"{saved.shown('segments')} up to there; segments that begin later may change",
+                fix=f"leave {place} out, or have it begin from image {images} on"
+                if number is None
+                else f"write {was} as it was, {saved.segments[number].model_dump_json(exclude_none=True)}, "
+                "or start a new run in another --run-dir",
+            )

@@ -10,12 +10,13 @@ What a segment does not name stays as in the one before; the first begins with t
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from trainer.config.schedules import from_text
+from trainer.config.strict_numbers import LrFactor, Written
 
 
-class Segment(BaseModel):
+class Segment(Written):
     """What is otherwise from some image on.
 
     Attributes:
@@ -24,17 +25,15 @@ class Segment(BaseModel):
         batch_gpu: images a worker takes at once, 0 for all.
         precision: of the forward passes.
         lr_factor: both step sizes are the run's times this.
-        workers: how many it takes; another number is refused, and ends a session that comes to it. Null for any.
+        workers: how many it takes; another number is refused, and ends a session that comes to it. 0 for any.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     from_image: int = Field(ge=0)
     batch_size: int | None = Field(default=None, ge=1)
     batch_gpu: int | None = Field(default=None, ge=0)
     precision: Literal["fp32", "bf16", "fp16"] | None = None
-    lr_factor: float | None = Field(default=None, gt=0)
-    workers: int | None = Field(default=None, ge=1)
+    lr_factor: LrFactor | None = None
+    workers: int | None = Field(default=None, ge=0)
 
 
 SegmentsField = Annotated[tuple[Segment, ...], BeforeValidator(from_text)]
@@ -42,7 +41,7 @@ SegmentsField = Annotated[tuple[Segment, ...], BeforeValidator(from_text)]
 
 class Values(NamedTuple):
     """What one segment has, the ones before it taken into account; `number` is its place in the configuration's list,
-    None for what is before the first of them.
+    None for what is before the first of them. `workers` is None for any, else `workers_of` the segment that named them.
     """
 
     number: int | None
@@ -52,10 +51,52 @@ class Values(NamedTuple):
     precision: str
     lr_factor: float
     workers: int | None
+    workers_of: int | None = None
 
     def changes(self) -> dict[str, Any]:
         """The fields of TrainConfig that it sets as they are."""
         return {name: getattr(self, name) for name in ("batch_size", "batch_gpu", "precision")}
+
+
+class Unserved(NamedTuple):
+    """Why the workers planned for a segment cannot share its batch; `place` is what to change: segments.0.workers."""
+
+    place: str
+    value: int
+    allowed: str
+    fix: str
+
+
+def unserved(values: Values, group: int, *, equal_shares: bool) -> Unserved | None:
+    """What is wrong with a segment's workers, of which each needs images, or whole groups of them; None where nothing
+    is. `equal_shares` as in TrainConfig.check_workers.
+    """
+    workers, size = values.workers, values.batch_size
+    if workers is None:
+        return None
+    groups = size // group
+    if workers > groups:
+        most, images = groups, f"at least {workers * group}"
+        one = "image of a step" if group == 1 else f"group of {group} images (minibatch_std)"
+        why = f"each worker needs {'an' if group == 1 else 'a'} {one}"
+    elif equal_shares and size % (workers * group):
+        most, images = _largest_divisor(groups, workers), f"a multiple of {workers * group}"
+        why = "XLA's workers all have the same share"
+    else:
+        return None
+    if values.workers_of != values.number:
+        named = f"segments.{values.workers_of}"
+        allowed = f"{images} with the {workers} workers of {named}: {why}"
+        fix = f'"workers": {most} in this segment, or 0 for any number; or a larger batch_size'
+        return Unserved(f"segments.{values.number}.batch_size", size, allowed, fix)
+    amount = "at most" if workers > groups else "such as"
+    bound = f"the segment's batch_size, {size}" if group == 1 and workers > groups else f"{most}, of a batch of {size}"
+    fix = f'"workers": {most}, or a larger batch_size'
+    return Unserved(f"segments.{values.number}.workers", workers, f"{amount} {bound}: {why}", fix)
+
+
+def _largest_divisor(whole: int, up_to: int) -> int:
+    return max(each for each in range(1, up_to + 1) if whole % each == 0)
 
 
 def in_turn(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
@@ -64,8 +105,10 @@ def in_turn(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
     for number, segment in enumerate(segments):
         if segment.from_image > values.from_image or number > 0:
             yield values
-        named = {name: value for name, value in segment.model_dump().items() if value is not None}
+        named = {name: value for name, value in segment.model_dump(exclude={"workers"}).items() if value is not None}
         values = values._replace(**named, number=number)
+        if segment.workers is not None:
+            values = values._replace(workers=segment.workers or None, workers_of=number)
     yield values
 
 

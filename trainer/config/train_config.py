@@ -15,7 +15,7 @@ from trainer.config.as_keys import as_keys
 from trainer.config.parts.fields import ConfigFields
 from trainer.config.parts.rules import first_broken
 from trainer.config.schedules import Ramp, Steps, misfit
-from trainer.config.segments import Bounds, Values, bounds, in_turn
+from trainer.config.segments import Bounds, Values, bounds, in_turn, unserved
 from trainer.core.errors import TrainerError, broken_rule, from_validation
 from trainer.core.files import read_text_input
 
@@ -47,13 +47,6 @@ class TrainConfig(ConfigFields):
                 allowed = f"above {before}, where the one before begins"
                 raise broken_rule(allowed, value=after, field=where, fix="write the segments in the run's order")
         for values in self.planned if self.segments else ():
-            if values.workers is not None and values.workers > values.batch_size:
-                raise broken_rule(
-                    f"at most the segment's batch_size, {values.batch_size}: each worker needs an image of a step",
-                    value=values.workers,
-                    field=f"segments.{values.number}.workers",
-                    fix=f'"workers": {values.batch_size}, or a larger batch_size',
-                )
             try:
                 self.within(values)
             except ValidationError as error:
@@ -64,6 +57,8 @@ class TrainConfig(ConfigFields):
                     field=f"segments.{values.number}.{told.place}",
                     fix=as_keys(told.fix),
                 ) from None
+            if found := unserved(values, self.group, equal_shares=self.backend == "xla"):
+                raise broken_rule(found.allowed, value=found.value, field=found.place, fix=found.fix)
 
     @property
     def planned(self) -> list[Values]:
@@ -100,7 +95,9 @@ class TrainConfig(ConfigFields):
         return value
 
     def shown(self, name: str) -> str:
-        """A field's value as the file has it."""
+        """A field's value as the file has it, but for names, which are by commas as after their flag."""
+        if name == "freeze":
+            return json.dumps(",".join(self.freeze))
         return json.dumps(self.model_dump(mode="json", include={name}, exclude_none=True).get(name))
 
     @property

@@ -2,11 +2,11 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -60,6 +60,14 @@ _KINDS: Mapping[str, str] = MappingProxyType(
     }
 )
 """What a field of that kind takes, by the type of pydantic's finding."""
+_LENGTHS: Mapping[str, str] = MappingProxyType(
+    {
+        "too_short": "a list of {min_length} or more",
+        "too_long": "a list of {max_length}",
+        "string_too_short": "a text of {min_length} or more characters",
+    }
+)
+"""Likewise, of what has too much or too little in it."""
 _BOUNDS: Mapping[str, str] = MappingProxyType(
     {"gt": "above {}", "ge": "from {} on", "lt": "below {}", "le": "up to {}"}
 )
@@ -202,7 +210,8 @@ def from_validation(
         return _no_json(first, place)
     # A rule about several fields has no place of its own in pydantic's eyes: its context names one.
     context = first.get("ctx", {}) if kind == _RULE else {}
-    path = ".".join([*(str(part) for part in first["loc"]), *filter(None, [context.get("field")])])
+    found = _found_at(first["loc"], known)
+    path = ".".join([*found.path, *filter(None, [context.get("field")])])
     where = f"{place}{separator}{path}" if path else place
     if kind == "missing":
         # Of the same object: it would be dull to hear of them one by one.
@@ -211,17 +220,52 @@ def from_validation(
         fix = f"add it, and what else is missing: {', '.join(names[1:])}" if len(names) > 1 else "add it"
         return TrainerError(place=where, problem="is missing", fix=fix)
     if kind == "extra_forbidden":
-        near = nearest(path, known)
+        near = nearest(found.path[-1], found.beside)
         fix = f"did you mean {near!r}? otherwise remove it" if near else "remove it"
-        return TrainerError(place=where, problem="unknown field", value=value, fix=fix)
+        # A whole configuration's names would fill the screen.
+        allowed = ", ".join(found.beside) if len(found.path) > 1 else ""
+        return TrainerError(place=where, problem="unknown field", value=value, allowed=allowed, fix=fix)
     likely = nearest(value, _allowed_values(first)) if isinstance(value, str) else ""
     return TrainerError(
         place=where,
         problem="is null" if value is None else _REFUSED,
         value=context.get("value", value),
-        allowed=_allowed(first, known.get(path)),
+        allowed=_allowed(first, found.field),
         fix=context.get("fix") or (f"did you mean {likely!r}?" if likely else fix or "change it to an allowed value"),
     )
+
+
+class _Found(NamedTuple):
+    """Where a finding is: as people write it, the field that is there, and all that its object may have, by name."""
+
+    path: Sequence[str]
+    field: FieldInfo | None
+    beside: Mapping[str, FieldInfo]
+
+
+def _found_at(loc: Sequence[int | str], known: Mapping[str, FieldInfo]) -> _Found:
+    """Follows pydantic's way into nested models. It has the tag of what it took for meant, which nobody has written:
+    tags are names of models.
+    """
+    path, field, beside, inside = list[str](), None, known, {"": known}
+    for part in loc:
+        if part in inside and part:
+            inside = {"": inside[str(part)]}
+            continue
+        path.append(str(part))
+        if isinstance(part, str):
+            beside = {name: each for fields in inside.values() for name, each in fields.items()}
+            field = beside.get(part)
+            inside = dict(_models_in(field.annotation)) if field else {}
+    return _Found(path, field, beside)
+
+
+def _models_in(kind: Any) -> Iterator[tuple[str, dict[str, FieldInfo]]]:
+    """The fields, as they are written, of each model that an annotation is made of, by the model's name."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind.__name__, {each.alias or name: each for name, each in kind.model_fields.items()}
+    for each in get_args(kind):
+        yield from _models_in(each)
 
 
 def _no_json(finding: ErrorDetails, place: str) -> TrainerError:
@@ -247,7 +291,7 @@ def _allowed_values(finding: ErrorDetails) -> list[str]:
 
 def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
     """What would have been accepted, in a few words; pydantic's sentences tell of its parser as well. `field` gives all
-    its words or bounds; None for one inside another, of which only the finding tells.
+    its words or bounds; None where nobody knows it, and only the finding tells.
     """
     context = finding.get("ctx", {})
     if finding["type"] == _RULE:
@@ -257,6 +301,8 @@ def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
         return f"{', '.join(most)} or {last}" if most else last
     if finding["type"] == "literal_error":
         return str(context["expected"]).replace("'", "")
+    if finding["type"] in _LENGTHS:
+        return _LENGTHS[finding["type"]].format(**context)
     crossed = {name: context[name] for name in _BOUNDS if name in context}
     whole = any(isinstance(bound, int) for bound in crossed.values())
     kind = _KINDS.get(finding["type"]) or (("a whole number" if whole else "a number") if crossed else "")

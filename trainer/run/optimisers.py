@@ -18,19 +18,28 @@ FACTOR = "lr_factor"
 def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[str, frozenset[str]]:
     """Names of the parameters that the configuration freezes, of each role that has such.
 
-    TrainerError: a pattern of `freeze` or `layer_rates` that no parameter has the name of, or a network that learns and
-    would have nothing left to learn.
+    TrainerError: a pattern of `freeze` or `layer_rates` that no parameter has the name of, a rate of frozen ones alone,
+    or a network that learns and would have nothing left to learn.
     """
     names = {spec.name: [name for name, _ in spec.network.named_parameters()] for spec in specs}
     every = [f"{role}.{name}" for role, those in names.items() for name in those]
     for pattern in config.freeze:
         _check_pattern("freeze", pattern, every)
-    for rate in config.layer_rates:
-        _check_pattern("layer_rates", rate.layers, every)
     found = {
         role: frozenset(n for n in those if any(fnmatch.fnmatchcase(f"{role}.{n}", each) for each in config.freeze))
         for role, those in names.items()
     }
+    learning = [f"{role}.{name}" for role, those in names.items() for name in those if name not in found[role]]
+    for number, rate in enumerate(config.layer_rates):
+        _check_pattern("layer_rates", rate.layers, every)
+        if not any(fnmatch.fnmatchcase(name, rate.layers) for name in learning):
+            raise TrainerError(
+                place=f"TrainConfig.layer_rates.{number}.layers",
+                problem="all weights of such a name are frozen, and a step size is nothing to them",
+                value=rate.layers,
+                allowed="patterns of some weights at least that freeze does not name",
+                fix="leave this rate out, or freeze fewer layers",
+            )
     for spec in specs:
         if spec.lr is not None and len(found[spec.name]) == len(names[spec.name]):
             raise TrainerError(

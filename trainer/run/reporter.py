@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
 from trainer.checkpoint.store import state_digests
-from trainer.config.segment_plan import Stretch
+from trainer.config.segment_plan import Stretch, unreached
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, WorkerFailedError
@@ -177,6 +177,8 @@ class Reporter:
         begins = goes_on if writer.identity.session else "a new run of"
         where = f"{world.world_size} worker{'s' * (world.world_size > 1)} ({device_name(world)})"
         writer.say(f"{self._dir}: {begins} {self._config.total_images:,} images, {self._config.preset}, on {where}")
+        for sentence in unreached(self._config):
+            writer.say(f"warning: {sentence}")
 
     def tick(self, state: TrainState, accumulator: Accumulator, loader_stall_sec: float = 0.0) -> Line:
         """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,12 @@ def test_names_by_commas_are_told(actions: dict[str, argparse.Action]) -> None:
     listed = (actions["--augment"].help or "").partition(": ")[2]
     assert listed == f"{', '.join(AUGMENTATIONS)}, by commas; or none"
     assert "`python -m trainer evaluate --help`" in (actions["--metrics"].help or ""), "where each has its line"
+
+
+@pytest.mark.parametrize("flag", ["--schedules", "--segments", "--layer-rates", "--freeze"])
+def test_what_changes_a_run_names_its_page(actions: dict[str, argparse.Action], flag: str, repo: Path) -> None:
+    page = (actions[flag].help or "").rpartition("; see ")[2]
+    assert f"`{flag.removeprefix('--').replace('-', '_')}`" in (repo / page).read_text("utf-8")
 
 
 def test_values_stay_text(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,7 @@
 """Schedules as people write them: values by images seen, and what is refused, with the way out."""
 
+import json
+
 import pytest
 
 from trainer.config.presets import PRESETS
@@ -60,14 +62,21 @@ def test_a_file_gives_back_what_was_written(config: TrainConfig) -> None:
             "change it",
         ),
         ('{"augment_p": {"from": 0, "to": 2, "over_kimg": 200}}', "augment_p", "values from 0 to 1", "change it"),
-        ('{"lr_g": {"from": 1e-3, "over_kimg": 200}}', "lr_g.ramp.to", "", "add it"),
+        ('{"lr_g": {"from": 1e-3, "over_kimg": 200}}', "lr_g.to", "", "add it"),
         (
             '{"lr_g": {"from": 1e-3, "to": 1e-4, "over_kimg": 0}}',
-            "lr_g.ramp.over_kimg",
+            "lr_g.over_kimg",
             "a number above 0",
             "allowed value",
         ),
-        ('{"lr_g": {"steps": [[5, 1e-3]]}}', "lr_g.steps.steps", "the first at 0", "allowed value"),
+        ('{"lr_g": {"steps": [[5, 1e-3]]}}', "lr_g.steps", "the first at 0", "allowed value"),
+        ('{"lr_g": {"steps": []}}', "lr_g.steps", "a list of 1 or more", "allowed value"),
+        ('{"lr_g": {"steps": [[0, 1, 2]]}}', "lr_g.steps.0", "a list of 2", "allowed value"),
+        ('{"lr_g": {"steps": [[0, true]]}}', "lr_g.steps.0.1", "a number", "allowed value"),
+        ('{"lr_g": 3}', "lr_g", "a JSON object", "allowed value"),
+        ('{"lr_g": {"from": 1, "to": 2, "shape": "sine"}}', "lr_g.over_kimg", "", "add it"),
+        ('{"lr_g": {"form": 1, "to": 2}}', "lr_g.form", "from, to, over_kimg, after_kimg, shape, then", "'from'"),
+        ('{"lr_x": {}}', "lr_x", "lr_g, lr_d, beta2, r1_gamma, r2_gamma, ema_kimg, augment_p", "mean 'lr_g'?"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_way_out(
@@ -94,3 +103,10 @@ def test_what_does_not_go_together_is_refused(config: TrainConfig, changes: dict
     with pytest.raises(TrainerError) as caught:
         config.replace(changes)
     assert allowed in caught.value.allowed
+
+
+@pytest.mark.parametrize("names", ["generator.layers.0.*,discriminator.*.bias", ""])
+def test_what_is_frozen_is_shown_as_its_flag_takes_it(config: TrainConfig, names: str) -> None:
+    frozen = config.replace({"freeze": names})
+    assert frozen.shown("freeze") == f'"{names}"'
+    assert config.replace({"freeze": json.loads(frozen.shown("freeze"))}) == frozen

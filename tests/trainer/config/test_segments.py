@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config.presets import PRESETS
-from trainer.config.segment_plan import check_begun, check_workers, stretches, stretches_from
+from trainer.config.segment_plan import check_begun, check_workers, stretches, stretches_from, unreached
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -84,7 +84,8 @@ def test_segments_join_and_are_made_of_whole_steps(sizes: list[int], gaps: list[
         ({"batch_size": 8, "workers": 16}, "workers", "at most the segment's batch_size, 8", '"workers": 8'),
         ({"batch_size": 0}, "batch_size", "a whole number from 1 on", "allowed value"),
         ({"precision": "fp8"}, "precision", "fp32, bf16 or fp16", "allowed value"),
-        ({"batch_sise": 8}, "batch_sise", "", "remove it"),
+        ({"batch_sise": 8}, "batch_sise", "from_image, batch_size, batch_gpu, precision, lr_factor, workers", "size'?"),
+        ({"image": 8}, "image", "from_image, batch_size, batch_gpu, precision", "mean 'from_image'?"),
         ({"from_image": 50}, "from_image", "above 100, where the one before begins", "the run's order"),
     ],
 )
@@ -111,6 +112,55 @@ def test_other_workers_than_planned_are_refused_where_they_would_train() -> None
     assert "at least 16" in caught.value.allowed
 
 
+@pytest.mark.parametrize(
+    ("second", "place", "allowed", "fix"),
+    [
+        ({"workers": 3}, "1.workers", "at most 2, of a batch of 8: each worker needs a group of 4", '"workers": 2, or'),
+        ({"batch_size": 4}, "1.batch_size", "at least 8 with the 2 workers of segments.0", '"workers": 1 in this'),
+    ],
+)
+def test_each_planned_worker_needs_a_whole_group_of_images(
+    second: dict[str, object], place: str, allowed: str, fix: str
+) -> None:
+    grouped = PRESETS["progan-celeba128"].replace({"batch_size": 8, "minibatch_std": 4})
+    plan = [{"from_image": 40, "workers": 2}, {"from_image": 80, **second}]
+    with pytest.raises(TrainerError) as caught:
+        grouped.replace({"segments": plan})
+    assert caught.value.place == f"TrainConfig.segments.{place}"
+    assert allowed in caught.value.allowed
+    assert fix in caught.value.fix
+    grouped.replace({"segments": [plan[0], {"from_image": 80, "batch_size": 4, "workers": 1}]})
+
+
+@pytest.mark.parametrize(("workers", "nearest"), [(3, 2), (48, 32)])
+def test_planned_workers_have_equal_shares_on_xla(workers: int, nearest: int) -> None:
+    plan = {"from_image": 200, "workers": workers}
+    _with(plan)
+    with pytest.raises(TrainerError, match=r"segments\.0\.workers: .*\n.*\n.*XLA's workers") as caught:
+        _with(plan, backend="xla")
+    assert f'"workers": {nearest}, or' in caught.value.fix
+    _with({**plan, "workers": nearest}, backend="xla")
+
+
+def test_a_segment_lets_any_number_of_workers_go_on_again() -> None:
+    config = _with({"from_image": 200, "workers": 2}, {"from_image": 500}, {"from_image": 700, "workers": 0})
+    assert [stretch.workers for stretch in stretches(config)] == [None, 2, 2, None]
+    check_workers(config, 800, 5)
+    with pytest.raises(TrainerError, match=r"segments\.1\.workers: .*another number") as caught:
+        check_workers(config, 600, 5)
+    assert 'write "workers": 0 in that segment' in caught.value.fix
+    _with({"from_image": 200, "workers": 2}, {"from_image": 500, "workers": 0})
+
+
+def test_segments_without_a_step_are_told() -> None:
+    assert unreached(_with(*PLAN)) == []
+    assert unreached(_with({"from_image": 0, "workers": 2})) == []
+    assert unreached(_with(PLAN[0], {"from_image": 210}, {"from_image": 100_000_000, "batch_size": 8})) == [
+        "segments.0 (from_image 200) has no step: the next one begins first",
+        "segments.2 (from_image 100,000,000) has no step: the run ends after 1,024 images",
+    ]
+
+
 def test_what_has_begun_stays_and_what_is_to_come_may_change() -> None:
     before = _with(*PLAN)
     check_begun(before, _with(PLAN[0], {"from_image": 700, "batch_size": 32}), 300)
@@ -120,3 +170,24 @@ def test_what_has_begun_stays_and_what_is_to_come_may_change() -> None:
         check_begun(before, _with(PLAN[0], {"from_image": 500, "precision": "fp16"}), 600)
     with pytest.raises(TrainerError, match="trained in other segments"):
         check_begun(before, DIGITS, 300)
+
+
+@pytest.mark.parametrize(
+    ("saved", "current", "fix"),
+    [
+        (_with(*PLAN), DIGITS, 'write segments.0 as it was, {"from_image":200,"batch_size":128,"lr_factor":2.0}, or'),
+        (_with(*PLAN), _with(PLAN[0]), 'write segments.1 as it was, {"from_image":500,"precision":"bf16","workers":2}'),
+        (_with({"from_image": 0, "batch_size": 8}), DIGITS, "write segments.0 as it was"),
+        (DIGITS, _with({"from_image": 200, "batch_size": 8}), "leave segments.0 out, or have it begin from image 600"),
+        (DIGITS, _with({"from_image": 0, "batch_size": 8}), "leave segments.0 out"),
+        (_with(PLAN[0]), _with(*PLAN), "leave segments.1 out"),
+    ],
+)
+def test_what_has_begun_is_named_by_its_number_in_the_list(saved: TrainConfig, current: TrainConfig, fix: str) -> None:
+    with pytest.raises(TrainerError) as caught:
+        check_begun(saved, current, 600)
+    assert fix in caught.value.fix
+
+
+def test_a_new_segment_may_begin_where_the_run_is() -> None:
+    check_begun(DIGITS, _with({"from_image": 600, "batch_size": 8}), 600)

@@ -65,7 +65,7 @@ def test_equal_shares_are_demanded_where_all_workers_run_one_program() -> None:
     [
         (
             {"kimg": 0},
-            "TrainConfig.kimg: not an accepted value\n  got:     0\n  allowed: a number above 0\n",
+            "TrainConfig.kimg: not an accepted value\n  got:     0\n  allowed: a number above 0 and up to 1e+09\n",
         ),
         ({"beta1": 1}, "TrainConfig.beta1"),
         ({"resolution": 48}, "allowed: 16, 32, 64, 128, 256 or 512\n"),
@@ -92,7 +92,7 @@ def test_a_bad_value_is_named_with_what_is_allowed(changes: dict[str, object], m
 @pytest.mark.parametrize(
     ("field", "allowed"),
     [
-        ("kimg", "a number above 0"),
+        ("kimg", "a number above 0 and up to 1e+09"),
         ("beta1", "a number from 0 on and below 1"),
         ("r1_gamma", "a number from 0 on"),
         ("d_steps", "a whole number from 1 on"),
@@ -151,7 +151,7 @@ def test_a_config_file_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
     ("changes", "allowed"),
     [
         ({"d_steps": True}, "a whole number from 1 on"),
-        ({"kimg": False}, "a number above 0"),
+        ({"kimg": False}, "a number above 0 and up to 1e+09"),
         ({"channels": True}, "1 or 3"),
     ],
 )
@@ -215,3 +215,46 @@ def test_workers_need_a_group_each() -> None:
     with pytest.raises(TrainerError, match="does not divide by the 3 workers") as caught:
         config.check_workers(3, equal_shares=True)
     assert caught.value.fix == "a new run with --batch-size 24"
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "allowed"),
+    [
+        ({"segments": [{"from_image": True}]}, "segments.0.from_image", "a whole number from 0 on"),
+        ({"segments": '[{"from_image": 9, "batch_size": true}]'}, "segments.0.batch_size", "a whole number"),
+        ({"segments": [{"from_image": 9, "lr_factor": True}]}, "segments.0.lr_factor", "a number"),
+        ({"layer_rates": [{"layers": "generator.*", "lr_factor": True}]}, "layer_rates.0.lr_factor", "a number"),
+        ({"schedules": {"lr_g": {"from": True, "to": 1e-4, "over_kimg": 200}}}, "schedules.lr_g", "a number"),
+        ({"schedules": {"lr_g": {"steps": [[False, 1e-4]]}}}, "schedules.lr_g", "a number"),
+        ({"segments": True}, "segments", "a list"),
+        ({"schedules": True}, "schedules", "a JSON object"),
+        ({"batch_size": True}, "batch_size", "a whole number"),
+        ({"lr_g": True}, "lr_g", "a number"),
+    ],
+)
+def test_true_is_no_number_wherever_it_is_written(changes: dict[str, object], place: str, allowed: str) -> None:
+    with pytest.raises(TrainerError) as caught:
+        DIGITS.replace(changes)
+    assert caught.value.place.startswith(f"TrainConfig.{place}")
+    assert caught.value.allowed.startswith(allowed.split(" from")[0])
+    assert caught.value.value is not None
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "allowed"),
+    [
+        ({"kimg": 1e308}, "kimg", "a number above 0 and up to 1e+09"),
+        ({"kimg": 1e306, "segments": [{"from_image": 9}]}, "kimg", "a number above 0 and up to 1e+09"),
+        ({"segments": [{"from_image": 9, "lr_factor": 1e308}]}, "segments.0.lr_factor", "up to 1e+06"),
+        ({"layer_rates": [{"layers": "*", "lr_factor": 1e308}]}, "layer_rates.0.lr_factor", "up to 1e+06"),
+    ],
+)
+def test_numbers_that_nothing_can_be_counted_in_are_refused(
+    changes: dict[str, object], place: str, allowed: str
+) -> None:
+    with pytest.raises(TrainerError) as caught:
+        DIGITS.replace(changes)
+    assert caught.value.place == f"TrainConfig.{place}"
+    assert caught.value.allowed.endswith(allowed)
+    DIGITS.replace({"kimg": 1e9, "segments": [{"from_image": 9, "lr_factor": 1e6}]})

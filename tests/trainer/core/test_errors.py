@@ -1,9 +1,9 @@
 """TrainerError reads the same everywhere and survives the way from one rank to another."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from trainer.config.presets import PRESETS
 from trainer.core.errors import TrainerError, broken_rule, diverged, from_rule, from_validation
@@ -55,9 +55,12 @@ class _Model(BaseModel):
         ({"kind": "gren"}, "f.json: kind: not an accepted value\n  got:     'gren'\n  allowed: red or green\n  fix: "),
         (
             {"part": {"share": 2}},
-            "f.json: part.share: not an accepted value\n  got:     2\n  allowed: a number up to 1",
+            "f.json: part.share: not an accepted value\n  got:     2\n  allowed: a number from 0 on and up to 1",
         ),
-        ({"part": {"share": "x"}}, "f.json: part.share: not an accepted value\n  got:     'x'\n  allowed: a number\n"),
+        (
+            {"part": {"share": "x"}},
+            "f.json: part.share: not an accepted value\n  got:     'x'\n  allowed: a number from 0 on and up to 1\n",
+        ),
         (
             {"part": {"share": 0, "kind": "blue"}},
             "f.json: part.kind: not an accepted value\n  got:     'blue'\n  allowed: red or green\n",
@@ -70,6 +73,53 @@ def test_a_validation_error_names_file_field_and_value(values: dict[str, object]
     with pytest.raises(ValidationError) as caught:
         _Model.model_validate(values)
     assert str(from_validation(caught.value, "f.json", known=_Model.model_fields)).startswith(expected)
+
+
+class _Round(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    radius: float = Field(alias="r", gt=0)
+
+
+class _Square(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    sides: tuple[float, ...] = Field(min_length=2)
+    name: str = Field(default="s", min_length=1)
+
+
+def _shape(value: object) -> str:
+    return "_Square" if isinstance(value, dict) and "sides" in value else "_Round"
+
+
+class _Shapes(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    shapes: list[
+        Annotated[
+            Annotated[_Round, Tag("_Round")] | Annotated[_Square, Tag("_Square")],
+            Discriminator(_shape),
+        ]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "place", "allowed", "fix"),
+    [
+        ({"r": 0}, "r", "a number above 0", "change it"),
+        ({"sides": [1, 2], "r": 1}, "r", "sides, name", "remove it"),
+        ({"r": 1, "name": "x"}, "name", "r", "remove it"),
+        ({"side": 1}, "side", "r", "remove it"),
+        ({"sides": [1, 2], "nane": "x"}, "nane", "sides, name", "did you mean 'name'?"),
+        ({"sides": [1]}, "sides", "a list of 2 or more", "change it"),
+        ({"sides": [1, 2], "name": ""}, "name", "a text of 1 or more characters", "change it"),
+    ],
+)
+def test_a_part_of_one_kind_or_another_is_named_as_it_is_written(
+    shape: dict[str, object], place: str, allowed: str, fix: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Shapes.model_validate({"shapes": [{"r": 1}, shape]})
+    error = from_validation(caught.value, "f.json", known=_Shapes.model_fields)
+    assert (error.place, error.allowed) == (f"f.json: shapes.1.{place}", allowed)
+    assert error.fix.startswith(fix)
 
 
 class _Needing(BaseModel):

@@ -129,6 +129,16 @@ def test_freezing_what_does_not_exist_is_refused_before_data_is_touched(
     check_layers(tiny_config.replace({"freeze": "discriminator.layers.0.weight"}))
 
 
+def test_a_step_size_of_frozen_layers_alone_is_refused(tiny_config: TrainConfig) -> None:
+    rates = [{"layers": layers, "lr_factor": 0.1} for layers in ("generator.*", "generator.layers.0.*")]
+    frozen = tiny_config.replace({"freeze": "generator.layers.0.*,discriminator.*.bias"})
+    with pytest.raises(TrainerError, match="all weights of such a name are frozen") as caught:
+        check_layers(frozen.replace({"layer_rates": rates}))
+    assert caught.value.place == "TrainConfig.layer_rates.1.layers"
+    assert (caught.value.value, caught.value.exit_code) == ("generator.layers.0.*", 2)
+    check_layers(frozen.replace({"layer_rates": rates[:1]}))
+
+
 def test_layers_may_have_step_sizes_of_their_own(scheduled: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
     """Those of the same factor are one group of the optimiser's; a schedule moves them all."""
     rates = [{"layers": "generator.layers.0.*", "lr_factor": 0.1}, {"layers": "*.bias", "lr_factor": 2}]

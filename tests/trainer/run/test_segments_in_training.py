@@ -71,6 +71,15 @@ def test_steps_of_several_batches_begin_anew_at_a_boundary(
     assert halves.state_sha256 == whole.state_sha256
 
 
+def test_a_segment_after_the_end_is_told_when_the_run_begins(
+    changing: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = [{"from_image": 16, "lr_factor": 2}, {"from_image": 100_000_000, "batch_size": 64}]
+    _train(changing.replace({"kimg": 0.032, "segments": late}), tmp_path, digits_dir)
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert told == "warning: segments.1 (from_image 100,000,000) has no step: the run ends after 32 images"
+
+
 def test_a_plan_may_be_given_to_a_run_that_has_begun_but_not_rewritten(
     changing: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:

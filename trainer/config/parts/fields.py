@@ -6,13 +6,13 @@ Which of them belong to one architecture or one loss is told by trainer.config.p
 import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic_core import PydanticKnownError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from trainer.config.layer_rates import LayerRatesField
 from trainer.config.metric_names import NONE, parse, parse_names
 from trainer.config.schedules import Schedules, SchedulesField
 from trainer.config.segments import SegmentsField
+from trainer.config.strict_numbers import Written
 from trainer.core.errors import broken_rule
 
 AUGMENTATIONS = ("color", "translation", "cutout")
@@ -23,6 +23,8 @@ RESOLUTIONS = (16, 32, 64, 128, 256, 512)
 """That the networks make: 4 pixels, doubled."""
 _WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
 """Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
+MOST_KIMG = 1e9
+"""A million million images: 40,000 times StyleGAN2's 25,000 kimg. What is longer is a slip."""
 _R3GAN_FULL_WIDTH: Literal[32] = 32
 _R3GAN_GROUP = 16
 """Both of most of its authors' presets."""
@@ -44,7 +46,7 @@ def _by_commas(value: object) -> object:
     return [name for name in value.split(",") if name] if isinstance(value, str) else value
 
 
-class ConfigFields(BaseModel):
+class ConfigFields(Written):
     """What a training run computes: the fields alone, each looked at by itself.
 
     Attributes:
@@ -114,7 +116,7 @@ class ConfigFields(BaseModel):
         metrics_samples: fakes drawn for the quality metrics; for video-is in each of its ten draws.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(defer_build=True)
 
     preset: str
     dataset: Literal["digits", "cifar10", "celeba", "ucf101", "folder", "photos", "day-dusk", "clips"]
@@ -131,7 +133,7 @@ class ConfigFields(BaseModel):
     group_width: GroupWidth = _R3GAN_GROUP
     batch_size: int = Field(default=64, ge=1, le=_LARGEST_BATCH)
     batch_gpu: int = Field(default=0, ge=0)
-    kimg: Positive
+    kimg: float = Field(gt=0, le=MOST_KIMG)
     d_steps: int = Field(default=1, ge=1)
     loss: Literal["nonsaturating", "wgan-gp", "relativistic", "lsgan"] = "nonsaturating"
     g_reals: Literal["same", "fresh"] = "same"
@@ -180,14 +182,6 @@ class ConfigFields(BaseModel):
     metrics: str = NONE
     metrics_kimg: NotNegative = 0.0
     metrics_samples: int = Field(default=1797, ge=2)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_number_is_true(cls, value: object, field: ValidationInfo) -> object:
-        kind = cls.model_fields[str(field.field_name)].annotation
-        if isinstance(value, bool) and kind not in (bool, str):  # pydantic takes true for 1
-            raise PydanticKnownError("float_type" if kind is float else "int_type")
-        return value
 
     @field_validator("preset")
     @classmethod
