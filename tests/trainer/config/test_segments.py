@@ -134,7 +134,7 @@ def test_each_planned_worker_needs_a_whole_group_of_images(
 
 @pytest.mark.parametrize(("workers", "nearest"), [(3, 2), (48, 32)])
 def test_planned_workers_have_equal_shares_on_xla(workers: int, nearest: int) -> None:
-    plan = {"from_image": 200, "workers": workers}
+    plan: dict[str, object] = {"from_image": 200, "workers": workers}
     _with(plan)
     with pytest.raises(TrainerError, match=r"segments\.0\.workers: .*\n.*\n.*XLA's workers") as caught:
         _with(plan, backend="xla")
