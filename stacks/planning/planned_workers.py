@@ -8,8 +8,7 @@ from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
 from stacks.planning.throughput import trained_on
-from trainer.config.segment_plan import Stretch, stretches, unreached
-from trainer.core.errors import TrainerError
+from trainer.config.segment_plan import Stretch, refused_workers, stretches, unreached
 
 _PATH = "gangway:job.settings"
 
@@ -69,9 +68,8 @@ def _unserved(stretch: Stretch, runs: Sequence[int], *, equal_shares: bool) -> I
         return
     size, group = stretch.config.batch_size, stretch.config.group
     for workers in runs:
-        try:
-            stretch.config.check_workers(workers, equal_shares=equal_shares)
-        except TrainerError as error:
+        error = refused_workers(stretch.config, workers, equal_shares=equal_shares)
+        if error is not None:
             enough = -(-size // (workers * group)) * workers * group
             yield Finding.error(
                 "trainer.segments",

@@ -122,12 +122,6 @@ def _r3gan(
 ) -> dict[str, Published]:
     """The authors' preset `name`, trained with the README's `command`."""
     presets, readme = f"{_R3GAN_CODE}, train.py, preset {name}", f"{_R3GAN_CODE}, README.md, command of {command}"
-
-    def falls(start: float, to: float, scheduler: str) -> Published:
-        ramp = Ramp(start=start, to=to, over_kimg=over_kimg, shape="cosine", then="hold")
-        return Published(ramp, f"{presets}: {scheduler}")
-
-    lr, gammas = falls(2e-4, 5e-5, "lr_scheduler"), falls(gamma, gamma / 10, "gamma_scheduler")
     penalties = f"{_R3GAN_CODE}, R3GAN/Trainer.py: DiscriminatorLoss"
     return {
         "architecture": Published("r3gan", f"{_R3GAN_CODE}, R3GAN/Networks.py"),
@@ -156,13 +150,7 @@ def _r3gan(
         "r1_interval": Published(1, f"{penalties}, both in every step"),
         "ema_kimg": Published(ema_kimg, f"{presets}: ema_nimg"),
         "ema_rampup": Published(0.0, f"{_R3GAN_LOOP}: ema_beta"),
-        "schedules.lr_g": lr,
-        "schedules.lr_d": lr,
-        "schedules.beta2": falls(0.9, 0.99, "beta2_scheduler"),
-        "schedules.r1_gamma": gammas,
-        "schedules.r2_gamma": gammas,
-        "schedules.ema_kimg": falls(0, ema_kimg, "ema_scheduler"),
-        "schedules.augment_p": falls(0, augment_p, "aug_scheduler"),
+        **_r3gan_schedules(presets, over_kimg, gamma=gamma, ema_kimg=ema_kimg, augment_p=augment_p),
         "augment": Published(
             "StyleGAN2-ADA's pipeline",
             f"{_R3GAN_CODE}, train.py: augment_kwargs",
@@ -172,6 +160,27 @@ def _r3gan(
         "precision": Published("bf16", f"{presets}: FP16Stages, which are in bfloat16"),
         "tf32": Published(value=False, source=f"{_R3GAN_LOOP}: allow_tf32"),
         "metrics_samples": Published(50_000, _FID),
+    }
+
+
+def _r3gan_schedules(
+    presets: str, over_kimg: float, *, gamma: float, ema_kimg: float, augment_p: float
+) -> dict[str, Published]:
+    """The seven of a preset, which `presets` names, all along a half cosine over as many images."""
+
+    def falls(start: float, to: float, scheduler: str) -> Published:
+        ramp = Ramp(start=start, to=to, over_kimg=over_kimg, shape="cosine", then="hold")
+        return Published(ramp, f"{presets}: {scheduler}")
+
+    lr, gammas = falls(2e-4, 5e-5, "lr_scheduler"), falls(gamma, gamma / 10, "gamma_scheduler")
+    return {
+        "schedules.lr_g": lr,
+        "schedules.lr_d": lr,
+        "schedules.beta2": falls(0.9, 0.99, "beta2_scheduler"),
+        "schedules.r1_gamma": gammas,
+        "schedules.r2_gamma": gammas,
+        "schedules.ema_kimg": falls(0, ema_kimg, "ema_scheduler"),
+        "schedules.augment_p": falls(0, augment_p, "aug_scheduler"),
     }
 
 

@@ -117,3 +117,12 @@ def check_begun(saved: TrainConfig, current: TrainConfig, images: int) -> None:
                 else f"write {was} as it was, {saved.segments[number].model_dump_json(exclude_none=True)}, "
                 "or start a new run in another --run-dir",
             )
+
+
+def refused_workers(config: TrainConfig, workers: int, *, equal_shares: bool) -> TrainerError | None:
+    """What `TrainConfig.check_workers` raises for so many."""
+    try:
+        config.check_workers(workers, equal_shares=equal_shares)
+    except TrainerError as error:
+        return error
+    return None

@@ -165,6 +165,14 @@ def _workers(gate: Gate) -> Outcome:
     return _compared(found, gate.train("fp32", _ANYWHERE), _OTHER_ORDER, f"one worker's; {number} workers")
 
 
+def _compiled_workers(gate: Gate) -> Outcome:
+    """With averages inside the compiled losses."""
+    found, wanted = gate.train("compile, 2 workers", {"compile": "on"}, processes=2), gate.train("fp32", _ANYWHERE)
+    if not found.choices["compile"].endswith("averages between workers included"):
+        return Outcome("failed", f"compile is {found.choices['compile']}")
+    return _compared(found, wanted, _OTHER_ORDER, "one worker's, uncompiled; 2 workers")
+
+
 def _sharded(gate: Gate) -> Outcome:
     found = gate.train("FSDP2, 2 workers", {"shard": "fsdp2"}, processes=2)
     whole = gate.train("DDP, 2 workers", _ANYWHERE, processes=2)
@@ -216,6 +224,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "step-graph": Check("a CUDA graph of the step", _cuda_alone, _step_graph),
         "determinism": Check("the same bits twice", _no_device, _determinism, 40),
         "workers": Check("as many workers as devices", _two_workers, _workers, 40),
+        "compile-workers": Check("averages in compiled losses", _two_workers, _compiled_workers, 150),
         "fsdp2": Check("FSDP2", _two_workers, _sharded),
         "power": Check("a power limit", _power, _power_limit),
     }

@@ -17,7 +17,7 @@ CPU = Machine("cpu", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")
 BARE = Machine("cuda", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")
 V100 = Machine("cuda", ("V100",), (7, 0), "a CPU", 8, "2.15.0", "12.8", "2.27", "")
 H100S = Machine("cuda", ("H100",) * 8, (9, 0), "a CPU", 192, "2.15.0", "12.8", "2.27", "")
-ON = {"compile": "on: asked for", "step_graph": "on: asked for"}
+ON = {"compile": "on: asked for, averages between workers included", "step_graph": "on: asked for"}
 RIGHT = Trained(tuple((0.7 + step / 100, 1.3 - step / 100) for step in range(STEPS)), {"g": "a", "d": "b"}, ON)
 
 
@@ -51,7 +51,7 @@ def tried(machine: Machine) -> set[str]:
 def test_a_machine_tries_what_it_can() -> None:
     assert tried(BARE) == set()
     assert tried(H100S) == set(CHECKS)
-    assert set(CHECKS) - tried(V100) == {"tf32", "bf16", "workers", "fsdp2"}
+    assert set(CHECKS) - tried(V100) == {"tf32", "bf16", "workers", "compile-workers", "fsdp2"}
     assert set(CHECKS) - tried(CPU) == {"tf32", "graphs", "step-graph", "power"}
 
 
@@ -69,6 +69,7 @@ def test_a_machine_tries_what_it_can() -> None:
         ("determinism", "deterministic, again"),
         ("determinism", "deterministic, from a graph"),
         ("workers", "8 workers"),
+        ("compile-workers", "compile, 2 workers"),
         ("fsdp2", "FSDP2, 2 workers"),
     ],
 )
@@ -120,7 +121,7 @@ def test_a_machine_without_gpus_fails_nothing_and_says_so(
 ) -> None:
     monkeypatch.setattr("trainer.gate.__main__.this_machine", lambda kind: BARE)
     assert main(["--json", str(tmp_path / "gate.json")]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("passed 0, failed 0, not tried 13")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("passed 0, failed 0, not tried 14")
     written = json.loads((tmp_path / "gate.json").read_text())
     assert {found["state"] for found in written["checks"].values()} == {"not tried"}
 
