@@ -51,6 +51,13 @@ def compile_gradients_inside(variants: int) -> None:
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, variants)
 
 
+def all_reduce_in_graphs() -> Any:
+    """What graphs have in the place of torch.distributed.all_reduce."""
+    import torch
+
+    return torch.ops._c10d_functional.all_reduce.default
+
+
 def order_graphs(order: "Callable[[torch.fx.Graph], None]", version: bytes) -> None:
     """Has the compiler's graphs ordered by `order`, in place, before it makes code of them, which then keeps that order
     instead of one that frees memory sooner; `version` tells its cache one way of ordering from another.

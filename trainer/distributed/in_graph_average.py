@@ -14,6 +14,8 @@ from torch import distributed as dist
 from torch.func import functional_call
 from torch.fx import Graph, Node
 
+from trainer.core.torch_private import all_reduce_in_graphs
+
 
 class InGraphAverage(nn.Module):
     """A loss whose gradients are averaged plainly over the default group when its backward ends, compiled or not; each
@@ -51,7 +53,8 @@ def averages_first(graph: Graph) -> None:
     then the rest. Autograd calls `_Averaged` last, since parameters come before all that is made of them.
     """
     nodes = list(graph.nodes)
-    averages = [node for node in nodes if node.target is torch.ops._c10d_functional.all_reduce.default]
+    all_reduce = all_reduce_in_graphs()
+    averages = [node for node in nodes if node.target is all_reduce]
     place = {node: number for number, node in enumerate(nodes)}
     first: dict[Node, None] = {}
     for average in averages:

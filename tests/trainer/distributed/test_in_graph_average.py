@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from trainer.config.train_config import TrainConfig
+from trainer.core.torch_private import all_reduce_in_graphs
 from trainer.distributed.in_graph_average import InGraphAverage, averages_first
 
 TRACED = """
@@ -18,6 +19,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 from trainer.config.train_config import TrainConfig
+from trainer.core.torch_private import all_reduce_in_graphs
 from trainer.data.dataset import open_matching
 from trainer.distributed.world import start_world
 from trainer.run.state import TrainState
@@ -97,7 +99,7 @@ def test_an_average_is_sent_before_what_it_does_not_need_and_averages_keep_their
     early, late = graph.placeholder("early"), graph.placeholder("late")
     other = graph.call_function(aten.relu.default, (late,))
     ready = graph.call_function(aten.relu.default, (early,))
-    send = torch.ops._c10d_functional.all_reduce.default
+    send = all_reduce_in_graphs()
     first, second = (graph.call_function(send, (node, "sum", "0")) for node in (ready, other))
     graph.output((first, second))
     averages_first(graph)
