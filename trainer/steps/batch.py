@@ -108,10 +108,10 @@ class Batch:
         share = self._mine.stop - self._mine.start
         size = config.batch_gpu or share
         self._parts = [slice(start, min(start + size, share)) for start in range(0, share, size)]
-        self._passes = len(self._parts)
-        if config.shard != "ddp":  # each pass gathers weights, which all workers do together
+        self._repeated = 0
+        if config.shard != "ddp" and config.batch_gpu:  # each pass gathers weights, which all workers do together
             largest = -(-config.batch_size // (config.group * world.dp_size)) * config.group
-            self._passes = -(-largest // size) if config.batch_gpu else 1
+            self._repeated = -(-largest // size) - len(self._parts)
         self._shown: _Shown | None = None
         self._first: tuple[int, dict[str, Tensor]] | None = None
         self._layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
@@ -218,13 +218,14 @@ class Batch:
         return self._first[1]
 
     def _micros(self, share: S) -> Iterator[Micro[S]]:
-        """`_passes` of them: where another worker makes one more, the last one again, which then counts nothing."""
+        """Where another worker makes more, the last one again and again, which then counts nothing."""
         batch_size, dp_size = self._config.batch_size, self._world.dp_size
-        for number in range(self._passes):
+        passes = len(self._parts) + self._repeated
+        for number in range(passes):
             part = self._parts[min(number, len(self._parts) - 1)]
             here = {name: tensor[part] for name, tensor in share._asdict().items() if tensor is not None}
             images = part.stop - part.start if number < len(self._parts) else 0
-            yield Micro(type(share)(**here), images * dp_size / batch_size, images, number == self._passes - 1)
+            yield Micro(type(share)(**here), images * dp_size / batch_size, images, number == passes - 1)
 
     def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: Tensor | float) -> Tensor | None:
         """For `diffaugment`; with gates where the augmentation adapts."""

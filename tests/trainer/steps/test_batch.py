@@ -65,7 +65,7 @@ def gradients(config, data, world, step):
     return {(f"{role}.{name}", value.shape): value.grad for role, name, value in named}
 
 with start_world("gloo") as world:
-    alone = dataclasses.replace(world, rank=0, world_size=1, control_ref=None)
+    alone = dataclasses.replace(world, rank=0, world_size=1, control_ref=None, mesh=None)
     for config_path, folder in zip(sys.argv[1::2], sys.argv[2::2]):
         config = TrainConfig.from_file(Path(config_path))
         data = open_matching(config, Path(folder))
