@@ -157,7 +157,7 @@ def test_bands_are_in_order_and_more_nodes_are_slower_by_their_links_alone(
     name: str, batch: int, nodes: int, tflops: float
 ) -> None:
     config, links = (
-        PRESETS[name].replace({"batch_size": batch, "minibatch_std": 0}),
+        PRESETS[name].replace({"batch_size": batch, "batch_gpu": 0, "minibatch_std": 0}),
         links_of(load().machine("p4d.24xlarge")),
     )
     found = [rates(step_of(config, 8 * n), tflops, links, 8 * n) for n in (nodes, nodes + 1)]
