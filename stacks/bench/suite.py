@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from components.core.fields import PositiveNumber, PositiveWhole, Seed
 from components.core.findings import InputError, nearest_hint
-from stacks.config.explain_errors import explain
 from stacks.config.job_settings import Settings, check_settings
-from stacks.config.loader import find_stack_file, read_settings, read_yaml
-from stacks.config.plain_text import odd_texts
+from stacks.config.loader import find_stack_file, read_model, read_settings
 from stacks.config.sections import Section
 from trainer.config.presets import PRESETS
 
@@ -217,16 +215,8 @@ def load_suite(path: Path) -> SuiteConfig:
     """Reads a suite file. ExceptionGroup: of InputError, one for each mistake; InputError: when the file cannot be
     read at all.
     """
-    data = read_yaml(path, SuiteConfig)
-    if not isinstance(data, dict):
-        raise InputError(str(path), "no suite", value=data, allowed="keys such as name, kimg, seeds and stacks",
-                         fix="copy one of stacks/suites")  # fmt: skip
-    if odd := list(odd_texts(data, f"{path}: ")):
-        raise ExceptionGroup(f"{path} is not valid", odd)
-    try:
-        return SuiteConfig.model_validate(data)
-    except ValidationError as error:
-        raise ExceptionGroup(f"{path} is not valid", explain(error, SuiteConfig, str(path), namespace="")) from None
+    keys = "name, kimg, seeds and stacks"
+    return read_model(path, SuiteConfig, named="suite", keys=keys, folder="stacks/suites")
 
 
 def preset_of(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:

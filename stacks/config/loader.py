@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import pulumi
 import yaml
@@ -22,6 +22,8 @@ from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_names, provider_of
 from stacks.providers.unsupported_settings import provider_mistakes
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_BYTES = 1_000_000
 _MAX_VALUES = 5000
@@ -134,6 +136,23 @@ def read_yaml(path: Path, root: type[BaseModel] | None = None) -> Any:
         raise _not_yaml(error, path, text) from None
     except ValueError as error:  # such as the date 2026-13-01 outside our settings, which PyYAML passes on to Python
         raise InputError(str(path), f"cannot be read: {error}", fix="mend that value, or put it in quotes") from None
+
+
+def read_model(path: Path, model: type[Model], *, named: str, keys: str, folder: str) -> Model:
+    """What is written in a YAML file, as a model: `named` such as "suite", with `keys` such as "name and kimg"; some to
+    copy are in `folder`. ExceptionGroup: of InputError, one for each mistake; InputError: it cannot be read at all.
+    """
+    data = read_yaml(path, model)
+    if not isinstance(data, dict):
+        raise InputError(
+            str(path), f"no {named}", value=data, allowed=f"keys such as {keys}", fix=f"copy one of {folder}"
+        )
+    if odd := list(odd_texts(data, f"{path}: ")):
+        raise ExceptionGroup(f"{path} is not valid", odd)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ExceptionGroup(f"{path} is not valid", explain(error, model, str(path), namespace="")) from None
 
 
 def _read(path: Path) -> str:

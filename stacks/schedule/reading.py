@@ -19,7 +19,7 @@ from components.schedule.scenario import (
     build,
 )
 from stacks.config.explain_errors import explain
-from stacks.config.loader import read_yaml
+from stacks.config.loader import read_model
 from stacks.config.plain_text import odd_texts
 
 __all__ = ["generated", "read_scenario"]
@@ -73,16 +73,9 @@ def _build(config: ScenarioConfig, trace: TraceConfig | None, path: Path) -> Sce
 
 
 def _read_config(path: Path) -> ScenarioConfig:
-    data = read_yaml(path, ScenarioConfig)
-    if not isinstance(data, dict):
-        raise InputError(str(path), "no scenario", value=data, allowed="keys such as cluster and jobs",
-                         fix="copy one of stacks/suites/scheduling")  # fmt: skip
-    if odd := list(odd_texts(data, f"{path}: ")):
-        raise ExceptionGroup(f"{path} is not valid", odd)
-    try:
-        return ScenarioConfig.model_validate(data)
-    except ValidationError as error:
-        raise ExceptionGroup(f"{path} is not valid", explain(error, ScenarioConfig, str(path), namespace="")) from None
+    return read_model(
+        path, ScenarioConfig, named="scenario", keys="cluster and jobs", folder="stacks/suites/scheduling"
+    )
 
 
 def _read_trace(path: Path) -> TraceConfig:
