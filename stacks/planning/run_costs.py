@@ -251,11 +251,13 @@ def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, MachinePr
     """The rungs that no machine comes to, since spot has never been as cheap as their cap, with the row that has the
     lowest price seen. Bill, ladder, expected run, budget and findings all leave them out by this.
     """
-    unmet = {}
+    unmet, provider = {}, provider_of(config.provider)
+    if not provider.caps_spot:
+        return {}
     for position, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, Spot) and rung.max_usd_per_hour is not None:
             names = dict.fromkeys((machine.name, *rung.machine_types))
-            catalog = provider_of(config.provider).catalog_here()
+            catalog = provider.catalog_here()
             lowest = lowest_spot(catalog.price(name, config.region) for name in names)
             if lowest is not None and beyond_reach(rung.max_usd_per_hour, lowest):
                 unmet[position] = lowest

@@ -130,6 +130,7 @@ class Provider:
             where no list has a price of one.
         spot_taken: of a machine type in a region, the share of spot nodes taken within 720 hours; None where it has no
             spot.
+        caps_spot: whether `max_usd_per_hour` has an effect, as where spot machines are bid for.
         tags: of its resources.
         machine_types: type tokens of what is billed by the hour as long as it stands.
         budget_types: type tokens of what counts that.
@@ -149,6 +150,7 @@ class Provider:
     catalog: Callable[[], Catalog] | None = None
     bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
+    caps_spot: bool = False
     tags: TagRules = TagRules()
     machine_types: frozenset[str] = frozenset()
     budget_types: frozenset[str] = frozenset()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from trainer.checkpoint import store
 from trainer.config.train_config import TrainConfig
@@ -222,7 +223,7 @@ def test_too_little_memory_names_the_micro_batch_which_a_run_may_change(
 def test_too_little_memory_for_samples_is_no_matter_of_the_micro_batch(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(reporter: Reporter, state: TrainState, path: Path) -> None:
+    def full(reporter: Reporter, grid: Callable[[], Tensor], state: TrainState, path: Path) -> None:
         if state.images:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 

@@ -92,6 +92,7 @@ PROVIDER = Provider(
     catalog=partial(load_provider, "aws"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "aws"),
+    caps_spot=True,
     tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
     machine_types=frozenset({"aws:autoscaling:Group", "aws:ec2:Fleet", "aws:ec2:Instance", "aws:ec2:SpotFleetRequest"}),
     budget_types=frozenset({"aws:budgets:Budget"}),

@@ -114,6 +114,7 @@ PROVIDER = Provider(
     catalog=partial(load_provider, "azure"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "azure"),
+    caps_spot=True,
     tags=TagRules(package="azure-native", types=_TAGGABLE),
     machine_types=frozenset(_MACHINES),
     budget_types=frozenset({"azure-native:consumption:Budget", "azure-native:costmanagement:Budget"}),

@@ -72,6 +72,18 @@ def test_all_figures_are_those_of_the_ladder_without_the_rung(name: str, made: C
     assert codes(capped)["capacity.spot-cap-low"] is Severity.WARNING
 
 
+def test_where_nobody_bids_a_cap_changes_no_figure(made: Callable[..., Plan]) -> None:
+    """Google's spot price is a list price: the setting is said to have no effect, and has none."""
+    spot = {"kind": "spot"}
+    capped, free = made("gcp-a3-spot", {**spot, "max_usd_per_hour": 1}), made("gcp-a3-spot", spot)
+    assert codes(capped)["capacity.ignored-setting"] is Severity.WARNING
+    assert "capacity.spot-cap-low" not in codes(capped)
+    assert free.expected.usd is not None
+    for plan in (capped, free):
+        assert plan.rung is not None
+        assert (plan.cost.hourly, plan.expected.usd) == (free.cost.hourly, free.expected.usd)
+
+
 @pytest.mark.parametrize("name", STACKS)
 def test_programs_read_no_cap_as_a_price(name: str, made: Callable[..., Plan]) -> None:
     plan = json.loads(json.dumps(made(name, LOW, ON_DEMAND).to_json()))
