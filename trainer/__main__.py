@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from trainer.commands.arguments import Parser, add_config_flags, add_run_dir, path, positive
+from trainer.commands.control import add_control_command
 from trainer.commands.data import add_data
 from trainer.commands.evaluate import add_evaluate
 from trainer.commands.export import add_export
@@ -26,6 +27,7 @@ from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
+from trainer.control.flags import add_control, control_asked, reading_asked
 from trainer.core.console import warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -103,6 +105,7 @@ def _parser() -> Parser:
     add_data(command("data", "prepare data sets, or measure how fast they are read"))
     add_sample(command("sample", "make a grid or a film of a run's images"))
     add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
+    add_control_command(command("control", "show a recorded run to other policies, or switch a controller off"))
     add_presets(command("presets", "list every preset with its source, or what departs from it"))
     _add_memory(command("memory", "say what memory a step takes on a worker's device, before it is trained"))
     schema = command("schema", "print the JSON schema of run.json, or of configurations for an editor")
@@ -149,6 +152,7 @@ def _add_train(train: Parser) -> None:
         "--fabric-min-gbps", type=positive, metavar="X", help="all-reduce bus bandwidth to start with, Gbit/s [any]"
     )
     add_power(train)
+    add_control(train)
     train.add_argument(
         "--context", type=path, metavar="FILE", help=f"the launcher's RunContext as JSON [${_CONTEXT_VARIABLE}]"
     )
@@ -185,7 +189,9 @@ def _train(arguments: argparse.Namespace) -> int:
     from trainer.telemetry.prometheus import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
-    power = power_asked(arguments)
+    power, control = power_asked(arguments), control_asked(arguments)
+    if control is not None and control.bounds.watts is not None:
+        power = power._replace(shares=True)
     with _naming_flags(arguments):
         config = _config(arguments)
         run_dir: Path = arguments.run_dir or Path("runs") / config.preset
@@ -208,6 +214,8 @@ def _train(arguments: argparse.Namespace) -> int:
             track=tuple(arguments.track.split(",")) if arguments.track is not None else (),
             log_json=arguments.log_format == "json",
             power=power,
+            reading=reading_asked(arguments),
+            control=control,
         )
         if Ranks.speaks():
             size = f" at {config.resolution}x{config.resolution}" if config.dataset == "folder" else ""

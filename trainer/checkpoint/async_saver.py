@@ -41,13 +41,14 @@ class Saved(NamedTuple):
 
 class Saver:
     """Writes one checkpoint at a time. For the one process that writes the folder. `done` is told of each checkpoint on
-    disk, in the thread; `stall_sec` is what steps have waited for so far, seconds.
+    disk, in the thread; `stall_sec` is what steps have waited for so far, seconds. `config` may be set anew while
+    nothing is being written.
     """
 
     def __init__(
         self, folder: Path, config: TrainConfig, identity: RunIdentity | None, done: Callable[[Saved], None]
     ) -> None:
-        self._folder, self._config, self._identity, self._done = folder, config, identity, done
+        self._folder, self.config, self._identity, self._done = folder, config, identity, done
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
         self._buffers: Any = None
@@ -78,7 +79,7 @@ class Saver:
     def _store(self, images: int) -> Path:
         """Writes what was copied; in the thread."""
         assert self._identity is not None, "of the one process that writes all"
-        return store.save(self._folder, self._buffers, self._config, images, self._identity)
+        return store.save(self._folder, self._buffers, self.config, images, self._identity)
 
     def wait(self) -> None:
         """Returns when nothing is being written any more (TrainerError: the save failed; raised once)."""
@@ -139,7 +140,7 @@ class PartSaver(Saver):
 
         def commit() -> None:
             assert self._identity is not None, "rank 0's"
-            store.save_parts(self._folder, self._empty, written, self._config, images, self._identity)
+            store.save_parts(self._folder, self._empty, written, self.config, images, self._identity)
 
         world.run_on_rank0(commit)  # none begins the next save before
         return path

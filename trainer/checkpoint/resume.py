@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trainer.checkpoint import store
 from trainer.checkpoint.fits import misfit
-from trainer.config.segment_plan import check_begun
+from trainer.config.segment_plan import check_begun, with_decided
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.files import check_folder
@@ -20,10 +20,13 @@ from trainer.run.state import TrainState
 
 
 class Restored(NamedTuple):
-    """What was found: `identity` None where there was no checkpoint; a sentence on each newer one passed over."""
+    """What was found: `identity` None where there was no checkpoint; a sentence on each newer one passed over; and the
+    configuration that the run goes on with, which has what was decided in its course.
+    """
 
     identity: RunIdentity | None
     passed_over: list[str]
+    config: TrainConfig
 
 
 def check_run_dir(run_dir: Path, data_dir: Path) -> None:
@@ -59,12 +62,13 @@ def restore(
         )
     found, passed_over = store.load_newest_valid(folder, misfit, damaged)
     if found is None:
-        return Restored(None, passed_over)
+        return Restored(None, passed_over, config)
     store.check_config(found.manifest.config, config, run_dir)
+    config = with_decided(config, found.manifest.config)
     check_begun(found.manifest.config, config, found.manifest.images)
     check_dataset(found.manifest.identity, dataset_sha256, data_dir)
     state.load_state_dict(found.read(state.room_for(found.state) if found.manifest.parts else None))
-    return Restored(found.manifest.identity, passed_over)
+    return Restored(found.manifest.identity, passed_over, config)
 
 
 def found_damage(

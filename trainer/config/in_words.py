@@ -23,7 +23,7 @@ def in_words(value: object) -> str:
 def _segments(segments: Sequence[Segment]) -> str:
     told, named = list[str](), list[str]()
     for segment in segments:
-        values = segment.model_dump(exclude={"from_image"}, exclude_none=True)
+        values = segment.model_dump(exclude={"from_image"}, exclude_none=True, exclude_defaults=True)
         words = [
             in_words(value) if named == [*values] else f"{field} {in_words(value)}" for field, value in values.items()
         ]

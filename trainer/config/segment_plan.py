@@ -1,9 +1,10 @@
 """Which segment a run is in, with the configuration that it computes by; what cannot be served is refused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+from trainer.config.segments import Segment
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -55,6 +56,56 @@ def stretches_from(config: TrainConfig, images: int) -> Iterator[Stretch]:
     every = stretches(config)
     ahead = [stretch for stretch in every if stretch.end > images]
     yield from ahead or every[-1:]
+
+
+class Plan:
+    """The segments of a run that goes on after so many images, while a controller may decide further ones.
+
+    Attributes:
+        config: of the run, with what was decided so far among its segments.
+        now: the segment that it is in.
+        end: images at which that one ends.
+    """
+
+    def __init__(self, config: TrainConfig, images: int) -> None:
+        self.config = config
+        self.now = next(stretches_from(config, images))
+        self.end = self.now.end
+
+    def __iter__(self) -> Iterator[Stretch]:
+        """Each in its turn; the next one is asked for when `end` is reached."""
+        while True:
+            yield self.now
+            if self.end >= self.config.total_images:
+                return
+            self.now = next(stretches_from(self.config, self.end))
+            self.end = self.now.end
+
+    @property
+    def ahead(self) -> Sequence[Stretch]:
+        """What is planned behind the present one."""
+        return list(stretches_from(self.config, self.now.first))[1:]
+
+    def decide(self, images: int, changes: Mapping[str, object]) -> None:
+        """Begins another segment after so many images, of the run's present end at most. TrainerError: the
+        configuration does not take these values.
+        """
+        segment = Segment.model_validate({"from_image": images, "decided": True, **changes})
+        self.config = _with_segments(self.config, [*self.config.segments, segment])
+        self.end = images
+
+
+def with_decided(config: TrainConfig, saved: TrainConfig) -> TrainConfig:
+    """What a command says, with what was decided in the run that it goes on with, as a checkpoint has it."""
+    planned = [segment for segment in config.segments if not segment.decided]
+    decided = [segment for segment in saved.segments if segment.decided]
+    if not decided and len(planned) == len(config.segments):
+        return config
+    return _with_segments(config, [*planned, *decided])
+
+
+def _with_segments(config: TrainConfig, segments: Sequence[Segment]) -> TrainConfig:
+    return config.replace({"segments": tuple(sorted(segments, key=lambda segment: segment.from_image))})
 
 
 def unreached(config: TrainConfig) -> list[str]:

@@ -26,6 +26,7 @@ class Segment(Written):
         precision: of the forward passes.
         lr_factor: both step sizes are the run's times this.
         workers: how many it takes; another number is refused, and ends a session that comes to it. 0 for any.
+        decided: whether a controller decided it in the course of the run; nobody has to write it to go on.
     """
 
     from_image: int = Field(ge=0)
@@ -34,6 +35,7 @@ class Segment(Written):
     precision: Literal["fp32", "bf16", "fp16"] | None = None
     lr_factor: LrFactor | None = None
     workers: int | None = Field(default=None, ge=0)
+    decided: bool = False
 
 
 SegmentsField = Annotated[tuple[Segment, ...], BeforeValidator(from_text)]
@@ -105,7 +107,11 @@ def in_turn(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
     for number, segment in enumerate(segments):
         if segment.from_image > values.from_image or number > 0:
             yield values
-        named = {name: value for name, value in segment.model_dump(exclude={"workers"}).items() if value is not None}
+        named = {
+            name: value
+            for name, value in segment.model_dump(exclude={"workers", "decided"}).items()
+            if value is not None
+        }
         values = values._replace(**named, number=number)
         if segment.workers is not None:
             values = values._replace(workers=segment.workers or None, workers_of=number)

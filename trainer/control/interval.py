@@ -11,6 +11,9 @@ from trainer.config.control import Objective
 
 Value = int | float | str
 
+SWITCH_FILE = "controller-off"
+"""In the run's directory: while it is there, nothing is decided (`python -m trainer control off`)."""
+
 
 class Knobs(NamedTuple):
     """What may be changed while a run trains, as one interval had it.
@@ -34,6 +37,10 @@ class Knobs(NamedTuple):
     threads: int = 1
     power_share: float = 1.0
     nodes: int = 1
+
+    def turned(self, knob: str, value: Value) -> "Knobs":
+        """The same but for one of them."""
+        return Knobs(**{**self._asdict(), knob: value})
 
 
 class Decision(NamedTuple):
@@ -83,7 +90,8 @@ class Interval(NamedTuple):
         usd_per_hour: price of all nodes now.
         g_per_kwh: carbon intensity of the grid now.
         guard: the last value of the guard metric (lower is better) that was measured within it.
-        decision: made at its end, and acted on.
+        decision: made at its end, and carried out.
+        failed: made at its end, and could not be carried out.
         told: broken meters, in words; such an interval decides nothing.
     """
 
@@ -109,7 +117,13 @@ class Interval(NamedTuple):
     g_per_kwh: float | None = None
     guard: float | None = None
     decision: Decision | None = None
+    failed: Decision | None = None
     told: tuple[str, ...] = ()
+
+    @property
+    def after(self) -> Knobs:
+        """The knobs from its end on."""
+        return self.knobs if self.decision is None else self.knobs.turned(self.decision.knob, self.decision.value)
 
 
 def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:

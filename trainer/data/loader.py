@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +26,25 @@ _THREADS_OF_A_GPU = 2
 """A GPU takes batches faster than one thread reads (an H200 waited three fifths of a step of 1,024 images); more of
 them take the interpreter's time from the one that starts kernels.
 """
+
+
+class Reading(NamedTuple):
+    """How batches are read ahead. It changes no image: what is shown where is a function of the images seen alone.
+
+    Attributes:
+        threads: that read; 0 for what suits the device.
+        prefetch: batches under way.
+    """
+
+    threads: int = 0
+    prefetch: int = _AHEAD
+
+    def threads_for(self, *, gpu: bool) -> int:
+        """How many there are."""
+        return self.threads or (_THREADS_OF_A_GPU if gpu else 1)
+
+
+AS_SUITS = Reading()
 
 
 @dataclass(frozen=True)
@@ -103,7 +123,7 @@ class Loader:
 
     `share` is this worker's slice of the global batch; `pin` is into page-locked memory, from which a GPU copies while
     it computes; `draw` gives what else the batch at a position needs; `among` are numbers of the images that there are
-    for it, None for all. `stall_sec` is what `take` has waited so far.
+    for it, None for all; `reading` may be set anew at any time. `stall_sec` is what `take` has waited so far.
     """
 
     def __init__(
@@ -117,11 +137,12 @@ class Loader:
         draw: Draw = no_draws,
         stream: int = 0,
         among: NDArray[np.int64] | None = None,
+        reading: Reading = AS_SUITS,
     ) -> None:
         self._data, self._draw, self._among = data, draw, among
         self._sampler = Sampler(len(data) if among is None else len(among), seed, stream)
         self._batch_size, self._share, self._pin = batch_size, share, pin
-        self._threads = ThreadPoolExecutor(_THREADS_OF_A_GPU if pin else 1, thread_name_prefix="loader")
+        self._reading, self._threads = reading, self._pool(reading)
         self._ahead: OrderedDict[int, Future[Reals]] = OrderedDict()
         self.stall_sec = 0.0
 
@@ -135,7 +156,7 @@ class Loader:
         reals = self._promised(images).result()
         self.stall_sec += time.perf_counter() - began
         del self._ahead[images]
-        for number in range(1, _AHEAD + 1):
+        for number in range(1, self._reading.prefetch + 1):
             self._promised(images + number * ((following or images + self._batch_size) - images))
         return reals
 
@@ -154,6 +175,16 @@ class Loader:
                 self._among,
             )
         return self._ahead[images]
+
+    def read_with(self, reading: Reading) -> None:
+        """Reads what is not under way yet so from now on."""
+        if reading.threads_for(gpu=self._pin) != self._reading.threads_for(gpu=self._pin):
+            self._threads.shutdown(wait=False)  # what is under way comes still
+            self._threads = self._pool(reading)
+        self._reading = reading
+
+    def _pool(self, reading: Reading) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(reading.threads_for(gpu=self._pin), thread_name_prefix="loader")
 
     def close(self) -> None:
         """Ends the threads."""

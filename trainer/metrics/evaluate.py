@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from trainer.checkpoint import store
 from trainer.config.metric_names import parse
@@ -39,6 +40,10 @@ class Moment:
 
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
         self._records, self.cost_sec, self._share = records, cost_sec, share
+
+    def values(self) -> list[dict[str, Any]]:
+        """As the log has them; none where they were abandoned."""
+        return [record.model_dump(mode="json") for record in self._records or ()]
 
     def write(self, event: Callable[..., None], say: Callable[[str], None], images: int) -> None:
         """Writes an event for each value, or that there are none, and a line for people."""

@@ -30,6 +30,7 @@ class PowerAsked(NamedTuple):
         clock_mhz: highest graphics clock of each GPU; None for none of ours.
         max_slowdown: share of images per second that the search may lose, 0..1.
         window_sec: of each step of the search.
+        shares: whether a controller may set shares of the limits while the run trains.
     """
 
     watts: float | None = None
@@ -37,11 +38,12 @@ class PowerAsked(NamedTuple):
     clock_mhz: int | None = None
     max_slowdown: float = 0.05
     window_sec: float = WINDOW_SEC
+    shares: bool = False
 
     @property
     def anything(self) -> bool:
         """Whether there is anything to do."""
-        return self.auto or self.watts is not None or self.clock_mhz is not None
+        return self.auto or self.shares or self.watts is not None or self.clock_mhz is not None
 
     def describe(self) -> str:
         """In words."""
@@ -50,6 +52,8 @@ class PowerAsked(NamedTuple):
             parts.append(f"power up to {self.watts:g} W")
         if self.auto:
             parts.append(f"looking for the power limit with the most images/J within {self.max_slowdown:.0%} slowdown")
+        if self.shares:
+            parts.append("power limits that the controller may lower")
         return f"{' and '.join(parts)}: asked for"
 
 
@@ -85,7 +89,7 @@ class Limiter:
             self._give_up(self._troubles)
             return
         asked = self._asked
-        limit = asked.auto or asked.watts is not None
+        limit = asked.auto or asked.shares or asked.watts is not None
         reports = self._everywhere(self._node.begin(limit=limit, watts=asked.watts, clock_mhz=asked.clock_mhz))
         if reports is None:
             return
@@ -122,6 +126,18 @@ class Limiter:
             )
         return step.done
 
+    def set_share(self, share: float) -> str:
+        """Sets each GPU to a share of the power limit that it had before; all workers call it together. Returns why it
+        could not be done, which then never will be; empty where it was.
+        """
+        if self._troubles:
+            return "; ".join(self._troubles)
+        reports = self._everywhere(self._node.set_share(share))
+        if reports is None:
+            return self.choice
+        self._tell_limits(reports, f"{share:.0%} of each limit: the controller's decision")
+        return ""
+
     def undo(self) -> None:
         """Restores this node's GPUs; asks nothing of other workers, who may be anywhere when a run fails."""
         changed, troubles = self._node.undo()
@@ -149,7 +165,7 @@ class Limiter:
 
     def _give_up(self, troubles: Sequence[str]) -> None:
         """The run goes on without limits of ours, and everybody is told why."""
-        self._search = None
+        self._search, self._troubles = None, list(troubles)
         self.undo()
         self.choice = f"no limit: {'; '.join(troubles)}"
         if self._world.rank == 0:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from trainer.config.segment_plan import stretches_from
+from trainer.config.segment_plan import Plan
 from trainer.config.train_config import TrainConfig
+from trainer.control.actuators import Actuators
 from trainer.core.errors import EXIT_INTERRUPTED
 from trainer.distributed import replica_check
 from trainer.distributed.devices import gpu_of
@@ -22,8 +23,10 @@ from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
 from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
+from trainer.run.steering import checked, steering_of
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
+from trainer.steps.precision import choose
 from trainer.steps.step import Game, phases_of
 from trainer.steps.step_graph import step_graph
 from trainer.steps.updates import Accumulator
@@ -55,8 +58,9 @@ def train(
             return EXIT_INTERRUPTED
 
         # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.
+        checked(options.control, config, world)
         ready = setup_session(config, run_dir, data_dir, world, resume=options.resume)
-        state = ready.state
+        config, state = ready.config, ready.state
         if ready.complete:
             if world.rank == 0:
                 options.say(f"{run_dir}: done already, {state.images:,} images; a larger --kimg goes on")
@@ -72,7 +76,7 @@ def train(
         if limiter is not None:
             limiter.begin(partial(reporter.note, state))
         with ready.verification, enough_memory(config, world):
-            interrupted = _run(ready, config, world, metrics, reporter, interruption, limiter, heartbeat)
+            interrupted = _run(ready, run_dir, options, world, metrics, reporter, interruption, limiter, heartbeat)
             # What is called done was trained on data that is known to be intact.
             interrupted = interrupted or ready.verification.finish(lambda: interruption.requested)
 
@@ -85,7 +89,8 @@ def train(
 
 def _run(
     ready: Ready,
-    run_config: TrainConfig,
+    run_dir: Path,
+    options: RunOptions,
     world: World,
     metrics: MetricsInTraining,
     reporter: Reporter,
@@ -97,12 +102,14 @@ def _run(
     the latter two.
     """
     state = ready.state
-    planned = list(stretches_from(run_config, state.images))
-    config = planned[0].config
-    batch, phases = Batch(config, world, ready.data, state.images), phases_of(state)
-    compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in planned[1:]])
+    plan = Plan(ready.config, state.images)
+    first, config = plan.now, plan.now.config
+    knobs = Actuators(config, options.reading, world, limiter)
+    batch, phases = Batch(config, world, ready.data, state.images, knobs.reading), phases_of(state)
+    compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in plan.ahead])
     graph = step_graph(config, world)
-    decisions = RuntimeDecisions(ready.choices, compiled, graph, limiter, world, reporter)
+    steering = steering_of(options.control, plan, knobs, compiled, world, reporter, run_dir, state, batch)
+    decisions = RuntimeDecisions({**ready.choices, **steering.choice}, compiled, graph, limiter, world, reporter)
     game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
     accumulator, votes, stall_sec = Accumulator(phases, world.device), list[Callable[[], int]](), 0.0
 
@@ -111,23 +118,23 @@ def _run(
         if decisions.votes(state):
             votes.append(world.highest_later(_request(interruption, reporter)))
 
-    for stretch in planned:
+    for stretch in plan:
         # Another segment: its batch, precision and step sizes. Another number of workers takes another session.
         if stretch.workers not in (None, world.world_size):
             reporter.ends_before(stretch)
             return True
-        if stretch is not planned[0]:
+        if stretch is not first:
             config, stall_sec = stretch.config, stall_sec + batch.stall_sec
             batch.close()
-            batch, game = Batch(config, world, ready.data, state.images), game._replace(config=config)
+            batch, game = Batch(config, world, ready.data, state.images, knobs.reading), game._replace(config=config)
             if config.precision != state.config.precision:
-                decisions.changed(precision=state.use(ready.precisions[config.precision]))
+                decisions.changed(precision=state.use(choose(config.precision, world.device)))
             state.enter(config)
             decisions.graph = graph = step_graph(config, world)
-        if run_config.segments:
+        if plan.config.segments:
             reporter.segment(state, stretch)
         decisions.note(state)
-        while state.images < stretch.end:
+        while state.images < plan.end:
             heartbeat.step(state.images, (stretch.place, state.phase.resolution, state.phase.fade is None))
 
             # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
@@ -135,7 +142,7 @@ def _run(
 
             # Most steps end here: whatever looks at the state comes below, where it is whole.
             request = votes.pop()() if votes else Request.NOTHING
-            if not (request or state.images >= stretch.end or _is_due(config, state, metrics)):
+            if not (request or state.images >= plan.end or _is_due(config, state, metrics)):
                 continue
             if request == Request.FAIL:
                 reporter.fail()
@@ -146,10 +153,11 @@ def _run(
 
             # A line of statistics, when it is time or the run stops.
             interrupted = request == Request.STOP
-            if state.passed(config.stats_kimg) or interrupted or state.images >= stretch.end:
-                line = reporter.tick(state, accumulator, stall_sec + batch.stall_sec)
+            if state.passed(config.stats_kimg) or interrupted or state.images >= plan.end:
+                line = reporter.tick(state, accumulator, stall_sec + batch.stall_sec, knobs.knobs(config))
                 accumulator = Accumulator(phases, world.device)
                 decisions.after(line, state)
+                steering.after(line, state, batch)
 
             # Samples and checkpoint; nobody knows how long these take.
             heartbeat.busy()
@@ -165,11 +173,13 @@ def _run(
             # stop.
             if metrics.due(state):
                 reporter.checkpoint(state)
-                reporter.quality(state, metrics.moment(state))
+                moment = metrics.moment(state)
+                reporter.quality(state, moment)
+                steering.quality(moment)
 
             # Interruption, agreed by all workers within this step.
             if interrupted:
-                return state.images < run_config.total_images
+                return state.images < plan.config.total_images
     return False
 
 

@@ -19,6 +19,7 @@ from trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
 from trainer.checkpoint.store import state_digests
 from trainer.config.segment_plan import Stretch, unreached
 from trainer.config.train_config import TrainConfig
+from trainer.control.interval import Knobs
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, WorkerFailedError
 from trainer.core.host import code_sha256, versions
@@ -104,7 +105,7 @@ class Reporter:
         acceptance test. TrainerError on every rank: not writable, or parts of two runs are there.
         """
         world, state = self._world, ready.state
-        self._verification = ready.verification
+        self._config, self._verification = ready.config, ready.verification
         self._saved_images = state.images if state.images else -1
         self._data = ready.data
         flops = step_flops(self._config, device_name(world), self._context)
@@ -180,12 +181,14 @@ class Reporter:
         for sentence in unreached(self._config):
             writer.say(f"warning: {sentence}")
 
-    def tick(self, state: TrainState, accumulator: Accumulator, loader_stall_sec: float = 0.0) -> Line:
+    def tick(
+        self, state: TrainState, accumulator: Accumulator, loader_stall_sec: float = 0.0, knobs: Knobs | None = None
+    ) -> Line:
         """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
 
         `accumulator` has this worker's sums since the last line; the networks' gradients are those of the last step;
-        `loader_stall_sec` counts since the session began. TrainerError on every rank: a loss is no longer finite, or
-        the disk is full.
+        `loader_stall_sec` counts since the session began; `knobs` are what it was trained with.
+        TrainerError on every rank: a loss is no longer finite, or the disk is full.
         """
         accumulator = (
             accumulator.cpu()
@@ -194,6 +197,8 @@ class Reporter:
             checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
             line: Line = self._meters.line(state, accumulator, stalls)
+            if knobs is not None:
+                line["knobs"] = knobs._asdict()
             if not is_finite(line):
                 self._settle()  # a state that went bad earlier was noticed earlier
             check_finite(line)
@@ -291,10 +296,26 @@ class Reporter:
         details = {**stretch.described(), "begun_at": state.images, "world_size": self._world.world_size}
         self._world.run_on_rank0(lambda: self._writer.event("segment", state.images, segment=details))
 
+    def replanned(self, config: TrainConfig) -> None:
+        """The run's plan has changed: what is saved from now on goes on with this one."""
+        self._config = config
+        if self._saver is not None:
+            self._settle()
+            self._saver.config = config
+        self._world.run_on_rank0(lambda: self._writer.write_config(config))
+
     def ends_before(self, stretch: Stretch) -> None:
         """Says that the next segment takes another number of workers, and so another session."""
         what = f"{stretch.place} of the plan is for {stretch.workers} workers: start that many with the same command"
         self._world.run_on_rank0(lambda: self._writer.say(what))
+
+    def event(self, event: str, images: int, **details: object) -> None:
+        """Writes an event after so many images; on rank 0 alone."""
+        self._writer.event(event, images, **details)
+
+    def say(self, sentence: str) -> None:
+        """Tells the user; on rank 0 alone."""
+        self._options.say(sentence)
 
     def note(self, state: TrainState, event: str, **details: object) -> None:
         """Writes an event of another part of the trainer; on rank 0 alone."""

@@ -47,7 +47,8 @@ class RunWriter:
         identity = identify(run_dir, stats_log, restored.identity, context.run_id, config.preset, data.index.sha256)
         self.told = frozenset(str(line.get("cause")) for line in stats_log.lines if line.get("event") == EVENT)
         damage = list(found_damage(run_dir, stats_log, identity, restored))
-        write_atomically(run_dir / "config.json", config.to_json().encode())
+        self._dir = run_dir
+        self.write_config(config)
         self.identity, self.say = identity, options.say
         self.saver: Saver = Saver(run_dir / "checkpoints", config, identity, self.saved)
         run = TrackedRun(identity.run_id, identity.session, images, run_dir, config.model_dump(mode="json"))
@@ -57,6 +58,10 @@ class RunWriter:
         for sentence, event, details in damage:
             self.say(sentence)
             self.event(event, images, **details)
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Writes what the run computes by (TrainerError: not writable)."""
+        write_atomically(self._dir / "config.json", config.to_json().encode())
 
     def event(self, event: str, images: int, **details: object) -> None:
         """Writes an event to stats.jsonl; also called by the thread that saves."""

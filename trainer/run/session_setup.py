@@ -12,12 +12,14 @@ import torch
 
 from trainer.checkpoint import store
 from trainer.checkpoint.resume import Restored, check_run_dir, images_saved, is_done, restore, same_everywhere
+from trainer.config.control import ControlSettings
 from trainer.config.metric_names import parse
 from trainer.config.segment_plan import Stretch, check_workers, stretches_from
 from trainer.config.train_config import TrainConfig
 from trainer.core.console import info, warn
 from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_on_all, prepare_if_missing
+from trainer.data.loader import AS_SUITS, Reading
 from trainer.data.shards import ShardedImages
 from trainer.data.verification import Verification
 from trainer.distributed.sharding import shard
@@ -42,6 +44,9 @@ class RunOptions:
         fabric_min_gbps: bus bandwidth without which the run does not start, Gbit/s; None to start on any fabric.
         track: targets that rank 0 shows the run to besides, see trainer.telemetry.
         log_json: print the lines of stats.jsonl instead of sentences about them.
+        power: limits of the GPUs.
+        reading: how images are read at first.
+        control: what changes the run's resources while it trains; None for nothing.
     """
 
     resume: bool = True
@@ -50,6 +55,8 @@ class RunOptions:
     track: tuple[str, ...] = ()
     log_json: bool = False
     power: PowerAsked = NOTHING_ASKED
+    reading: Reading = AS_SUITS
+    control: ControlSettings | None = None
 
     def say(self, sentence: str) -> None:
         """Tells the user, on stderr where stdout is for JSON alone."""
@@ -63,13 +70,14 @@ class Ready(NamedTuple):
     """A worker that could make its first step.
 
     Attributes:
+        config: of the run, with the segments that were decided in its course.
         verification: of its files, to be begun as a context.
         complete: whether the run has come to its end already.
         allocator: what was done to the C library's.
         choices: what it trains with, each with its reason.
-        precisions: by name, of all segments that are ahead.
     """
 
+    config: TrainConfig
     state: TrainState
     data: ShardedImages
     verification: Verification
@@ -77,7 +85,6 @@ class Ready(NamedTuple):
     complete: bool
     allocator: str
     choices: dict[str, str]
-    precisions: Mapping[str, Precision]
 
 
 def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[str, Precision]:
@@ -141,11 +148,13 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
         lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume, damaged=damaged)
     )
     same_everywhere(world.gather(state.images), run_dir)
-    if state.images != seen:  # the newest was passed over, and an older one may be of an earlier segment
+    if state.images != seen or restored.config != config:
+        # The newest was passed over, and an older one may be of an earlier segment; or segments were decided.
+        config = restored.config
         precisions = _check_segments(config, world, state.images)
     now = next(stretches_from(config, state.images)).config
     state.enter(now)
     choices = {"precision": state.use(precisions[now.precision]), **kernels}
     complete = state.images >= config.total_images and is_done(run_dir / "run.json")
     choices["shard"] = shared
-    return Ready(state, data, Verification(data, world), restored, complete, allocator, choices, precisions)
+    return Ready(config, state, data, Verification(data, world), restored, complete, allocator, choices)

@@ -5,6 +5,7 @@ The global batch is a function of configuration and images seen alone, on howeve
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from trainer.config.train_config import TrainConfig
 from trainer.data.domains import numbers_by_domain
 from trainer.data.images_in_memory import ImageSource
-from trainer.data.loader import MASK, Loader, no_draws
+from trainer.data.loader import AS_SUITS, MASK, Loader, Reading, no_draws
 from trainer.distributed.world import World
 from trainer.steps.losses import Inputs
 from trainer.steps.progressive_schedule import ProgressiveStage, shrink
@@ -80,31 +81,27 @@ class _Shown(NamedTuple):
 
 class Batch:
     """This worker's slice of everything a step of the global batch needs, on its device. A step begins after `first`
-    images, and every `step_images` from there.
+    images, and every `step_images` from there; `reading` is how its loaders read.
     """
 
-    def __init__(self, config: TrainConfig, world: World, data: ImageSource, first: int = 0) -> None:
+    def __init__(
+        self, config: TrainConfig, world: World, data: ImageSource, first: int = 0, reading: Reading = AS_SUITS
+    ) -> None:
         self._config, self._world, self._mine = config, world, world.slice(config.batch_size, config.group)
         self._begin = first
         on_gpu = world.device.type == "cuda"
         shown: ImageSource = data.mirrored() if config.mirror else data
+        loader = partial(Loader, shown, config.seed, config.batch_size, self._mine, pin=on_gpu, reading=reading)
         self._second: Loader | None = None
         among = None
         if config.translates:
             among, others = numbers_by_domain(shown)
-            self._second = Loader(
-                shown, config.seed, config.batch_size, self._mine, pin=on_gpu, stream=_STREAM_OF_B, among=others
-            )
+            self._second = loader(stream=_STREAM_OF_B, among=others)
         draw_step = no_draws if config.translates else StepRng(config, self._mine, first)
-        self._loader = Loader(
-            shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=draw_step, among=among
-        )
+        self._loader = loader(draw=draw_step, among=among)
         self._fresh: Loader | None = None
         if config.g_reals == "fresh":
-            draw = FreshRng(config, self._mine)
-            self._fresh = Loader(
-                shown, config.seed, config.batch_size, self._mine, pin=on_gpu, draw=draw, stream=_STREAM_OF_G
-            )
+            self._fresh = loader(draw=FreshRng(config, self._mine), stream=_STREAM_OF_G)
         share = self._mine.stop - self._mine.start
         size = config.batch_gpu or share
         self._parts = [slice(start, min(start + size, share)) for start in range(0, share, size)]
@@ -169,6 +166,11 @@ class Batch:
     def device(self) -> torch.device:
         """Where what it gives lies."""
         return self._world.device
+
+    def read_with(self, reading: Reading) -> None:
+        """Reads so from now on."""
+        for loader in self._loaders:
+            loader.read_with(reading)
 
     def close(self) -> None:
         """Ends the threads that read ahead."""

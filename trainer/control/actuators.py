@@ -1,0 +1,92 @@
+"""What carries decisions out in the process: threads and batches read ahead at once, power by its limiter; batch,
+precision and micro-batches as a segment that begins with the next step.
+"""
+
+import math
+import os
+from collections.abc import Mapping
+
+import torch
+
+from trainer.config.train_config import TrainConfig
+from trainer.control.interval import Decision, Knobs, Value
+from trainer.core.errors import TrainerError
+from trainer.data.loader import Reading
+from trainer.distributed.world import World
+from trainer.power.limits import Limiter
+from trainer.steps.batch import Batch
+
+OF_SEGMENTS = ("batch_size", "batch_gpu", "precision")
+"""Knobs that what a step computes depends on: another value is another segment, recorded, and exact when resumed."""
+OF_THE_CLUSTER = ("nodes",)
+"""Knobs that no process of the run can turn: what is wanted is told, see docs/controller.md."""
+
+
+class Actuators:
+    """The knobs of one session. `limiter` is None where power is nobody's to limit."""
+
+    def __init__(self, config: TrainConfig, reading: Reading, world: World, limiter: Limiter | None) -> None:
+        self._world, self._limiter, self._power_share = world, limiter, 1.0
+        self.reading = reading
+        self.start = self.knobs(config)
+
+    def knobs(self, config: TrainConfig) -> Knobs:
+        """As they are, of a segment of this configuration."""
+        return Knobs(
+            batch_size=config.batch_size,
+            batch_gpu=config.batch_gpu,
+            precision=config.precision,
+            loader_threads=self.reading.threads_for(gpu=self._world.device.type == "cuda"),
+            prefetch=self.reading.prefetch,
+            threads=torch.get_num_threads(),
+            power_share=self._power_share,
+            nodes=self._world.num_nodes,
+        )
+
+    def restore(self, knobs: Knobs, batch: Batch) -> None:
+        """What an earlier session had decided for the process; all workers call it together."""
+        now = self.start
+        for name in ("loader_threads", "prefetch", "threads", "power_share"):
+            if getattr(knobs, name) != getattr(now, name):
+                self.turn(name, getattr(knobs, name), batch)
+
+    def turn(self, knob: str, value: Value, batch: Batch) -> None:
+        """Sets one that is the process's own; all workers call it together. TrainerError on every rank: it cannot be
+        set.
+        """
+        match knob:
+            case "loader_threads":
+                self.reading = self.reading._replace(threads=int(value))
+                batch.read_with(self.reading)
+            case "prefetch":
+                self.reading = self.reading._replace(prefetch=int(value))
+                batch.read_with(self.reading)
+            case "threads":
+                torch.set_num_threads(int(value))
+            case "power_share":
+                self._limit(float(value))
+            case _:
+                raise AssertionError(f"{knob} is no knob of the process")
+
+    def _limit(self, share: float) -> None:
+        trouble = "power is nobody's to limit here" if self._limiter is None else self._limiter.set_share(share)
+        if trouble:
+            raise TrainerError(
+                place="power_share", problem=trouble, value=f"{share:g}", fix="leave watts out of bounds"
+            )
+        self._power_share = share
+
+
+def changes_of(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
+    """A segment's fields that a decision about `OF_SEGMENTS` sets, in a segment whose step sizes have that factor. Step
+    sizes follow the batch with its square root, which keeps Adam's noise as it was (Malladi et al. 2022).
+    """
+    if decision.knob != "batch_size":
+        return {decision.knob: decision.value}
+    factor = math.sqrt(float(decision.value) / float(decision.was))
+    return {"batch_size": decision.value, "lr_factor": lr_factor * factor}
+
+
+def cores_here() -> int:
+    """Of this node, that the process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,151 @@
+"""The controller of one session: watches lines, has a policy decide, has it carried out, and says what it did and why.
+
+One worker decides for all. Whatever goes wrong here leaves the run as it is.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from trainer.config.control import ControlSettings
+from trainer.control.decide import Outcome, next_decision, policy_of
+from trainer.control.guardrails import Machine
+from trainer.control.interval import SWITCH_FILE, Decision, Interval, Knobs
+from trainer.control.watch import Watch
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import World
+from trainer.records.stats_log import Line
+
+_MOST_FAILURES = 3
+"""Of the controller itself, in a row, before it is left alone."""
+
+
+class Told(NamedTuple):
+    """What the first worker tells the others of a line.
+
+    Attributes:
+        decision: to be carried out, None for nothing.
+        failed: whether the controller gives up.
+    """
+
+    decision: Decision | None = None
+
+
+Event = Callable[..., None]
+
+
+class Controller:
+    """All workers make the same calls. `history` are the run's intervals so far, on rank 0; `event` and `say` are
+    called on rank 0 alone; `without` are knobs that cannot be turned now, each with the reason.
+    """
+
+    def __init__(
+        self,
+        settings: ControlSettings,
+        world: World,
+        machine: Machine,
+        start: Knobs,
+        seed: int,
+        run_dir: Path,
+        history: Sequence[Interval],
+        event: Event,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings, self._world, self._machine, self._start, self._seed = settings, world, machine, start, seed
+        self._policy, self._switch = policy_of(settings), run_dir / SWITCH_FILE
+        self._history, self._watch = list(history), Watch(settings.interval_sec)
+        self._event, self._say = event, say
+        self._told = ""
+        self._failures = 0
+
+    @property
+    def choice(self) -> str:
+        """In words."""
+        settings = self._settings
+        return f"{settings.policy} for {settings.objective}, {settings.mode}"
+
+    def after(self, line: Line) -> Decision | None:
+        """Shows it a line, equal on every worker; a decision that all are to carry out, or None."""
+        decision = self._decided(line) if self._world.rank == 0 else None
+        told: Told = self._world.gather(Told(decision), Told)[0]
+        return told.decision
+
+    def quality(self, records: Sequence[dict[str, object]]) -> None:
+        """Shows it metrics that were computed, as their records have them."""
+        for record in records:
+            self._watch.quality(record)
+
+    def done(self, decision: Decision, images: int, trouble: str = "") -> None:
+        """Notes on rank 0 that a decision was carried out, or why not."""
+        if self._world.rank:
+            return
+        last = self._history[-1]
+        self._history[-1] = last._replace(failed=decision) if trouble else last._replace(decision=decision)
+        self._watch.changed()
+        self._tell(decision, images, "failed" if trouble else "done", trouble)
+
+    def _decided(self, line: Line) -> Decision | None:
+        """On rank 0."""
+        found = self._watch.see(line)
+        if found is None or self._failures >= _MOST_FAILURES or self._is_off(line["images"]):
+            return None
+        self._history.append(found)
+        try:
+            outcome = next_decision(
+                self._history, self._policy, self._settings, self._start, self._machine, seed=self._seed
+            )
+        except Exception as error:  # a policy's own bug must cost no run
+            self._fail(error, line["images"])
+            return None
+        self._failures = 0
+        self._note(outcome, line["images"])
+        if outcome.decision is None or self._settings.mode == "act":
+            return outcome.decision
+        # Observed alone: it is as if it had not been decided.
+        self._tell(outcome.decision, line["images"], "observed")
+        return None
+
+    def _note(self, outcome: Outcome, images: int) -> None:
+        """Says why nothing is decided, where that is new, and what a judged change has brought."""
+        if outcome.verdict is not None and outcome.verdict.gain is not None and outcome.verdict.kept:
+            self._event("decision-kept", images, knob=outcome.verdict.knob, gain=outcome.verdict.gain)
+        if outcome.why != self._told and outcome.warning:
+            self._event("controller-idle", images, why=outcome.why)
+            self._say(f"controller: nothing is changed: {outcome.why}")
+        self._told = outcome.why
+
+    def _tell(self, decision: Decision, images: int, outcome: str, why: str = "") -> None:
+        details = {**decision._asdict(), "outcome": outcome, **({"why": why} if why else {})}
+        self._event("decision", images, **details)
+        words = {"done": "", "observed": " (observed: not done)", "failed": f" (failed: {why})"}[outcome]
+        self._say(f"controller: {decision.knob} {decision.was} to {decision.value}: {decision.reason}{words}")
+
+    def _fail(self, error: Exception, images: int) -> None:
+        self._failures += 1
+        why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
+        self._event("controller-failed", images, why=why, times=self._failures)
+        ends = "; the run goes on as it is, without it" if self._failures >= _MOST_FAILURES else ""
+        self._say(f"warning: the controller failed ({why}){ends}")
+
+    def _is_off(self, images: int) -> bool:
+        off = self._switch.exists()
+        why = f"switched off by {self._switch}" if off else ""
+        if off and self._told != why:
+            self._event("controller-idle", images, why=why)
+            self._say(f"controller: {why}")
+            self._told = why
+        return off
+
+
+class Refused(NamedTuple):
+    """Why an objective or a bound cannot be had by this run."""
+
+    place: str
+    problem: str
+    value: object
+    allowed: str
+    fix: str
+
+    def error(self) -> TrainerError:
+        """As it is told."""
+        return TrainerError(**self._asdict())

@@ -1,0 +1,82 @@
+"""The flags by which `train` is asked for a controller, and what they say (trainer.config.control)."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from trainer.commands.arguments import count
+from trainer.config.control import ControlSettings
+from trainer.core.console import warn
+from trainer.core.errors import TrainerError, from_validation
+
+if TYPE_CHECKING:
+    from trainer.data.loader import Reading
+
+MODE_FLAG, POLICY_FLAG, OBJECTIVE_FLAG, MORE_FLAG = "--controller", "--policy", "--objective", "--control"
+LOADER_FLAG, PREFETCH_FLAG = "--loader-threads", "--prefetch"
+_OFF = "off"
+
+
+def add_control(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    parser.add_argument(LOADER_FLAG, type=count, metavar="N", help="threads that read images, of each worker [1; 2]")
+    parser.add_argument(PREFETCH_FLAG, type=count, metavar="N", help="batches read ahead [2]")
+    parser.add_argument(
+        MODE_FLAG,
+        choices=(_OFF, "observe", "act"),
+        default=_OFF,
+        metavar="off|observe|act",
+        help="change what the run uses while it trains, or tell only what would be changed [off]",
+    )
+    parser.add_argument(POLICY_FLAG, metavar="NAME", help="who decides: fixed, rules, model, learned [rules]")
+    parser.add_argument(OBJECTIVE_FLAG, metavar="NAME", help="more images per time, cost, energy or carbon [time]")
+    parser.add_argument(MORE_FLAG, metavar="JSON", help="what else the controller is told: bounds, interval_sec, ...")
+
+
+def control_asked(arguments: argparse.Namespace) -> ControlSettings | None:
+    """What the flags ask for; None for no controller. Warns of one that is ignored (TrainerError: a bad value)."""
+    given = {POLICY_FLAG: arguments.policy, OBJECTIVE_FLAG: arguments.objective, MORE_FLAG: arguments.control}
+    if arguments.controller == _OFF:
+        for flag, value in given.items():
+            if value is not None:
+                warn(f"gangway: warning: {flag} is ignored without {MODE_FLAG} act or observe")
+        return None
+    return settings_of(arguments.policy, arguments.objective, arguments.control, arguments.controller)
+
+
+def settings_of(policy: str | None, objective: str | None, more: str | None, mode: str) -> ControlSettings:
+    """What these values of the flags say; None for one that is not given (TrainerError: a bad value)."""
+    named = {"policy": (POLICY_FLAG, policy), "objective": (OBJECTIVE_FLAG, objective), "mode": (MODE_FLAG, mode)}
+    given = {name: value for name, (_, value) in named.items() if value is not None}
+    try:
+        return ControlSettings.model_validate_json(json.dumps({**_more(more), **given}))
+    except ValidationError as error:
+        field = str(next(iter(error.errors()[0]["loc"]), ""))
+        found = from_validation(error, MORE_FLAG, known=ControlSettings.model_fields)
+        raise (found.at(named[field][0]) if field in given else found) from None
+
+
+def reading_asked(arguments: argparse.Namespace) -> "Reading":
+    """How images are read at first. Loads torch."""
+    from trainer.data.loader import Reading
+
+    given = {"threads": arguments.loader_threads, "prefetch": arguments.prefetch}
+    return Reading()._replace(**{name: value for name, value in given.items() if value is not None})
+
+
+def _more(text: str | None) -> dict[str, object]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise TrainerError(
+            place=MORE_FLAG,
+            problem="no JSON object",
+            value=str(text),
+            allowed='such as {"bounds": {"batch_size": [64, 512]}, "interval_sec": 10}',
+            fix="write it in quotes for the shell",
+        )
+    return found

@@ -1,0 +1,162 @@
+"""From statistics lines to intervals: what a controller watches while a run trains, and what a record shows again."""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trainer.control.interval import Decision, Interval, Knobs
+from trainer.records.stats_log import Line
+
+GUARDS = ("fd-enl0", "fd-enl0-frames")
+"""Metrics that need no download and that fall as a generator gets better; the first one that a run computes guards."""
+_MOST = 2000
+"""Intervals that are kept; what is older says nothing about the machine as it is now."""
+
+
+class Watch:
+    """Takes lines of one run together until they last `interval_sec`. The first line of a session begins one: what was
+    before it is warming up.
+    """
+
+    def __init__(self, interval_sec: float) -> None:
+        self._interval_sec = interval_sec
+        self._lines: list[Line] = []
+        self._guard: float | None = None
+
+    def restart(self) -> None:
+        """Another session, or other knobs: lines from now on belong to another interval."""
+        self._lines = []
+
+    def changed(self) -> None:
+        """Other knobs from the last line on."""
+        self._lines = self._lines[-1:]
+
+    def quality(self, record: Mapping[str, Any]) -> None:
+        """Takes a metric's value of a generator, as events and records have it."""
+        value = record.get("trained", {}).get("value")
+        if record.get("name") in GUARDS and isinstance(value, int | float):
+            self._guard = float(value)
+
+    def see(self, line: Line) -> Interval | None:
+        """Takes a line; the interval that it ends, or None."""
+        self._lines.append(line)
+        if len(self._lines) == 1:
+            return None
+        if _training_sec(self._lines[0], line) < self._interval_sec and _is_later(self._lines[-2], line):
+            return None
+        found = interval(self._lines, self._guard)
+        self._lines, self._guard = [line], None
+        return found
+
+
+def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
+    """The interval from the first line to the last, at least two."""
+    first, last, new = lines[0], lines[-1], lines[1:]
+    seconds = _training_sec(first, last)
+    told = list(_troubles(lines))
+    per_sec = 1 / seconds if seconds > 0 else 0.0
+
+    def share(name: str) -> float:
+        grown: float = last[name] - first[name]
+        return max(0.0, grown) * per_sec
+
+    waited = _grown(first, last, "allreduce_wait_sec")
+    joules, wall_sec = _grown(first, last, "energy_joules"), last["wall_sec"] - first["wall_sec"]
+    return Interval(
+        images=last["images"],
+        seconds=max(0.0, seconds),
+        images_per_sec=(last["images"] - first["images"]) * per_sec,
+        knobs=Knobs(**last["knobs"]),
+        workers=last["world_size"],
+        phase_sec=last.get("phase_sec") or {},
+        loader_share=share("loader_stall_sec"),
+        allreduce_share=None if waited is None else max(0.0, waited) * per_sec,
+        checkpoint_share=share("checkpoint_stall_sec"),
+        device_use=_mean(new, "gpu_utilisation"),
+        device_memory_share=_most(new, "gpu_memory_share"),
+        cpu_use=_mean(new, "cpu_utilisation") or 0.0,
+        cpu_wait_share=_mean(new, "cpu_wait_share") or 0.0,
+        neighbour_cores=_mean(new, "neighbour_cores"),
+        cores=last.get("cores", 1),
+        host_memory_share=_most(new, "host_memory_share"),
+        watts=None if joules is None or wall_sec <= 0 else joules / wall_sec,
+        noise_scale=last.get("noise_scale"),
+        usd_per_hour=last.get("usd_per_hour"),
+        g_per_kwh=last.get("g_per_kwh"),
+        guard=guard,
+        told=tuple(told),
+    )
+
+
+def history_of(lines: Iterable[Line], interval_sec: float, images: float = math.inf) -> list[Interval]:
+    """The intervals of a run's log, in order, each with what was decided at its end and done; of a run that goes on
+    after so many `images`, without what it makes again. Lines of a trainer that kept no knobs are passed over.
+    """
+    watch, history, session = Watch(interval_sec), list[Interval](), None
+    for line in lines:
+        if line.get("session") != session:
+            session = line.get("session")
+            watch.restart()
+        match line.get("event"):
+            case None if "knobs" in line and line["images"] <= images:
+                found = watch.see(line)
+                history += [] if found is None else [found]
+            case "resume":
+                history = [each for each in history if each.images <= line["images"]]
+            case "quality" if line["images"] <= images:
+                watch.quality(line["quality"])
+            case "decision" if line["images"] <= images and history and line["outcome"] == "done":
+                history[-1] = history[-1]._replace(decision=decision_of(line))
+                watch.changed()
+            case _:
+                pass
+    return history[-_MOST:]
+
+
+def decision_of(line: Line) -> Decision:
+    """The decision that an event tells of."""
+    return Decision(*(line[name] for name in Decision._fields))
+
+
+def _training_sec(first: Line, last: Line) -> float:
+    """Between two lines of a session, without what no step is: metrics, sample grids and statistics themselves."""
+    spent = [line["wall_sec"] - line["metrics_sec"] - line["telemetry_sec"] for line in (first, last)]
+    return float(spent[1] - spent[0])
+
+
+def _is_later(before: Line, line: Line) -> bool:
+    return bool(line["wall_sec"] > before["wall_sec"])
+
+
+def _troubles(lines: Sequence[Line]) -> Iterable[str]:
+    """Figures that cannot be: whoever decided by them would decide by nothing."""
+    for before, line in itertools.pairwise(lines):
+        if not _is_later(before, line):
+            yield f"the clock went from {before['wall_sec']:.1f} s to {line['wall_sec']:.1f} s"
+        if line["images"] <= before["images"]:
+            yield f"images went from {before['images']:,} to {line['images']:,}"
+    for name, value in lines[-1].items():
+        if isinstance(value, float) and not math.isfinite(value):
+            yield f"{name} is {value}"
+        elif name.endswith(("_sec", "_utilisation", "_share")) and isinstance(value, int | float) and value < 0:
+            yield f"{name} is {value:g}, below 0"
+
+
+def _grown(first: Line, last: Line, name: str) -> float | None:
+    """By how much a sum has grown; None where one of them has none."""
+    before, after = first.get(name), last.get(name)
+    return None if before is None or after is None else after - before
+
+
+def _known(lines: Sequence[Line], name: str) -> list[float]:
+    return [line[name] for line in lines if line.get(name) is not None]
+
+
+def _mean(lines: Sequence[Line], name: str) -> float | None:
+    values = _known(lines, name)
+    return math.fsum(values) / len(values) if values else None
+
+
+def _most(lines: Sequence[Line], name: str) -> float | None:
+    return max(_known(lines, name), default=None)

@@ -1,0 +1,128 @@
+"""What a controller changes of a session: knobs of the process at once, the rest as a segment that begins now."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainer.config.control import ControlSettings
+from trainer.config.segment_plan import Plan
+from trainer.config.train_config import TrainConfig
+from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, changes_of
+from trainer.control.controller import Controller
+from trainer.control.interval import Decision, Knobs
+from trainer.control.machine import machine_of
+from trainer.control.watch import history_of
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import World
+from trainer.metrics.evaluate import Moment
+from trainer.records.stats_log import Line, read_stats_log
+from trainer.run.reporter import Reporter
+from trainer.run.state import TrainState
+from trainer.steps.batch import Batch
+from trainer.steps.compilation import Compilation
+
+
+class Steering:
+    """Of one session; all workers make the same calls. `controller` is None where nobody decides."""
+
+    def __init__(self, plan: Plan, actuators: Actuators, controller: Controller | None, reporter: Reporter) -> None:
+        self._plan, self._actuators, self._controller, self._reporter = plan, actuators, controller, reporter
+
+    @property
+    def choice(self) -> dict[str, str]:
+        """Who decides, for the session's choices; nothing where nobody does."""
+        return {} if self._controller is None else {"controller": f"{self._controller.choice}: asked for"}
+
+    def after(self, line: Line, state: TrainState, batch: Batch) -> None:
+        """Lets the controller change something after a line, where one does not end a segment anyway."""
+        if self._controller is None or state.images >= self._plan.end:
+            return
+        decision = self._controller.after(line)
+        if decision is not None:
+            self._controller.done(decision, state.images, self._act(decision, state, batch))
+
+    def quality(self, moment: Moment) -> None:
+        """Shows the controller what a generator's metrics are."""
+        if self._controller is not None:
+            self._controller.quality(moment.values())
+
+    def _act(self, decision: Decision, state: TrainState, batch: Batch) -> str:
+        """Why it could not be done; empty where it was."""
+        try:
+            if decision.knob in OF_SEGMENTS:
+                self._plan.decide(state.images, changes_of(decision, self._plan.now.lr_factor))
+                self._reporter.replanned(self._plan.config)
+            elif decision.knob not in OF_THE_CLUSTER:
+                self._actuators.turn(decision.knob, decision.value, batch)
+        except TrainerError as error:
+            return f"{error.problem}: {error.value}"
+        return ""
+
+
+def steering_of(
+    settings: ControlSettings | None,
+    plan: Plan,
+    actuators: Actuators,
+    compiled: Compilation,
+    world: World,
+    reporter: Reporter,
+    run_dir: Path,
+    state: TrainState,
+    batch: Batch,
+) -> Steering:
+    """What steers a session that begins with this state. A controller goes on with what an earlier one has learnt."""
+    if settings is None:
+        return Steering(plan, actuators, None, reporter)
+    lines: Sequence[Line] = read_stats_log(run_dir).lines if world.rank == 0 else ()
+    history = history_of(lines, settings.interval_sec, state.images)
+    last = history[-1].after if history else None
+    restored: Knobs | None = world.gather(last, Knobs | None)[0]
+    begun: Knobs | None = world.gather(history[0].knobs if history else None, Knobs | None)[0]
+    if restored is not None:
+        actuators.restore(restored, batch)
+    # Graphs that average between workers know the shapes that they were made for.
+    fixed = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
+    machine = machine_of(world, actuators, fixed)
+    controller = Controller(
+        settings,
+        world,
+        machine,
+        begun or actuators.start,
+        plan.config.seed,
+        run_dir,
+        history,
+        lambda event, images, **details: reporter.event(event, images, **details),
+        reporter.say,
+    )
+    return Steering(plan, actuators, controller, reporter)
+
+
+def checked(settings: ControlSettings | None, config: TrainConfig, world: World) -> None:
+    """TrainerError, naming the bound, for what this run cannot be given."""
+    if settings is None:
+        return
+    bounds, place = settings.bounds, "--control: bounds"
+    if (batch := bounds.batch_size) is not None:
+        if not batch[0] <= config.batch_size <= batch[1]:
+            raise TrainerError(
+                place=f"{place}.batch_size",
+                problem="leaves out what the run begins with",
+                value=list(batch),
+                allowed=f"bounds around the batch of {config.batch_size}",
+                fix=f"[{min(batch[0], config.batch_size)}, {max(batch[1], config.batch_size)}]",
+            )
+        if batch[0] < (least := world.world_size * config.group):
+            raise TrainerError(
+                place=f"{place}.batch_size",
+                problem=f"goes below what {world.world_size} worker(s) can share",
+                value=list(batch),
+                allowed=f"{least} and more",
+                fix=f"[{least}, {batch[1]}]",
+            )
+    if bounds.precision and config.precision not in bounds.precision:
+        raise TrainerError(
+            place=f"{place}.precision",
+            problem="leaves out what the run begins with",
+            value=list(bounds.precision),
+            allowed=f"names with {config.precision} among them",
+            fix=f"add {config.precision}",
+        )
