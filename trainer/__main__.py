@@ -27,7 +27,7 @@ from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
-from trainer.control.flags import add_control, control_asked, reading_asked
+from trainer.control.flags import add_control, control_asked, reading_asked, with_shares
 from trainer.core.console import warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -189,9 +189,8 @@ def _train(arguments: argparse.Namespace) -> int:
     from trainer.telemetry.prometheus import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
-    power, control = power_asked(arguments), control_asked(arguments)
-    if control is not None and control.bounds.watts is not None:
-        power = power._replace(shares=True)
+    control = control_asked(arguments)
+    power = with_shares(power_asked(arguments), control)
     with _naming_flags(arguments):
         config = _config(arguments)
         run_dir: Path = arguments.run_dir or Path("runs") / config.preset

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from trainer.config.segments import Segment
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -90,8 +89,10 @@ class Plan:
         """Begins another segment after so many images, of the run's present end at most. TrainerError: the
         configuration does not take these values.
         """
-        segment = Segment.model_validate({"from_image": images, "decided": True, **changes})
-        self.config = _with_segments(self.config, [*self.config.segments, segment])
+        segment = {"from_image": images, "decided": True, **changes}
+        before = [each for each in self.config.segments if each.from_image < images]
+        after = self.config.segments[len(before) :]
+        self.config = self.config.replace({"segments": (*before, segment, *after)})
         self.end = images
 
 
@@ -101,11 +102,7 @@ def with_decided(config: TrainConfig, saved: TrainConfig) -> TrainConfig:
     decided = [segment for segment in saved.segments if segment.decided]
     if not decided and len(planned) == len(config.segments):
         return config
-    return _with_segments(config, [*planned, *decided])
-
-
-def _with_segments(config: TrainConfig, segments: Sequence[Segment]) -> TrainConfig:
-    return config.replace({"segments": tuple(sorted(segments, key=lambda segment: segment.from_image))})
+    return config.replace({"segments": tuple(sorted([*planned, *decided], key=lambda segment: segment.from_image))})
 
 
 def unreached(config: TrainConfig) -> list[str]:

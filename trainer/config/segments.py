@@ -35,7 +35,7 @@ class Segment(Written):
     precision: Literal["fp32", "bf16", "fp16"] | None = None
     lr_factor: LrFactor | None = None
     workers: int | None = Field(default=None, ge=0)
-    decided: bool = False
+    decided: bool | None = None
 
 
 SegmentsField = Annotated[tuple[Segment, ...], BeforeValidator(from_text)]

@@ -10,6 +10,8 @@ from trainer.commands.arguments import count
 from trainer.config.control import ControlSettings
 from trainer.core.console import warn
 from trainer.core.errors import TrainerError, from_validation
+from trainer.power.limits import PowerAsked
+from trainer.power.node import POWER_FLAG
 
 if TYPE_CHECKING:
     from trainer.data.loader import Reading
@@ -56,6 +58,21 @@ def settings_of(policy: str | None, objective: str | None, more: str | None, mod
         field = str(next(iter(error.errors()[0]["loc"]), ""))
         found = from_validation(error, MORE_FLAG, known=ControlSettings.model_fields)
         raise (found.at(named[field][0]) if field in given else found) from None
+
+
+def with_shares(power: PowerAsked, control: ControlSettings | None) -> PowerAsked:
+    """What is asked of the GPUs, where a controller may lower their limits. TrainerError: somebody else does."""
+    if control is None or control.bounds.watts is None:
+        return power
+    if power.auto or power.watts is not None:
+        raise TrainerError(
+            place=f"{MORE_FLAG}: bounds.watts",
+            problem=f"{POWER_FLAG} sets the same limits",
+            value=list(control.bounds.watts),
+            allowed="one of both",
+            fix=f"leave {POWER_FLAG} or bounds.watts out",
+        )
+    return power._replace(shares=True)
 
 
 def reading_asked(arguments: argparse.Namespace) -> "Reading":

@@ -62,14 +62,17 @@ NOTHING_ASKED = PowerAsked()
 
 class Limiter:
     """The limits of one run; made by `limiting`, with its arguments. TrainerError on every rank: a GPU cannot have it.
-    `choice` is what the run is made with and why, for its record; empty where nothing is asked.
+    `choice` is what the run is made with and why, for its record; empty where nothing is asked. Once it has begun,
+    `limit_watts` is the least limit that its GPUs had before, `floor` the least share of theirs that all of them can
+    have; None and 1 where none is set.
     """
 
     def __init__(self, world: "World", asked: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
         self._world, self._asked = world, asked
         self._search: Search | None = None
         self._on_event: OnEvent = lambda event, **details: None
-        self.choice = ""
+        self.choice, self.floor = "", 1.0
+        self.limit_watts: float | None = None
         from trainer.telemetry.energy import Gpu
 
         everyone = world.gather((world.node_rank, gpu), tuple[int, Gpu | None])
@@ -93,10 +96,12 @@ class Limiter:
         reports = self._everywhere(self._node.begin(limit=limit, watts=asked.watts, clock_mhz=asked.clock_mhz))
         if reports is None:
             return
+        if limit:
+            self.floor = max(report.floor for report in reports)
+            self.limit_watts = min(watts for report in reports for watts in report.watts.values() if watts is not None)
         if asked.auto:
-            floor = max(report.floor for report in reports)
             self._search = Search(
-                [share for share in LADDER if share >= floor] or [1.0], asked.max_slowdown, asked.window_sec
+                [share for share in LADDER if share >= self.floor] or [1.0], asked.max_slowdown, asked.window_sec
             )
         self.choice = asked.describe()
         self._tell_limits(reports, self.choice)

@@ -7,6 +7,7 @@ from pathlib import Path
 from trainer.config.segment_plan import Plan
 from trainer.config.train_config import TrainConfig
 from trainer.control.actuators import Actuators
+from trainer.control.checks import check_control
 from trainer.core.errors import EXIT_INTERRUPTED
 from trainer.distributed import replica_check
 from trainer.distributed.devices import gpu_of
@@ -23,7 +24,7 @@ from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
 from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
-from trainer.run.steering import checked, steering_of
+from trainer.run.steering import steering_of
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
 from trainer.steps.precision import choose
@@ -58,7 +59,8 @@ def train(
             return EXIT_INTERRUPTED
 
         # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.
-        checked(options.control, config, world)
+        if options.control is not None:
+            check_control(options.control, config, context, world.world_size)
         ready = setup_session(config, run_dir, data_dir, world, resume=options.resume)
         config, state = ready.config, ready.state
         if ready.complete:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from trainer.config.control import ControlSettings
 from trainer.config.segment_plan import Plan
-from trainer.config.train_config import TrainConfig
 from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, changes_of
 from trainer.control.controller import Controller
 from trainer.control.interval import Decision, Knobs
@@ -94,35 +93,3 @@ def steering_of(
         reporter.say,
     )
     return Steering(plan, actuators, controller, reporter)
-
-
-def checked(settings: ControlSettings | None, config: TrainConfig, world: World) -> None:
-    """TrainerError, naming the bound, for what this run cannot be given."""
-    if settings is None:
-        return
-    bounds, place = settings.bounds, "--control: bounds"
-    if (batch := bounds.batch_size) is not None:
-        if not batch[0] <= config.batch_size <= batch[1]:
-            raise TrainerError(
-                place=f"{place}.batch_size",
-                problem="leaves out what the run begins with",
-                value=list(batch),
-                allowed=f"bounds around the batch of {config.batch_size}",
-                fix=f"[{min(batch[0], config.batch_size)}, {max(batch[1], config.batch_size)}]",
-            )
-        if batch[0] < (least := world.world_size * config.group):
-            raise TrainerError(
-                place=f"{place}.batch_size",
-                problem=f"goes below what {world.world_size} worker(s) can share",
-                value=list(batch),
-                allowed=f"{least} and more",
-                fix=f"[{least}, {batch[1]}]",
-            )
-    if bounds.precision and config.precision not in bounds.precision:
-        raise TrainerError(
-            place=f"{place}.precision",
-            problem="leaves out what the run begins with",
-            value=list(bounds.precision),
-            allowed=f"names with {config.precision} among them",
-            fix=f"add {config.precision}",
-        )

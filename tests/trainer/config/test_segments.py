@@ -3,11 +3,19 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.config.presets import PRESETS
-from trainer.config.segment_plan import check_begun, check_workers, stretches, stretches_from, unreached
+from trainer.config.segment_plan import (
+    Plan,
+    check_begun,
+    check_workers,
+    stretches,
+    stretches_from,
+    unreached,
+    with_decided,
+)
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -191,3 +199,59 @@ def test_what_has_begun_is_named_by_its_number_in_the_list(saved: TrainConfig, c
 
 def test_a_new_segment_may_begin_where_the_run_is() -> None:
     check_begun(DIGITS, _with({"from_image": 600, "batch_size": 8}), 600)
+
+
+def test_a_decision_ends_the_segment_and_what_was_planned_comes_still() -> None:
+    plan = Plan(_with({"from_image": 512, "precision": "bf16"}, batch_size=32), 0)
+    seen = []
+    for stretch in plan:
+        seen.append((stretch.first, stretch.config.batch_size, stretch.config.precision, stretch.lr_factor))
+        if stretch.first == 0:
+            plan.decide(96, {"batch_size": 64, "lr_factor": 1.5})
+            assert plan.end == 96
+    assert seen == [(0, 32, "fp32", 1.0), (96, 64, "fp32", 1.5), (544, 64, "bf16", 1.5)]
+    assert plan.config.segments[0].decided
+    assert plan.config.total_images == 1056
+
+
+def test_a_decision_that_the_configuration_does_not_take_changes_nothing() -> None:
+    plan = Plan(_with(batch_size=32), 0)
+    with pytest.raises(TrainerError, match="batch_size"):
+        plan.decide(96, {"batch_size": 0})
+    assert (plan.end, plan.config.segments) == (1024, ())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([16, 32, 48, 64]), min_size=1, max_size=5),
+    steps=st.lists(st.integers(1, 6), min_size=5, max_size=5),
+    planned=st.lists(st.integers(1, 900), max_size=2, unique=True),
+    killed=st.integers(0, 1024),
+)
+def test_a_resumed_run_goes_on_as_decided(sizes: list[int], steps: list[int], planned: list[int], killed: int) -> None:
+    """From any image, with the command that began it, in the segments that an undisturbed one comes through."""
+    command = _with(*({"from_image": image, "lr_factor": 0.5} for image in sorted(planned)), batch_size=32)
+    plan, images, todo, seen = Plan(command, 0), 0, list(zip(sizes, steps, strict=False)), []
+    for stretch in plan:
+        seen.append((stretch.config.batch_size, stretch.lr_factor))
+        images = stretch.first
+        while images < plan.end:
+            images += stretch.config.step_images
+            if todo and images < plan.end and (images - stretch.first) // stretch.config.step_images >= todo[0][1]:
+                plan.decide(images, {"batch_size": todo.pop(0)[0]})
+    assert images == plan.config.total_images
+    resumed = with_decided(command, plan.config)
+    assert resumed == plan.config
+    check_begun(plan.config, resumed, killed)
+    ahead = [(each.config.batch_size, each.lr_factor) for each in Plan(resumed, killed)]
+    assert ahead == seen[-len(ahead) :]
+
+
+def test_what_a_lost_session_had_decided_is_gone_with_it() -> None:
+    """The run's own config.json has it still; the checkpoint that it goes on from does not."""
+    before = _with({"from_image": 96, "batch_size": 64, "decided": True})
+    after = _with(
+        {"from_image": 96, "batch_size": 64, "decided": True}, {"from_image": 320, "batch_size": 16, "decided": True}
+    )
+    assert with_decided(after, before) == before
+    assert with_decided(_with({"from_image": 700, "lr_factor": 2}), before).segments[1].lr_factor == 2

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from trainer.data.loader import Loader, Sampler, images_per_sec
+from trainer.data.loader import Loader, Reading, Sampler, images_per_sec
 from trainer.data.shards import ShardedImages, write_shards
 
 
@@ -86,3 +87,40 @@ def test_an_error_of_the_thread_is_raised_where_the_batch_is_taken(
 
 def test_the_rate_is_measured_over_whole_batches(data: ShardedImages) -> None:
     assert images_per_sec(data, 10, 0.05) > 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), min_size=1, max_size=6), seed=st.integers(0, 9)
+)
+def test_threads_and_batches_ahead_change_no_image(
+    data: ShardedImages, changes: list[tuple[int, int]], seed: int
+) -> None:
+    """Set anew between any two batches, while others are under way."""
+    loader = Loader(data, seed, 8, slice(0, 8))
+    try:
+        for number, (threads, prefetch) in enumerate(changes * 2):
+            numbers = Sampler(50, seed).indices(8 * number, 8)
+            assert loader.take(8 * number).pixels[:, 0, 0, 0].tolist() == numbers.tolist()
+            loader.read_with(Reading(threads, prefetch))
+    finally:
+        loader.close()
+
+
+def test_several_threads_read_several_batches_at_once(data: ShardedImages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits in `take` until the others have come: with one thread they never would."""
+    together = threading.Barrier(3, timeout=60)
+    taken = ShardedImages.take
+
+    def waits(self: ShardedImages, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+        together.wait()
+        return taken(self, indices)
+
+    loader = Loader(data, 0, 5, slice(0, 5), reading=Reading(threads=1, prefetch=2))
+    loader.read_with(Reading(threads=3, prefetch=2))
+    monkeypatch.setattr(ShardedImages, "take", waits)
+    for position in (5, 10, 0):
+        loader._promised(position)
+    monkeypatch.setattr(ShardedImages, "take", taken)
+    assert loader.take(0).pixels.shape == (5, 1, 1, 4)
+    loader.close()

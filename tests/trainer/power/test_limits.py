@@ -315,3 +315,42 @@ class TestSeveralNodes:
         assert "node 1: this user may not" in choices[0]
         assert all(state == BEFORE for board in boards for state in board.during)
         assert capsys.readouterr().err.count("warning") == 1
+
+
+class TestShares:
+    """What a controller lowers while a run trains."""
+
+    def test_a_share_is_of_the_limit_before_and_is_undone(
+        self, nvml: Any, notes: Path, alone: World, gpu: Gpu, events: Events, tell: Any
+    ) -> None:
+        with limiting(alone, PowerAsked(shares=True), gpu, nvml) as limiter:
+            assert limiter is not None
+            limiter.begin(tell)
+            assert nvml.state("GPU-0") == BEFORE
+            assert limiter.limit_watts == 700
+            assert limiter.set_share(0.8) == ""
+            assert nvml.state("GPU-0")["limit_mw"] == 560_000
+            assert limiter.set_share(0.9) == ""
+            assert nvml.state("GPU-0")["limit_mw"] == 630_000
+        assert nvml.state("GPU-0") == BEFORE
+        assert [name for name, _ in events] == ["power-limit"] * 3 + ["power-restored"]
+
+    def test_without_a_gpu_it_says_why_and_never_can(self, notes: Path, alone: World, tell: Any) -> None:
+        with limiting(alone, PowerAsked(shares=True), None) as limiter:
+            assert limiter is not None
+            limiter.begin(tell)
+            assert limiter.limit_watts is None
+            assert "no GPU" in limiter.set_share(0.8)
+            assert "no GPU" in limiter.set_share(1.0)
+
+    def test_a_refusal_while_training_puts_all_back_and_is_not_asked_again(
+        self, nvml: Any, notes: Path, alone: World, gpu: Gpu, tell: Any
+    ) -> None:
+        with limiting(alone, PowerAsked(shares=True), gpu, nvml) as limiter:
+            assert limiter is not None
+            limiter.begin(tell)
+            nvml.refuse = {"nvmlDeviceSetPowerManagementLimit": nvml.NVMLError_NoPermission("no")}
+            assert limiter.set_share(0.8)
+            calls = len(nvml.calls)
+            assert limiter.set_share(0.7)
+            assert len(nvml.calls) == calls
