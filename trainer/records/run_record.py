@@ -16,6 +16,7 @@ from trainer.core.errors import from_validation
 from trainer.core.files import read_input, read_text_input
 from trainer.core.program import program
 from trainer.records.beside import FileSum
+from trainer.records.decisions import DecisionRecord
 from trainer.records.digest import DigestedRecord, wrong_digest_error
 from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity
@@ -321,6 +322,7 @@ class RunRecord(DigestedRecord):
         notes: what a reader must know of stats.jsonl: lines that were lost, a session that was taken as killed.
         code_sha256: over the trainer's own source files.
         segments: stretches of equal batch and precision, of a run that has such a plan; empty for any other.
+        decisions: what a controller changed in its course; empty for a run without one.
         choices: what the newest session trained with (precision, shard, compile), each with its reason.
         fabric: the newest session's acceptance test; null in records from before there was one.
         utilisation: how well the machines were used; null in records from before it was counted.
@@ -360,6 +362,7 @@ class RunRecord(DigestedRecord):
     quality: tuple[QualityRecord, ...]
     quality_in_training: QualityInTraining | None = None
     segments: tuple[SegmentRecord, ...] = ()
+    decisions: tuple[DecisionRecord, ...] = ()
     choices: dict[str, str] = Field(default_factory=dict)
     fabric: FabricRecord | None = None
     utilisation: UtilisationRecord | None = None

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -49,10 +50,16 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "quality": frozenset({"quality"}),
         "choices": frozenset({"choices"}),
         "segment": frozenset({"segment"}),
+        "decision": frozenset({"knob", "value", "was", "policy", "reason", "expected_gain", "outcome"}),
         "data-verified": frozenset({"nodes"}),
     }
 )
 """Keys that the record reads, by event; a line without them is as damaged as one that is no JSON."""
+
+
+def iso(seconds: float) -> str:
+    """A time of lines, seconds since 1970, as records have it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 class StatsLog(NamedTuple):

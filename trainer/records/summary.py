@@ -4,7 +4,6 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.records.beside import sums_of
 from trainer.records.cost_carbon import carbon, cost, energy, total
+from trainer.records.decisions import decisions
 from trainer.records.quality import latest_quality, quality_in_training
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import (
@@ -25,7 +25,7 @@ from trainer.records.run_record import (
     SessionRecord,
     Summary,
 )
-from trainer.records.stats_log import STATS_FILE, Line, StatsLog, read_stats_log
+from trainer.records.stats_log import STATS_FILE, Line, StatsLog, iso, read_stats_log
 from trainer.records.utilisation import utilisation
 
 SAVE_BUDGET_SEC = 20.0
@@ -200,6 +200,7 @@ def _record(
                 if line.get("event") == "segment"
             }.values()
         ),
+        decisions=tuple(decisions(lines)),
         choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
         utilisation=utilisation(ticks, stats_log.beginnings),
@@ -238,8 +239,8 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
     ending = next((line["event"] for line in own if line.get("event") in _ENDINGS), None)
     readings: Mapping[str, Any] = next((line["energy"] for line in reversed(own) if "event" not in line), {})
     return SessionRecord(
-        start=_iso(began["time"]),
-        end=_iso(last["time"]),
+        start=iso(began["time"]),
+        end=iso(last["time"]),
         world_size=began["world_size"],
         num_nodes=began["num_nodes"],
         images_from=began["images"],
@@ -251,7 +252,7 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
         capacity=began.get("capacity", ()),
         it_joules=_joules({device: _reading(reading) for device, reading in readings.items()}),
         data_verified=tuple(
-            DataVerification.model_validate({**node, "at": _iso(node["at"])})
+            DataVerification.model_validate({**node, "at": iso(node["at"])})
             for line in own
             if line.get("event") == "data-verified"
             for node in line["nodes"]
@@ -307,7 +308,3 @@ def _peak_memory(ticks: Sequence[Line]) -> Quantity:
     )
     peak = max(line[key] for line in ticks if line[key] is not None)
     return Quantity.measured(peak, "GiB", f"{what}, summed over workers")
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

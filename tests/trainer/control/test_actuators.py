@@ -1,0 +1,96 @@
+"""Knobs of a process are turned where they are, and a batch brings its step sizes along."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.config.presets import preset
+from trainer.control.actuators import OF_SEGMENTS, Actuators, changes_of
+from trainer.control.interval import Decision, Knobs
+from trainer.core.errors import TrainerError
+from trainer.data.images_in_memory import ImagesInMemory
+from trainer.data.loader import AS_SUITS
+from trainer.distributed.world import World, start_world
+from trainer.steps.batch import Batch
+
+CONFIG = preset("dcgan-digits").replace({"batch_size": 8})
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    before = torch.get_num_threads()
+    with start_world("gloo") as world:
+        yield world
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def batch(world: World) -> Iterator[Batch]:
+    images = np.arange(64, dtype=np.uint8).reshape(64, 1, 1, 1).repeat(32, 2).repeat(32, 3)
+    batch = Batch(CONFIG, world, ImagesInMemory(images))
+    yield batch
+    batch.close()
+
+
+def test_what_is_turned_is_what_the_knobs_say_then(world: World, batch: Batch) -> None:
+    actuators = Actuators(CONFIG, AS_SUITS, world, None)
+    begun = actuators.knobs(CONFIG)
+    for knob, value in (("loader_threads", 3), ("prefetch", 4), ("threads", 1)):
+        actuators.turn(knob, value, batch)
+    assert actuators.knobs(CONFIG) == begun._replace(loader_threads=3, prefetch=4, threads=1)
+    assert torch.get_num_threads() == 1
+    assert actuators.reading == (3, 4)
+
+
+def test_no_image_is_another_one_for_it(world: World, batch: Batch) -> None:
+    other = Batch(CONFIG, world, ImagesInMemory(np.zeros((64, 1, 32, 32), np.uint8)))
+    digests = [other.order(images) for images in range(0, 64, 8)]
+    other.close()
+    actuators, found = Actuators(CONFIG, AS_SUITS, world, None), []
+    for number in range(8):
+        found.append(batch.order(8 * number))
+        actuators.turn("loader_threads", 1 + number % 3, batch)
+        actuators.turn("prefetch", 1 + number % 4, batch)
+    assert found == digests
+
+
+def test_a_session_that_goes_on_has_what_was_turned(world: World, batch: Batch) -> None:
+    actuators = Actuators(CONFIG, AS_SUITS, world, None)
+    actuators.restore(actuators.start._replace(loader_threads=2, batch_size=99), batch)
+    assert actuators.knobs(CONFIG) == actuators.start._replace(loader_threads=2), "the batch is the segment's"
+
+
+def test_power_that_is_nobodys_to_limit_is_said(world: World, batch: Batch) -> None:
+    actuators = Actuators(CONFIG, AS_SUITS, world, None)
+    with pytest.raises(TrainerError, match="nobody's to limit"):
+        actuators.turn("power_share", 0.8, batch)
+    assert actuators.knobs(CONFIG).power_share == 1
+
+
+def _decision(knob: str, value: int | str, was: int | str) -> Decision:
+    return Decision(knob, value, was, "rules", "", 0.1, "")
+
+
+@given(st.lists(st.sampled_from([8, 16, 32, 64, 128]), min_size=1, max_size=6))
+def test_step_sizes_follow_the_batch_by_its_square_root(sizes: list[int]) -> None:
+    """Over any way there, and back at the first batch they are the first ones."""
+    factor, was = 1.0, 32
+    for size in [*sizes, 32]:
+        changes = changes_of(_decision("batch_size", size, was), factor)
+        assert changes["batch_size"] == size
+        factor, was = float(changes["lr_factor"]), size
+        assert factor == pytest.approx(math.sqrt(size / 32))
+
+
+def test_what_is_no_batch_changes_itself_alone() -> None:
+    assert changes_of(_decision("precision", "bf16", "fp32"), 3.0) == {"precision": "bf16"}
+    assert changes_of(_decision("batch_gpu", 8, 0), 3.0) == {"batch_gpu": 8}
+
+
+def test_every_knob_is_of_the_process_of_a_segment_or_of_the_cluster() -> None:
+    assert set(OF_SEGMENTS) < set(Knobs._fields)
