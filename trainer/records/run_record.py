@@ -321,7 +321,7 @@ class RunRecord(DigestedRecord):
         status: running, interrupted (by an agreed stop, failed or killed: resume it) or done.
         notes: what a reader must know of stats.jsonl: lines that were lost, a session that was taken as killed.
         code_sha256: over the trainer's own source files.
-        segments: stretches of equal batch and precision, of a run that has such a plan; empty for any other.
+        segments: stretches of equal batch and precision, of a run that has such a plan, or a controller; else empty.
         decisions: what a controller changed in its course; empty for a run without one.
         choices: what the newest session trained with (precision, shard, compile), each with its reason.
         fabric: the newest session's acceptance test; null in records from before there was one.

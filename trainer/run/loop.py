@@ -133,7 +133,7 @@ def _run(
                 decisions.changed(precision=state.use(choose(config.precision, world.device)))
             state.enter(config)
             decisions.graph = graph = step_graph(config, world)
-        if plan.config.segments:
+        if plan.config.segments or options.control is not None:
             reporter.segment(state, stretch)
         decisions.note(state)
         while state.images < plan.end:

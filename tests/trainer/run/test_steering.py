@@ -1,0 +1,157 @@
+"""A controller in a run: what it decides is done, written down, and there again when the run goes on."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.config.control import Bounds, ControlSettings
+from trainer.config.train_config import TrainConfig
+from trainer.control import controller
+from trainer.control.interval import SWITCH_FILE, Decision, Interval, Value
+from trainer.preemption.notices import Interruption
+from trainer.records.run_record import RunContext, RunRecord
+from trainer.run.loop import train
+from trainer.run.session_setup import RunOptions
+
+Lines = Callable[[Path], list[dict[str, Any]]]
+Script = dict[int, tuple[str, Value]]
+SETTINGS = ControlSettings(
+    interval_sec=1e-6,
+    bounds=Bounds(batch_size=(8, 64), precision=("fp32", "bf16"), loader_threads=(1, 4), threads=(1, 4)),
+)
+SCRIPT: Script = {48: ("loader_threads", 3), 96: ("batch_size", 32), 160: ("precision", "bf16"), 224: ("batch_gpu", 8)}
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], None]:
+    """Has decided, from each of these images on, that a knob shall have a value."""
+
+    def use(script: Script) -> None:
+        def decide(history: list[Interval], *_: object, **__: object) -> SimpleNamespace:
+            last = history[-1]
+            for images, (knob, value) in script.items():
+                was = getattr(last.knobs, knob)
+                failed = last.failed is not None or any(each.failed for each in history)
+                if last.images >= images and was != value and not failed:
+                    decision = Decision(knob, value, was, "scripted", "the script says so", 0.1, "")
+                    return SimpleNamespace(decision=decision, why="", warning=False, verdict=None)
+            return SimpleNamespace(decision=None, why="", warning=False, verdict=None)
+
+        monkeypatch.setattr(controller, "next_decision", decide)
+
+    return use
+
+
+@pytest.fixture
+def config(tiny_config: TrainConfig) -> TrainConfig:
+    often = {"stats_kimg": 0.016, "checkpoint_kimg": 100, "sample_kimg": 100}
+    return tiny_config.replace({"kimg": 0.32, "batch_size": 16, **often, "augment": "none"})
+
+
+def _train(config: TrainConfig, run_dir: Path, data: Path, control: ControlSettings | None = SETTINGS) -> RunRecord:
+    options = RunOptions(control=control)
+    threads = torch.get_num_threads()
+    try:
+        assert train(config, run_dir, data, RunContext(run_id="r"), Interruption(), options) == 0
+    finally:
+        torch.set_num_threads(threads)
+    return RunRecord.read(run_dir / "run.json")
+
+
+def test_what_is_decided_is_done_and_written_down(
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, scripted: Callable[[Script], None]
+) -> None:
+    scripted(SCRIPT)
+    record = _train(config, tmp_path, digits_dir)
+    assert [(each.knob, each.was, each.value, each.outcome) for each in record.decisions] == [
+        ("loader_threads", 1, 3, "done"),
+        ("batch_size", 16, 32, "done"),
+        ("precision", "fp32", "bf16", "done"),
+        ("batch_gpu", 0, 8, "done"),
+    ]
+    ticks = [line["knobs"] for line in lines_of(tmp_path) if "knobs" in line]
+    assert ticks[0]["batch_size"] == 16
+    assert (ticks[-1]["batch_size"], ticks[-1]["precision"], ticks[-1]["batch_gpu"]) == (32, "bf16", 8)
+    assert ticks[-1]["loader_threads"] == 3
+    assert [each.batch_size for each in record.segments] == [16, 32, 32, 32]
+    assert [each.decided for each in record.config.segments] == [True] * 3
+    assert TrainConfig.from_file(tmp_path / "config.json") == record.config
+    assert record.segments[1].lr_factor == pytest.approx(2**0.5)
+
+
+def test_a_run_that_goes_on_has_what_was_decided_and_ends_equal(
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
+) -> None:
+    """The command that began it says nothing of what was decided; without a controller it goes on all the same."""
+    scripted(SCRIPT)
+    whole = _train(config, tmp_path / "whole", digits_dir)
+    cut = config.replace({"checkpoint_kimg": 0.016})
+    for kimg in (0.128, 0.2, 0.29):
+        _train(cut.replace({"kimg": kimg}), tmp_path / "cut", digits_dir)
+    scripted({})
+    again = _train(cut, tmp_path / "cut", digits_dir, None)
+    assert [each.batch_size for each in again.segments] == [16, 32, 32, 32]
+    assert again.config.segments == whole.config.segments
+    assert again.state_sha256 == whole.state_sha256
+
+
+def test_planned_with_what_was_decided_a_new_run_is_the_same(
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
+) -> None:
+    """Whoever reproduces a run has no controller, and needs none."""
+    scripted(SCRIPT)
+    first = _train(config, tmp_path / "first", digits_dir)
+    again = _train(TrainConfig.from_file(tmp_path / "first" / "config.json"), tmp_path / "again", digits_dir, None)
+    assert again.state_sha256 == first.state_sha256
+
+
+def test_observed_decisions_change_nothing(
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
+) -> None:
+    scripted(SCRIPT)
+    plain = _train(config, tmp_path / "plain", digits_dir, None)
+    observed = _train(config, tmp_path / "observed", digits_dir, SETTINGS.model_copy(update={"mode": "observe"}))
+    assert {each.outcome for each in observed.decisions} == {"observed"}
+    assert observed.state_sha256 == plain.state_sha256
+    assert plain.decisions == ()
+
+
+def test_what_cannot_be_done_is_told_and_the_run_goes_on(
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
+) -> None:
+    scripted({48: ("power_share", 0.8)})
+    plain = _train(config, tmp_path / "plain", digits_dir, None)
+    found = _train(config, tmp_path / "failed", digits_dir)
+    (decision,) = found.decisions
+    assert (decision.outcome, decision.why) == ("failed", "power is nobody's to limit here: 0.8")
+    assert found.state_sha256 == plain.state_sha256
+
+
+def test_a_controller_that_dies_leaves_the_run_as_it_is(
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a policy's own bug")
+
+    monkeypatch.setattr(controller, "next_decision", broken)
+    plain = _train(config, tmp_path / "plain", digits_dir, None)
+    found = _train(config, tmp_path / "dies", digits_dir)
+    assert found.state_sha256 == plain.state_sha256
+    told = [line for line in lines_of(tmp_path / "dies") if line.get("event") == "controller-failed"]
+    assert [line["times"] for line in told] == [1, 2, 3]
+    assert "ZeroDivisionError" in told[0]["why"]
+
+
+def test_switched_off_nothing_is_decided(
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, scripted: Callable[[Script], None]
+) -> None:
+    _train(config.replace({"kimg": 0.032}), tmp_path, digits_dir)
+    scripted(SCRIPT)
+    (tmp_path / SWITCH_FILE).touch()
+    assert _train(config, tmp_path, digits_dir).decisions == ()
+    (told,) = [line for line in lines_of(tmp_path) if line.get("event") == "controller-idle"]
+    assert "switched off" in told["why"]
