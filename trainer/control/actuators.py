@@ -3,7 +3,6 @@ precision and micro-batches as a segment that begins with the next step.
 """
 
 import math
-import os
 from collections.abc import Mapping
 
 import torch
@@ -42,6 +41,11 @@ class Actuators:
             power_share=self._power_share,
             nodes=self._world.num_nodes,
         )
+
+    @property
+    def power_limits(self) -> tuple[float | None, float]:
+        """The least limit of the run's GPUs, W, None where nobody sets it; the least share that all can have."""
+        return (None, 1.0) if self._limiter is None else (self._limiter.limit_watts, self._limiter.floor)
 
     def restore(self, knobs: Knobs, batch: Batch) -> None:
         """What an earlier session had decided for the process; all workers call it together."""
@@ -85,8 +89,3 @@ def changes_of(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
         return {decision.knob: decision.value}
     factor = math.sqrt(float(decision.value) / float(decision.was))
     return {"batch_size": decision.value, "lr_factor": lr_factor * factor}
-
-
-def cores_here() -> int:
-    """Of this node, that the process may use."""
-    return len(os.sched_getaffinity(0))

@@ -55,8 +55,8 @@ class Controller:
         self._policy, self._switch = policy_of(settings), run_dir / SWITCH_FILE
         self._history, self._watch = list(history), Watch(settings.interval_sec)
         self._event, self._say = event, say
-        self._told = ""
-        self._failures = 0
+        self._told, self._failures = "", 0
+        self._kept: Decision | None = None
 
     @property
     def choice(self) -> str:
@@ -107,8 +107,13 @@ class Controller:
 
     def _note(self, outcome: Outcome, images: int) -> None:
         """Says why nothing is decided, where that is new, and what a judged change has brought."""
-        if outcome.verdict is not None and outcome.verdict.gain is not None and outcome.verdict.kept:
-            self._event("decision-kept", images, knob=outcome.verdict.knob, gain=outcome.verdict.gain)
+        verdict = outcome.verdict
+        if verdict is not None and verdict.state == "kept" and verdict.decision not in (None, self._kept):
+            self._kept = verdict.decision
+            self._event(
+                "decision-kept", images, knob=verdict.decision.knob, value=verdict.decision.value, why=verdict.why
+            )
+            self._say(f"controller: {verdict.decision.knob} {verdict.decision.value} stays: {verdict.why}")
         if outcome.why != self._told and outcome.warning:
             self._event("controller-idle", images, why=outcome.why)
             self._say(f"controller: nothing is changed: {outcome.why}")

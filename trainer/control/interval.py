@@ -74,6 +74,7 @@ class Interval(NamedTuple):
         images_per_sec: of all workers.
         knobs: what it was trained with.
         workers: that trained.
+        resolution: of the images that growing networks make in it, pixels; their speed is another at each.
         phase_sec: seconds of one step's phases, by key, of the slowest worker; empty where nobody measures them.
         loader_share: of its time, that steps waited for images, 0..1.
         allreduce_share: that they waited for other workers' gradients; None with one worker, or where nobody measures.
@@ -100,6 +101,7 @@ class Interval(NamedTuple):
     images_per_sec: float
     knobs: Knobs
     workers: int = 1
+    resolution: int = 0
     phase_sec: Mapping[str, float] = MappingProxyType({})
     loader_share: float = 0.0
     allreduce_share: float | None = None

@@ -69,6 +69,7 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
         images_per_sec=(last["images"] - first["images"]) * per_sec,
         knobs=Knobs(**last["knobs"]),
         workers=last["world_size"],
+        resolution=last.get("resolution", 0),
         phase_sec=last.get("phase_sec") or {},
         loader_share=share("loader_stall_sec"),
         allreduce_share=None if waited is None else max(0.0, waited) * per_sec,

@@ -80,7 +80,7 @@ def steering_of(
         actuators.restore(restored, batch)
     # Graphs that average between workers know the shapes that they were made for.
     fixed = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
-    machine = machine_of(world, actuators, fixed)
+    machine = machine_of(world, plan.config, actuators, fixed)
     controller = Controller(
         settings,
         world,

@@ -230,7 +230,8 @@ def test_a_decision_that_the_configuration_does_not_take_changes_nothing() -> No
 )
 def test_a_resumed_run_goes_on_as_decided(sizes: list[int], steps: list[int], planned: list[int], killed: int) -> None:
     """From any image, with the command that began it, in the segments that an undisturbed one comes through."""
-    command = _with(*({"from_image": image, "lr_factor": 0.5} for image in sorted(planned)), batch_size=32)
+    segments: list[dict[str, object]] = [{"from_image": image, "lr_factor": 0.5} for image in sorted(planned)]
+    command = _with(*segments, batch_size=32)
     plan, images, todo, seen = Plan(command, 0), 0, list(zip(sizes, steps, strict=False)), []
     for stretch in plan:
         seen.append((stretch.config.batch_size, stretch.lr_factor))

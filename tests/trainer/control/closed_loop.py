@@ -1,0 +1,122 @@
+"""A machine that trains, in a few formulas, and a controller on it: what tests of decisions run on."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trainer.config.control import ControlSettings
+from trainer.control.decide import Outcome, next_decision, policy_of
+from trainer.control.guardrails import Machine
+from trainer.control.interval import Interval, Knobs, efficiency
+from trainer.control.policy import Policy
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A node of so many cores, with one worker.
+
+    Attributes:
+        cores: of the node.
+        read_sec: of a core, to read and decode an image.
+        compute_sec: of a core, to compute one; so much that can be shared by threads, `serial` of it cannot.
+        step_sec: of any step, whatever its batch.
+        noise_scale: of gradients.
+        neighbour: cores that others use, by the share of the run that has passed.
+        spread: relative deviation of what a meter shows from what is.
+        device: whether a GPU computes, which needs no core and shows how busy it is.
+    """
+
+    cores: int = 4
+    read_sec: float = 0.0002
+    compute_sec: float = 0.004
+    serial: float = 0.1
+    step_sec: float = 0.002
+    noise_scale: float | None = None
+    neighbour: Callable[[float], float] = lambda passed: 0.0
+    spread: float = 0.005
+    device: bool = False
+
+    def interval(self, images: int, knobs: Knobs, passed: float, seconds: float, draw: random.Random) -> Interval:
+        """What is seen of so many seconds."""
+        others = self.neighbour(passed)
+        free = max(0.5, self.cores - others)
+        batch = knobs.batch_size
+        threads = 1 if self.device else knobs.threads
+        # Threads that meet at barriers wait for the one without a core.
+        fair = min(1.0, free / threads) ** 2
+        compute_sec = self.compute_sec * batch * (self.serial + (1 - self.serial) / threads) / fair + self.step_sec
+        readers = max(0.25, min(knobs.loader_threads, free))
+        read_sec = self.read_sec * batch / readers
+        step_sec = max(compute_sec, read_sec)
+        wanted = threads + knobs.loader_threads * min(1.0, read_sec / step_sec)
+        rate = batch / step_sec * (1 + draw.gauss(0, self.spread))
+        return Interval(
+            images=images + round(rate * seconds),
+            seconds=seconds,
+            images_per_sec=rate,
+            knobs=knobs,
+            loader_share=max(0.0, 1 - compute_sec / step_sec),
+            cpu_use=min(1.0, wanted / self.cores) * (1 + draw.gauss(0, self.spread)),
+            cpu_wait_share=max(0.0, 1 - free / threads) if threads > free else 0.01,
+            neighbour_cores=others,
+            cores=self.cores,
+            device_use=min(1.0, compute_sec / step_sec) if self.device else None,
+            noise_scale=None if self.noise_scale is None else self.noise_scale * (1 + draw.gauss(0, 0.1)),
+            watts=100.0 * (1 + draw.gauss(0, self.spread)),
+        )
+
+
+class Run(NamedTuple):
+    """What came of it: goodput over all of it, and how it went."""
+
+    goodput: float
+    history: Sequence[Interval]
+    outcomes: Sequence[Outcome]
+
+
+@dataclass
+class Loop:
+    """A controller on a plant, for so many intervals."""
+
+    plant: Plant
+    start: Knobs
+    settings: ControlSettings = field(default_factory=ControlSettings)
+    intervals: int = 60
+    policy: Policy | None = None
+    seed: int = 0
+    broken: Callable[[Interval, int], Interval] = lambda interval, number: interval
+    limit_watts: float | None = None
+    power_floor: float = 1.0
+
+    def run(self) -> Run:
+        """Trains."""
+        draw, history, outcomes = random.Random(self.seed), list[Interval](), list[Outcome]()
+        policy = self.policy or policy_of(self.settings)
+        machine = Machine(self.plant.cores, limit_watts=self.limit_watts, power_floor=self.power_floor)
+        knobs, images = self.start, 0
+        for number in range(self.intervals):
+            seen = self.plant.interval(images, knobs, number / self.intervals, self.settings.interval_sec, draw)
+            images = seen.images
+            history.append(self.broken(seen, number))
+            outcome = next_decision(history, policy, self.settings, self.start, machine, seed=self.seed)
+            outcomes.append(outcome)
+            history[-1] = history[-1]._replace(decision=outcome.decision)
+            knobs = history[-1].after
+        return Run(self._goodput(history), history, outcomes)
+
+    def _goodput(self, history: Sequence[Interval]) -> float:
+        made = [
+            each.images_per_sec * efficiency(self.plant.noise_scale, each.knobs.batch_size, self.start.batch_size)
+            for each in history
+        ]
+        return math.fsum(made) / len(made)
+
+    def at(self, **knobs: int) -> float:
+        """Goodput of the whole run with these knobs and no controller."""
+        start = Knobs(**{**self.start._asdict(), **knobs})
+        still = Loop(self.plant, start, ControlSettings(policy="fixed"), self.intervals, seed=self.seed)
+        still.settings = still.settings.model_copy(update={"interval_sec": self.settings.interval_sec})
+        history = still.run().history
+        return self._goodput(history)

@@ -1,0 +1,177 @@
+"""Nothing out of bounds, nothing by meters that cannot be believed, nothing too often, nothing for ever."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.trainer.control.closed_loop import Loop, Plant
+from trainer.config.control import Bounds, ControlSettings
+from trainer.control.decide import next_decision
+from trainer.control.guardrails import Machine, allowed, doubled, lost_sec
+from trainer.control.interval import Decision, Interval, Knobs, Value
+from trainer.control.judge import JUDGE
+from trainer.control.policy import Fixed, Room
+
+START = Knobs(batch_size=64, loader_threads=1, threads=2)
+Broken = Callable[[Interval, int], Interval]
+
+
+class Restless:
+    """Wants something else each time, whatever it costs."""
+
+    name = "restless"
+
+    def __init__(self, pick: Callable[[Room, int], tuple[str, Value] | None]) -> None:
+        self._pick, self._asked = pick, 0
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        self._asked += 1
+        found = self._pick(room, self._asked)
+        if found is None:
+            return None
+        return Decision(*found, getattr(history[-1].after, found[0]), self.name, "", 0.0, "")
+
+
+def _another(room: Room, asked: int) -> tuple[str, Value] | None:
+    knobs = sorted(room.allowed)
+    if not knobs:
+        return None
+    knob = knobs[asked % len(knobs)]
+    return knob, room.allowed[knob][asked % len(room.allowed[knob])]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    loaders=st.tuples(st.integers(1, 4), st.integers(4, 8)),
+    batch=st.tuples(st.integers(1, 64), st.integers(64, 4096)),
+    group=st.sampled_from([1, 4]),
+    seed=st.integers(0, 99),
+)
+def test_no_policy_gets_out_of_bounds(loaders: tuple[int, int], batch: tuple[int, int], group: int, seed: int) -> None:
+    bounds = Bounds(loader_threads=loaders, batch_size=batch)
+    loop = Loop(
+        Plant(noise_scale=50.0),
+        START._replace(loader_threads=loaders[0]),
+        ControlSettings(bounds=bounds, decisions_per_hour=10_000, lost_sec=1e6),
+        policy=Restless(_another),
+        seed=seed,
+    )
+    for each in loop.run().history:
+        assert loaders[0] <= each.knobs.loader_threads <= loaders[1]
+        assert batch[0] <= each.knobs.batch_size <= batch[1]
+        assert 1 <= each.knobs.threads <= 4
+        assert (each.knobs.precision, each.knobs.batch_gpu, each.knobs.power_share) == ("fp32", 0, 1.0)
+
+
+@pytest.mark.parametrize("pick", [("batch_size", 1 << 20), ("precision", "fp16"), ("nodes", 99), ("threads", 2)])
+def test_what_a_policy_may_not_is_told_and_not_done(pick: tuple[str, Value]) -> None:
+    run = Loop(Plant(), START, policy=Restless(lambda room, asked: pick), intervals=5).run()
+    assert all(each.decision is None for each in run.history)
+    assert all(outcome.warning and pick[0] in outcome.why for outcome in run.outcomes)
+
+
+BROKEN: dict[str, Broken] = {
+    "not a number": lambda each, number: each._replace(images_per_sec=math.nan),
+    "below zero": lambda each, number: each._replace(loader_share=-0.5),
+    "infinite": lambda each, number: each._replace(neighbour_cores=math.inf),
+    "clock back": lambda each, number: each._replace(told=("the clock went from 9.0 s to 1.0 s",)),
+    "absent": lambda each, number: each._replace(watts=None if number % 2 else each.watts),
+    "standing still": lambda each, number: each._replace(watts=123.456),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_meter_leads_to_no_action_and_a_warning(name: str) -> None:
+    plant = Plant(read_sec=0.006, compute_sec=0.002)
+    fine = Loop(plant, START, intervals=40).run()
+    assert any(each.decision for each in fine.history), "there is something to mend"
+    break_it = BROKEN[name]
+    from_here = 10
+
+    def broken(each: Interval, number: int) -> Interval:
+        return break_it(each, number) if number >= from_here else each
+
+    run = Loop(plant, START, policy=Late(from_here + 10), broken=broken, intervals=40).run()
+    warned = [outcome for outcome in run.outcomes[from_here + 10 :] if outcome.warning]
+    assert warned
+    assert all(outcome.decision is None for outcome in warned)
+    acted = [number for number, each in enumerate(run.history) if each.decision]
+    assert all(number % 2 == 0 for number in acted) if name == "absent" else not acted
+
+
+class Late(Restless):
+    """Wants more loader threads from some interval on."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(lambda room, asked: ("loader_threads", 2) if asked > first else None)
+
+
+def test_no_more_changes_an_hour_than_allowed() -> None:
+    limited = ControlSettings(decisions_per_hour=3, min_gain=0.0, patience=1, interval_sec=10)
+    run = Loop(Plant(), START, limited, intervals=360, policy=Restless(_another)).run()
+    made = [number for number, each in enumerate(run.history) if each.decision and each.decision.policy != JUDGE]
+    assert made
+    for number in made:
+        assert sum(number - 359 <= other <= number for other in made) <= 3
+
+
+def test_what_may_be_lost_by_trying_is_bounded() -> None:
+    """A policy that would try for ever is left with undoing."""
+    settings = ControlSettings(lost_sec=40, decisions_per_hour=10_000, interval_sec=10)
+    worse = Restless(lambda room, asked: next(
+        ((knob, values[0]) for knob, values in room.allowed.items() if knob == "threads"), None
+    ))  # fmt: skip
+    run = Loop(Plant(), START._replace(threads=4), settings, intervals=600, policy=worse).run()
+    assert 0 < lost_sec(run.history) <= 40 + 5 * 10
+    assert any("were lost" in outcome.why for outcome in run.outcomes)
+    assert run.history[-1].knobs.threads == 4
+
+
+def test_an_actuator_that_fails_is_not_asked_for_ever() -> None:
+    failed = Decision("loader_threads", 2, 1, "rules", "", 0.1, "")
+    history = [Interval(0, 10.0, 100.0, START, failed=failed)] * 3
+    assert "loader_threads" in allowed(ControlSettings(), START, Machine(4), history[:2])
+    assert "loader_threads" not in allowed(ControlSettings(), START, Machine(4), history)
+
+
+def test_what_cannot_be_turned_is_not_offered() -> None:
+    asked = ControlSettings(bounds=Bounds(batch_size=(16, 256), watts=(100.0, 700.0)))
+    history = [Interval(0, 10.0, 100.0, START)]
+    assert "batch_size" in allowed(asked, START, Machine(4), history)
+    assert "batch_size" not in allowed(asked, START, Machine(4, fixed=("batch_size",)), history)
+    assert "power_share" not in allowed(asked, START, Machine(4), history)
+    assert "threads" not in allowed(asked, START, Machine(4, on_cpu=False), history)
+    powered = allowed(asked, START, Machine(4, limit_watts=700.0, power_floor=0.6), history)
+    assert powered["power_share"] == (0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def test_an_objective_without_its_figure_decides_nothing() -> None:
+    history = [Interval(0, 10.0, 100.0, START)] * 3
+    for objective in ("cost", "carbon"):
+        told = next_decision(history, Fixed(), ControlSettings(objective=objective), START, Machine(4))
+        assert told.warning
+        assert objective in told.why
+
+
+@given(st.integers(1, 4096), st.integers(1, 64), st.integers(64, 1 << 16))
+def test_sizes_are_the_first_one_times_powers_of_two(first: int, least: int, most: int) -> None:
+    found = doubled(first, least, most)
+    assert found == sorted(set(found))
+    assert all(least <= each <= most and math.log2(each / first).is_integer() for each in found)
+    if least <= first <= most:
+        assert first in found
+
+
+def test_the_same_history_gives_the_same_decision() -> None:
+    history: Any = Loop(Plant(read_sec=0.006), START, intervals=30).run().history
+    for name in ("rules", "model", "learned"):
+        asked = ControlSettings(policy=name)
+        from trainer.control.decide import policy_of
+
+        found = [next_decision(history[:n], policy_of(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
+        again = [next_decision(history[:n], policy_of(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
+        assert found == again

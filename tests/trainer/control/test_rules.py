@@ -1,0 +1,101 @@
+"""`rules` in a closed loop: what is wrong is mended, and what is right stays."""
+
+import itertools
+
+import pytest
+
+from tests.trainer.control.closed_loop import Loop, Plant
+from trainer.config.control import Bounds, ControlSettings
+from trainer.control.interval import Knobs
+
+RULES = ControlSettings(policy="rules", bounds=Bounds(batch_size=(16, 1024)))
+DATA_BOUND = Plant(read_sec=0.006, compute_sec=0.002)
+
+
+def test_a_loader_that_starves_the_steps_gets_threads() -> None:
+    loop = Loop(DATA_BOUND, Knobs(batch_size=64, threads=1), RULES)
+    run = loop.run()
+    assert run.goodput > 2 * loop.at()
+    assert run.history[-1].knobs.loader_threads == 3
+    assert run.history[-1].images_per_sec == pytest.approx(loop.at(loader_threads=3), rel=0.03)
+    first = next(each.decision for each in run.history if each.decision)
+    assert (first.knob, first.was, first.value) == ("loader_threads", 1, 2)
+    assert "%" in first.reason
+
+
+def test_threads_make_room_for_a_neighbour_and_come_back() -> None:
+    plant = Plant(cores=2, serial=0.3, neighbour=lambda passed: 1.0 if 1 / 3 <= passed < 2 / 3 else 0.0)
+    loop = Loop(plant, Knobs(batch_size=64, threads=2), RULES, intervals=90)
+    run = loop.run()
+    threads = [each.knobs.threads for each in run.history]
+    assert threads[28] == 2
+    assert threads[45] == 1
+    assert threads[-1] == 2
+    assert run.goodput > 1.05 * loop.at()
+
+
+def test_a_batch_far_from_the_noise_scale_comes_near_it_and_no_further() -> None:
+    loop = Loop(Plant(noise_scale=32.0), Knobs(batch_size=512, threads=4), RULES)
+    run = loop.run()
+    assert 16 <= run.history[-1].knobs.batch_size <= 128
+    assert run.goodput > 2 * loop.at()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "plant",
+    [
+        Plant(noise_scale=60.0),
+        Plant(cores=2, noise_scale=100.0),
+        Plant(device=True, compute_sec=0.0005),
+        Plant(spread=0.03),
+    ],
+)
+def test_what_is_right_from_the_start_is_left_alone(plant: Plant, seed: int) -> None:
+    loop = Loop(plant, Knobs(batch_size=64, threads=plant.cores), RULES, seed=seed)
+    run = loop.run()
+    assert run.goodput >= 0.98 * loop.at()
+
+
+def test_what_did_not_pay_is_undone_and_left_alone_for_longer_each_time() -> None:
+    """A disk that more threads read no faster."""
+    plant = Plant(read_sec=0.006, compute_sec=0.002)
+
+    class Slow(Plant):
+        def interval(self, images, knobs, passed, seconds, draw):  # type: ignore[no-untyped-def]
+            seen = plant.interval(images, knobs._replace(loader_threads=1), passed, seconds, draw)
+            return seen._replace(knobs=knobs)
+
+    run = Loop(Slow(), Knobs(batch_size=64, threads=1), RULES, intervals=200).run()
+    made = [each.decision for each in run.history]
+    tried = [
+        number for number, each in enumerate(made) if each and (each.knob, each.policy) == ("loader_threads", "rules")
+    ]
+    assert run.history[-1].knobs.loader_threads <= 2
+    gaps = [later - earlier for earlier, later in itertools.pairwise(tried)]
+    assert gaps == sorted(gaps)
+    assert len(tried) <= 6
+
+
+def test_one_hiccup_is_no_reason() -> None:
+    seen = Loop(
+        Plant(), Knobs(batch_size=64, threads=4), RULES,
+        broken=lambda each, number: each._replace(loader_share=0.8) if number == 20 else each,
+    ).run()  # fmt: skip
+    assert all(each.decision is None for each in seen.history)
+
+
+def test_power_is_lowered_where_energy_is_the_objective() -> None:
+    plant = Plant()
+
+    class Gpu(Plant):
+        """Half of the clock's last tenth costs a third of the power."""
+
+        def interval(self, images, knobs, passed, seconds, draw):  # type: ignore[no-untyped-def]
+            seen = plant.interval(images, knobs, passed, seconds, draw)
+            share = knobs.power_share
+            return seen._replace(images_per_sec=seen.images_per_sec * share**0.3, watts=(seen.watts or 0) * share)
+
+    settings = RULES.model_copy(update={"objective": "energy", "bounds": Bounds(watts=(350.0, 700.0))})
+    loop = Loop(Gpu(), Knobs(batch_size=64, threads=4), settings, limit_watts=700.0, power_floor=0.4)
+    assert loop.run().history[-1].knobs.power_share == 0.5

@@ -1,0 +1,192 @@
+"""What keeps a policy within bounds: values that it may choose, meters to be believed, limits of rate and loss."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from trainer.config.control import Bounds, ControlSettings
+from trainer.control.interval import Decision, Interval, Knobs, Value, score
+from trainer.control.judge import JUDGE
+
+_MOST_LOADERS = 16
+"""Of one worker; beyond them threads take the interpreter's time from each other."""
+_PREFETCH = (1, 2, 4, 8)
+_POWER_SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_FROZEN = 10
+"""Intervals in a row with the same figure to the last bit, of a figure that is a quotient of measured times."""
+_COOL_DOWN = 20
+"""Intervals that what was undone is left alone for; each further time twice as many."""
+_MOST_FAILURES = 3
+_HOUR_SEC = 3600.0
+
+
+class Machine(NamedTuple):
+    """What the knobs of a run can be on its machines.
+
+    Attributes:
+        cores: of one node.
+        local_workers: of one node; `workers` of all.
+        group: images that a worker's share consists of.
+        on_cpu: whether workers compute there.
+        limit_watts: least power limit of the GPUs; None where nobody limits it. `power_floor` is the least share.
+        fixed: knobs that cannot be turned now.
+    """
+
+    cores: int
+    local_workers: int = 1
+    workers: int = 1
+    group: int = 1
+    on_cpu: bool = True
+    limit_watts: float | None = None
+    power_floor: float = 1.0
+    fixed: tuple[str, ...] = ()
+
+
+def allowed(
+    settings: ControlSettings, start: Knobs, machine: Machine, history: Sequence[Interval]
+) -> dict[str, tuple[Value, ...]]:
+    """By knob, what it may be now, its present value among it; knobs without a choice are left out."""
+    now = history[-1].after
+    found: dict[str, tuple[Value, ...]] = {}
+    for knob, values in _ladders(settings.bounds, start, machine).items():
+        here: Value = getattr(now, knob)
+        if knob in machine.fixed or failures(history, knob) >= _MOST_FAILURES:
+            continue
+        left = cooling(history, knob, values)
+        kept = {value for value in values if value not in left} | {here}
+        if len(kept) > 1:
+            found[knob] = tuple(value for value in _with(values, here) if value in kept)
+    return found
+
+
+def _with(values: Sequence[Value], here: Value) -> Sequence[Value]:
+    """In their order, with the present one, which may be out of bounds."""
+    if here in values or isinstance(here, str):
+        return values if here in values else (*values, here)
+    return sorted([*values, here], key=float)
+
+
+def _ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequence[Value]]:
+    """Every value within the bounds, knob by knob. Without bounds of their own, threads go up to the node's cores."""
+    cores = max(1, machine.cores // machine.local_workers)
+    least, most = bounds.loader_threads or (1, max(start.loader_threads, min(cores, _MOST_LOADERS)))
+    found: dict[str, Sequence[Value]] = {"loader_threads": range(least, most + 1)}
+    least, most = bounds.prefetch or (1, max(_PREFETCH))
+    found["prefetch"] = sorted({start.prefetch, *(each for each in _PREFETCH if least <= each <= most)})
+    if machine.on_cpu:
+        least, most = bounds.threads or (1, max(start.threads, cores))
+        found["threads"] = range(least, most + 1)
+    if bounds.batch_size is not None:
+        found["batch_size"] = [
+            size for size in doubled(start.batch_size, *bounds.batch_size)
+            if size % machine.group == 0 and size >= machine.workers * machine.group
+        ]  # fmt: skip
+    if bounds.batch_gpu is not None:
+        first = start.batch_gpu or max(machine.group, start.batch_size // machine.workers)
+        found["batch_gpu"] = [size for size in doubled(first, *bounds.batch_gpu) if size % machine.group == 0]
+    if bounds.precision:
+        found["precision"] = bounds.precision
+    if bounds.watts is not None and machine.limit_watts is not None:
+        least_watts, most_watts = bounds.watts
+        found["power_share"] = [
+            share for share in _POWER_SHARES
+            if share >= machine.power_floor and least_watts <= share * machine.limit_watts <= most_watts
+        ]  # fmt: skip
+    return found
+
+
+def doubled(first: int, least: int, most: int) -> list[int]:
+    """`first` times powers of two, whole numbers from least to most."""
+    found, size = [first], first
+    while size % 2 == 0 and size // 2 >= least:
+        size //= 2
+        found.insert(0, size)
+    while found[-1] * 2 <= most:
+        found.append(found[-1] * 2)
+    return [each for each in found if least <= each <= most]
+
+
+def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> set[Value]:
+    """Those of a knob's values that were undone lately, and those beyond them: the more often, the longer they are left
+    alone.
+    """
+    undone: dict[tuple[Value, Value], list[int]] = {}
+    for number, each in enumerate(history):
+        if each.decision is not None and each.decision.policy == JUDGE and each.decision.knob == knob:
+            undone.setdefault((each.decision.value, each.decision.was), []).append(number)
+    left = set[Value]()
+    for (back, tried), places in undone.items():
+        if len(history) - places[-1] < _COOL_DOWN * 2 ** (len(places) - 1):
+            left |= {value for value in values if value == tried or _is_beyond(value, tried, back)}
+    return left
+
+
+def _is_beyond(value: Value, tried: Value, back: Value) -> bool:
+    """Whether a number is further from `back` than what was tried, on the same side."""
+    if isinstance(value, str) or isinstance(tried, str) or isinstance(back, str):
+        return False
+    return back < tried < value or value < tried < back
+
+
+def failures(history: Sequence[Interval], knob: str) -> int:
+    """How often an actuator has failed to turn a knob."""
+    return sum(each.failed is not None and each.failed.knob == knob for each in history)
+
+
+def mistrusted(history: Sequence[Interval], settings: ControlSettings, start: Knobs) -> str:
+    """Why the last interval's figures are nothing to decide by; empty where they can be believed."""
+    last = history[-1]
+    if last.told:
+        return "; ".join(last.told)
+    for name, value in _figures(last):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            return f"{name} is {value:g}"
+    for name in ("images_per_sec", "cpu_use", "watts"):
+        values = [getattr(each, name) for each in history[-_FROZEN:]]
+        if len(values) == _FROZEN and values[0] and len(set(values)) == 1:
+            return f"{name} has been {values[0]:g} to the last bit for {_FROZEN} intervals: its meter stands still"
+    for name in ("device_use", "watts"):
+        if getattr(last, name) is None and any(getattr(each, name) is not None for each in history[-_FROZEN:]):
+            return f"{name} was measured, and is no more"
+    if score(last, settings.objective, start.batch_size) is None:
+        return f"there is no figure for {settings.objective}"
+    return ""
+
+
+def _figures(interval: Interval) -> Iterator[tuple[str, float | None]]:
+    for name in Interval._fields:
+        value = getattr(interval, name)
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            yield name, value
+
+
+def rate(history: Sequence[Interval]) -> int:
+    """Changes of the last hour of training, what was undone not counted."""
+    found, seconds = 0, 0.0
+    for each in reversed(history):
+        if seconds > _HOUR_SEC:
+            break
+        found += each.decision is not None and each.decision.policy != JUDGE
+        seconds += each.seconds
+    return found
+
+
+def lost_sec(history: Sequence[Interval]) -> float:
+    """Seconds that undone changes have cost: of what was trained with them, by how much it was slower."""
+    lost = 0.0
+    for place, each in enumerate(history):
+        if each.decision is not None and each.decision.policy == JUDGE:
+            since = next((number for number in reversed(range(place)) if history[number].decision is not None), 0)
+            lost += sum(tried.seconds for tried in history[since + 1 : place + 1]) * max(
+                0.0, each.decision.expected_gain
+            )
+    return lost
+
+
+def within(decision: Decision, values: dict[str, tuple[Value, ...]], now: Knobs) -> str:
+    """Why a decision is none that a policy may make; empty where it is one."""
+    if decision.value not in values.get(decision.knob, ()):
+        return f"{decision.policy} wants {decision.knob} {decision.value}, which is out of bounds"
+    if decision.value == getattr(now, decision.knob) or decision.was != getattr(now, decision.knob):
+        return f"{decision.policy} wants {decision.knob} from {decision.was} to {decision.value}, which is no change"
+    return ""

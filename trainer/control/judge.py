@@ -1,0 +1,169 @@
+"""Whether the last change has paid: kept, given time, or undone; a pure function of the history.
+
+A change is compared with the intervals just before it, once a first interval with it has passed (caches, warm-up). It
+stays where the objective grew by the asked share and beyond the noise of those intervals. A change of batch or of
+precision goes, too, where the guard metric worsens beyond its noise, however late that shows.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import mean, median, stdev
+from typing import Literal, NamedTuple
+
+from trainer.config.control import ControlSettings
+from trainer.control.bottleneck import bottleneck
+from trainer.control.interval import Decision, Interval, Knobs, score
+
+JUDGE = "judge"
+"""Who undoes, as decisions call it."""
+OF_QUALITY = ("batch_size", "precision")
+"""Knobs that what is learnt depends on."""
+_SETTLE = 1
+"""Intervals after a change that do not count."""
+_BEFORE = 5
+"""Intervals before it that it is compared with, at most."""
+_NOISES = 1.0
+"""Standard errors that a gain has to be beyond zero."""
+_GUARD_VALUES = 3
+"""Of the guard before a change, from which on its noise is known."""
+_GUARD_NOISES = 2.0
+_FEW_VALUES_SHARE = 0.1
+"""How much worse the guard may be where its noise is not known: what two seeds of one run differ by, about."""
+
+
+class Verdict(NamedTuple):
+    """What the history says of the last change.
+
+    Attributes:
+        state: nothing to judge, one more interval to wait for, kept, or to be undone.
+        decision: the change that is judged; None for nothing.
+        gain: share of the objective that it brought; None where it is not known yet, or never will be.
+        why: in words.
+    """
+
+    state: Literal["nothing", "wait", "kept", "undo"]
+    decision: Decision | None = None
+    gain: float | None = None
+    why: str = ""
+
+
+def judge(history: Sequence[Interval], settings: ControlSettings, start: Knobs) -> Verdict:
+    """The verdict on the last change in the history, which may have been judged before. `start` are the knobs that the
+    run began with.
+    """
+    if worse := _worse_quality(history):
+        return worse
+    place = _last_change(history)
+    if place is None:
+        return Verdict("nothing")
+    decision = history[place].decision
+    assert decision is not None, "the last change's"
+    if decision.policy == JUDGE:
+        return Verdict("nothing")
+    after = history[place + 1 + _SETTLE :]
+    if len(after) < settings.patience:
+        return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
+    return _compared(history, place, decision, settings, start)
+
+
+def _compared(
+    history: Sequence[Interval], place: int, decision: Decision, settings: ControlSettings, start: Knobs
+) -> Verdict:
+    # Of what came after, the intervals that it was promised: later ones may be of another day.
+    after = history[place + 1 + _SETTLE :][: settings.patience]
+    if any(each.resolution != history[place].resolution for each in after):
+        return Verdict("kept", decision, None, "the networks have grown meanwhile: nobody can tell what it brought")
+    before = _before(history, place)
+    scores_after = _scores(after, settings, start)
+    scores_before = _scores(before, settings, start)
+    if not scores_before or len(scores_after) < len(after):
+        return Verdict("undo", decision, None, f"nobody knows what it brought: no figure for {settings.objective}")
+    was, now = median(scores_before), median(scores_after)
+    gain = now / was - 1 if was > 0 else math.inf
+    noise = _relative_error(scores_before)
+    if gain >= settings.min_gain and gain >= _NOISES * noise:
+        return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
+    return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, of {settings.min_gain:.0%} that it has to")
+
+
+def _scores(intervals: Sequence[Interval], settings: ControlSettings, start: Knobs) -> list[float]:
+    found = (score(each, settings.objective, start.batch_size) for each in intervals)
+    return [each for each in found if each is not None]
+
+
+def _relative_error(values: Sequence[float]) -> float:
+    """Standard error of their mean, as a share of it; 0 where one value says nothing of it."""
+    return stdev(values) / math.sqrt(len(values)) / mean(values) if len(values) > 1 and mean(values) > 0 else 0.0
+
+
+def _before(history: Sequence[Interval], place: int) -> list[Interval]:
+    """The intervals before a change that are as the last of them: with its knobs, held up by the same, which leaves out
+    what was before a neighbour came, and of networks of its size; nearest last, and no broken ones.
+    """
+    last, found = history[place], list[Interval]()
+    kind = bottleneck(last).kind
+    for each in reversed(history[: place + 1]):
+        if (each.knobs, each.resolution) != (last.knobs, last.resolution) or bottleneck(each).kind != kind:
+            break
+        if len(found) == _BEFORE:
+            break
+        if not each.told:
+            found.insert(0, each)
+    return found
+
+
+def _last_change(history: Sequence[Interval]) -> int | None:
+    return next((number for number in reversed(range(len(history))) if history[number].decision is not None), None)
+
+
+def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
+    """To be undone where the guard has worsened since the last change of what is learnt, which nobody has undone."""
+    place = next(
+        (number for number in reversed(range(len(history))) if _changes_quality(history[number].decision)), None
+    )
+    if place is None:
+        return None
+    decision = history[place].decision
+    assert decision is not None, "as it was looked for"
+    if decision.policy == JUDGE:
+        return None
+    guards = [(number, each.guard) for number, each in enumerate(history) if each.guard is not None]
+    before = [value for number, value in guards if number <= place]
+    after = [value for number, value in guards if number > place + _SETTLE]
+    if not before or not after:
+        return None
+    limit = _guard_limit(before)
+    if after[-1] <= limit:
+        return None
+    why = f"the guard metric is {after[-1]:.4g}, above {limit:.4g}, as far as it went before"
+    return Verdict("undo", decision, None, why)
+
+
+def _guard_limit(before: Sequence[float]) -> float:
+    """Up to which a value is as good as those before: a guard that falls may rise again by its noise."""
+    last = list(before[-_GUARD_VALUES - 2 :])
+    if len(last) < _GUARD_VALUES:
+        return last[-1] * (1 + _FEW_VALUES_SHARE)
+    # What is left around a straight line, since the guard falls while a run learns.
+    slope = (last[-1] - last[0]) / (len(last) - 1)
+    rest = [value - last[0] - slope * number for number, value in enumerate(last)]
+    return max(last[-1], mean(last[-2:])) + _GUARD_NOISES * stdev(rest) + 0.01 * abs(last[-1])
+
+
+def _changes_quality(decision: Decision | None) -> bool:
+    return decision is not None and decision.knob in OF_QUALITY
+
+
+def undoing(verdict: Verdict) -> Decision:
+    """The decision that undoes what a verdict is about."""
+    made = verdict.decision
+    assert made is not None, "there is something to undo"
+    return Decision(
+        knob=made.knob,
+        value=made.was,
+        was=made.value,
+        policy=JUDGE,
+        reason=f"undoes {made.knob} {made.value}: {verdict.why}",
+        expected_gain=0.0 if verdict.gain is None else -verdict.gain,
+        undone_if="nothing: it is as it was",
+    )

@@ -1,0 +1,24 @@
+"""What the knobs of a run can be on the machines that it is on."""
+
+import os
+
+from trainer.config.train_config import TrainConfig
+from trainer.control.actuators import Actuators
+from trainer.control.guardrails import Machine
+from trainer.distributed.world import World
+
+
+def machine_of(world: World, config: TrainConfig, actuators: Actuators, fixed: tuple[str, ...]) -> Machine:
+    """Of this session; all workers call it together. `fixed` cannot be turned now."""
+    cores = min(world.gather(len(os.sched_getaffinity(0))))
+    limit_watts, floor = actuators.power_limits
+    return Machine(
+        cores=cores,
+        local_workers=world.world_size // world.num_nodes,
+        workers=world.world_size,
+        group=config.group,
+        on_cpu=world.device.type == "cpu",
+        limit_watts=limit_watts,
+        power_floor=floor,
+        fixed=fixed,
+    )

@@ -1,0 +1,153 @@
+"""The policy `rules`: what holds a run up, seen several times in a row, decides what is changed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from types import MappingProxyType
+
+from trainer.control.bottleneck import NEIGHBOUR_CORES, Kind, bottleneck
+from trainer.control.interval import Decision, Interval, Value, efficiency
+from trainer.control.policy import Room
+
+_IN_A_ROW = 2
+"""Intervals that must say the same before anything is done: one may be a hiccup."""
+_NOISE_VALUES = 5
+_FAR = 4.0
+"""How far the batch may be from the gradient noise scale, as a factor, before it is changed: near it, half the images
+or half the steps are what either way would save (McCandlish et al. 2018), and the scale is an estimate.
+"""
+_GAIN_OF_16_BITS, _GAIN_OF_POWER = 0.2, 0.05
+"""Expected of another number format and of a lower power limit: what a try is worth, no promise."""
+
+Rule = Callable[[Sequence[Interval], Room], Decision | None]
+
+
+class Rules:
+    """See the module."""
+
+    name = "rules"
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """See `trainer.control.policy.Policy`."""
+        recent = history[-_IN_A_ROW:]
+        kinds = {bottleneck(each).kind for each in recent}
+        if len(recent) < _IN_A_ROW or len(kinds) > 1 or len({each.knobs for each in recent}) > 1:
+            return None
+        rules = (*_BY_KIND[kinds.pop()], _neighbour_gone, _batch, _format, _power)
+        found = (rule(history, room) for rule in rules)
+        return next((decision for decision in found if decision is not None), None)
+
+
+def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
+    last = history[-1]
+    for knob in ("loader_threads", "prefetch"):
+        value = _next(last, room, knob, up=True)
+        if value is not None:
+            gain = min(1.0, last.loader_share / 2)
+            return _decision(last, knob, value, f"{bottleneck(last).evidence}", gain, "images/s do not rise")
+    return None
+
+
+def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
+    """As many as there are cores left; without a neighbour it is the run's own threads that are too many."""
+    last = history[-1]
+    now, cores = last.knobs.threads, last.neighbour_cores or 0.0
+    each = max(1, last.workers // max(1, last.knobs.nodes))
+    left = max(1, int((last.cores - cores) / last.workers + 0.5)) if cores >= NEIGHBOUR_CORES else now - 1
+    fewer = [int(value) for value in room.allowed.get("threads", ()) if int(value) < now]
+    if fewer and left < now:
+        value = max([value for value in fewer if value <= left] or [fewer[0]])
+        reason = f"{bottleneck(last).evidence}: {now} threads of each of {each} worker(s) a node wait for one another"
+        return _decision(last, "threads", value, reason, last.cpu_wait_share, "images/s do not rise")
+    loaders = _next(last, room, "loader_threads", up=False)
+    if loaders is not None and cores < NEIGHBOUR_CORES and last.loader_share < 0.01:
+        return _decision(last, "loader_threads", loaders, bottleneck(last).evidence, 0.02, "steps wait for images")
+    return None
+
+
+def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
+    """Threads that were taken away while somebody else used the cores come back when he does no more."""
+    recent, last = history[-_IN_A_ROW:], history[-1]
+    if last.knobs.threads >= room.start.threads or any(
+        (each.neighbour_cores or 0.0) >= NEIGHBOUR_CORES for each in recent
+    ):
+        return None
+    if room.start.threads not in room.allowed.get("threads", ()):
+        return None
+    reason = (
+        f"others use {last.neighbour_cores or 0.0:.1f} cores now, and the run began with {room.start.threads} threads"
+    )
+    return _decision(last, "threads", room.start.threads, reason, 0.1, "images/s do not rise")
+
+
+def _less_memory(history: Sequence[Interval], room: Room) -> Decision | None:
+    last = history[-1]
+    sizes = [int(value) for value in room.allowed.get("batch_gpu", ()) if int(value)]
+    share = last.knobs.batch_gpu or last.knobs.batch_size // last.workers
+    smaller = [size for size in sizes if size < share]
+    if not smaller:
+        return None
+    reason = f"{bottleneck(last).evidence}, and a worker takes {share} images at once"
+    return _decision(last, "batch_gpu", smaller[-1], reason, 0.0, "images/s fall")
+
+
+def _batch(history: Sequence[Interval], room: Room) -> Decision | None:
+    """Towards the gradient noise scale, a power of two at a time."""
+    last = history[-1]
+    size = last.knobs.batch_size
+    values = [each.noise_scale for each in history if each.noise_scale is not None and each.knobs == last.knobs]
+    if len(values) < _IN_A_ROW or "batch_size" not in room.allowed:
+        return None
+    noise = median(values[-_NOISE_VALUES:])
+    up = noise >= _FAR * size
+    value = _next(last, room, "batch_size", up=up) if up or noise * _FAR <= size else None
+    if value is None:
+        return None
+    base = room.start.batch_size
+    gain = 0.1 if up else efficiency(noise, int(value), base) / efficiency(noise, size, base) - 1
+    more = "more images a step cost little progress" if up else "fewer images a step make more progress by each"
+    reason = f"the gradient noise scale is about {noise:,.0f} images, the batch {size:,}: {more}"
+    return _decision(last, "batch_size", value, reason, gain, "goodput does not rise, or the guard metric worsens")
+
+
+def _format(history: Sequence[Interval], room: Room) -> Decision | None:
+    last = history[-1]
+    if last.knobs.precision != "fp32" or "bf16" not in room.allowed.get("precision", ()):
+        return None
+    if bottleneck(last).kind is not Kind.DEVICE:
+        return None
+    reason = f"{bottleneck(last).evidence}, and bf16 is allowed"
+    return _decision(last, "precision", "bf16", reason, _GAIN_OF_16_BITS, "images/s do not rise, or the guard worsens")
+
+
+def _power(history: Sequence[Interval], room: Room) -> Decision | None:
+    last = history[-1]
+    value = _next(last, room, "power_share", up=False)
+    if room.objective not in ("energy", "carbon") or value is None or last.watts is None:
+        return None
+    reason = (
+        f"{last.watts:,.0f} W make {last.images_per_sec:,.0f} images/s: fewer watts often cost less than their share"
+    )
+    return _decision(last, "power_share", value, reason, _GAIN_OF_POWER, "images/J do not rise")
+
+
+_BY_KIND: Mapping[Kind, tuple[Rule, ...]] = MappingProxyType(
+    {
+        Kind.DATA: (_loader_threads,),
+        Kind.HOST: (_fewer_threads,),
+        Kind.MEMORY: (_less_memory,),
+        Kind.DEVICE: (),
+        Kind.NETWORK: (),
+        Kind.WAITING: (),
+    }
+)
+
+
+def _next(last: Interval, room: Room, knob: str, *, up: bool) -> Value | None:
+    """The next value of a knob of numbers; None where there is none."""
+    now = float(getattr(last.after, knob))
+    beyond = [value for value in room.allowed.get(knob, ()) if (float(value) > now if up else float(value) < now)]
+    return None if not beyond else beyond[0] if up else beyond[-1]
+
+
+def _decision(last: Interval, knob: str, value: Value, reason: str, gain: float, undone_if: str) -> Decision:
+    return Decision(knob, value, getattr(last.after, knob), Rules.name, reason, gain, undone_if)
