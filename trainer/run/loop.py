@@ -24,6 +24,7 @@ from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
+from trainer.steps.phase_clock import PhaseClock
 from trainer.steps.step import Game, phases_of
 from trainer.steps.step_graph import step_graph
 from trainer.steps.updates import Accumulator
@@ -104,7 +105,8 @@ def _run(
     graph = step_graph(config, world)
     decisions = RuntimeDecisions(ready.choices, compiled, graph, limiter, world, reporter)
     game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
-    accumulator, votes, stall_sec = Accumulator(phases, world.device), list[Callable[[], int]](), 0.0
+    accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
+    votes, stall_sec = list[Callable[[], int]](), 0.0
 
     def vote() -> None:
         """Its messages travel while the step's last phase computes."""
@@ -147,8 +149,9 @@ def _run(
             # A line of statistics, when it is time or the run stops.
             interrupted = request == Request.STOP
             if state.passed(config.stats_kimg) or interrupted or state.images >= stretch.end:
-                line = reporter.tick(state, accumulator, stall_sec + batch.stall_sec)
-                accumulator = Accumulator(phases, world.device)
+                waits = stall_sec + batch.stall_sec, world.settled_sec(compiled.losses.values())
+                line = reporter.tick(state, accumulator, *waits)
+                accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
                 decisions.after(line, state)
 
             # Samples and checkpoint; nobody knows how long these take.
