@@ -4,6 +4,8 @@ On CPUs the next thing is often a pass of the other network, which needs none of
 GPUs: NCCL has streams of its own to wait for, and the gain there has not been measured.
 """
 
+import time
+
 import torch
 from torch import distributed as dist
 from torch import nn
@@ -15,18 +17,25 @@ _LARGEST_MB = 25
 
 
 class AsyncAllreduce(DistributedDataParallel):
-    """Averages gradients, on the CPU, plainly over the default group. They are ready once `wait` has returned."""
+    """Averages gradients, on the CPU, plainly over the default group. They are ready once `wait` has returned.
+
+    Attributes:
+        waited_sec: in `wait`, since it was made.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         # A network's gradients in one message: there is time for it to travel, and each one more wakes both workers.
         super().__init__(module, gradient_as_bucket_view=True, bucket_cap_mb=_LARGEST_MB)
         self._under_way: _Works = []
+        self.waited_sec = 0.0
         self.register_comm_hook(self._under_way, _begin)
 
     def wait(self) -> None:
         """Returns when all averages have come (gloo's RuntimeError: another worker has gone)."""
+        began = time.perf_counter()
         while self._under_way:
             self._under_way.pop().wait()
+        self.waited_sec += time.perf_counter() - began
 
 
 def _begin(

@@ -16,6 +16,12 @@ _GIB = 1 << 30
 _TASKS = Path("/proc/self/task")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """Of the container that this process is in, by version 2 of control groups; version 1 is not looked at."""
+_STAT = Path("/proc/stat")
+_IO = Path("/proc/self/io")
+_IDLE = (3, 4)
+"""Columns of /proc/stat in which a processor does nothing, or waits for a disk (proc_stat(5)); the last two of ten are
+counted in the first two already. Stolen time is a neighbour's, outside this virtual machine."""
+_COUNTED = 8
 
 
 class Load(NamedTuple):
@@ -29,6 +35,13 @@ class Load(NamedTuple):
         cores: that its node's workers may use; 0 on all but one of them, so that they add up.
         host_memory_gib: in use on its node, by all processes; likewise.
         cpu_wait_sec: for how long its threads were ready so far and had no core; None where the kernel does not count.
+        node: rank of its node.
+        host_sec: for how long the node's processors were busy so far, for whomever, and how long they were there; None
+            of all but one worker of the node, and where the kernel does not count.
+        host_memory_share: in use, of what there is on its node or, if that is fuller, of what its container may have;
+            None of all but one worker of the node.
+        gpu_memory_share: peak of what it allocated of its GPU's memory; None without a GPU.
+        read_bytes: that it has read from disks so far; None where nobody can tell.
     """
 
     rss_gib: float
@@ -38,6 +51,11 @@ class Load(NamedTuple):
     cores: int
     host_memory_gib: float
     cpu_wait_sec: float | None = None
+    node: int = 0
+    host_sec: tuple[float, float] | None = None
+    host_memory_share: float | None = None
+    gpu_memory_share: float | None = None
+    read_bytes: int | None = None
 
 
 def load(world: World) -> Load:
@@ -46,11 +64,24 @@ def load(world: World) -> Load:
     rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
     first = world.local_rank == 0
     cores = len(os.sched_getaffinity(0)) if first else 0
-    of_the_host = (time.process_time(), cores, _host_memory_gib() if first else 0.0, _cpu_wait_sec())
+    own = Load(
+        rss_gib,
+        None,
+        None,
+        time.process_time(),
+        cores,
+        _host_memory_gib() if first else 0.0,
+        _cpu_wait_sec(),
+        world.node_rank,
+        _host_sec() if first else None,
+        _host_memory_share() if first else None,
+        read_bytes=_read_bytes(),
+    )
     if world.device.type != "cuda":
-        return Load(rss_gib, None, None, *of_the_host)
-    gpu_gib = torch.cuda.max_memory_allocated(world.device) / _GIB
-    return Load(rss_gib, gpu_gib, _gpu_utilisation(world.device), *of_the_host)
+        return own
+    gpu_gib, all_gib = torch.cuda.max_memory_allocated(world.device) / _GIB, device_memory_gib(world.device)
+    share = gpu_gib / all_gib if all_gib else None
+    return own._replace(gpu_gib=gpu_gib, gpu_utilisation=_gpu_utilisation(world.device), gpu_memory_share=share)
 
 
 def _cpu_wait_sec() -> float | None:
@@ -60,6 +91,41 @@ def _cpu_wait_sec() -> float | None:
         with contextlib.suppress(OSError):  # a thread that has just ended
             waits.append(int(task.read_text().split()[1]))
     return sum(waits) / 1e9 if waits else None
+
+
+def _host_sec() -> tuple[float, float] | None:
+    """Busy, and in all, of all processors together since the machine started."""
+    try:
+        name, *columns = _STAT.read_text("ascii").split("\n", 1)[0].split()
+        ticks = [int(column) for column in columns[:_COUNTED]]
+    except (OSError, ValueError):
+        return None
+    if name != "cpu" or len(ticks) <= max(_IDLE):
+        return None
+    hertz = os.sysconf("SC_CLK_TCK")
+    return (sum(ticks) - sum(ticks[column] for column in _IDLE)) / hertz, sum(ticks) / hertz
+
+
+def _read_bytes() -> int | None:
+    try:
+        rows = dict(line.split(": ") for line in _IO.read_text("ascii").splitlines())
+        return int(rows["read_bytes"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _host_memory_share() -> float:
+    """What the kernel can drop of a container's files is not in use."""
+    total, available = _meminfo_gib()
+    share = 1 - available / total
+    try:
+        limit = _CGROUP_LIMIT.read_text().strip()
+        used = int(_CGROUP_LIMIT.with_name("memory.current").read_text())
+        rows = _CGROUP_LIMIT.with_name("memory.stat").read_text().splitlines()
+    except OSError:
+        return share
+    files = next((int(row.split()[1]) for row in rows if row.startswith("inactive_file ")), 0)
+    return share if limit == "max" else max(share, (used - files) / int(limit))
 
 
 def _host_memory_gib() -> float:

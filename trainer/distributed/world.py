@@ -11,7 +11,7 @@ import importlib.util
 import math
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
@@ -159,6 +159,14 @@ class World:
         """Waits until the gradients of the last backward through `wrap` are the averages."""
         if isinstance(module, AsyncAllreduce):
             module.wait()
+
+    @staticmethod
+    def settled_sec(modules: Iterable[nn.Module]) -> float | None:
+        """How long `settle` has waited for them so far; None where none of them is waited for here: with one worker, on
+        a GPU, or with averages inside of a graph.
+        """
+        waits = [module.waited_sec for module in modules if isinstance(module, AsyncAllreduce)]
+        return sum(waits) if waits else None
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module, *, last: bool) -> Iterator[None]:

@@ -27,6 +27,7 @@ from trainer.run.state import TrainState
 from trainer.run.steering import steering_of
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
+from trainer.steps.phase_clock import PhaseClock
 from trainer.steps.precision import choose
 from trainer.steps.step import Game, phases_of
 from trainer.steps.step_graph import step_graph
@@ -113,7 +114,8 @@ def _run(
     steering = steering_of(options.control, plan, knobs, compiled, world, reporter, run_dir, state, batch)
     decisions = RuntimeDecisions({**ready.choices, **steering.choice}, compiled, graph, limiter, world, reporter)
     game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
-    accumulator, votes, stall_sec = Accumulator(phases, world.device), list[Callable[[], int]](), 0.0
+    accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
+    votes, stall_sec = list[Callable[[], int]](), 0.0
 
     def vote() -> None:
         """Its messages travel while the step's last phase computes."""
@@ -156,8 +158,9 @@ def _run(
             # A line of statistics, when it is time or the run stops.
             interrupted = request == Request.STOP
             if state.passed(config.stats_kimg) or interrupted or state.images >= plan.end:
-                line = reporter.tick(state, accumulator, stall_sec + batch.stall_sec, knobs.knobs(config))
-                accumulator = Accumulator(phases, world.device)
+                waits = stall_sec + batch.stall_sec, world.settled_sec(compiled.losses.values())
+                line = reporter.tick(state, accumulator, *waits, knobs=knobs.knobs(config))
+                accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
                 decisions.after(line, state)
                 steering.after(line, state, batch)
 

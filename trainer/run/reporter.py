@@ -121,7 +121,7 @@ class Reporter:
         elif self._opened is not None:
             self._saver = self._opened.saver
         self._begun = state
-        self._meters = Meters(self._config, world, self._context, state.images, flops)
+        self._meters = Meters(self._config, world, self._context, state.images, flops, facts["capacity"])
 
     def _part_saver(self) -> PartSaver:
         """This worker's, of sharded networks."""
@@ -182,20 +182,26 @@ class Reporter:
             writer.say(f"warning: {sentence}")
 
     def tick(
-        self, state: TrainState, accumulator: Accumulator, loader_stall_sec: float = 0.0, knobs: Knobs | None = None
+        self,
+        state: TrainState,
+        accumulator: Accumulator,
+        loader_stall_sec: float = 0.0,
+        allreduce_sec: float | None = None,
+        knobs: Knobs | None = None,
     ) -> Line:
         """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
 
         `accumulator` has this worker's sums since the last line; the networks' gradients are those of the last step;
-        `loader_stall_sec` counts since the session began; `knobs` are what it was trained with.
-        TrainerError on every rank: a loss is no longer finite, or the disk is full.
+        `loader_stall_sec` and `allreduce_sec`, that steps waited for images and for other workers' gradients, count
+        since the session began; `knobs` are what it was trained with. TrainerError on every rank: a loss is no longer
+        finite, or the disk is full.
         """
         accumulator = (
             accumulator.cpu()
         )  # waits for the steps that are still under way, which are no part of telemetry's time
         with self._timed():
             checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
-            stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec)
+            stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec, allreduce_sec)
             line: Line = self._meters.line(state, accumulator, stalls)
             if knobs is not None:
                 line["knobs"] = knobs._asdict()

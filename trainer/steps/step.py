@@ -74,6 +74,7 @@ def step(
     sums.close_step(penalised=penalised)
     state.advance()
     make(missing)
+    sums.clock.leave()
     state.update_ema()
     game.world.flush()
     adapt(state, game, signs)
@@ -104,6 +105,7 @@ def play(
             meanwhile()
         if not phase.overlaps:
             make(missing)
+        sums.clock.enter(phase.key)
         loss, roles = game.losses[phase.key], [state.roles[name] for name in phase.roles]
         late = last_phase or (world.is_late(loss) and not game.at_once())
         with _resting([state.roles[name] for name in phase.resting]):

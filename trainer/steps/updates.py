@@ -10,17 +10,18 @@ from torch import nn
 from trainer.data.loader import MASK
 from trainer.distributed.world import World
 from trainer.steps.phase import Phase, Terms, Update
+from trainer.steps.phase_clock import PhaseClock
 from trainer.steps.pinned_batch import to_device
 from trainer.steps.roles import Role
 
 
 class Accumulator:
     """Sums since the last line, over a step's `phases`. `order` is the digest of the images' order, of this worker
-    (trainer.data.loader).
+    (trainer.data.loader). `clock` is told when phases begin; without one nobody times them.
     """
 
-    def __init__(self, phases: Sequence[Phase[Any]], device: torch.device) -> None:
-        self.phases = tuple(phases)
+    def __init__(self, phases: Sequence[Phase[Any]], device: torch.device, clock: PhaseClock | None = None) -> None:
+        self.phases, self.clock = tuple(phases), clock or PhaseClock()
         self._weights = {name: weight for phase in phases for name, weight in phase.penalties.items()}
         self._names = [name for phase in reversed(phases) for name in phase.means]
         self._sums = {phase.key: to_device(torch.zeros(len(phase.means)), device) for phase in reversed(phases)}

@@ -22,6 +22,9 @@ from trainer.steps.roles import Role
 from trainer.steps.updates import Accumulator
 from trainer.telemetry.energy import EnergyReading, choose_readers, merge, read_all
 from trainer.telemetry.flops import StepFlops
+from trainer.telemetry.noise_scale import Moments, NoiseScale, moments_of, watched
+from trainer.telemetry.resources import ResourceMeter
+from trainer.telemetry.running_costs import GridIntensity, usd_per_hour
 
 _STARVED = 0.3
 """Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""
@@ -37,12 +40,14 @@ class Stalls(NamedTuple):
         checkpoint: for a copy of the state, or for the save before.
         telemetry: for statistics lines, sample grids and whoever follows the run.
         metrics: for quality metrics, which no step waits for: a line's rates leave them out.
+        allreduce: for other workers' gradients; None where nobody measures that.
     """
 
     loader: float
     checkpoint: float
     telemetry: float
     metrics: float = 0.0
+    allreduce: float | None = None
 
 
 class _Own(NamedTuple):
@@ -54,28 +59,43 @@ class _Own(NamedTuple):
     energy: dict[str, EnergyReading]
     load: Load
     stalls: Stalls
+    phase_sec: dict[str, float]
+    moments: Moments | None
+    g_per_kwh: float | None
 
 
 class Meters:
-    """The figures of one session; the clock starts when it is made. `images` were seen before; `flops` are a step's."""
+    """The figures of one session; the clock starts when it is made. `images` were seen before; `flops` are a step's;
+    `capacity` is the kind of each node, by rank, empty where it is not told.
+    """
 
-    def __init__(self, config: TrainConfig, world: World, context: RunContext, images: int, flops: StepFlops) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        world: World,
+        context: RunContext,
+        images: int,
+        flops: StepFlops,
+        capacity: Sequence[str] = (),
+    ) -> None:
         self._config, self._world, self.flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
         self._last_images, self._last_metrics_sec = images, 0.0
+        self._wanted, self._grid, self._noise = context.num_nodes, GridIntensity(context), NoiseScale()
+        self._usd_per_hour = usd_per_hour(context, capacity or [""] * world.num_nodes)
         begun = world.gather((time.monotonic(), load(world)), tuple[float, Load])
         # One clock for all, the first worker's: what is decided by a line must be decided alike everywhere.
         self._began = self._last_time = begun[0][0]
-        self._last_cpu_sec, self._last_cpu_wait_sec = _cpu([each for _, each in begun])
+        self._resources = ResourceMeter([each for _, each in begun], self._began)
 
     def line(self, state: TrainState, sums: Accumulator, stalls: Stalls) -> Any:
         """One line, equal on every worker, of the state after a step. `sums` are this worker's since the last line; the
         networks have the last step's gradients.
         """
-        own = time.monotonic(), sums.tolist(), sums.order, read_all(self._readers, self._world.node_rank)
-        everyone = self._world.gather(_Own(*own, load(self._world), stalls), _Own)
+        everyone = self._world.gather(self._own(state, sums, stalls), _Own)
         now, workers = everyone[0].now, len(everyone)
         waits = _waits([own.stalls for own in everyone])
+        energy = merge([own.energy for own in everyone])
         stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
         images_per_sec = (state.images - self._last_images) / stepping_sec
         line: dict[str, Any] = {
@@ -93,31 +113,39 @@ class Meters:
                 f"grad_norm_{phase.key}": _grad_norm([state.roles[name] for name in phase.roles])
                 for phase in sums.phases
             },
+            "noise_scale": self._noise_scale(everyone, state),
             "world_size": workers,
+            "nodes": self._world.num_nodes,
+            "nodes_wanted": self._wanted,
             "mfu": self.flops.utilisation(images_per_sec, workers),
-            **self._machines([own.load for own in everyone], now),
+            **self._resources.since([own.load for own in everyone], energy, now),
             **waits,
-            **_joules([own.energy for own in everyone]),
+            "phase_sec": _slowest([own.phase_sec for own in everyone]),
+            "usd_per_hour": self._usd_per_hour,
+            "g_per_kwh": everyone[0].g_per_kwh,
+            **_joules(energy),
         }
         self._last_time, self._last_images, self._last_metrics_sec = now, state.images, waits["metrics_sec"]
         return line
 
-    def _machines(self, loads: list[Load], now: float) -> dict[str, float | None]:
-        cpu_sec, cpu_wait_sec = _cpu(loads)
-        cores = sum(each.cores for each in loads)
-        busy_sec = cpu_sec - self._last_cpu_sec
-        waited_sec = max(0.0, cpu_wait_sec - self._last_cpu_wait_sec)  # threads that have ended are no longer counted
-        self._last_cpu_sec, self._last_cpu_wait_sec = cpu_sec, cpu_wait_sec
-        gpu_gib = [each.gpu_gib for each in loads if each.gpu_gib is not None]
-        gpu_busy = [each.gpu_utilisation for each in loads if each.gpu_utilisation is not None]
-        return {
-            "rss_gib": sum(each.rss_gib for each in loads),
-            "host_memory_gib": sum(each.host_memory_gib for each in loads),
-            "cpu_utilisation": busy_sec / (now - self._last_time) / cores,
-            "cpu_wait_share": waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0,  # or nobody counts
-            "gpu_gib": sum(gpu_gib) if gpu_gib else None,
-            "gpu_utilisation": sum(gpu_busy) / len(gpu_busy) if gpu_busy else None,
-        }
+    def _own(self, state: TrainState, sums: Accumulator, stalls: Stalls) -> _Own:
+        """This worker's part; the clock is read first."""
+        return _Own(
+            time.monotonic(),
+            sums.tolist(),
+            sums.order,
+            read_all(self._readers, self._world.node_rank),
+            load(self._world),
+            stalls,
+            sums.clock.means(),
+            moments_of(watched(state).learner, has_whole=self._world.shard_rank == 0),
+            self._grid.now(),
+        )
+
+    def _noise_scale(self, everyone: list[_Own], state: TrainState) -> float | None:
+        """By one worker of each part of the moments."""
+        holders = sorted(set(self._world.first_with_part))
+        return self._noise.after([everyone[rank].moments for rank in holders], state.config.batch_size)
 
 
 def is_finite(line: dict[str, Any]) -> bool:
@@ -143,23 +171,23 @@ def starved(line: Mapping[str, Any]) -> str:
     )
 
 
-def _waits(stalls: list[Stalls]) -> dict[str, float]:
+def _waits(stalls: list[Stalls]) -> dict[str, Any]:
     """The slowest worker's: all wait for it."""
     return {
         "loader_stall_sec": max(each.loader for each in stalls),
         "checkpoint_stall_sec": max(each.checkpoint for each in stalls),
         "telemetry_sec": max(each.telemetry for each in stalls),
         "metrics_sec": max(each.metrics for each in stalls),
+        "allreduce_wait_sec": max((each.allreduce for each in stalls if each.allreduce is not None), default=None),
     }
 
 
-def _cpu(loads: list[Load]) -> tuple[float, float]:
-    """Seconds on a core and, as far as kernels count them, ready without one."""
-    return sum(each.cpu_sec for each in loads), sum(each.cpu_wait_sec or 0.0 for each in loads)
+def _slowest(workers: list[dict[str, float]]) -> dict[str, float]:
+    """Of each phase the worker that took the longest."""
+    return {key: max(each.get(key, 0.0) for each in workers) for key in workers[0]}
 
 
-def _joules(readings: list[dict[str, EnergyReading]]) -> dict[str, Any]:
-    energy = merge(readings)
+def _joules(energy: dict[str, EnergyReading]) -> dict[str, Any]:
     known = [reading.joules for reading in energy.values() if reading.joules is not None]
     return {
         "energy_joules": sum(known) if known else None,

@@ -41,7 +41,19 @@ _GAUGES: Mapping[str, str] = MappingProxyType(
         "loader_stall_sec": "loader_stall_seconds",
         "checkpoint_stall_sec": "checkpoint_stall_seconds",
         "telemetry_sec": "telemetry_seconds",
+        "allreduce_wait_sec": "allreduce_wait_seconds",
         "world_size": "world_size",
+        "nodes": "nodes",
+        "nodes_wanted": "nodes_wanted",
+        "cpu_wait_share": "cpu_wait_share",
+        "neighbour_cores": "neighbour_cores",
+        "host_memory_share": "host_memory_share",
+        "gpu_memory_share": "gpu_memory_share",
+        "read_bytes_per_sec": "read_bytes_per_second",
+        "watts": "watts",
+        "noise_scale": "noise_scale_images",
+        "usd_per_hour": "usd_per_hour",
+        "g_per_kwh": "grid_g_per_kwh",
     }
 )
 """Keys of a statistics line and the gauges that show them."""
@@ -116,6 +128,8 @@ class MetricsEndpoint:
             key: Gauge(f"gangway_trainer_{name}", f"{key} of the last statistics line", registry=registry)
             for key, name in _GAUGES.items()
         }
+        of_phases = "phase_sec of the last statistics line: of one step, by phase"
+        self._phases = Gauge("gangway_trainer_phase_seconds", of_phases, ["phase"], registry=registry)
         try:
             self._server = _Server((address, port))
         except OSError as error:
@@ -136,6 +150,8 @@ class MetricsEndpoint:
         for key, gauge in self._gauges.items():
             if line.get(key) is not None:
                 gauge.set(line[key])
+        for phase, sec in line.get("phase_sec", {}).items():
+            self._phases.labels(phase).set(sec)
 
     def close(self) -> None:
         """Stops listening."""

@@ -1,5 +1,6 @@
 """What a worker says of its devices; a GPU is played by a fake, because no test machine need have one."""
 
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,10 +62,11 @@ def test_this_kernel_is_understood() -> None:
 def test_a_gpu_is_named_and_its_use_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 << 30)
     monkeypatch.setattr(torch.cuda, "utilization", lambda device: 97)
-    properties = SimpleNamespace(name="NVIDIA H100", uuid="0123")
+    properties = SimpleNamespace(name="NVIDIA H100", uuid="0123", total_memory=4 << 30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     world = world_on("cuda:0")
     assert load(world)[1:3] == (3.0, 0.97)
+    assert load(world).gpu_memory_share == 0.75
     assert gpu_of(world) == Gpu("NVIDIA H100", "GPU-0123", 0)
     assert device_name(world) == "NVIDIA H100"
 
@@ -74,5 +76,41 @@ def test_a_gpu_that_cannot_tell_its_use_leaves_it_out(monkeypatch: pytest.Monkey
         raise RuntimeError("Not Supported")
 
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=4 << 30))
     monkeypatch.setattr(torch.cuda, "utilization", unsupported)
     assert load(world_on("cuda:0")).gpu_utilisation is None
+
+
+def test_a_hosts_busy_time_has_what_was_stolen_and_not_what_was_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = tmp_path / "stat"
+    monkeypatch.setattr("trainer.distributed.devices._STAT", stat)
+    assert load(world_on("cpu")).host_sec is None, "no such file"
+    hertz = os.sysconf("SC_CLK_TCK")
+    columns = (3, 1, 2, 50, 7, 0, 1, 4, 2, 1)  # the last two are in the first two
+    stat.write_text("cpu  " + " ".join(str(each * hertz) for each in columns) + "\ncpu0 1 1 1 1\n")
+    assert load(world_on("cpu")).host_sec == (11, 68)
+    assert load(World(1, 1, 2, 0, 1, torch.device("cpu"), "gloo", "")).host_sec is None, "one of a node tells"
+    stat.write_text("cpu  a b c d e\n")
+    assert load(world_on("cpu")).host_sec is None
+
+
+def test_a_container_is_as_full_as_its_limit_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr("trainer.distributed.devices._CGROUP_LIMIT", limit)
+    machine = load(world_on("cpu")).host_memory_share
+    assert machine is not None
+    assert 0 < machine < 1
+    limit.write_text("1000\n")
+    (tmp_path / "memory.current").write_text("1095\n")
+    (tmp_path / "memory.stat").write_text("anon 900\ninactive_file 100\n")
+    assert load(world_on("cpu")).host_memory_share == pytest.approx(0.995), "what can be dropped is not in use"
+
+
+def test_bytes_read_are_known_or_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    io = tmp_path / "io"
+    monkeypatch.setattr("trainer.distributed.devices._IO", io)
+    assert load(world_on("cpu")).read_bytes is None
+    io.write_text("rchar: 5\nread_bytes: 4096\nwrite_bytes: 0\n")
+    assert load(world_on("cpu")).read_bytes == 4096

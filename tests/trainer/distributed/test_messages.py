@@ -18,6 +18,7 @@ from trainer.power.node import Report
 from trainer.preemption.notices import Notice
 from trainer.telemetry.energy import EnergyReading, Gpu
 from trainer.telemetry.meters import Stalls, _Own
+from trainer.telemetry.noise_scale import Moments
 
 pytestmark = pytest.mark.attack("a network neighbour", "hostile bytes as a worker's word")
 
@@ -50,7 +51,12 @@ LOAD = Load(
     cores=4,
     host_memory_gib=8.0,
     cpu_wait_sec=None,
+    node=1,
+    host_sec=(10.0, 40.0),
+    host_memory_share=0.25,
+    read_bytes=4096,
 )
+MOMENTS = Moments(0.25, 0.5, 100, 0.5, 0.99)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +80,9 @@ def test_what_workers_tell_each_other_comes_back_as_what_it_was(value: Any, kind
 
 
 def test_a_loss_that_is_no_number_arrives() -> None:
-    own = _Own(1.0, [math.nan, -math.inf], 2**63 + 1, {"cpu": READING}, LOAD, Stalls(1.0, 2.0, 3.0))
+    own = _Own(
+        1.0, [math.nan, -math.inf], 2**63 + 1, {"cpu": READING}, LOAD, Stalls(1.0, 2.0, 3.0), {"d": 0.5}, MOMENTS, None
+    )
     arrived = decode(encode(own, _Own), _Own)
     assert repr(arrived) == repr(own)
     assert isinstance(arrived.stalls, Stalls)

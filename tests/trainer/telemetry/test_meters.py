@@ -114,6 +114,18 @@ def test_all_workers_have_the_first_ones_clock(
     assert line["images_per_sec"] == pytest.approx(160 / 0.25)
 
 
+def test_what_a_controller_needs_is_in_each_line_and_none_where_nobody_knows(
+    tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = _line(tiny_config, state, NOTHING, monkeypatch)
+    unknown = ("allreduce_wait_sec", "gpu_memory_share", "noise_scale", "usd_per_hour", "g_per_kwh")
+    assert {name: line[name] for name in unknown} == dict.fromkeys(unknown)
+    assert (line["phase_sec"], line["nodes"], line["nodes_wanted"]) == ({}, 1, 1)
+    assert {"neighbour_cores", "host_memory_share", "read_bytes_per_sec", "watts"} <= line.keys()
+    waited = _line(tiny_config, state, NOTHING._replace(allreduce=0.25), monkeypatch, Second)
+    assert waited["allreduce_wait_sec"] == 0.25
+
+
 def test_machines_add_up_and_each_nodes_memory_counts_once(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,8 @@ def test_the_last_line_is_scraped_over_http() -> None:
     endpoint = MetricsEndpoint(port, "127.0.0.1")
     try:
         endpoint.show({"images": 640, "loss_g": 1.5, "energy_joules": None, "not_a_gauge": 1})
-        endpoint.show({"images": 1280, "mfu": 0.25, "checkpoint_stall_sec": 0.5})
+        endpoint.show({"images": 1280, "mfu": 0.25, "checkpoint_stall_sec": 0.5, "phase_sec": {"d": 0.25}})
+        endpoint.show({"images": 1280, "noise_scale": 500.0, "neighbour_cores": None, "phase_sec": {}})
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
     finally:
@@ -33,6 +34,8 @@ def test_the_last_line_is_scraped_over_http() -> None:
     assert "gangway_trainer_images_total 1280.0" in lines
     assert "gangway_trainer_loss_g 1.5" in lines
     assert "gangway_trainer_mfu 0.25" in lines
+    assert 'gangway_trainer_phase_seconds{phase="d"} 0.25' in lines
+    assert "gangway_trainer_noise_scale_images 500.0" in lines
     assert "gangway_trainer_checkpoint_stall_seconds 0.5" in lines
 
 

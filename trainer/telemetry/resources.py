@@ -1,0 +1,95 @@
+"""What a statistics line says of machines: processor, memory, reads and power of all workers since the last line.
+
+A meter that is absent or stands still gives None, never zero.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainer.distributed.devices import Load
+from trainer.telemetry.energy import EnergyReading
+
+Energy = dict[str, EnergyReading]
+
+
+class ResourceMeter:
+    """The figures of one session, by the first worker's clock; `loads` are all workers' when it begins."""
+
+    def __init__(self, loads: Sequence[Load], now: float) -> None:
+        self._loads, self._time = loads, now
+        self._joules: dict[str, float] = {}
+
+    def since(self, loads: Sequence[Load], energy: Energy, now: float) -> dict[str, Any]:
+        """The figures since the last call; `energy` is of all devices since the session began."""
+        elapsed_sec = now - self._time
+        cores = sum(each.cores for each in loads)
+        busy_sec = _cpu_sec(loads) - _cpu_sec(self._loads)
+        waited_sec = max(0.0, _wait_sec(loads) - _wait_sec(self._loads))  # threads that have ended count no longer
+        gpu_gib = _known(each.gpu_gib for each in loads)
+        gpu_busy = _known(each.gpu_utilisation for each in loads)
+        figures = {
+            "cores": cores,
+            "rss_gib": sum(each.rss_gib for each in loads),
+            "host_memory_gib": sum(each.host_memory_gib for each in loads),
+            "host_memory_share": max(_known(each.host_memory_share for each in loads), default=None),
+            "cpu_utilisation": busy_sec / elapsed_sec / cores,
+            "cpu_wait_share": waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0,  # or nobody counts
+            "neighbour_cores": self._neighbour_cores(loads, elapsed_sec),
+            "gpu_gib": sum(gpu_gib) if gpu_gib else None,
+            "gpu_memory_share": max(_known(each.gpu_memory_share for each in loads), default=None),
+            "gpu_utilisation": sum(gpu_busy) / len(gpu_busy) if gpu_busy else None,
+            "read_bytes_per_sec": self._read_bytes_per_sec(loads, elapsed_sec),
+            "watts": self._watts(energy, elapsed_sec),
+        }
+        self._loads, self._time = loads, now
+        return figures
+
+    def _neighbour_cores(self, loads: Sequence[Load], elapsed_sec: float) -> float | None:
+        """None where a node's kernel does not count, or its counters stand still or go back."""
+        cores = 0.0
+        before, after = _hosts(self._loads), _hosts(loads)
+        for node in {each.node for each in loads}:
+            if node not in before or node not in after:
+                return None
+            busy_sec, all_sec = (now - then for now, then in zip(after[node], before[node], strict=True))
+            if all_sec <= 0 or busy_sec < 0:
+                return None
+            own_sec = _cpu_sec(_of(node, loads)) - _cpu_sec(_of(node, self._loads))
+            cores += max(0.0, busy_sec - own_sec) / elapsed_sec
+        return cores
+
+    def _read_bytes_per_sec(self, loads: Sequence[Load], elapsed_sec: float) -> float | None:
+        now, before = (_known(each.read_bytes for each in those) for those in (loads, self._loads))
+        if len(now) < len(loads) or len(before) < len(loads) or sum(now) < sum(before):
+            return None
+        return (sum(now) - sum(before)) / elapsed_sec
+
+    def _watts(self, energy: Energy, elapsed_sec: float) -> float | None:
+        """A device that used nothing at all has a meter that stands still, and the rest is not all there is."""
+        joules = {device: reading.joules for device, reading in energy.items() if reading.joules is not None}
+        used = [all_of_it - self._joules.get(device, 0.0) for device, all_of_it in joules.items()]
+        self._joules = joules
+        return sum(used) / elapsed_sec if used and min(used) > 0 else None
+
+
+def _of(node: int, loads: Sequence[Load]) -> list[Load]:
+    return [each for each in loads if each.node == node]
+
+
+def _hosts(loads: Sequence[Load]) -> dict[int, tuple[float, float]]:
+    """Of each node whose kernel counts: seconds that its processors were busy, and all of theirs."""
+    return {each.node: each.host_sec for each in loads if each.host_sec is not None}
+
+
+def _cpu_sec(loads: Sequence[Load]) -> float:
+    """Seconds on a core."""
+    return sum(each.cpu_sec for each in loads)
+
+
+def _wait_sec(loads: Sequence[Load]) -> float:
+    """Seconds ready without one, as far as kernels count them."""
+    return sum(each.cpu_wait_sec or 0.0 for each in loads)
+
+
+def _known(figures: Iterator[float | None]) -> list[float]:
+    return [figure for figure in figures if figure is not None]
