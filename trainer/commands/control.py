@@ -70,5 +70,6 @@ def _replay(arguments: argparse.Namespace) -> int:
     for name, each in rows.items():
         print(f"{name}: {sum(row.would is not None for row in each)} decisions of {len(each)} intervals")
         for row in each:
-            print("\n".join(f"  {text}" for text in row.told()))
+            for text in row.told():
+                print(f"  {text}")
     return 0

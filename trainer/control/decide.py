@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainer.config.control import ControlSettings
-from trainer.control.guardrails import Machine, allowed, lost_sec, mistrusted, rate, within
+from trainer.control.guardrails import Machine, allowed, lost_too_much, mistrusted, rate, within
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.judge import Verdict, judge, undoing
 from trainer.control.learned import Learned
@@ -63,9 +63,8 @@ def next_decision(
         return Outcome(undoing(verdict), verdict=verdict)
     if rate(history) >= settings.decisions_per_hour:
         return Outcome(why=f"{settings.decisions_per_hour:g} decisions an hour are made", verdict=verdict)
-    if (lost := lost_sec(history)) > settings.lost_sec:
-        why = f"{lost:.0f} s were lost by what was tried, of {settings.lost_sec:g} s that may be"
-        return Outcome(why=why, warning=True, verdict=verdict)
+    if why := lost_too_much(history, settings):
+        return Outcome(why=why, verdict=verdict)
     values = allowed(settings, start, machine, history)
     wanted = policy.decide(history, Room(values, settings.objective, start, seed))
     if wanted is None:

@@ -16,6 +16,8 @@ _FROZEN = 10
 """Intervals in a row with the same figure to the last bit, of a figure that is a quotient of measured times."""
 _COOL_DOWN = 20
 """Intervals that what was undone is left alone for; each further time twice as many."""
+LOST_SHARE = 0.01
+"""Of the time so far that trying may cost: with the try that goes beyond it, a run that was right stays within 2 %."""
 _MOST_FAILURES = 3
 _HOUR_SEC = 3600.0
 
@@ -181,6 +183,18 @@ def lost_sec(history: Sequence[Interval]) -> float:
                 0.0, each.decision.expected_gain
             )
     return lost
+
+
+def lost_too_much(history: Sequence[Interval], settings: ControlSettings) -> str:
+    """Why nothing may be tried any more, for now or for good; empty where it may."""
+    lost, past = lost_sec(history), math.fsum(each.seconds for each in history)
+    for limit, of_what in (
+        (settings.lost_sec, "all that may be"),
+        (LOST_SHARE * past, f"{LOST_SHARE:.0%} of the time"),
+    ):
+        if lost > limit:
+            return f"{lost:.0f} s were lost by what was tried, more than {of_what}: {limit:.0f} s"
+    return ""
 
 
 def within(decision: Decision, values: dict[str, tuple[Value, ...]], now: Knobs) -> str:

@@ -131,7 +131,7 @@ COLLAPSING: dict[str, dict[str, object]] = {
     # The critic stands still: the one image that it likes best is all that there is to learn.
     CONSTANT_OUTPUT: {
         **{"loss": "wgan-gp", "gp_weight": 10.0, "r1_gamma": 0.0, "r1_interval": 1, "augment": "none"},
-        **{"lr_d": 1e-9, "lr_g": 0.03, "kimg": 6.4, "sample_kimg": 0.8},
+        **{"lr_d": 1e-9, "lr_g": 0.1, "kimg": 6.4, "sample_kimg": 0.8},
     },
 }
 
