@@ -26,6 +26,7 @@ from components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, 
 from components.estimate.spot import RESTART_SEC
 from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
+from trainer.config.control import ControlSettings
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -296,6 +297,7 @@ class JobConfig(Section):
         terminate_when_done: each node leaves its group when the job has ended, well or for good: out of time, bad
             input, a fabric too slow, failure after failure.
         member_key_refresh: another number than before makes another member key at the next `up`.
+        controller: changes what the run uses while it trains, within bounds; none when left out.
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
@@ -312,6 +314,9 @@ class JobConfig(Section):
     max_hours: Number = Field(ge=LEAST_HOURS, le=MOST_HOURS)
     terminate_when_done: StrictBool = False
     member_key_refresh: Whole = Field(default=0, ge=0, examples=[1])
+    controller: ControlSettings | None = Field(
+        default=None, examples=[{"policy": "rules", "objective": "time", "bounds": {"batch_size": [256, 1024]}}]
+    )
 
     @field_validator("preset")
     @classmethod
