@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
 
-from components.core.capacity import Rung
+from components.core.capacity import Moment, Rung
 from components.core.fields import (
     Amount,
     Egress,
@@ -284,6 +284,30 @@ LEAST_KIMG, LEAST_HOURS = 0.001, 0.01
 """One image, and 36 seconds: what is shorter is a slip too, and no figure of a plan comes out of it."""
 
 
+class AutoscaleConfig(Section):
+    """How many of the cluster's nodes a job should have, by what it has to reach.
+
+    Attributes:
+        deadline: all images are done by then.
+        images_per_sec: that the job makes.
+        budget_usd: that the run costs at most; it counts more than the other two.
+        least_images_per_usd: what the last nodes have to bring for their dollars, where the rest do without them.
+        hold_minutes: from one change to the next.
+    """
+
+    deadline: Moment | None = Field(default=None, examples=["2027-01-31T18:00:00Z"])
+    images_per_sec: PositiveNumber | None = Field(default=None, examples=[5000])
+    budget_usd: PositiveNumber | None = Field(default=None, examples=[2000])
+    least_images_per_usd: PositiveNumber | None = Field(default=None, examples=[100000])
+    hold_minutes: Number = Field(default=15, ge=1, le=1440)
+
+    @model_validator(mode="after")
+    def _something_to_reach(self) -> Self:
+        if self.deadline is None and self.images_per_sec is None and self.budget_usd is None:
+            raise ValueError("deadline, images_per_sec or budget_usd, one at least; add images_per_sec: 5000")
+        return self
+
+
 class JobConfig(Section):
     """What the nodes run.
 
@@ -298,6 +322,7 @@ class JobConfig(Section):
             input, a fabric too slow, failure after failure.
         member_key_refresh: another number than before makes another member key at the next `up`.
         controller: changes what the run uses while it trains, within bounds; none when left out.
+        autoscale: says how many of the cluster's nodes the job should have; told, not done.
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
@@ -317,6 +342,8 @@ class JobConfig(Section):
     controller: ControlSettings | None = Field(
         default=None, examples=[{"policy": "rules", "objective": "time", "bounds": {"batch_size": [256, 1024]}}]
     )
+
+    autoscale: AutoscaleConfig | None = Field(default=None, examples=[{"deadline": "2027-01-31T18:00:00Z"}])
 
     @field_validator("preset")
     @classmethod

@@ -1,5 +1,5 @@
-"""What a stack file asks of the trainer's controller and can never have: bounds outside the cluster, and objectives
-whose data nobody has. What needs a machine or a price is `stacks.planning.controller`'s.
+"""What a stack file asks of the trainer's controller, and of autoscaling, and can never have: bounds outside the
+cluster, and aims whose data nobody has. What needs a machine or a price is `stacks.planning`'s.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ def controller_mistakes(config: StackConfig) -> Iterator[InputError]:
         yield from _nodes(config)
         yield from _cost(config)
         yield from _carbon(config)
+    yield from _autoscale_money(config)
 
 
 def _nodes(config: StackConfig) -> Iterator[InputError]:
@@ -69,3 +70,18 @@ def _carbon(config: StackConfig) -> Iterator[InputError]:
             allowed="time, cost or energy; carbon with gangway:site.intensity_g_per_kwh",
             fix="add intensity_g_per_kwh: 380 to gangway:site, or write objective: energy",
         )
+
+
+def _autoscale_money(config: StackConfig) -> Iterator[InputError]:
+    asked, site = config.job.autoscale, config.site
+    if asked is None or site is None or site.usd_per_node_hour is not None:
+        return
+    for name in ("budget_usd", "least_images_per_usd"):
+        if (value := getattr(asked, name)) is not None:
+            yield InputError(
+                f"gangway:job.autoscale.{name}",
+                f"nobody knows what an hour of a node costs with provider: {config.provider}",
+                value=value,
+                allowed=f"only with {_SITE_PRICE}",
+                fix=f"add usd_per_node_hour: 14.5 to gangway:site, or leave {name} out",
+            )
