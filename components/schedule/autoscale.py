@@ -116,7 +116,8 @@ def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decisio
     free = max((nodes for nodes in useful if nodes <= state.paid_nodes), default=useful[0])
     nodes = max(min(trimmed, affordable), free)
     enough = need is None or curve[nodes].mid >= need
-    why = _why(state, useful, nodes, enough=enough, wanted=wanted, trimmed=trimmed, affordable=affordable, free=free)
+    rules = {"wanted": wanted, "trimmed": trimmed, "affordable": affordable, "free": free}
+    why = _why(state, useful, nodes, most=max(curve), enough=enough, **rules)
     return _decided(targets, curve, state, nodes, why)
 
 
@@ -193,6 +194,7 @@ def _why(
     useful: Sequence[int],
     nodes: int,
     *,
+    most: int,
     enough: bool,
     wanted: int,
     trimmed: int,
@@ -207,7 +209,7 @@ def _why(
     if trimmed < wanted:
         return "more would bring too few images for their dollars"
     if not enough or nodes == useful[-1]:
-        return "the fastest that there may be"
+        return "more are no faster" if nodes < most else "all that there may be"
     if state.nodes is None or nodes == state.nodes:
         return "enough, and fewer are not sure to be"
     if nodes > state.nodes:
