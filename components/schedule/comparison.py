@@ -77,10 +77,20 @@ class Arm:
 
 
 def compare(scenario: Scenario, policies: Sequence[type[Policy]], seeds: Sequence[int]) -> Iterator[Arm]:
-    """Each policy in turn, on the same jobs and outages. Raises EndlessError."""
-    jobs = [scenario.jobs(seed) for seed in seeds]
+    """Each policy in turn, on the same jobs and outages; where the scenario has controllers, without them and with.
+    Raises EndlessError.
+    """
+    plain = [scenario.jobs(seed) for seed in seeds]
+    arms = [("", "", plain)]
+    if scenario.controlled is not None:
+        arms = [
+            (", fixed", "; every job keeps the settings that it came with", plain),
+            (", resource aware", "; every job's controller mends its settings", [*map(scenario.controlled, seeds)]),
+        ]
     for policy in policies:
-        outcomes = [
-            simulate(some, scenario.cluster, policy(), seed) for some, seed in zip(jobs, seeds, strict=True)
-        ]  # fmt: skip
-        yield Arm(policy.name, policy.says, [figures_of(one) for one in outcomes], outcomes[0])
+        for name, says, jobs in arms:
+            outcomes = [
+                simulate(some, scenario.cluster, policy(), seed) for some, seed in zip(jobs, seeds, strict=True)
+            ]  # fmt: skip
+            found = [figures_of(one) for one in outcomes]
+            yield Arm(f"{policy.name}{name}", f"{policy.says}{says}", found, outcomes[0])

@@ -1,7 +1,7 @@
 """A scenario as people write it: a cluster, how its jobs train, the jobs; and what of it is simulated."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -16,6 +16,7 @@ from components.estimate.offers import Carrier, Offer, find_offers
 from components.estimate.scaling import Links, Network, links_of
 from components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
 from components.schedule.cluster import Cluster, Power, Rung
+from components.schedule.controlled import Gain, Misfit, as_controlled, as_fixed, drawn
 from components.schedule.generate import generate
 from components.schedule.hourly import Hourly
 from components.schedule.jobs import Ask, Curve, Job
@@ -101,6 +102,29 @@ class TrainingConfig(_Section):
     serial_share: Annotated[Amount, Field(le=1)] = 0.0
 
 
+class ControllerConfig(_Section):
+    """Jobs whose settings are off, run as they are and with a controller that mends them; the fields are those of
+    `components.schedule.controlled`.
+    """
+
+    data_bound_share: Annotated[Amount, Field(le=1)] = 0.0
+    data_bound_speed: Annotated[PositiveNumber, Field(le=1)] = 0.5
+    off_batch_share: Annotated[Amount, Field(le=1)] = 0.0
+    off_batch_size: PositiveWhole = 4096
+    regained: Annotated[Amount, Field(le=1)] = 0.8
+    settle_sec: Amount = 600.0
+    overhead: Annotated[Amount, Field(lt=1)] = 0.01
+
+    def in_words(self) -> str:
+        """All of it is assumed."""
+        return (
+            f"assumed: {self.data_bound_share:.0%} of the jobs run at {self.data_bound_speed:.0%} of their speed for "
+            f"want of data, {self.off_batch_share:.0%} with a batch of {self.off_batch_size}; fixed leaves that, "
+            f"resource aware regains {self.regained:.0%} of what is lost, {self.settle_sec:g} s of training after the "
+            f"start and for good, and slows every job by {self.overhead:.1%}"
+        )
+
+
 class JobConfig(_Section):
     """A job, or a line of a CSV file.
 
@@ -167,6 +191,7 @@ class ScenarioConfig(_Section):
     assumptions: tuple[str, ...] = ()
     cluster: ClusterConfig
     training: TrainingConfig = TrainingConfig()
+    controller: ControllerConfig | None = None
     jobs: tuple[JobConfig, ...] = Field(default=(), max_length=100_000)
     trace: str | None = Field(default=None, examples=["jobs.csv"])
     generate: GenerateConfig | None = None
@@ -177,15 +202,29 @@ class ScenarioConfig(_Section):
             raise ValueError("one of jobs, trace and generate; write generate: {like: philly, jobs: 200}")
         return self
 
+    @model_validator(mode="after")
+    def _noise_of_a_batch(self) -> Self:
+        asked = self.controller
+        if asked is not None and asked.off_batch_share and self.training.noise_batch is None:
+            raise ValueError("training.noise_batch beside controller.off_batch_share; write noise_batch: 2000")
+        return self
+
+
+Jobs = Callable[[int], Sequence[Job]]
+"""By seed."""
+
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is simulated. `jobs`: by seed; `notes`: every assumption, and where figures come from."""
+    """What is simulated. `jobs`: by seed; `notes`: every assumption, and where figures come from; `controlled`: the
+    same jobs with a controller each; None where nothing is said of one.
+    """
 
     title: str
     cluster: Cluster
-    jobs: Callable[[int], Sequence[Job]]
+    jobs: Jobs
     notes: tuple[str, ...]
+    controlled: Jobs | None = None
 
 
 def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
@@ -200,7 +239,27 @@ def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
     written = config.jobs if trace is None else trace.jobs
     _check(written, cluster)
     jobs = [_job(one, config.training, network) for one in written]
-    return Scenario(config.title, cluster, lambda _: jobs, tuple(notes))
+    curves = [_curve(config.training, one) for one in written]
+    return _with_controller(Scenario(config.title, cluster, lambda _: jobs, tuple(notes)), config, network, curves)
+
+
+def _with_controller(
+    scenario: Scenario, config: ScenarioConfig, network: Network, curves: Sequence[Curve]
+) -> Scenario:  # fmt: skip
+    """The same where the file says nothing of one; else its jobs twice, off as some are, and mended."""
+    asked = config.controller
+    if asked is None:
+        return scenario
+    misfit = Misfit(asked.data_bound_share, asked.data_bound_speed, asked.off_batch_share, asked.off_batch_size)
+    gain = Gain(asked.regained, asked.settle_sec, asked.overhead)
+
+    def fixed(seed: int) -> Sequence[Job]:
+        return [as_fixed(run, network) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+
+    def controlled(seed: int) -> Sequence[Job]:
+        return [as_controlled(run, network, gain) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+
+    return replace(scenario, jobs=fixed, controlled=controlled, notes=(*scenario.notes, asked.in_words()))
 
 
 def _generated(
@@ -220,8 +279,11 @@ def _generated(
             seed=seed,
         )
 
-    drawn = f"simulated: {made.jobs} jobs drawn by seed, Poisson arrivals, work for {made.load:g} of the GPUs meanwhile"
-    return Scenario(config.title, cluster, jobs, (drawn, *statistics.sources, *notes))
+    origin = (
+        f"simulated: {made.jobs} jobs drawn by seed, Poisson arrivals, work for {made.load:g} of the GPUs meanwhile"
+    )
+    scenario = Scenario(config.title, cluster, jobs, (origin, *statistics.sources, *notes))
+    return _with_controller(scenario, config, network, [curve] * made.jobs)
 
 
 def _curve(training: TrainingConfig, job: JobConfig | None = None) -> Curve:

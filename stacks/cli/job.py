@@ -18,9 +18,12 @@ def job(
     ],
 ) -> None:
     """Say what a job is at: its record, its end, launches that are held; of a run's folder, each node."""
+    from datetime import UTC, datetime
+
     from stacks.bench.run_store import RunStore, bucket_region
     from stacks.cli.common import stacks_dir
     from stacks.config.loader import find_stack_file, from_file
+    from stacks.engines.autoscale_now import autoscale_line
     from stacks.engines.breaker import LAUNCHED_BY, breaker_of
     from stacks.engines.job_state import JobState
     from stacks.finops.audit.state import stack_outputs
@@ -36,7 +39,10 @@ def job(
         breaker = breaker_of(config.provider, config.stack, config.region, outputs)
         cloud = (config.openstack.cloud or "") if config.openstack else ""
         region = bucket_region(config.provider, config.region)
-        lines = JobState.read(RunStore(breaker.url, region, cloud)).lines()
+        state = JobState.read(RunStore(breaker.url, region, cloud))
+        lines = state.lines()
+        if config.job.autoscale is not None and not state.is_over:
+            lines.append(autoscale_line(config, state.images, datetime.now(UTC)))
         if config.provider in LAUNCHED_BY:
             held = breaker.held()
             lines.append("launches are not held" if held is None else str(held))

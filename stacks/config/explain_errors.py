@@ -143,6 +143,9 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
         case "value_error" if isinstance(own := context.get("error"), InputError):
             # A validator that knows the place inside what it was given, and says all of it itself.
             return own.within(where, joint="." if loc else "")
+        case "rule":
+            # The trainer's own validators say all of it in the error's context.
+            return _rule(detail, where)
         case "value_error":
             # Our own validators write "what is allowed; the fix".
             allowed, _, fix = detail["msg"].removeprefix("Value error, ").partition("; ")
@@ -152,6 +155,15 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             problem = "has no value" if value is None else "not an accepted value"
             fix = _fix(loc, value, setting, schema, settle)
             return InputError(where, problem, value=value, allowed=setting.words(), fix=fix)
+
+
+def _rule(detail: ErrorDetails, where: str) -> InputError:
+    """A rule of the trainer (`trainer.core.errors.broken_rule`), which may name the key that it is about."""
+    told = detail.get("ctx", {})
+    key = f".{told['field']}" if told.get("field") else ""
+    value = told.get("value", detail["input"])
+    fix = f"write {told['fix']}" if told.get("fix") else "change it, or leave it out"
+    return InputError(f"{where}{key}", "not an accepted value", value=value, allowed=told["allowed"], fix=fix)
 
 
 def _mappings_with(key: str, around: "_Setting") -> str:
@@ -260,7 +272,8 @@ def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
 
 def _children(schema: _Schema, part: int | str) -> Iterator[_Schema]:
     if isinstance(part, int):
-        child = schema.get("items")
+        each = schema.get("prefixItems", [])  # of a list whose entries differ, or are so many
+        child = each[part] if part < len(each) else schema.get("items")
     else:
         child = schema.get("properties", {}).get(part) or schema.get("additionalProperties")
     # `additionalProperties: true` is a mapping of anything, of which nothing is known.
@@ -297,7 +310,7 @@ def _bounds(schema: _Schema) -> str:
 def _length(schema: _Schema) -> str:
     low, high = schema.get("minItems"), schema.get("maxItems")
     if low and high:
-        return f" of {low} to {high} entries"
+        return f" of {low} entries" if low == high else f" of {low} to {high} entries"
     return (
         f" of at least {low} {'entry' if low == 1 else 'entries'}"
         if low
@@ -374,7 +387,10 @@ def _corrected_text(value: str, setting: _Setting) -> str | None:
 def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> list[Any] | None:
     """A list of what was written as one value; None where an item is none."""
     words = words_of(value)
-    if words is None or not 0 < len(words) <= setting.schema.get("maxItems", len(words)):
+    fewest, most = setting.schema.get("minItems", 1), setting.schema.get("maxItems", math.inf)
+    if fewest == most == 2 and (span := range_of(value)) is not None:
+        words = list(span)
+    if words is None or not max(1, fewest) <= len(words) <= most:
         return None
     item_at = (*loc, 0)
     item = _setting_at(root, item_at)

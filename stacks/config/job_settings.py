@@ -4,6 +4,7 @@ Plan, findings, bench and launch read `effective_config` or `trainer_flags`, whi
 trainer makes of the flags. Length, seed and distance of checkpoints have keys of their own in the job.
 """
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -12,6 +13,7 @@ from pydantic import StrictBool, ValidationError
 from components.core.findings import InputError, nearest_hint
 from stacks.config.explain_errors import explain
 from trainer.config.as_keys import as_keys
+from trainer.config.control import ControlSettings
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 
@@ -113,3 +115,14 @@ def setting_flags(settings: Mapping[str, bool | float | str]) -> tuple[str, ...]
     """The trainer's flags for these fields, `--batch-size 256`, in the order of their names."""
     values = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
     return tuple(word for name in sorted(values) for word in (_flag(name), values[name]))
+
+
+def control_flags(asked: ControlSettings | None) -> tuple[str, ...]:
+    """The trainer's flags for a controller, what is not its default as one JSON; none where nobody asks for one."""
+    if asked is None:
+        return ()
+    rest = asked.model_dump(mode="json", exclude_defaults=True, exclude={"mode", "policy", "objective"})
+    return (
+        *("--controller", asked.mode, "--policy", asked.policy, "--objective", asked.objective),
+        *(("--control", json.dumps(rest, separators=(",", ":"))) if rest else ()),
+    )

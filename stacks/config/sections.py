@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
 
-from components.core.capacity import Rung
+from components.core.capacity import Moment, Rung
 from components.core.fields import (
     Amount,
     Egress,
@@ -26,6 +26,7 @@ from components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, 
 from components.estimate.spot import RESTART_SEC
 from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
+from trainer.config.control import ControlSettings
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -283,6 +284,30 @@ LEAST_KIMG, LEAST_HOURS = 0.001, 0.01
 """One image, and 36 seconds: what is shorter is a slip too, and no figure of a plan comes out of it."""
 
 
+class AutoscaleConfig(Section):
+    """How many of the cluster's nodes a job should have, by what it has to reach.
+
+    Attributes:
+        deadline: all images are done by then.
+        images_per_sec: that the job makes.
+        budget_usd: that the run costs at most; it counts more than the other two.
+        least_images_per_usd: what the last nodes have to bring for their dollars, where the rest do without them.
+        hold_minutes: from one change to the next.
+    """
+
+    deadline: Moment | None = Field(default=None, examples=["2027-01-31T18:00:00Z"])
+    images_per_sec: PositiveNumber | None = Field(default=None, examples=[5000])
+    budget_usd: PositiveNumber | None = Field(default=None, examples=[2000])
+    least_images_per_usd: PositiveNumber | None = Field(default=None, examples=[100000])
+    hold_minutes: Number = Field(default=15, ge=1, le=1440)
+
+    @model_validator(mode="after")
+    def _something_to_reach(self) -> Self:
+        if self.deadline is None and self.images_per_sec is None and self.budget_usd is None:
+            raise ValueError("deadline, images_per_sec or budget_usd, one at least; add images_per_sec: 5000")
+        return self
+
+
 class JobConfig(Section):
     """What the nodes run.
 
@@ -296,6 +321,8 @@ class JobConfig(Section):
         terminate_when_done: each node leaves its group when the job has ended, well or for good: out of time, bad
             input, a fabric too slow, failure after failure.
         member_key_refresh: another number than before makes another member key at the next `up`.
+        controller: changes what the run uses while it trains, within bounds; none when left out.
+        autoscale: says how many of the cluster's nodes the job should have; told, not done.
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
@@ -312,6 +339,11 @@ class JobConfig(Section):
     max_hours: Number = Field(ge=LEAST_HOURS, le=MOST_HOURS)
     terminate_when_done: StrictBool = False
     member_key_refresh: Whole = Field(default=0, ge=0, examples=[1])
+    controller: ControlSettings | None = Field(
+        default=None, examples=[{"policy": "rules", "objective": "time", "bounds": {"batch_size": [256, 1024]}}]
+    )
+
+    autoscale: AutoscaleConfig | None = Field(default=None, examples=[{"deadline": "2027-01-31T18:00:00Z"}])
 
     @field_validator("preset")
     @classmethod

@@ -64,6 +64,16 @@ class JobState:
             ) from None
         return cls(store.url, record, end)
 
+    @property
+    def images(self) -> int:
+        """Done, as its record has it; 0 where none was put yet."""
+        return 0 if self.record is None else self.record.images
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come of it."""
+        return self.end is not None or (self.record is not None and self.record.status == "done")
+
     def why_ended(self, run_id: str | None, since: datetime | None) -> str:
         """How the job had ended that was at work at `since`, in words; empty where it goes on. `run_id`: its record's
         name. An end before that is one of an attempt that was begun again; None for both: any end counts.

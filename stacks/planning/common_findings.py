@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from math import ceil
 
 from components.catalog.schema import MachineType
@@ -14,6 +14,8 @@ from components.estimate.spot import best_interval_sec
 from images.pins import pinned_image
 from images.specs import DOCKERFILE_FLAVOURS
 from stacks.config.stack_config import StackConfig
+from stacks.planning.autoscale import autoscale_findings
+from stacks.planning.controller import controller_findings
 from stacks.planning.expected_run import run_findings
 from stacks.planning.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
@@ -45,6 +47,8 @@ def common_findings(
         *trainer_findings(config, machine),
         *memory_findings(config, machine),
         *run_findings(config, machine, cost),
+        *controller_findings(config, machine, cost),
+        *autoscale_findings(config, machine, cost, datetime.now(UTC)),
         *([] if shared else _state(config)),
         *_data(config),
         *_pins(config),

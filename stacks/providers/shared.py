@@ -17,7 +17,7 @@ from components.core.findings import Finding, InputError
 from components.core.job import JobSpec, Rendezvous, Volume
 from components.core.tags import TagPolicy, carbon_class
 from components.estimate.cost import elsewhere
-from stacks.config.job_settings import trainer_flags
+from stacks.config.job_settings import control_flags, trainer_flags
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import first_in_reach, unmet_caps
 from stacks.providers.image_signature import image_signature
@@ -182,6 +182,7 @@ def train_argv(
         # The cloud's log service makes metrics of these lines.
         *("--log-format", "json"),
         *(("--fabric-min-gbps", f"{fabric_min_gbps:g}") if fabric_min_gbps else ()),
+        *control_flags(job.controller),
     )
 
 

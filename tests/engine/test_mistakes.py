@@ -26,6 +26,9 @@ AWS: list[Row] = [
     ("budget.stop_at_percent", 0, ["gangway:budget.stop_at_percent", "got:     0"]),
     ("image", {"prebuilt": OTHER_REGION}, ["gangway:image.prebuilt", "eu-west-1", "us-east-2"]),
     ("network", {"cidr": "8.8.0.0/16"}, ["gangway:network.cidr", "'8.8.0.0/16'", "use 10.42.0.0/16"]),
+    ("job.controller", {"bounds": {"watts": [300, 900]}}, ["job.controller.bounds.watts", "write watts: [300, 700]"]),
+    ("job.controller", {"bounds": {"nodes": [1, 4]}}, ["job.controller.bounds.nodes", "write nodes: [2, 2]"]),
+    ("job.autoscale", {"deadline": "2025-01-01T00:00:00Z"}, ["gangway:job.autoscale.deadline", "in the past"]),
     ("observe", {"log_days": 31}, ["gangway:observe.log_days", "got:     31", "30"]),
     ("region", "us-west-9", ["gangway:region", "'us-west-9'", "us-west-2"]),
     # Pulumi.yaml's own schema speaks first.

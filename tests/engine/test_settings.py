@@ -35,6 +35,16 @@ MIXED = {
 }
 
 
+def test_a_controller_is_in_what_the_nodes_run(make_engine: Any, set_value: Callable[..., Edit]) -> None:
+    engine = make_engine("aws-demo")
+    engine.change(set_value("job.controller", {"policy": "model", "bounds": {"batch_size": [16, 512]}}))
+    engine.applied("up")
+    argv = json.loads(engine.plain("stack", "output", "--json"))["job"]["argv"]
+    flags = ["--controller", "act", "--policy", "model", "--objective", "time"]
+    assert argv[-8:] == [*flags, "--control", '{"bounds":{"batch_size":[16,512]}}']
+    engine.applied("destroy")
+
+
 @pytest.mark.parametrize(
     ("edits", "made"),
     [

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, TypeAdapter, create_model
 
 from trainer.config.as_keys import as_keys
+from trainer.config.control import Bounds, ControlSettings
 from trainer.config.layer_rates import LayerRate
 from trainer.config.metric_names import METRICS, NONE
 from trainer.config.parts.architectures import ARCHITECTURES
@@ -57,8 +58,8 @@ def config_schema() -> str:
 
 
 def settings_schema() -> str:
-    """Of whatever has a `preset` and `settings` on top of it: a suite, and a stack file's job. An arm's settings come
-    on top of both, so that of them each is looked at by itself alone.
+    """Of whatever has a `preset` and `settings` on top of it: a suite, and a stack file's job, which may have a
+    controller as well. An arm's settings come on top of both, so that of them each is looked at by itself alone.
     """
     flat = _flat()
     definitions = flat.pop("$defs")
@@ -73,6 +74,7 @@ def settings_schema() -> str:
             "properties": {
                 "preset": {"enum": [*PRESETS], "enumDescriptions": [entry.summary for entry in CATALOGUE.values()]},
                 "settings": settings,
+                "controller": {"$ref": "#/$defs/ControlSettings"},
                 "arms": {"type": "array", "items": {"type": "object", "properties": {"settings": settings}}},
             },
             "allOf": [
@@ -82,9 +84,18 @@ def settings_schema() -> str:
                 }
                 for name, config in PRESETS.items()
             ],
-            "$defs": {**definitions, "settings": flat},
+            "$defs": {**definitions, **_control(), "settings": flat},
         }
     )
+
+
+def _control() -> Schema:
+    """What a stack file's job may ask of the controller."""
+    schema = ControlSettings.model_json_schema()
+    definitions: Schema = {**schema.pop("$defs"), "ControlSettings": schema}
+    for model in (Bounds, ControlSettings):
+        describe(definitions[model.__name__], model)
+    return definitions
 
 
 def _printed(schema: Schema) -> str:

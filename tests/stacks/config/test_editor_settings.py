@@ -54,3 +54,15 @@ def test_shipped_stack_files_pass_and_a_setting_of_another_family_does_not(
     job = stack["config"]["gangway:job"]
     job["settings"] = {"architecture": "dcgan", "stable_kimg": 1}
     assert "0 was expected" in _findings(schema, stack)
+
+
+def test_a_controller_is_offered_and_a_wrong_bound_marked(load_module: Callable[[Path], ModuleType]) -> None:
+    schema = _of_a_stack(load_module)
+
+    def marked(controller: dict[str, Any]) -> list[str]:
+        return _findings(schema, {"config": {"gangway:job": {"preset": "dcgan-digits", "controller": controller}}})
+
+    assert marked({"policy": "model", "bounds": {"batch_size": [64, 512], "precision": ["bf16"]}}) == []
+    assert marked({"policy": "modl"})
+    assert marked({"bounds": {"batch_size": [64]}})
+    assert marked({"bounds": {"batchsize": [64, 512]}})

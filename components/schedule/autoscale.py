@@ -1,0 +1,245 @@
+"""How many nodes a job should have: more where its forecast misses what it has to reach, fewer where fewer are surely
+enough or the last ones bring too little for their dollars. Pure; who asks carries it out, or tells it.
+
+    >>> curve = {1: Rate(90, 100, 110), 2: Rate(170, 190, 210), 4: Rate(300, 340, 380)}
+    >>> decide(Targets(deadline=True), curve, State(images_left=360_000, nodes=1, left_sec=2400)).nodes
+    2
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+__all__ = ["HEADROOM", "Decision", "Rate", "State", "Targets", "decide"]
+
+HEADROOM: Final = 0.9
+"""Nodes are added until the job needs no more than this of what is expected of them,"""
+SURE: Final = 0.8
+"""and taken away only where it needs no more than this of the least that is expected of fewer: between both lie all
+changes of mind."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Images a second on so many nodes, with what interrupts them: expected, and the ends of its interval."""
+
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What is asked for; one of the first three at least.
+
+    Attributes:
+        deadline: whether all images have to be done within `State.left_sec`.
+        images_per_sec: that the job has to make.
+        budget: whether all has to be paid from `State.left_usd`; it counts more than the other two.
+        least_images_per_usd: what the last nodes have to bring for their dollars, where the others do without them.
+        hold_sec: no change within so long of the one before.
+    """
+
+    deadline: bool = False
+    images_per_sec: float | None = None
+    budget: bool = False
+    least_images_per_usd: float | None = None
+    hold_sec: float = 0.0
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known at a time.
+
+    Attributes:
+        images_left: to be done.
+        nodes: of the job now; None before it begins.
+        left_sec: until the deadline.
+        left_usd: of the budget.
+        node_usd_per_hour: of one node; None where nobody knows, and then money decides nothing.
+        around_usd_per_hour: of all else, however many nodes there are.
+        paid_nodes: that are paid for, used or not, such as reserved ones: none of them is given up.
+        since_change_sec: since the number was changed.
+        restart_sec: that a change costs.
+    """
+
+    images_left: float
+    nodes: int | None = None
+    left_sec: float = math.inf
+    left_usd: float = math.inf
+    node_usd_per_hour: float | None = None
+    around_usd_per_hour: float = 0.0
+    paid_nodes: int = 0
+    since_change_sec: float = math.inf
+    restart_sec: float = 0.0
+
+    def usd_per_hour(self, nodes: int) -> float:
+        """Of everything, with so many nodes."""
+        return (self.node_usd_per_hour or 0.0) * max(nodes, self.paid_nodes) + self.around_usd_per_hour
+
+    def usd(self, nodes: int, images_per_sec: float) -> float:
+        """Until all images are done."""
+        return self.images_left / images_per_sec / 3600 * self.usd_per_hour(nodes)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is wanted. `reached`: whether that reaches all that is asked for, as expected; `possible`: at the fast end
+    of the interval.
+    """
+
+    nodes: int
+    reason: str
+    reached: bool
+    possible: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decision:
+    """The number of nodes. `curve`: of every number that may be chosen: within the cluster's least and most, and what
+    its rungs can bring. Of two deadlines the nearer never wants fewer nodes, all else equal.
+    """
+    useful = _useful(curve)
+    need = _need(targets, state, 0.0)
+    here = None if state.nodes is None else _as_good(useful, curve, state.nodes)
+    if state.nodes in curve and state.nodes is not None and state.since_change_sec < targets.hold_sec:
+        why = f"{state.since_change_sec / 60:.0f} min after the last change nothing is changed"
+        return _decided(targets, curve, state, state.nodes, why)
+    wanted = useful[-1] if need is None else _by_need(targets, useful, curve, state, here)
+    trimmed = _worth_it(targets, useful, curve, state, wanted)
+    affordable = _affordable(targets, useful, curve, state, here)
+    free = max((nodes for nodes in useful if nodes <= state.paid_nodes), default=useful[0])
+    nodes = max(min(trimmed, affordable), free)
+    enough = need is None or curve[nodes].mid >= need
+    rules = {"wanted": wanted, "trimmed": trimmed, "affordable": affordable, "free": free}
+    why = _why(state, useful, nodes, most=max(curve), enough=enough, **rules)
+    return _decided(targets, curve, state, nodes, why)
+
+
+def _useful(curve: Mapping[int, Rate]) -> Sequence[int]:
+    """The numbers of nodes that are faster than all smaller ones."""
+    found: list[int] = []
+    for nodes in sorted(curve):
+        if not found or curve[nodes].mid > curve[found[-1]].mid:
+            found.append(nodes)
+    return found
+
+
+def _as_good(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int) -> int:
+    """The fewest that are as fast as these; as the nearest, where so many may not be chosen."""
+    nearest = min(curve, key=lambda each: (abs(each - nodes), each))
+    return next(each for each in useful if curve[each].mid >= curve[nearest].mid)
+
+
+def _need(targets: Targets, state: State, lost_sec: float) -> float | None:
+    """Images a second that have to be made; None where only money is asked about."""
+    needs = [] if targets.images_per_sec is None else [targets.images_per_sec]
+    if targets.deadline:
+        left_sec = state.left_sec - lost_sec
+        needs.append(state.images_left / left_sec if left_sec > 0 else math.inf)
+    return max(needs, default=None)
+
+
+def _by_need(targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None) -> int:
+    """Out where what is expected is not enough, in where the least that is expected of fewer is."""
+    now, then = _need(targets, state, 0.0) or 0.0, _need(targets, state, state.restart_sec) or 0.0
+    if here is not None and curve[here].mid >= now:
+        return next((nodes for nodes in useful if nodes < here and curve[nodes].low * SURE >= then), here)
+    return next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= then), useful[-1])
+
+
+def _worth_it(
+    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, wanted: int
+) -> int:  # fmt: skip
+    """Without the last nodes that bring too few images for their dollars, as far as what is needed is expected."""
+    least = targets.least_images_per_usd
+    if least is None or not state.node_usd_per_hour:
+        return wanted
+    need = _need(targets, state, state.restart_sec) or 0.0
+    enough = next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= need), useful[-1])
+    worth = useful[0]
+    for before, nodes in pairwise(useful):
+        usd_per_sec = (state.usd_per_hour(nodes) - state.usd_per_hour(before)) / 3600
+        if nodes <= wanted and curve[nodes].mid - curve[before].mid >= least * usd_per_sec:
+            worth = nodes
+    return min(wanted, max(enough, worth))
+
+
+def _affordable(
+    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None
+) -> int:
+    """The most nodes with which the images are done before the money; the cheapest where none are. More than there are
+    only where they surely are.
+    """
+    if not targets.budget or state.node_usd_per_hour is None:
+        return useful[-1]
+
+    def fits(nodes: int) -> bool:
+        if here is not None and nodes <= here:
+            return state.usd(nodes, curve[nodes].mid) <= state.left_usd
+        rate = curve[nodes].mid if here is None else curve[nodes].low
+        return state.usd(nodes, rate) <= HEADROOM * state.left_usd
+
+    cheapest = min(useful, key=lambda nodes: state.usd(nodes, curve[nodes].mid))
+    return max((nodes for nodes in useful if fits(nodes)), default=cheapest)
+
+
+def _why(
+    state: State,
+    useful: Sequence[int],
+    nodes: int,
+    *,
+    most: int,
+    enough: bool,
+    wanted: int,
+    trimmed: int,
+    affordable: int,
+    free: int,
+) -> str:
+    """Which of the rules had the last word."""
+    if nodes == free and nodes > min(trimmed, affordable):
+        return "nodes that are paid for anyway are used"
+    if affordable < trimmed:
+        return "more would not be paid by the budget"
+    if trimmed < wanted:
+        return "more would bring too few images for their dollars"
+    if not enough or nodes == useful[-1]:
+        return "more are no faster" if nodes < most else "all that there may be"
+    if state.nodes is None or nodes == state.nodes:
+        return "enough, and fewer are not sure to be"
+    if nodes > state.nodes:
+        return "fewer are not expected to be enough"
+    return "fewer are surely enough"
+
+
+def _decided(targets: Targets, curve: Mapping[int, Rate], state: State, nodes: int, why: str) -> Decision:
+    rate, need = curve[nodes], _need(targets, state, 0.0)
+
+    def reaches(images_per_sec: float) -> bool:
+        paid = state.usd(nodes, images_per_sec) <= state.left_usd or not targets.budget
+        return paid and (need is None or images_per_sec >= need)
+
+    hours = [_about(state.images_left / each / 3600) for each in (rate.mid, rate.high, rate.low)]
+    said = [
+        f"{_about(rate.mid)} images/s ({_about(rate.low)} to {_about(rate.high)}) take {hours[0]} h "
+        f"({hours[1]} to {hours[2]})"
+    ]
+    if targets.deadline:
+        said.append(f"{_about(state.left_sec / 3600)} h are left")
+    if targets.images_per_sec is not None:
+        said.append(f"{_about(targets.images_per_sec)} images/s are asked for")
+    if targets.budget and state.node_usd_per_hour is not None:
+        said.append(f"${state.usd(nodes, rate.mid):,.2f} of ${state.left_usd:,.2f}")
+    was = "" if state.nodes in (None, nodes) else f"{state.nodes} -> "
+    reason = f"{was}{nodes} node{'s' if nodes > 1 else ''}: {why}; {', '.join(said)}"
+    return Decision(nodes, reason, reaches(rate.mid), reaches(rate.high))
+
+
+def _about(number: float) -> str:
+    """To three digits, as people write them."""
+    return f"{float(f'{number:.3g}'):,.10g}"

@@ -1,0 +1,206 @@
+"""How many nodes a stack's job should have (`components.schedule.autoscale`): the curve that the plan projects or has
+measured, what is asked for, and findings. It is told, and nobody starts or stops nodes by it.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from math import ceil, inf
+
+from components.catalog.schema import MachineType
+from components.core.capacity import plan_rung
+from components.core.findings import Finding, InputError
+from components.estimate.cost import CostEstimate
+from components.schedule.autoscale import Decision, Rate, State, Targets, decide
+from stacks.config.sections import AutoscaleConfig
+from stacks.config.stack_config import StackConfig
+from stacks.planning.run_costs import first_in_reach, rung_in_use, rung_lines, stops
+from stacks.planning.throughput import Band, throughput
+
+_PLACE = "gangway:job.autoscale"
+_MOST_LOOKED_AT = 64
+"""Numbers of nodes that the curve has; of more, so many that are evenly spread, both ends among them."""
+
+
+def autoscale_findings(
+    config: StackConfig, machine: MachineType, cost: CostEstimate | None, now: datetime
+) -> Iterable[Finding]:
+    """`cost`: the priced plan; None where nothing is priced, and then money is not spoken of. InputError: a deadline in
+    the past, a budget below an hour of one node.
+    """
+    asked = config.job.autoscale
+    if asked is None:
+        return
+    _check_deadline(asked, now)
+    if cost is not None:
+        _check_budget(config, machine, asked, cost)
+    curve = curve_of(config, machine)
+    if not curve:
+        yield Finding.warning(
+            "autoscale.speed-unknown",
+            _PLACE,
+            f"nobody knows how fast the job is on {machine.name}: no number of nodes is proposed",
+            "write gangway:estimate.images_per_second, as a run has shown it",
+        )
+        return
+    wanted = wanted_nodes(config, machine, cost, curve, now)
+    if not wanted.reached:
+        yield _missed(config, asked, wanted, now)
+    yield Finding.info("autoscale.begins", _PLACE, f"it would begin with {wanted.reason}")
+    yield from _in_vain(config, asked)
+
+
+def curve_of(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
+    """Images a second by number of nodes, checkpoints and interruptions included; empty where nobody can tell. What
+    the stack file has measured is of all nodes: fewer are as the projection's three ends have them against that.
+    """
+    least, most = config.cluster.nodes.min, config.cluster.nodes.max
+    steps = min(most - least, _MOST_LOOKED_AT - 1)
+    numbers = [most] if steps == 0 else [least + round(at * (most - least) / steps) for at in range(steps + 1)]
+    projected = {nodes: throughput(_unmeasured(config, nodes), machine).images_per_second for nodes in numbers}
+    measured, top = config.estimate.images_per_second, projected[most]
+    found = {}
+    for nodes, band in projected.items():
+        if measured is not None:
+            band = _beside(measured, band, top, nodes / most)
+        if band is not None:
+            found[nodes] = Rate(*(_kept(config, machine, nodes, each) for each in (band.low, band.mid, band.high)))
+    return {nodes: rate for nodes, rate in found.items() if rate.mid > 0}
+
+
+def _unmeasured(config: StackConfig, nodes: int) -> StackConfig:
+    """So many nodes, and nothing measured."""
+    cluster = config.cluster.model_copy(update={"nodes": config.cluster.nodes.model_copy(update={"max": nodes})})
+    estimate = config.estimate.model_copy(update={"images_per_second": None})
+    return config.model_copy(update={"cluster": cluster, "estimate": estimate})
+
+
+def _beside(measured: float, band: Band | None, top: Band | None, share: float) -> Band:
+    """What is measured of all nodes, for fewer of them; where nobody can project it, in proportion or better."""
+    if band is None or top is None:
+        return Band(measured * share, measured * share, measured)
+    ratios = (band.low / top.low, band.mid / top.mid, band.high / top.high)
+    return Band(measured * min(ratios), measured * ratios[1], measured * max(ratios))
+
+
+def _kept(config: StackConfig, machine: MachineType, nodes: int, images_per_sec: float) -> float:
+    """With its checkpoints and interruptions on the first rung in reach; 0 where it never ends."""
+    position = first_in_reach(config, machine) or 0
+    hours = stops(_unmeasured(config, nodes), machine, position, images_per_sec).hours
+    return 0.0 if hours == inf else config.job.kimg * 1000 / hours / 3600
+
+
+def wanted_nodes(
+    config: StackConfig,
+    machine: MachineType,
+    cost: CostEstimate | None,
+    curve: Mapping[int, Rate],
+    now: datetime,
+    *,
+    images_done: float = 0.0,
+    spent_usd: float = 0.0,
+) -> Decision:
+    """What the job should have now. `curve`: not empty."""
+    asked, nodes = config.job.autoscale, config.cluster.nodes.max
+    assert asked is not None, "whoever asks has looked"
+    node_usd, around_usd = None, 0.0
+    reserved = plan_rung(config.cluster.capacity[0]).reserved
+    if cost is not None:
+        lines = [line.hourly for line in rung_lines(config, cost.components, rung_in_use(config, cost))]
+        known = [hourly for hourly in lines if hourly is not None]
+        node_usd = sum(known) / nodes if known and len(known) == len(lines) else None
+        around_usd = cost.hourly - sum(known)
+    state = State(
+        images_left=max(1.0, config.job.kimg * 1000 - images_done),
+        left_sec=inf if asked.deadline is None else (asked.deadline - now).total_seconds(),
+        left_usd=inf if asked.budget_usd is None else asked.budget_usd - spent_usd,
+        node_usd_per_hour=node_usd,
+        around_usd_per_hour=around_usd,
+        paid_nodes=nodes if reserved else 0,
+        restart_sec=config.estimate.restart_sec,
+    )
+    targets = Targets(
+        deadline=asked.deadline is not None,
+        images_per_sec=asked.images_per_sec,
+        budget=asked.budget_usd is not None,
+        least_images_per_usd=asked.least_images_per_usd,
+        hold_sec=asked.hold_minutes * 60,
+    )
+    return decide(targets, curve, state)
+
+
+def _check_deadline(asked: AutoscaleConfig, now: datetime) -> None:
+    if asked.deadline is not None and asked.deadline <= now:
+        raise InputError(
+            f"{_PLACE}.deadline",
+            "in the past",
+            value=asked.deadline.isoformat(),
+            allowed=f"after {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            fix="write a later one, or leave it out",
+        )
+
+
+def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleConfig, cost: CostEstimate) -> None:
+    """An hour of one node of the rung in use."""
+    if asked.budget_usd is None or first_in_reach(config, machine) is None:
+        return
+    lines = [line.hourly for line in rung_lines(config, cost.components, rung_in_use(config, cost))]
+    if any(hourly is None for hourly in lines):
+        raise InputError(
+            f"{_PLACE}.budget_usd",
+            f"nobody knows what an hour of {machine.name} costs in {config.region}",
+            value=asked.budget_usd,
+            allowed="only where the price of the rung in use is known",
+            fix="run `gangway prices refresh`, or leave budget_usd out",
+        )
+    least = sum(hourly or 0.0 for hourly in lines) / config.cluster.nodes.max
+    if asked.budget_usd < least:
+        raise InputError(
+            f"{_PLACE}.budget_usd",
+            "below an hour of one node",
+            value=asked.budget_usd,
+            allowed=f"at least {least:.2f} USD",
+            fix=f"write budget_usd: {ceil(least)}",
+        )
+
+
+def _missed(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime) -> Finding:
+    """An error where even the fast end of what is expected is too slow."""
+    make = Finding.warning if wanted.possible else Finding.error
+    keys = [name for name in ("deadline", "images_per_sec", "budget_usd") if getattr(asked, name) is not None]
+    never = "is not expected to be reached" if wanted.possible else "cannot be reached"
+    most = config.cluster.nodes.max
+    ways = f"a later deadline than {asked.deadline:%Y-%m-%dT%H:%MZ}" if asked.deadline else f"less of {keys[0]}"
+    return make(
+        "autoscale.missed",
+        f"{_PLACE}.{keys[0]}",
+        f"{' and '.join(keys)} {never} with the {most} nodes that there may be at most: {wanted.reason} "
+        f"(seen from {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC)",
+        f"allow {ways}, more nodes in cluster.nodes.max where they are faster, or less kimg",
+    )
+
+
+def _in_vain(config: StackConfig, asked: AutoscaleConfig) -> Iterable[Finding]:
+    """What nobody carries out, and what has nothing to choose from."""
+    nodes = config.cluster.nodes
+    if nodes.min == nodes.max:
+        yield Finding.warning(
+            "autoscale.one-number",
+            _PLACE,
+            f"of no effect: cluster.nodes has one number, {nodes.max}",
+            "set nodes.min below nodes.max, or remove autoscale",
+        )
+    else:
+        yield Finding.warning(
+            "autoscale.told-not-done",
+            _PLACE,
+            f"the number of nodes is told, here and by `gangway job`; the group asks for {nodes.max}, as ever, and "
+            "nobody starts or stops nodes by it",
+            "change cluster.nodes.max by hand, and run `pulumi up`",
+        )
+    if asked.least_images_per_usd is not None and plan_rung(config.cluster.capacity[0]).reserved:
+        yield Finding.warning(
+            "autoscale.paid-anyway",
+            f"{_PLACE}.least_images_per_usd",
+            "of no effect: the nodes of capacity[0] are paid for whether they are used or not",
+            "remove least_images_per_usd",
+        )

@@ -1,0 +1,95 @@
+"""`job.autoscale` in a plan: the curve by number of nodes, the number that it would begin with, and mistakes."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from components.catalog.loader import load
+from components.core.findings import Finding, InputError, Severity
+from stacks.config.stack_config import StackConfig
+from stacks.planning.autoscale import autoscale_findings, curve_of
+from stacks.planning.plan import make_plan
+
+Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
+H100X8 = load().machine("p5.48xlarge")
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def asking(autoscale: dict[str, Any], **job: Any) -> Callable[[dict[str, Any]], None]:
+    """On one to eight nodes, with a network that more of them make faster."""
+
+    def edit(values: dict[str, Any]) -> None:
+        own = {"preset": "r3gan-imagenet64", "kimg": 20_000, "max_hours": 300, "settings": {"batch_size": 4096}}
+        values["gangway:job"] = {**own, "autoscale": autoscale, **job}
+        values["gangway:cluster"]["nodes"] = {"min": 1, "max": 8}
+
+    return edit
+
+
+def told(config: StackConfig, now: datetime = NOW) -> dict[str, Finding]:
+    return {finding.code: finding for finding in autoscale_findings(config, H100X8, None, now)}
+
+
+def begins_with(config: StackConfig, now: datetime = NOW) -> int:
+    return int(told(config, now)["autoscale.begins"].message.removeprefix("it would begin with ").split()[0])
+
+
+def test_the_curve_is_the_plans_own_and_grows_with_the_nodes(edited: Edited) -> None:
+    config = edited(asking({"images_per_sec": 1}))
+    curve = curve_of(config, H100X8)
+    assert [*curve] == list(range(1, 9))
+    assert all(rate.low < rate.mid < rate.high for rate in curve.values())
+    assert curve[8].mid > 2 * curve[1].mid
+
+
+def test_what_was_measured_is_the_level_and_the_projection_the_shape(edited: Edited) -> None:
+    plain = curve_of(edited(asking({"images_per_sec": 1})), H100X8)
+
+    def measure(values: dict[str, Any]) -> None:
+        asking({"images_per_sec": 1})(values)
+        values["gangway:estimate"] = {"images_per_second": 5000}
+
+    curve = curve_of(edited(measure), H100X8)
+    assert curve[8].low == curve[8].mid == curve[8].high
+    assert 4000 < curve[8].mid <= 5000, "less what checkpoints and interruptions take"
+    assert curve[1].mid / curve[8].mid == pytest.approx(plain[1].mid / plain[8].mid, rel=0.1)
+    assert curve[1].high / curve[1].low < plain[1].high / plain[1].low, "a measurement narrows it"
+
+
+def test_a_nearer_deadline_begins_with_more_nodes(edited: Edited) -> None:
+    config = edited(asking({"deadline": "2030-02-01T00:00:00Z"}))
+    deadline = datetime(2030, 2, 1, tzinfo=UTC)
+    numbers = [begins_with(config, deadline - timedelta(hours=hours)) for hours in (700, 40, 20, 10, 5, 1)]
+    assert numbers == sorted(numbers)
+    assert (numbers[0], numbers[-1]) == (1, 8)
+
+
+def test_what_cannot_be_reached_is_an_error_and_what_is_not_expected_a_warning(edited: Edited) -> None:
+    curve = curve_of(edited(asking({"images_per_sec": 1})), H100X8)
+    slow = told(edited(asking({"images_per_sec": curve[8].high * 1.01})))
+    assert slow["autoscale.missed"].severity is Severity.ERROR
+    unsure = told(edited(asking({"images_per_sec": curve[8].mid * 1.01})))
+    assert unsure["autoscale.missed"].severity is Severity.WARNING
+    assert "autoscale.missed" not in told(edited(asking({"images_per_sec": curve[8].mid * 0.99})))
+
+
+def test_that_nobody_carries_it_out_is_told(edited: Edited) -> None:
+    assert told(edited(asking({"images_per_sec": 1})))["autoscale.told-not-done"].severity is Severity.WARNING
+    one = edited(lambda values: values["gangway:job"].update({"autoscale": {"images_per_sec": 1}}))
+    assert "autoscale.one-number" in told(one)
+    assert told(edited(lambda values: None)) == {}
+
+
+def test_mistakes_have_a_value_that_will_do(edited: Edited) -> None:
+    with pytest.raises(InputError, match="in the past") as past:
+        told(edited(asking({"deadline": "2029-12-31T23:59:59Z"})))
+    assert "2030-01-01T00:00:00Z" in past.value.allowed
+    with pytest.raises(InputError, match="below an hour of one node") as poor:
+        make_plan(edited(asking({"budget_usd": 1})))
+    fix = float(poor.value.fix.removeprefix("write budget_usd: "))
+    assert make_plan(edited(asking({"budget_usd": fix}))).findings
+    with pytest.raises(ExceptionGroup) as nothing:
+        edited(asking({"hold_minutes": 5}))
+    assert "one at least" in str(nothing.value.exceptions[0])
