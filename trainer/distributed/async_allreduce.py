@@ -4,6 +4,8 @@ On CPUs the next thing is often a pass of the other network, which needs none of
 GPUs: NCCL has streams of its own to wait for, and the gain there has not been measured.
 """
 
+from functools import partial
+
 import torch
 from torch import distributed as dist
 from torch import nn
@@ -15,13 +17,15 @@ _LARGEST_MB = 25
 
 
 class AsyncAllreduce(DistributedDataParallel):
-    """Averages gradients, on the CPU, plainly over the default group. They are ready once `wait` has returned."""
+    """Averages gradients, on the CPU, plainly over a group, None for the default one. They are ready once `wait` has
+    returned.
+    """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, group: dist.ProcessGroup | None = None) -> None:
         # A network's gradients in one message: there is time for it to travel, and each one more wakes both workers.
-        super().__init__(module, gradient_as_bucket_view=True, bucket_cap_mb=_LARGEST_MB)
+        super().__init__(module, process_group=group, gradient_as_bucket_view=True, bucket_cap_mb=_LARGEST_MB)
         self._under_way: _Works = []
-        self.register_comm_hook(self._under_way, _begin)
+        self.register_comm_hook(self._under_way, partial(_begin, group))
 
     def wait(self) -> None:
         """Returns when all averages have come (gloo's RuntimeError: another worker has gone)."""
@@ -30,12 +34,13 @@ class AsyncAllreduce(DistributedDataParallel):
 
 
 def _begin(
+    group: dist.ProcessGroup | None,
     under_way: _Works,
     bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch.distributed has it, and its annotations do not say so
 ) -> torch.futures.Future[torch.Tensor]:
     """Sends a bucket off. Gradients are views of it, so the average comes to where they are."""
-    gradients = bucket.buffer().mul_(1 / dist.get_world_size())
-    work = dist.all_reduce(gradients, async_op=True)
+    gradients = bucket.buffer().mul_(1 / dist.get_world_size(group))
+    work = dist.all_reduce(gradients, group=group, async_op=True)
     assert work is not None, "asynchronous"
     under_way.append(work)
     at_once: torch.futures.Future[torch.Tensor] = torch.futures.Future()
