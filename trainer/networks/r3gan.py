@@ -77,7 +77,8 @@ class Generator(base.Generator):
 
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
         """See `base.Generator`."""
-        return self.basis * self.scale(self.with_class(latents, labels))[:, :, None, None]
+        features: Tensor = self.basis * self.scale(self.with_class(latents, labels))[:, :, None, None]
+        return features
 
     def finish(self, features: Tensor) -> Tensor:
         """See `base.Generator`."""

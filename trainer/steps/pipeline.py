@@ -183,7 +183,7 @@ class _ForGenerator(GeneratorPhase):
         self._line = line
         self._schedules: dict[tuple[int, int], PipelineScheduleSingle] = {}
         # What is wrapped for data parallelism is what torch's stage calls.
-        self.loss: nn.Module = half if line.is_first else JudgedRows(self.loss)
+        self.loss = half if line.is_first else JudgedRows(GLoss(half, discriminator, config))
 
     def _schedule(self, loss: nn.Module, micros: Sequence[Micro[Inputs]]) -> PipelineScheduleSingle:
         return _kept(self._schedules, self._line, loss, micros, learns=True)

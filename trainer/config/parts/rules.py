@@ -12,10 +12,6 @@ from trainer.config.parts.losses import LOSSES
 from trainer.config.parts.part import Choice, Narrower, PartField
 
 
-PIPELINED = ("resnet", "r3gan")
-"""Architectures whose generators can be divided over two workers."""
-
-
 class Rule(NamedTuple):
     """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it; made of the
     values where one of them has to change a little.
@@ -69,6 +65,8 @@ def _is_refused(by: str, name: str, with_word: Mapping[str, PartField]) -> Calla
     return is_broken
 
 
+PIPELINED = ("resnet", "r3gan")
+"""Architectures whose generators can be divided over two workers."""
 _NO_PIPELINE = "--pipeline-stages 1"
 
 
@@ -87,7 +85,7 @@ _IN_PIPELINE = (
     _in_pipeline("backend", lambda c: c.backend == "xla", "auto, gloo or nccl in a pipeline"),
     _in_pipeline("precision", lambda c: c.precision == "fp16", "fp32 or bf16 in a pipeline"),
     _in_pipeline("compile", lambda c: c.compile == "on", "off or auto in a pipeline, which runs uncompiled"),
-    _in_pipeline("step_graph", lambda c: c.step_graph == "on", "off or auto in a pipeline, whose workers meet in passes"),
+    _in_pipeline("step_graph", lambda c: c.step_graph == "on", "off or auto in a pipeline"),
     _in_pipeline("freeze", lambda c: bool(c.freeze), "none in a pipeline"),
     _in_pipeline(
         "segments",
