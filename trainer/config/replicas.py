@@ -32,7 +32,7 @@ def unpaired(config: ConfigFields, workers: int) -> TrainerError | None:
     unit = shares * max(config.batch_gpu, config.group)
     return TrainerError(
         place="TrainConfig.batch_size",
-        problem=f"is no whole micro-batches of one size for each of the {shares} pairs of workers, as a pipeline has them",
+        problem=f"is no whole micro-batches of one size for each of {shares} pairs of workers, as a pipeline has them",
         value=config.batch_size,
         allowed=f"a multiple of {unit}; a run that has begun keeps its batch size, but not its batch_gpu",
         fix=f"a new run with --batch-size {-(-config.batch_size // unit) * unit}, another number of workers, "
