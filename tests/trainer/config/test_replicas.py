@@ -3,6 +3,7 @@
 import pytest
 
 from trainer.config.presets import PRESETS
+from trainer.config.refusals import Machine, refusals
 from trainer.config.replicas import replicas
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
@@ -68,3 +69,8 @@ def test_a_batch_is_divided_over_pairs() -> None:
     whole = TrainConfig.replace(PIPELINED, {"pipeline_stages": 1})
     assert [replicas(PIPELINED, workers) for workers in (1, 2, 8)] == [1, 1, 4]
     assert replicas(whole, 8) == 8
+
+
+def test_a_plan_for_tpus_is_refused() -> None:
+    found = {each.field: each.changes for each in refusals(PIPELINED, Machine("xla", "v5litepod-8"))}
+    assert found["pipeline_stages"] == {"pipeline_stages": 1}

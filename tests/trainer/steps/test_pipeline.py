@@ -85,8 +85,8 @@ SMALL: dict[str, object] = {"batch_size": 8, "ngf": 16, "ndf": 16, "z_dim": 8, "
 R3GAN = {"num_classes": 3, "r1_interval": 2, "lr_g": 1e-3, "lr_d": 1e-3}
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     "micro-batches, classes": ("r3gan-cifar10", {**R3GAN, "precision": "fp32", "batch_gpu": 2}),
-    # Rows have another layout than the whole network's maps, and so other kernels: by so small a step size Adam does not
-    # make much of a gradient that is zero but for rounding.
+    # Rows have another layout than the whole network's maps, and so other kernels: by so small a step size Adam does
+    # not make much of a gradient that is zero but for rounding.
     "in one": ("wgan-gp-cifar10", {"d_steps": 2, "lr_g": 1e-5, "lr_d": 1e-5}),
     "recomputed": ("r3gan-cifar10", {**R3GAN, "precision": "fp32", "activation_checkpointing": True, "batch_gpu": 1}),
     "bfloat16": ("r3gan-cifar10", {**R3GAN, "precision": "bf16", "batch_gpu": 2}),
