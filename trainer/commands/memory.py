@@ -37,7 +37,7 @@ def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: boo
         raise TrainerError(
             place="--trace",
             problem="follows a worker that has whole networks",
-            value=f"{f'{parts} stages' if config.pipeline_stages > 1 else config.shard} over {workers * num_nodes} workers",
+            value=f"{config.shard}, pipeline_stages {config.pipeline_stages}, over {workers * num_nodes} workers",
             allowed="ddp without pipeline stages, or one worker",
             fix="leave --trace out, or --shard ddp --pipeline-stages 1",
         )
