@@ -172,7 +172,7 @@ class TrainState:
         keep = 0.5 ** (config.step_images / half_life) if half_life else 0.0
         for role in self.roles.values():
             if role.ema is not None:
-                _average(role.ema, role.network, keep)
+                _average(role.ema, role.network, keep, in_stages=self.stage is not None)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on. Split networks are
@@ -268,9 +268,11 @@ def _role(spec: RoleSpec, device: torch.device) -> Role:
     return Role(spec.name, spec.key, spec.network.to(device), spec.lr, None, ema, scale)
 
 
-def _average(ema: nn.Module, network: nn.Module, keep: float) -> None:
+def _average(ema: nn.Module, network: nn.Module, keep: float, *, in_stages: bool) -> None:
+    """`in_stages`: what is of the meta device is another worker's."""
     averaged, present = (
-        [local(parameter) for parameter in each.parameters() if not parameter.is_meta] for each in (ema, network)
+        [local(parameter) for parameter in each.parameters() if not (in_stages and parameter.is_meta)]
+        for each in (ema, network)
     )
     get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
 
