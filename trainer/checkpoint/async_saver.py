@@ -99,8 +99,9 @@ class Saver:
 
 
 class PartSaver(Saver):
-    """The same for sharded networks, on every worker: each writes its part, and rank 0 the checkpoint when all have.
-    All workers call `save` together, with a state whose tensors are split or alike; what fails on one fails on all.
+    """The same for networks in parts, on every worker: each writes its own, and rank 0 the checkpoint when all have.
+    All workers call `save` together, with a state whose tensors are split or alike, or of a pipeline's stage; what
+    fails on one fails on all.
 
     `world` has a group of its own, for its messages come from the thread (`World.for_thread`); `identity`, and a `done`
     that is called, are rank 0's.
@@ -123,8 +124,9 @@ class PartSaver(Saver):
         rank = self._world.rank
         self._empty = parts.without_numbers(dict(state))
         first = self._world.first_with_part[rank] == rank
-        self._blocks = parts.blocks_of(dict(state), split=first, whole=rank == 0)
-        self._buffers = copy_to_cpu({name: local(tensor) for name, tensor in parts.tensors(state)}, self._buffers)
+        self._blocks = parts.blocks_of(dict(state), split=first, whole=first if self._world.is_pipelined else rank == 0)
+        here = {name: local(tensor) for name, tensor in parts.tensors(state) if not tensor.is_meta}
+        self._buffers = copy_to_cpu(here, self._buffers)
 
     def _store(self, images: int) -> Path:
         world, path = self._world, self._folder / f"{images:012d}.pt"

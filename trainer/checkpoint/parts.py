@@ -97,12 +97,13 @@ class Block(NamedTuple):
 
 def blocks_of(state: State, *, split: bool, whole: bool) -> list[Block]:
     """What this worker writes: `split`, of tensors that are split, its own part, if any of it is there; `whole`, what
-    every worker has alike.
+    every worker has alike. Of the meta device are those that others have.
     """
     from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
     from torch.distributed.tensor import DTensor
 
-    named = {name: each for name, each in tensors(state) if (split if isinstance(each, DTensor) else whole)}
+    here = ((name, each) for name, each in tensors(state) if not each.is_meta)
+    named = {name: each for name, each in here if (split if isinstance(each, DTensor) else whole)}
     planner = DefaultSavePlanner(flatten_state_dict=False)
     planner.set_up_planner(named, is_coordinator=True)
     found = []
@@ -168,7 +169,9 @@ def pieces_of(found: object, empty: State, parts: Sequence[Part]) -> list[Piece]
 
 
 def fill(state: State, pieces: Sequence[Piece], folder: Path, parts: Sequence[Part]) -> None:
-    """Reads into the state's tensors, whole ones or parts of split ones, what they have of the pieces."""
+    """Reads into the state's tensors, whole ones or parts of split ones, what they have of the pieces; none into those
+    of the meta device.
+    """
     from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
     from torch.distributed.checkpoint.metadata import (
         ChunkStorageMetadata,
@@ -177,7 +180,8 @@ def fill(state: State, pieces: Sequence[Piece], folder: Path, parts: Sequence[Pa
         TensorStorageMetadata,
     )
 
-    named = dict(tensors(state))
+    named = {name: each for name, each in tensors(state) if not each.is_meta}
+    pieces = [piece for piece in pieces if piece.name in named]
     chunks: dict[str, list[ChunkStorageMetadata]] = {name: [] for name in named}
     places = {(piece.name, piece.offsets): piece for piece in pieces}
     for piece in pieces:

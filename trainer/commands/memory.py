@@ -37,9 +37,9 @@ def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: boo
         raise TrainerError(
             place="--trace",
             problem="follows a worker that has whole networks",
-            value=f"{config.shard} over {parts} workers",
-            allowed="ddp, or one worker",
-            fix="leave --trace out, or --shard ddp",
+            value=f"{config.shard}, pipeline_stages {config.pipeline_stages}, over {workers * num_nodes} workers",
+            allowed="ddp without pipeline stages, or one worker",
+            fix="leave --trace out, or --shard ddp --pipeline-stages 1",
         )
     at_once = images_at_once(config, workers * num_nodes)
     found = {"estimated": estimate(config, workers, num_nodes)}

@@ -97,8 +97,9 @@ def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
 
 def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
     """GiB that a worker's device cannot do without in a step on `images` images at once: weights, average, gradients
-    and moments (one of `parts` of them, where networks are sharded), and the inputs of one network's layers; nor in
-    setting up, when weights and average are whole. A step takes more: penalties, the other network's pass, the
+    and moments (one of `parts` of them, where networks are sharded; in a pipeline half of the generator's and all of
+    the discriminator's), and the inputs of one network's layers; nor when weights and average are whole: in setting up,
+    or where a pipeline's average is looked at. A step takes more: penalties, the other network's pass, the
     libraries' work space. Of networks that grow, at the largest of the sizes that the run reaches.
     """
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
@@ -108,7 +109,13 @@ def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
         # The discriminator judges a real image and a fake for each of the generator's.
         return number * images * max(2 * discriminator.kept, generator_passes(config) * generator.kept)
 
-    in_steps = max(_state_bytes(config, stage, 3) / parts + kept(stage) for stage in stages(config))
+    def state(stage: Stage) -> float:
+        if config.pipeline_stages == 1 or parts == 1:
+            return _state_bytes(config, stage, 3) / parts
+        generator, discriminator = generator_size(stage.config), discriminator_size(stage.config)
+        return _FLOAT32 * (5 * generator.parameters / parts + 4 * discriminator.parameters)
+
+    in_steps = max(state(stage) + kept(stage) for stage in stages(config))
     return max(in_steps, _FLOAT32 * _from_the_start(config)) / _GIB
 
 

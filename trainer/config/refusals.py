@@ -119,6 +119,13 @@ def _backend(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
             "ddp",
             {"shard": "ddp"},
         )
+    if machine.kind == "xla" and config.pipeline_stages > 1:
+        yield Refusal(
+            "pipeline_stages",
+            f"pipeline_stages {config.pipeline_stages}: networks are whole with PyTorch/XLA, on {machine.name}",
+            "1",
+            {"pipeline_stages": 1},
+        )
 
 
 def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:

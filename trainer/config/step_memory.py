@@ -19,6 +19,7 @@ from trainer.config.network_size import (
     penalties,
     stages,
 )
+from trainer.config.replicas import replicas
 from trainer.config.segment_plan import stretches
 from trainer.config.train_config import TrainConfig
 
@@ -81,7 +82,7 @@ _AT_PEAK: Mapping[str, _AtPeak] = MappingProxyType(
 
 def share_of(config: TrainConfig, workers: int) -> int:
     """Images of a step on the worker that has most, of so many."""
-    return -(-config.batch_size // (workers * config.group)) * config.group
+    return -(-config.batch_size // (replicas(config, workers) * config.group)) * config.group
 
 
 def images_at_once(config: TrainConfig, workers: int) -> int:
@@ -91,13 +92,18 @@ def images_at_once(config: TrainConfig, workers: int) -> int:
 
 
 def parts_of(config: TrainConfig, workers: int, num_nodes: int) -> int:
-    """Over how many workers weights, gradients and moments are split, of so many on each of so many nodes."""
+    """Over how many workers weights, gradients and moments are split, of so many on each of so many nodes: in a
+    pipeline the generator's alone.
+    """
+    if config.pipeline_stages > 1 and workers * num_nodes > 1:
+        return config.pipeline_stages
     return {"ddp": 1, "fsdp2": workers * num_nodes, "hsdp": workers}[config.shard]
 
 
 def estimate(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> StepMemory:
     """At a step's peak, on the worker with most images of so many on each node; of the segment, and of networks that
-    grow of the size, that take most.
+    grow of the size, that take most. Of a pipeline on the second stage, as if its half made all feature maps: it makes
+    the large ones.
     """
     parts = parts_of(config, workers, num_nodes)
     return max((_at(config, each, workers * num_nodes, parts) for each in _shown(config)), key=lambda each: each.total)
@@ -127,10 +133,14 @@ def _shown(config: TrainConfig) -> Iterator[TrainConfig]:
 
 def _at(config: TrainConfig, shown: TrainConfig, workers: int, parts: int) -> StepMemory:
     """`shown` is the configuration at one size."""
-    whole_g, whole_d = generator_size(config).parameters, discriminator_size(config).parameters
-    in_use = [generator_size(shown).parameters, discriminator_size(shown).parameters]
+    whole_g: float = generator_size(config).parameters
+    whole_d = discriminator_size(config).parameters
+    in_use: list[float] = [generator_size(shown).parameters, discriminator_size(shown).parameters]
     gathered = averaged = 0
-    if parts > 1:
+    if config.pipeline_stages > 1 and parts > 1:
+        # The second stage: half of the generator, and the discriminator. From here on as if these were whole.
+        whole_g, in_use, parts = whole_g / parts, [in_use[0] / parts, in_use[1]], 1
+    elif parts > 1:
         unit = largest_unit(config)
         # Two that were read last (trainer.distributed.gathered_window), and the one that is computed.
         gathered = 3 * unit

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, ValidationError, model_validator
 from trainer.config.as_keys import as_keys
 from trainer.config.parts.fields import ConfigFields
 from trainer.config.parts.rules import first_broken
+from trainer.config.replicas import replicas, unpaired
 from trainer.config.schedules import Ramp, Steps, misfit
 from trainer.config.segments import Bounds, Values, bounds, in_turn, unserved
 from trainer.core.errors import TrainerError, broken_rule, from_validation
@@ -136,8 +137,11 @@ class TrainConfig(ConfigFields):
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
         """TrainerError where batch_size is below world_size: a worker would have no image. Up to that any number will
         do: `World.slice` shares unevenly. `equal_shares` refuses that: XLA's workers must run the same program. With
-        minibatch_std whole groups are shared, and count as images do.
+        minibatch_std whole groups are shared, and count as images do. Of a pipeline each pair of workers shares.
         """
+        if found := unpaired(self, world_size):
+            raise found
+        world_size = replicas(self, world_size)
         if self.batch_size < world_size * self.group and self.minibatch_std:
             groups = self.batch_size // self.group
             raise TrainerError(
@@ -218,6 +222,7 @@ RESUMABLE_CHANGES = frozenset(
         "step_graph",
         "activation_checkpointing",
         "shard",
+        "pipeline_stages",
         "check_gradients_steps",
         "metrics",
         "metrics_kimg",

@@ -27,7 +27,7 @@ def is_due(config: TrainConfig, step: int) -> bool:
 def check_same(world: World, state: TrainState) -> None:
     """TrainerError on every worker, naming the first parameter that differs after a step; all workers call it
     together. Of split networks (trainer.distributed.sharding) those are compared that keep the same part: hsdp's of
-    different nodes, and of fsdp2 none.
+    different nodes, and of fsdp2 none; of a pipeline those on the same stage.
     """
     found = first_difference(world, _kept(state))
     if found is None:
@@ -46,10 +46,11 @@ def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple
     """The first tensor whose bits differ between workers that should have the same, and every worker's sum of them;
     None where all are equal. All workers call it together, with the same names in the same order, float32.
     """
-    tensors = [(name, local(tensor), tensor is not local(tensor)) for name, tensor in named]
+    in_stages = world.is_pipelined
+    tensors = [(name, local(tensor), in_stages or tensor is not local(tensor)) for name, tensor in named]
     if world.control is None or not tensors:
         return None
-    sums = torch.stack([_bit_sum(tensor) for _, tensor, _ in tensors]).cpu()
+    sums = torch.stack([_bit_sum(tensor, world.device) for _, tensor, _ in tensors]).cpu()
     everyone = [torch.empty_like(sums) for _ in range(world.world_size)]
     dist.all_gather(everyone, sums, group=world.control)
     rows, split = torch.stack(everyone), torch.tensor([split for _, _, split in tensors])
@@ -74,14 +75,18 @@ def _kept(state: TrainState) -> Iterator[tuple[str, Tensor]]:
             yield from _named("weight", f"averaged {role.name}", role.ema)
     for role in roles:
         for name, parameter in role.network.named_parameters():
-            if parameter.grad is not None:
-                yield f"gradient of {role.name}.{name}", parameter.grad
+            if parameter.grad is not None or parameter.is_meta:  # of the latter no stage has to know which have any
+                yield f"gradient of {role.name}.{name}", parameter if parameter.grad is None else parameter.grad
 
 
 def _named(kind: str, label: str, network: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return ((f"{kind} {label}.{name}", parameter) for name, parameter in network.named_parameters())
 
 
-def _bit_sum(tensor: Tensor) -> Tensor:
-    """Sum of a float32 tensor's bits read as integers: exact, and free of the order of summation."""
+def _bit_sum(tensor: Tensor, device: torch.device) -> Tensor:
+    """Sum of a float32 tensor's bits read as integers: exact, and free of the order of summation; of what is on another
+    stage, zero.
+    """
+    if tensor.is_meta:
+        return torch.zeros((), dtype=torch.int64, device=device)
     return tensor.detach().contiguous().view(torch.int32).sum(dtype=torch.int64)

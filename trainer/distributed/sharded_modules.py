@@ -55,6 +55,8 @@ def placed(value: Any, like: Mapping[Any, Tensor]) -> Any:
     """
 
     def split(tensor: Any, other: Any) -> Any:
+        if other is not None and other.is_meta:
+            return torch.empty_like(tensor, device="meta")  # a pipeline has it on another stage
         if tensor.device.type == "meta":
             same = other is not None and hasattr(other, "placements") and tensor.shape == other.shape
             return torch.empty_like(other) if same else torch.empty(tensor.shape, dtype=tensor.dtype)

@@ -36,6 +36,8 @@ _SHARED_FAILURE = "Every worker was told of this and stops."
 """Ends a traceback, and marks an exception that all workers leave the group with."""
 REPLICATE, SHARD = "dp_replicate", "dp_shard"
 """Dimensions of a mesh along which workers see different images: having the same weights, or a part of them each."""
+STAGES = "pp"
+"""That along which they see the same images, and each computes a part of a pass."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class World:
         control_ref: of `control`, which lives as long as the block of `start_world`: a script keeps its world to its
             end, and a thread of the group that outlives the interpreter aborts the process.
         thread_ref: of another such group, see `for_thread`.
-        mesh: all workers by REPLICATE and SHARD, or one of them; None for a single process.
+        mesh: all workers by REPLICATE and SHARD, or one of them, or by REPLICATE and STAGES; None for a single process.
     """
 
     rank: int
@@ -106,12 +108,42 @@ class World:
         return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in names else 0
 
     @property
+    def is_pipelined(self) -> bool:
+        """Whether each worker is one stage of a pipeline."""
+        return self.mesh is not None and STAGES in (self.mesh.mesh_dim_names or ())
+
+    @property
+    def stage(self) -> int:
+        """Which one; 0 without a pipeline."""
+        return self.mesh.get_local_rank(STAGES) if self.mesh is not None and self.is_pipelined else 0
+
+    @property
+    def last_stage(self) -> slice:
+        """Which of all workers' values, by rank, are of those that judge: a pipeline's last stages, or all."""
+        stages = self.mesh.size(1) if self.mesh is not None and self.is_pipelined else 1
+        return slice(stages - 1, None, stages)
+
+    @property
+    def replicas(self) -> dist.ProcessGroup | None:
+        """Those that average gradients with this worker, on a pipeline's same stage; None for all."""
+        return self.mesh.get_group(REPLICATE) if self.mesh is not None and self.is_pipelined else None
+
+    def norm_over_stages(self, own: float) -> float:
+        """The norm of what lies on all stages of a pipeline, of this one's `own`; all workers call it together."""
+        if not self.is_pipelined:
+            return own
+        everyone, stages = self.gather(own), self.last_stage.step
+        first = self.rank // stages * stages
+        return math.hypot(*everyone[first : first + stages])
+
+    @property
     def first_with_part(self) -> list[int]:
-        """For each rank the first rank that keeps the same part of a sharded network."""
+        """For each rank the first rank that keeps the same part of a sharded network, or the same stage."""
         names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
-        if self.mesh is None or SHARD not in names:
+        divides = STAGES if STAGES in names else SHARD
+        if self.mesh is None or divides not in names:
             return [0] * self.world_size
-        parts = self.mesh.mesh.movedim(names.index(SHARD), -1).reshape(-1, self.mesh.size(names.index(SHARD)))
+        parts = self.mesh.mesh.movedim(names.index(divides), -1).reshape(-1, self.mesh.size(names.index(divides)))
         first = {rank: column[0] for column in parts.t().tolist() for rank in column}
         return [first[rank] for rank in range(self.world_size)]
 
@@ -143,11 +175,15 @@ class World:
         `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently. On XLA the
         module stays as it is, and `step` averages.
         """
-        if self.control is None or self.on_xla or is_sharded(module):
+        if self.control is None or self.on_xla or is_sharded(module) or self.dp_size == 1:
+            return module
+        if next(module.parameters(), None) is None:  # a pipeline's stage that learns nothing in a phase
             return module
         if self.device.type != "cuda":
-            return AsyncAllreduce(module)
-        return DistributedDataParallel(module, device_ids=[self.device], gradient_as_bucket_view=True)
+            return AsyncAllreduce(module, self.replicas)
+        return DistributedDataParallel(
+            module, device_ids=[self.device], process_group=self.replicas, gradient_as_bucket_view=True
+        )
 
     @staticmethod
     def is_late(module: nn.Module) -> bool:
@@ -321,8 +357,12 @@ def _place(chosen: str) -> tuple[Ranks, torch.device]:
     return ranks, device
 
 
-def mesh_of(world_size: int, num_nodes: int, device: torch.device, shard: Shard) -> "DeviceMesh":
-    """All workers by what a configuration's `shard` has them share; all workers call it together."""
+def mesh_of(
+    world_size: int, num_nodes: int, device: torch.device, shard: Shard, pipeline_stages: int = 1
+) -> "DeviceMesh":
+    """All workers by what a configuration has them share; all workers call it together. The stages of a pipeline are
+    neighbours: on one node, where it has an even number of workers.
+    """
     from torch.distributed.device_mesh import init_device_mesh
 
     shapes = {
@@ -330,15 +370,18 @@ def mesh_of(world_size: int, num_nodes: int, device: torch.device, shard: Shard)
         "fsdp2": {SHARD: world_size},
         "hsdp": {REPLICATE: num_nodes, SHARD: world_size // num_nodes},
     }
+    shape = shapes[shard]
+    if pipeline_stages > 1 and world_size % pipeline_stages == 0:  # else it is refused in a moment, by all together
+        shape = {REPLICATE: world_size // pipeline_stages, STAGES: pipeline_stages}
     kind = "cuda" if device.type == "cuda" else "cpu"  # XLA's workers have a group on the CPU
-    return init_device_mesh(kind, tuple(shapes[shard].values()), mesh_dim_names=tuple(shapes[shard]))
+    return init_device_mesh(kind, tuple(shape.values()), mesh_dim_names=tuple(shape))
 
 
 @contextlib.contextmanager
-def start_world(backend: str, shard: Shard = "ddp") -> Iterator[World]:
+def start_world(backend: str, shard: Shard = "ddp", pipeline_stages: int = 1) -> Iterator[World]:
     """Joins the process group torchrun has described, and leaves it at the end of the block. `backend` is auto, gloo,
-    nccl or xla; `shard`, as the configuration has it, decides about the mesh. TrainerError: nccl without CUDA, or xla
-    without torch_xla or with processes that it does not join.
+    nccl or xla; `shard` and `pipeline_stages`, as the configuration has them, decide about the mesh. TrainerError: nccl
+    without CUDA, or xla without torch_xla or with processes that it does not join.
     """
     cuda = torch.cuda.is_available()
     if backend == "xla":
@@ -366,11 +409,12 @@ def start_world(backend: str, shard: Shard = "ddp") -> Iterator[World]:
         device_id=device if device.type == "cuda" else None,
     )
     control = dist.new_group(backend="gloo", timeout=_TIMEOUT)
-    thread = dist.new_group(backend="gloo", timeout=_TIMEOUT) if shard != "ddp" else control
+    in_parts = shard != "ddp" or pipeline_stages > 1
+    thread = dist.new_group(backend="gloo", timeout=_TIMEOUT) if in_parts else control
     assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
     assert isinstance(thread, dist.ProcessGroup), "likewise"
     try:
-        mesh = mesh_of(ranks.world_size, ranks.num_nodes, device, shard)
+        mesh = mesh_of(ranks.world_size, ranks.num_nodes, device, shard, pipeline_stages)
         yield World(*ranks, device, chosen, reason, weakref.ref(control), mesh, weakref.ref(thread))
     except Exception as error:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of

@@ -79,7 +79,7 @@ class GeneratorPhase(Phase[Inputs]):
     resting, overlaps = (DISCRIMINATOR,), True
 
     def __init__(self, config: TrainConfig, generator: Generator, discriminator: Discriminator) -> None:
-        self.loss: GLoss = GLoss(generator, discriminator, config)
+        self.loss = GLoss(generator, discriminator, config)
 
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
         """See `Phase`."""

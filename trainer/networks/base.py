@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -58,10 +58,23 @@ class Network(nn.Module):
 
 
 class Generator(Network):
-    """Latents to images."""
+    """Latents to images. One that can be divided over workers (trainer.networks.halves) says what comes before its
+    units and after: `finish` of its units, one after the other, of `begin`.
+    """
+
+    finishing: ClassVar[tuple[str, ...]] = ()
+    """Names of the parts that `finish` computes with; what is neither in these nor in a unit is in `begin`."""
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """Images [N, C, H, W] or [N, C, T, H, W], about -1..1, of normal latents [N, z_dim], labels [N] int64."""
+        raise NotImplementedError
+
+    def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
+        """What the first unit is given."""
+        raise NotImplementedError
+
+    def finish(self, features: Tensor) -> Tensor:
+        """Images, of what the last unit has made."""
         raise NotImplementedError
 
     # So that a call has forward's types.

@@ -50,6 +50,8 @@ class Widths(NamedTuple):
 class Generator(base.Generator):
     """Latents to images, from 4x4 up. `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none."""
 
+    finishing = ("to_image",)
+
     def __init__(self, z_dim: int, widths: Widths, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
         self.with_class = ClassEmbedding(z_dim, num_classes)
@@ -68,9 +70,18 @@ class Generator(base.Generator):
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, z_dim] standard normal to [N, channels, resolution, resolution], about -1..1."""
-        features = self.basis * self.scale(self.with_class(latents, labels))[:, :, None, None]
+        features = self.begin(latents, labels)
         for stage in self.stages:
             features = stage(features)
+        return self.finish(features)
+
+    def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
+        """See `base.Generator`."""
+        features: Tensor = self.basis * self.scale(self.with_class(latents, labels))[:, :, None, None]
+        return features
+
+    def finish(self, features: Tensor) -> Tensor:
+        """See `base.Generator`."""
         images: Tensor = self.to_image(features)
         return images
 

@@ -25,6 +25,8 @@ class Generator(base.Generator):
     `resolution` is 16, 32, ...: 4 times a power of two; `num_classes` 0 for none.
     """
 
+    finishing = ("last",)
+
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
         self.with_class = ClassEmbedding(z_dim, num_classes)
@@ -36,9 +38,17 @@ class Generator(base.Generator):
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, z_dim] standard normal to [N, channels, resolution, resolution] in -1..1."""
+        return self.finish(self.blocks(self.begin(latents, labels)))
+
+    def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
+        """See `base.Generator`."""
         # Not len(): torch.export would take that for a constant.
-        features = self.first(self.with_class(latents, labels)).reshape(latents.shape[0], -1, _SMALLEST, _SMALLEST)
-        images: Tensor = self.last(self.blocks(features))
+        features: Tensor = self.first(self.with_class(latents, labels))
+        return features.reshape(latents.shape[0], -1, _SMALLEST, _SMALLEST)
+
+    def finish(self, features: Tensor) -> Tensor:
+        """See `base.Generator`."""
+        images: Tensor = self.last(features)
         return images
 
     def units(self) -> Sequence[nn.Module]:

@@ -47,7 +47,7 @@ def train(
     `interruption` is installed already. TrainerError on every rank; UnhealthyError for a fabric that is too slow.
     """
     with (
-        start_world(config.backend, config.shard) as world,
+        start_world(config.backend, config.shard, config.pipeline_stages) as world,
         beating(world.rank, world.local_rank) as heartbeat,
         run_lock(run_dir, world, lambda: interruption.requested) as here,
         serving(world, options.metrics_port) as endpoint,

@@ -85,7 +85,7 @@ def adam(
     """Adam in the form that is fast on the parameters' device; `scheduled`: step size or decay will change."""
     # Without fused kernels the number of steps must be a tensor (capturable): as a Python number it would be a new
     # constant, and on XLA a new program, in every step.
-    device = groups[0]["params"][0].device
+    device = next((each.device for group in groups for each in group["params"]), torch.device("cpu"))
     on_xla = device.type == "xla"
     for group in groups:
         group["lr"] = lr * group.get(FACTOR, 1.0)
@@ -95,6 +95,24 @@ def adam(
             group["betas"] = betas[0], torch.tensor(betas[1], device=device)
         return torch.optim.Adam(groups, foreach=False, capturable=True)
     return torch.optim.Adam(groups, lr, betas, fused=not on_xla, capturable=on_xla)
+
+
+def adam_of_stage(role: Role, config: TrainConfig) -> torch.optim.Optimizer:
+    """A pipeline's: over the parameters that are here, in groups that have the others too, by whose numbers moments are
+    saved. All have their first moments already, as Adam would begin with: those elsewhere of the meta device.
+    """
+    groups = groups_of(role, config)
+    whole = [group["params"] for group in groups]
+    for group in groups:
+        group["params"] = [parameter for parameter in group["params"] if not parameter.is_meta]
+    scheduled = not config.schedules.given.keys().isdisjoint(("lr_g", "lr_d", "beta2"))
+    optimiser = adam(groups, getattr(config, role.lr or "lr_g"), (config.beta1, config.beta2), scheduled=scheduled)
+    for group, parameters in zip(optimiser.param_groups, whole, strict=True):
+        group["params"] = parameters
+        for each in parameters:
+            zeros = {name: torch.zeros_like(each) for name in ("exp_avg", "exp_avg_sq")}
+            optimiser.state[each] = {"step": torch.zeros((), dtype=torch.float32, device=each.device), **zeros}
+    return optimiser
 
 
 def saved_moments(optimiser: torch.optim.Optimizer) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class Reporter:
         self._meters = Meters(self._config, world, self._context, state.images, flops, facts["capacity"])
 
     def _part_saver(self) -> PartSaver:
-        """This worker's, of sharded networks."""
+        """This worker's, of networks in parts."""
         folder, world, writer = self._dir / "checkpoints", self._world.for_thread(), self._opened
         if writer is None:
             return PartSaver(folder, self._config, None, lambda _: None, world)
@@ -336,7 +336,7 @@ class Reporter:
         self._tell_verified(state)
         stop_sec = waited_sec + time.monotonic() - began if waited_sec else None
         # On every worker: each may hold a part.
-        final = {} if cause else (state.live() if state.is_split else state.state_dict())
+        final = {} if cause else state.to_digest()
         digests = state_digests(final) if state.is_split or self._world.rank == 0 else {}
         grid = self._grid(state)
         self._status = "interrupted" if cause else "done"

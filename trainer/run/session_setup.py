@@ -22,6 +22,7 @@ from trainer.data.dataset import open_on_all, prepare_if_missing
 from trainer.data.loader import AS_SUITS, Reading
 from trainer.data.shards import ShardedImages
 from trainer.data.verification import Verification
+from trainer.distributed.pipelining import divide
 from trainer.distributed.sharding import shard
 from trainer.distributed.world import World
 from trainer.families.registry import family_of
@@ -139,9 +140,10 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     allocator = keep_freed_memory()
     world.run_on_rank0(lambda: prepare_if_missing(config, data_dir))
     data = open_on_all(config, data_dir, world)
-    sharded = config.shard != "ddp" and world.mesh is not None  # then a unit at a time goes to the device
-    state = TrainState.create(config, torch.device("cpu") if sharded else world.device)
-    shared = shard(state, config, world)
+    # In parts each worker takes its own to the device.
+    in_parts = (config.shard != "ddp" and world.mesh is not None) or world.is_pipelined
+    state = TrainState.create(config, torch.device("cpu") if in_parts else world.device)
+    shared = (divide if config.pipeline_stages > 1 else shard)(state, config, world)
     damaged = world.run_on_all(lambda: store.damaged_parts(run_dir / "checkpoints", world))
     sha256 = data.index.sha256
     restored = world.run_on_all(

@@ -20,6 +20,7 @@ from trainer.networks.base import Discriminator, Generator, Network
 from trainer.networks.layers import small_maps, use_matrix_products
 from trainer.run.optimisers import FACTOR, adam, as_before, frozen_by_role, groups_of, load_moments, saved_moments
 from trainer.steps.augment import first_p
+from trainer.steps.pipeline import Stage
 from trainer.steps.precision import LossScale, Precision, Products
 from trainer.steps.progressive_schedule import phase_at
 from trainer.steps.recomputing import recompute
@@ -37,6 +38,7 @@ class TrainState:
         augment_p: share of the images that each part of the augmentation changes (trainer.steps.augment); where it has
             adapted, a scalar on the device, which only those wait for who look at it.
         phase: what the networks make now, a function of `images`.
+        stage: what this worker computes of a pipeline; None without one.
     """
 
     def __init__(self, config: TrainConfig, specs: Sequence[RoleSpec], device: torch.device) -> None:
@@ -50,6 +52,7 @@ class TrainState:
             self.roles[name].network.frozen = frozen
             self.roles[name].network.learn(on=True)
         self.renew_optimisers()
+        self.stage: Stage | None = None
         self.images, self.step = 0, 0
         self.augment_p: torch.Tensor | float = first_p(config)
         self._saved_scales: dict[str, dict[str, Any]] = {}
@@ -169,14 +172,23 @@ class TrainState:
         keep = 0.5 ** (config.step_images / half_life) if half_life else 0.0
         for role in self.roles.values():
             if role.ema is not None:
-                _average(role.ema, role.network, keep)
+                _average(role.ema, role.network, keep, in_stages=self.stage is not None)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on. Split networks are
         whole in it: all workers call this together.
         """
-        live: dict[str, Any] = _on_cpu(self.live())
+        live: dict[str, Any] = self._whole(self.live())
         return live
+
+    def to_digest(self) -> dict[str, Any]:
+        """What `state_digests` takes: tensors that it gathers in turn where they are split, else all on the CPU. All
+        workers call it together where `is_split`.
+        """
+        return self.live() if self.is_split and self.stage is None else self.state_dict()
+
+    def _whole(self, value: Any) -> Any:
+        return _on_cpu(value) if self.stage is None else self.stage.completed(value)
 
     def live(self) -> dict[str, Any]:
         """`state_dict` without the copy: the tensors that the next step changes, where they are, and split where they
@@ -215,7 +227,7 @@ class TrainState:
     @property
     def is_split(self) -> bool:
         """Whether each worker keeps a part of the networks: all of them use the averages together."""
-        return any(is_sharded(role.network) for role in self.roles.values())
+        return self.stage is not None or any(is_sharded(role.network) for role in self.roles.values())
 
     def averages_on(self, device: torch.device, *, alone: bool = False) -> Mapping[str, Network]:
         """Every average there, by its role: itself where it is there already, else a copy. `alone`: that each worker
@@ -223,11 +235,11 @@ class TrainState:
         """
         here = {role.name: role.ema for role in self.roles.values() if role.ema is not None}
         there = all(next(network.parameters()).device == device for network in here.values())
-        if there and not (alone and self.is_split):
+        if there and self.stage is None and not (alone and self.is_split):
             return here
         copied = {spec.name: spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged}
         for name, network in copied.items():
-            network.load_state_dict(_on_cpu(here[name].state_dict()))
+            network.load_state_dict(self._whole(dict(here[name].state_dict())))
             network.enter(phase_at(self.config, self.images, device))
             network.to(device).eval().requires_grad_(False)
         return copied
@@ -256,8 +268,12 @@ def _role(spec: RoleSpec, device: torch.device) -> Role:
     return Role(spec.name, spec.key, spec.network.to(device), spec.lr, None, ema, scale)
 
 
-def _average(ema: nn.Module, network: nn.Module, keep: float) -> None:
-    averaged, present = ([local(parameter) for parameter in each.parameters()] for each in (ema, network))
+def _average(ema: nn.Module, network: nn.Module, keep: float, *, in_stages: bool) -> None:
+    """`in_stages`: what is of the meta device is another worker's."""
+    averaged, present = (
+        [local(parameter) for parameter in each.parameters() if not (in_stages and parameter.is_meta)]
+        for each in (ema, network)
+    )
     get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
 
 

@@ -189,6 +189,8 @@ def _why_not(config: TrainConfig, world: World) -> str:
         return "blocks that are recomputed run uncompiled"
     if config.shard != "ddp" and world.control is not None:
         return "sharded networks run uncompiled"
+    if world.is_pipelined:
+        return "the stages of a pipeline run uncompiled"
     if config.compile == "auto" and world.device.type == "cpu":
         return "on a CPU it was measured slower (DCGAN 32x32: 741 images/s instead of 859; --compile on tries it)"
     return ""

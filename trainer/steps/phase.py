@@ -1,13 +1,14 @@
 """A step's phases: which roles learn, from what loss, with what data, how often. A family declares them in order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
+from trainer.distributed.world import World
 from trainer.steps.batch import Batch, Micro, Moment
 
 T = TypeVar("T")
@@ -67,6 +68,23 @@ class Phase(ABC, Generic[T]):
         """The loss of one micro-batch. `loss` is the phase's own, wrapped; `settle`, where there is one, makes the
         updates that are still missing.
         """
+
+    def passes(
+        self,
+        world: World,
+        loss: nn.Module,
+        micros: Iterable[Micro[T]],
+        backward: Callable[[Tensor], None],
+        *,
+        penalised: bool,
+        settle: Update | None,
+    ) -> Iterator[tuple[Micro[T], Terms]]:
+        """Makes `run` and backward for each micro-batch of one batch, and gives what each came to."""
+        for micro in micros:
+            with world.accumulating(loss, last=micro.last):
+                terms = self.run(loss, micro.inputs, penalised=penalised, settle=settle)
+                backward(micro.weight * terms.total)
+            yield micro, terms
 
     def differentiate_inside(self, *, on: bool) -> None:
         """Has the loss differentiate its penalties in a way that a compiled graph takes in, or as ever."""

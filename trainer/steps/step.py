@@ -42,6 +42,8 @@ class Game(NamedTuple):
 
 def phases_of(state: TrainState) -> Sequence[Phase[Any]]:
     """The phases of a step of this state's family, in order, over its networks."""
+    if state.stage is not None:
+        return state.stage.phases(state.config)
     networks = {name: role.network for name, role in state.roles.items()}
     return family_of(state.config).phases(state.config, networks)
 
@@ -144,11 +146,9 @@ def _gradients(
     signs: Tensor | float = 0.0
     for role in roles:
         role.learner.zero_grad()
-    for micro in micros:
-        with game.world.accumulating(loss, last=micro.last):
-            settle = (lambda: make(missing)) if missing else None
-            terms = phase.run(loss, micro.inputs, penalised=penalised, settle=settle)
-            roles[0].scale.backward(micro.weight * terms.total)
+    settle = (lambda: make(missing)) if missing else None
+    backward = roles[0].scale.backward
+    for micro, terms in phase.passes(game.world, loss, micros, backward, penalised=penalised, settle=settle):
         sums.add(phase, micro.weight, terms)
         if "real_sign" in phase.means:
             signs = signs + terms.means[phase.means.index("real_sign")] * micro.images

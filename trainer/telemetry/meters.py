@@ -104,13 +104,13 @@ class Meters:
             "kimg": state.images / 1000,
             "wall_sec": now - self._began,
             "images_per_sec": images_per_sec,
-            **sums.means([own.sums for own in everyone]),
-            "order": f"{sum(own.order for own in everyone) & MASK:016x}",
+            **sums.means([own.sums for own in everyone[self._world.last_stage]]),
+            "order": f"{sum(own.order for own in everyone[self._world.last_stage]) & MASK:016x}",
             "augment_p": float(state.augment_p),
             "resolution": state.phase.resolution,
             **_scheduled(state),
             **{
-                f"grad_norm_{phase.key}": _grad_norm([state.roles[name] for name in phase.roles])
+                f"grad_norm_{phase.key}": _grad_norm([state.roles[name] for name in phase.roles], self._world)
                 for phase in sums.phases
             },
             "noise_scale": self._noise_scale(everyone, state),
@@ -201,8 +201,8 @@ def _scheduled(state: TrainState) -> dict[str, dict[str, float]]:
     return {"scheduled": {name: schedule.at(last) for name, schedule in given.items()}} if given else {}
 
 
-def _grad_norm(roles: Sequence[Role]) -> float:
+def _grad_norm(roles: Sequence[Role], world: World) -> float:
     """Zero for a step that fp16 has skipped, whose gradients were too large for it."""
     every = [gradient for role in roles for gradient in gradients(role.network)]
-    norm = float(whole(torch.nn.utils.get_total_norm(every)))
+    norm = world.norm_over_stages(float(whole(torch.nn.utils.get_total_norm(every))))
     return norm if math.isfinite(norm) or not roles[0].scale.enabled else 0.0

@@ -36,6 +36,7 @@ def test_a_trace_stands_beside_the_estimate(capsys: pytest.CaptureFixture[str]) 
     [
         (["--workers", "128"], "batch_size"),
         (["--workers", "2", "--shard", "fsdp2", "--trace"], "--trace"),
+        (["--workers", "2", "--pipeline-stages", "2", "--architecture", "resnet", "--trace"], "--trace"),
         (["--batch-gpu", "48"], "--batch-gpu"),
     ],
 )

@@ -109,3 +109,15 @@ def test_a_segments_batch_counts_at_the_sizes_that_it_comes_to() -> None:
     assert estimate(whole).total == pytest.approx(estimate(config.replace({"segments": (), "batch_size": 64})).total)
     late = config.replace({"segments": (Segment(from_image=11_000_000, batch_size=64),)})
     assert estimate(late) == estimate(whole)
+
+
+def test_the_second_stage_of_a_pipeline_has_half_of_the_generator_and_the_discriminator() -> None:
+    pipelined = R3GAN.replace({"pipeline_stages": 2})
+    here = GENERATOR / 2 + DISCRIMINATOR
+    found = bytes_of(estimate(pipelined, 2))
+    assert found[:4] == pytest.approx([4 * here, 4 * GENERATOR / 2, 8 * here, 4 * here])
+    assert found[4] == pytest.approx(estimate(R3GAN).activations * GIB), "a pair shares what one worker had"
+    assert estimate(pipelined).total == estimate(R3GAN).total, "one process has nobody to share with"
+    assert images_at_once(pipelined, 8) == images_at_once(R3GAN, 4)
+    whole, half = device_gib(R3GAN, 1), device_gib(pipelined, 1, 2)
+    assert (whole - half) * GIB == pytest.approx(4 * 5 * GENERATOR / 2)

@@ -110,6 +110,7 @@ class ConfigFields(Written):
         step_graph: on replays a whole step as one CUDA graph; auto does where that is measured to be faster.
         activation_checkpointing: compute blocks once more in the backward instead of keeping what they made.
         shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
+        pipeline_stages: 2 divides the generator over pairs of workers, the discriminator beside its second half.
         check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
         metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
         metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
@@ -178,6 +179,7 @@ class ConfigFields(Written):
     step_graph: Literal["off", "auto", "on"] = "auto"
     activation_checkpointing: bool = False
     shard: Literal["ddp", "fsdp2", "hsdp"] = "ddp"
+    pipeline_stages: Annotated[Literal[1, 2], FromText] = 1
     check_gradients_steps: int = Field(default=100, ge=0)
     metrics: str = NONE
     metrics_kimg: NotNegative = 0.0

@@ -65,7 +65,37 @@ def _is_refused(by: str, name: str, with_word: Mapping[str, PartField]) -> Calla
     return is_broken
 
 
+PIPELINED = ("resnet", "r3gan")
+"""Architectures whose generators can be divided over two workers."""
+_NO_PIPELINE = "--pipeline-stages 1"
+
+
+def _in_pipeline(field: str, is_wrong: Callable[[ConfigFields], bool], allowed: str) -> Rule:
+    """What does not go with a pipeline of two stages."""
+    return Rule(field, lambda c: c.pipeline_stages > 1 and is_wrong(c), allowed, _NO_PIPELINE)
+
+
+_IN_PIPELINE = (
+    _in_pipeline(
+        "pipeline_stages",
+        lambda c: c.architecture not in PIPELINED,
+        f"1 but for {' and '.join(PIPELINED)}, whose generators are rows of units",
+    ),
+    _in_pipeline("shard", lambda c: c.shard != "ddp", "ddp in a pipeline, which divides the networks already"),
+    _in_pipeline("backend", lambda c: c.backend == "xla", "auto, gloo or nccl in a pipeline"),
+    _in_pipeline("precision", lambda c: c.precision == "fp16", "fp32 or bf16 in a pipeline"),
+    _in_pipeline("compile", lambda c: c.compile == "on", "off or auto in a pipeline, which runs uncompiled"),
+    _in_pipeline("step_graph", lambda c: c.step_graph == "on", "off or auto in a pipeline"),
+    _in_pipeline("freeze", lambda c: bool(c.freeze), "none in a pipeline"),
+    _in_pipeline(
+        "segments",
+        lambda c: any(each.workers is not None or each.precision is not None for each in c.segments),
+        "segments without workers and precision in a pipeline",
+    ),
+)
+
 _ON_SEVERAL = (
+    *_IN_PIPELINE,
     Rule(
         "frames",
         lambda c: c.frames > c.resolution,
