@@ -10,14 +10,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainer.config.strict_numbers import Written
+from trainer.config.strict_numbers import NoTrue, Written
 from trainer.core.errors import broken_rule
 
 PolicyName = Literal["fixed", "rules", "model", "learned"]
 Mode = Literal["observe", "act"]
 Objective = Literal["time", "cost", "energy", "carbon"]
 Precision = Literal["fp32", "bf16", "fp16"]
-Least = Annotated[int, Field(ge=1)]
+Least = Annotated[int, Field(ge=1), NoTrue]
 Range = tuple[Least, Least]
 RANGES = ("loader_threads", "prefetch", "threads", "batch_gpu", "batch_size", "nodes")
 """Bounds that are [least, most]."""

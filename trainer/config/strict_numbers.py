@@ -30,6 +30,10 @@ Number = Annotated[float, BeforeValidator(lambda value: _no_true(value, float))]
 """Inside a list, where no field's own check comes to."""
 
 
+NoTrue = BeforeValidator(lambda value: _no_true(value, int))
+"""Of whole numbers inside a list, likewise."""
+
+
 LrFactor = Annotated[float, Field(gt=0, le=1e6)]
 """What step sizes are multiplied by; the bound keeps them numbers."""
 

@@ -79,6 +79,20 @@ def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
     return _decision(last, "threads", room.start.threads, reason, 0.1, "images/s do not rise")
 
 
+def _more_threads(history: Sequence[Interval], room: Room) -> Decision | None:
+    """Of an idle core on the way to the next number of threads that all workers can have."""
+    last = history[-1]
+    value = _next(last, room, "threads", up=True)
+    if value is None or last.device_use is not None:
+        return None
+    used = last.cpu_use * last.cores + (last.neighbour_cores or 0.0)
+    wanted = (int(value) - last.knobs.threads) * last.workers
+    if last.cores - used < 0.8 * wanted:
+        return None
+    reason = f"{last.cores - used:.1f} of {last.cores} cores are idle, and each worker computes on {last.knobs.threads}"
+    return _decision(last, "threads", value, reason, 0.3, "images/s do not rise")
+
+
 def _less_memory(history: Sequence[Interval], room: Room) -> Decision | None:
     last = history[-1]
     sizes = [int(value) for value in room.allowed.get("batch_gpu", ()) if int(value)]
@@ -135,9 +149,9 @@ _BY_KIND: Mapping[Kind, tuple[Rule, ...]] = MappingProxyType(
         Kind.DATA: (_loader_threads,),
         Kind.HOST: (_fewer_threads,),
         Kind.MEMORY: (_less_memory,),
-        Kind.DEVICE: (),
+        Kind.DEVICE: (_more_threads,),
         Kind.NETWORK: (),
-        Kind.WAITING: (),
+        Kind.WAITING: (_more_threads,),
     }
 )
 

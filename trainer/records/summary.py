@@ -193,13 +193,7 @@ def _record(
         summaries={name: _summary([line.get(name) for line in ticks], unit) for name, unit in _SERIES.items()},
         quality=tuple(latest_quality(stats_log.lines)),
         quality_in_training=quality_in_training(stats_log.lines, wall_sec),
-        segments=tuple(
-            {
-                line["segment"]["from_image"]: SegmentRecord.model_validate(line["segment"])
-                for line in lines
-                if line.get("event") == "segment"
-            }.values()
-        ),
+        segments=_segments(lines),
         decisions=tuple(decisions(lines)),
         choices=next((line["choices"] for line in lines[::-1] if line.get("event") == "choices"), {}),
         fabric=FabricRecord.model_validate(latest["fabric"]) if latest.get("fabric") else None,
@@ -211,6 +205,12 @@ def _record(
         state_sha256=done["state_sha256"] if done and ended_by == "done" else {},
         versions=latest["versions"],
     )
+
+
+def _segments(lines: Sequence[Line]) -> tuple[SegmentRecord, ...]:
+    """Each as its newest session began it."""
+    told = (line["segment"] for line in lines if line.get("event") == "segment")
+    return tuple({each["from_image"]: SegmentRecord.model_validate(each) for each in told}.values())
 
 
 def _no_run(run_dir: Path, stats_log: StatsLog) -> TrainerError:

@@ -34,6 +34,13 @@ def test_threads_make_room_for_a_neighbour_and_come_back() -> None:
     assert run.goodput > 1.05 * loop.at()
 
 
+def test_idle_cores_are_computed_on() -> None:
+    loop = Loop(Plant(), Knobs(batch_size=64, threads=1), RULES)
+    run = loop.run()
+    assert run.history[-1].knobs.threads >= 3
+    assert run.goodput > 1.5 * loop.at()
+
+
 def test_a_batch_far_from_the_noise_scale_comes_near_it_and_no_further() -> None:
     loop = Loop(Plant(noise_scale=32.0), Knobs(batch_size=512, threads=4), RULES)
     run = loop.run()
