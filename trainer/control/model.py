@@ -46,7 +46,7 @@ class Forecast(NamedTuple):
 
 
 class StepModel:
-    """Seconds of a step: max(reading, work), where
+    """Seconds of a step: the longer of reading and work.
 
         reading = images * (divided / loader threads + undivided)
         work = passes * fixed + sync + images * (serial + parallel / cores in use + crowding * threads without a core)
