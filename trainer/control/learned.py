@@ -26,8 +26,8 @@ _STEP_SD = 0.05
 _DATA_BOUND, _VERY_DATA_BOUND = 0.05, 0.3
 _CROWDED_SHARE, _CROWDED_CORES = 0.1, 0.5
 _IDLE_DEVICE = 0.7
-_FAR = 4.0
-"""A batch so many times the noise scale is too large, the noise scale so many times the batch leaves room."""
+_SMALL_BATCH = 4.0
+"""A noise scale so many times the batch leaves room for a larger one; a batch above the noise scale wastes images."""
 
 
 class Context(NamedTuple):
@@ -145,7 +145,7 @@ class Learned:
             was=arm.was,
             policy=self.name,
             reason=f"drew {drawn:+.1%} for it, of {belief.mean:+.1%} ± {belief.sd:.1%} after {belief.trials} trials of "
-            f"such changes ({_words(arm)}); changes that did not pay have cost {lost_sec:.0f} s of {self._lost_sec:.0f} s",
+            f"such changes ({_words(arm)}); what did not pay has cost {lost_sec:.0f} s of {self._lost_sec:.0f} s",
             expected_gain=belief.mean,
             undone_if=f"it brings less than {self._least:.0%}",
         )
@@ -181,7 +181,7 @@ def context_of(interval: Interval) -> Context:
         data=(waited >= _DATA_BOUND) + (waited >= _VERY_DATA_BOUND),
         crowded=interval.cpu_wait_share > _CROWDED_SHARE or (interval.neighbour_cores or 0.0) > _CROWDED_CORES,
         idle=None if interval.device_use is None else interval.device_use < _IDLE_DEVICE,
-        batch=None if noise is None else (batch > _FAR * noise) - (noise > _FAR * batch),
+        batch=None if noise is None else (batch > noise) - (noise > _SMALL_BATCH * batch),
     )
 
 
