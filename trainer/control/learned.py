@@ -21,7 +21,7 @@ _HOPE, _HOPE_SD = 0.1, 0.1
 """Reward of an arm that its context speaks for, before it was tried."""
 _NO_HOPE, _NO_HOPE_SD = -0.05, 0.03
 """Reward of any other arm, before it was tried: most changes do not pay."""
-_STEP_SD = 0.05
+_STEP_SD = 0.03
 """By how much one step of a knob may differ from its others."""
 _DATA_BOUND, _VERY_DATA_BOUND = 0.05, 0.3
 _CROWDED_SHARE, _CROWDED_CORES = 0.1, 0.5

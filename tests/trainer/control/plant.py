@@ -3,8 +3,10 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
+from hypothesis import strategies as st
 
 from trainer.config.control import Objective
 from trainer.control.interval import Decision, Interval, Knobs, Value, score
@@ -68,13 +70,6 @@ class Plant:
         assert found is not None
         return found
 
-    def best(self, room: Room, number: int = 0) -> float:
-        """The most that any allowed setting scores."""
-        return max(
-            self.score(Knobs(**{**room.start._asdict(), **dict(zip(room.allowed, values, strict=True))}), room, number)
-            for values in itertools.product(*room.allowed.values())
-        )
-
 
 ALLOWED: Mapping[str, Sequence[Value]] = {
     "batch_size": (32, 64, 128, 256, 512),
@@ -117,9 +112,22 @@ def run(policy: Policy, plant: Plant, intervals: int, room: Room) -> list[Interv
     return history
 
 
+def made(plant: Plant, history: Sequence[Interval], room: Room) -> float:
+    """What a history made, beside what the start would have made in as many intervals without jitter."""
+    scores = [plant.score(each.knobs, room, number) for number, each in enumerate(history)]
+    return sum(scores) / sum(plant.score(room.start, room, number) for number in range(len(history)))
+
+
 def kept(plant: Plant, history: Sequence[Interval], room: Room) -> float:
     """The score of the last setting, without jitter."""
     return plant.score(history[-1].knobs, room, len(history) - 1)
+
+
+def best_score(plant: Plant, room: Room, number: int = 0) -> float:
+    """The most that any allowed setting scores."""
+    settings = itertools.product(*room.allowed.values())
+    asked = (dict(zip(room.allowed, values, strict=True)) for values in settings)
+    return max(plant.score(Knobs(**{**room.start._asdict(), **each}), room, number) for each in asked)
 
 
 def _undo(watched: Watched, history: Sequence[Interval], room: Room) -> Decision | None:
@@ -143,3 +151,73 @@ def _now(room: Room, knobs: Knobs, banned: Mapping[tuple[str, Value], int], numb
         for knob, values in room.allowed.items()
     }
     return room._replace(allowed=allowed)
+
+
+DATA_BOUND = Plant(decode_sec=0.01), Knobs(batch_size=128, loader_threads=1, threads=4)
+BATCH_TOO_SMALL = Plant(noise_scale=2000.0), Knobs(batch_size=32, loader_threads=2, threads=4)
+BATCH_TOO_LARGE = Plant(noise_scale=60.0), Knobs(batch_size=512, loader_threads=2, threads=4)
+RIGHT = Plant(noise_scale=1000.0), Knobs(batch_size=128, loader_threads=2, threads=4)
+
+EVERY_KNOB: Mapping[str, Sequence[Value]] = {
+    "batch_size": (32, 64, 128),
+    "batch_gpu": (0, 16, 32),
+    "precision": ("bf16", "fp16", "fp32"),
+    "loader_threads": (1, 2, 3),
+    "prefetch": (1, 2, 4),
+    "threads": (1, 2),
+    "power_share": (0.6, 0.8, 1.0),
+    "nodes": (1, 2, 3),
+}
+
+
+Shown = tuple[list[Interval], Room]
+
+
+def _share() -> st.SearchStrategy[float]:
+    return st.floats(0.0, 1.0)
+
+
+@st.composite
+def _intervals(draw: st.DrawFn, knobs: Knobs, number: int) -> Interval:
+    maybe = st.none() | st.floats(0.1, 1e4)
+    return Interval(
+        images=1000 * (number + 1),
+        seconds=draw(st.floats(1.0, 100.0)),
+        images_per_sec=draw(st.floats(0.0, 1e5)),
+        knobs=knobs,
+        workers=knobs.nodes,
+        loader_share=draw(_share()),
+        device_use=draw(st.none() | _share()),
+        cpu_wait_share=draw(_share()),
+        neighbour_cores=draw(st.none() | st.floats(0.0, 8.0)),
+        cores=4 * knobs.nodes,
+        watts=draw(maybe),
+        noise_scale=draw(maybe),
+        usd_per_hour=draw(maybe),
+        g_per_kwh=draw(maybe),
+        told=draw(st.sampled_from([(), (), (), ("a meter is frozen",)])),
+    )
+
+
+@st.composite
+def shown(draw: st.DrawFn) -> Shown:
+    """Any history, with changes that somebody made, and a room that leaves some of the values out."""
+    knobs = start = Knobs(**{name: draw(st.sampled_from(values)) for name, values in EVERY_KNOB.items()})
+    history: list[Interval] = []
+    for number in range(draw(st.integers(1, 12))):
+        now = draw(_intervals(knobs, number))
+        knob = draw(st.none() | st.sampled_from(sorted(EVERY_KNOB)))
+        if knob is not None:
+            value, by = draw(st.sampled_from(EVERY_KNOB[knob])), draw(st.sampled_from(["learned", "judge"]))
+            now = now._replace(decision=Decision(knob, value, getattr(knobs, knob), by, "a test", 0.1, "nothing"))
+        history.append(now)
+        knobs = now.after
+    history[-1] = history[-1]._replace(decision=None)
+    knobs = history[-1].knobs
+    allowed = {
+        name: tuple(each for each in values if each == getattr(knobs, name) or draw(st.booleans()))
+        for name, values in EVERY_KNOB.items()
+        if draw(st.booleans())
+    }
+    objective = draw(st.sampled_from(get_args(Objective)))
+    return history, Room(allowed, objective, start, draw(st.integers(0, 9)))
