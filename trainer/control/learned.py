@@ -61,6 +61,10 @@ _MATTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """What of a context a knob's rewards hang on; the rest is not told apart, or every trial would be the first."""
 
 
+Seen = tuple[tuple[str, int | None], ...]
+"""What matters of a context, by name."""
+
+
 class Arm(NamedTuple):
     """One step of one knob in one context."""
 
@@ -68,10 +72,10 @@ class Arm(NamedTuple):
     up: bool
     was: Value
     value: Value
-    context: tuple[object, ...]
+    context: Seen
 
     @property
-    def kind(self) -> tuple[str, bool, tuple[object, ...]]:
+    def kind(self) -> tuple[str, bool, Seen]:
         """Shared by all steps of a knob in one direction."""
         return self.knob, self.up, self.context
 
@@ -164,14 +168,17 @@ def trials_of(history: Sequence[Interval], room: Room) -> list[Trial]:
         reward = _reward(history[: place + 1], after[:_WATCHED], room)
         if reward is None:
             continue
-        stood = itertools.takewhile(
-            lambda each, it=decision: getattr(each.knobs, it.knob) == it.value, history[place + 1 :]
-        )
-        lost_sec = max(0.0, -reward) * math.fsum(each.seconds for each in stood)
+        lost_sec = max(0.0, -reward) * _stood_sec(history[place + 1 :], decision)
         found.append(Trial(_arm(now, decision.knob, decision.was, decision.value), reward, lost_sec))
         back = _arm(after[0], decision.knob, decision.value, decision.was)
         found.append(Trial(back, -reward / (1 + reward), 0.0))
     return found
+
+
+def _stood_sec(after: Sequence[Interval], decision: Decision) -> float:
+    """Until its knob was turned again."""
+    stood = itertools.takewhile(lambda each: getattr(each.knobs, decision.knob) == decision.value, after)
+    return math.fsum(each.seconds for each in stood)
 
 
 def context_of(interval: Interval) -> Context:

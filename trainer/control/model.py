@@ -63,7 +63,8 @@ class StepModel:
         work = np.array([_work(each.knobs, each) for each in history])
         reading = np.array([_reading(each.knobs, each) for each in history])
 
-        self._work = _fitted(work, steps * (1 - waits), weights, _BUSY_PRIOR)
+        unseen = (1.0, 1.0, 1.0, 1.0, _local(self._last.knobs, self._last)[1])  # Crowding is of images, sync of steps.
+        self._work = _fitted(work, steps * (1 - waits), weights, _BUSY_PRIOR, unseen=unseen)
         waited = waits > _DATA_BOUND
         total = 1.0 if waited[-1] else _UNREAD
         self._reading = _fitted(reading, steps, weights * waited, _DATA_PRIOR, total)
@@ -209,11 +210,19 @@ def _reading(knobs: Knobs, seen: Interval) -> Vector:
     return np.array([images / knobs.loader_threads, images])
 
 
-def _fitted(parts: Vector, seconds: Vector, weights: Vector, prior: Sequence[float], total: float = 1.0) -> Vector:
+def _fitted(
+    parts: Vector,
+    seconds: Vector,
+    weights: Vector,
+    prior: Sequence[float],
+    total: float = 1.0,
+    unseen: Sequence[float] = (1.0,),
+) -> Vector:
     """The cost of each part, none below 0, of least squared relative error. `prior` are the parts' shares of the last
-    row's seconds, `total` of them in all: a few intervals outweigh them, and they decide what no interval tells.
+    row's seconds, `total` of them in all: a few intervals outweigh them, and they decide what no interval tells. A part
+    that the last row has none of is taken to cost its share where it is done `unseen` times.
     """
-    reference = np.where(parts[-1] > 0, parts[-1], np.maximum(parts.max(axis=0), 1e-9))
+    reference = np.where(parts[-1] > 0, parts[-1], unseen)
     units = seconds[-1] / reference
     means = np.array(prior)
     means[parts[-1] > 0] *= total / means[parts[-1] > 0].sum()

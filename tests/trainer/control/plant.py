@@ -1,6 +1,7 @@
 """A small model of a training machine, and a closed loop with a simple judge, for tests of policies."""
 
 import itertools
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -119,15 +120,16 @@ def made(plant: Plant, history: Sequence[Interval], room: Room) -> float:
 
 
 def kept(plant: Plant, history: Sequence[Interval], room: Room) -> float:
-    """The score of the last setting, without jitter."""
-    return plant.score(history[-1].knobs, room, len(history) - 1)
+    """The median score of the last settings, without jitter: one of them may be a trial."""
+    last = list(enumerate(history))[-9:]
+    return statistics.median(plant.score(each.knobs, room, number) for number, each in last)
 
 
 def best_score(plant: Plant, room: Room, number: int = 0) -> float:
     """The most that any allowed setting scores."""
     settings = itertools.product(*room.allowed.values())
-    asked = (dict(zip(room.allowed, values, strict=True)) for values in settings)
-    return max(plant.score(Knobs(**{**room.start._asdict(), **each}), room, number) for each in asked)
+    asked = (room.start._replace(**dict(zip(room.allowed, values, strict=True))) for values in settings)
+    return max(plant.score(knobs, room, number) for knobs in asked)
 
 
 def _undo(watched: Watched, history: Sequence[Interval], room: Room) -> Decision | None:
@@ -202,7 +204,7 @@ def _intervals(draw: st.DrawFn, knobs: Knobs, number: int) -> Interval:
 @st.composite
 def shown(draw: st.DrawFn) -> Shown:
     """Any history, with changes that somebody made, and a room that leaves some of the values out."""
-    knobs = start = Knobs(**{name: draw(st.sampled_from(values)) for name, values in EVERY_KNOB.items()})
+    knobs = start = Knobs(64)._replace(**{name: draw(st.sampled_from(values)) for name, values in EVERY_KNOB.items()})
     history: list[Interval] = []
     for number in range(draw(st.integers(1, 12))):
         now = draw(_intervals(knobs, number))
