@@ -17,6 +17,8 @@ _WATCHED = 2
 """Intervals on each side of a change whose means are compared."""
 _NOISE = 0.02
 """Standard deviation of one measured reward."""
+_LEAST, _MOST = -0.9, 9.0
+"""Rewards beyond are taken for these: an interval that stood still is no measure of a change."""
 _HOPE, _HOPE_SD = 0.1, 0.1
 """Reward of an arm that its context speaks for, before it was tried."""
 _NO_HOPE, _NO_HOPE_SD = -0.05, 0.03
@@ -206,7 +208,7 @@ def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -
         return math.fsum(known) / len(known) if known else None
 
     was, now = mean(same), mean(after)
-    return now / was - 1 if was and now else None
+    return min(max(now / was - 1, _LEAST), _MOST) if was and now else None
 
 
 def _arms(last: Interval, room: Room) -> Iterator[Arm]:

@@ -1,5 +1,6 @@
 """A small model of a training machine, and a closed loop with a simple judge, for tests of policies."""
 
+import functools
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
@@ -128,8 +129,12 @@ def kept(plant: Plant, history: Sequence[Interval], room: Room) -> float:
 def best_score(plant: Plant, room: Room, number: int = 0) -> float:
     """The most that any allowed setting scores."""
     settings = itertools.product(*room.allowed.values())
-    asked = (room.start._replace(**dict(zip(room.allowed, values, strict=True))) for values in settings)
+    asked = (_turned(room.start, dict(zip(room.allowed, values, strict=True))) for values in settings)
     return max(plant.score(knobs, room, number) for knobs in asked)
+
+
+def _turned(knobs: Knobs, values: Mapping[str, Value]) -> Knobs:
+    return functools.reduce(lambda now, each: now.turned(*each), values.items(), knobs)
 
 
 def _undo(watched: Watched, history: Sequence[Interval], room: Room) -> Decision | None:
@@ -185,7 +190,7 @@ def _intervals(draw: st.DrawFn, knobs: Knobs, number: int) -> Interval:
     return Interval(
         images=1000 * (number + 1),
         seconds=draw(st.floats(1.0, 100.0)),
-        images_per_sec=draw(st.floats(0.0, 1e5)),
+        images_per_sec=draw(st.just(0.0) | st.floats(1e-3, 1e5)),
         knobs=knobs,
         workers=knobs.nodes,
         loader_share=draw(_share()),
@@ -204,7 +209,7 @@ def _intervals(draw: st.DrawFn, knobs: Knobs, number: int) -> Interval:
 @st.composite
 def shown(draw: st.DrawFn) -> Shown:
     """Any history, with changes that somebody made, and a room that leaves some of the values out."""
-    knobs = start = Knobs(64)._replace(**{name: draw(st.sampled_from(values)) for name, values in EVERY_KNOB.items()})
+    knobs = start = _turned(Knobs(64), {name: draw(st.sampled_from(values)) for name, values in EVERY_KNOB.items()})
     history: list[Interval] = []
     for number in range(draw(st.integers(1, 12))):
         now = draw(_intervals(knobs, number))
