@@ -1,10 +1,266 @@
-"""Temporary."""
+"""A policy that goes by what earlier decisions brought: a contextual bandit with Thompson sampling, whose exploring is
+bounded by the seconds that it has lost. All that it knows is in the history, so a resumed run goes on with it.
+"""
 
-from trainer.control.policy import Fixed
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from trainer.control.interval import Decision, Interval, Value, score
+from trainer.control.policy import Room
+
+_WATCHED = 2
+"""Intervals on each side of a change whose means are compared."""
+_NOISE = 0.02
+"""Standard deviation of one measured reward."""
+_LEAST, _MOST = -0.9, 9.0
+"""Rewards beyond are taken for these: an interval that stood still is no measure of a change."""
+_HOPE, _HOPE_SD = 0.1, 0.1
+"""Reward of an arm that its context speaks for, before it was tried."""
+_NO_HOPE, _NO_HOPE_SD = -0.05, 0.03
+"""Reward of any other arm, before it was tried: most changes do not pay."""
+_STEP_SD = 0.03
+"""By how much one step of a knob may differ from its others."""
+_DATA_BOUND, _VERY_DATA_BOUND = 0.05, 0.3
+_CROWDED_SHARE, _CROWDED_CORES = 0.1, 0.5
+_IDLE_DEVICE = 0.7
+_SMALL_BATCH = 4.0
+"""A noise scale so many times the batch leaves room for a larger one; a batch above the noise scale wastes images."""
 
 
-class Learned(Fixed):
-    """Temporary."""
+class Context(NamedTuple):
+    """What an interval was like, in few classes.
 
-    def __init__(self, lost_sec: float) -> None:
-        del lost_sec
+    Attributes:
+        data: 0 where steps did not wait for images, 1 where they did, 2 where they did for long.
+        crowded: by other processes, or by threads of its own.
+        idle: a GPU that waits; None without one.
+        batch: -1 for small beside the noise scale, 1 for large; None where nobody knows.
+    """
+
+    data: int
+    crowded: bool
+    idle: bool | None
+    batch: int | None
+
+
+_MATTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "loader_threads": ("data", "crowded"),
+        "prefetch": ("data", "crowded"),
+        "threads": ("data", "crowded"),
+        "batch_size": ("data", "batch"),
+        "batch_gpu": ("data", "idle"),
+        "precision": ("data", "idle"),
+        "power_share": ("data", "idle"),
+        "nodes": ("data", "batch"),
+    }
+)
+"""What of a context a knob's rewards hang on; the rest is not told apart, or every trial would be the first."""
+
+
+Seen = tuple[tuple[str, int | None], ...]
+"""What matters of a context, by name."""
+
+
+class Arm(NamedTuple):
+    """One step of one knob in one context."""
+
+    knob: str
+    up: bool
+    was: Value
+    value: Value
+    context: Seen
+
+    @property
+    def kind(self) -> tuple[str, bool, Seen]:
+        """Shared by all steps of a knob in one direction."""
+        return self.knob, self.up, self.context
+
+
+class Trial(NamedTuple):
+    """An arm that was taken.
+
+    Attributes:
+        reward: by what share the objective changed.
+        lost_sec: what that cost until it was undone.
+    """
+
+    arm: Arm
+    reward: float
+    lost_sec: float
+
+
+class Belief(NamedTuple):
+    """In an arm's mean reward: normal, with how many trials of such arms stand behind it."""
+
+    mean: float
+    sd: float
+    trials: int
+
+    def told(self, rewards: Sequence[float]) -> "Belief":
+        """After so many more."""
+        if not rewards:
+            return self
+        weight = 1 / self.sd**2 + len(rewards) / _NOISE**2
+        mean = (self.mean / self.sd**2 + math.fsum(rewards) / _NOISE**2) / weight
+        return Belief(mean, math.sqrt(1 / weight), self.trials + len(rewards))
+
+
+class Learned:
+    """Draws each arm's mean reward from what is believed of it, and takes the arm with the most, unless that is less
+    than `least`: to do nothing brings 0 for certain.
+
+    Once changes that did not pay have cost `lost_sec` seconds, only arms that were tried with a mean above `least` are
+    left. The batch stays where nobody knows the noise scale: its cost to progress would not be in the reward.
+    """
+
+    name = "learned"
+
+    def __init__(self, lost_sec: float = 300.0, least: float = 0.02) -> None:
+        self._lost_sec = lost_sec
+        self._least = least
+
+    def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
+        """See `Policy`."""
+        last = history[-1]
+        if last.told or score(last, room.objective, room.start.batch_size) is None:
+            return None
+        trials = trials_of(history, room)
+        lost_sec = math.fsum(each.lost_sec for each in trials)
+        explores = lost_sec < self._lost_sec
+        draw = np.random.default_rng([room.seed, last.images])
+        best: tuple[float, Arm, Belief] | None = None
+        for arm in _arms(last, room):
+            belief = _belief(arm, trials)
+            drawn = float(draw.normal(belief.mean, belief.sd))  # Also of what is not taken: draws stay in order.
+            if not explores:
+                drawn = belief.mean if belief.trials else -math.inf
+            if drawn > self._least and (best is None or drawn > best[0]):
+                best = drawn, arm, belief
+        if best is None:
+            return None
+        drawn, arm, belief = best
+        return Decision(
+            knob=arm.knob,
+            value=arm.value,
+            was=arm.was,
+            policy=self.name,
+            reason=f"drew {drawn:+.1%} for it, of {belief.mean:+.1%} ± {belief.sd:.1%} after {belief.trials} trials of "
+            f"such changes ({_words(arm)}); what did not pay has cost {lost_sec:.0f} s of {self._lost_sec:.0f} s",
+            expected_gain=belief.mean,
+            undone_if=f"it brings less than {self._least:.0%}",
+        )
+
+
+def trials_of(history: Sequence[Interval], room: Room) -> list[Trial]:
+    """What each change of the history brought, and what going back would, which is known by then as well. What only
+    undid a change is not a trial of its own.
+    """
+    changes = [place for place, each in enumerate(history) if each.decision is not None]
+    found = []
+    for place, end in itertools.pairwise([*changes, len(history) - 1]):
+        decision, now, after = history[place].decision, history[place], history[place + 1 : end + 1]
+        if decision is None or decision.policy == "judge" or not after or now.after != after[0].knobs:
+            continue
+        reward = _reward(history[: place + 1], after[:_WATCHED], room)
+        if reward is None:
+            continue
+        lost_sec = max(0.0, -reward) * _stood_sec(history[place + 1 :], decision)
+        found.append(Trial(_arm(now, decision.knob, decision.was, decision.value), reward, lost_sec))
+        back = _arm(after[0], decision.knob, decision.value, decision.was)
+        found.append(Trial(back, -reward / (1 + reward), 0.0))
+    return found
+
+
+def _stood_sec(after: Sequence[Interval], decision: Decision) -> float:
+    """Until its knob was turned again."""
+    stood = itertools.takewhile(lambda each: getattr(each.knobs, decision.knob) == decision.value, after)
+    return math.fsum(each.seconds for each in stood)
+
+
+def context_of(interval: Interval) -> Context:
+    """The classes of an interval's figures."""
+    waited, noise, batch = interval.loader_share, interval.noise_scale, interval.knobs.batch_size
+    return Context(
+        data=(waited >= _DATA_BOUND) + (waited >= _VERY_DATA_BOUND),
+        crowded=interval.cpu_wait_share > _CROWDED_SHARE or (interval.neighbour_cores or 0.0) > _CROWDED_CORES,
+        idle=None if interval.device_use is None else interval.device_use < _IDLE_DEVICE,
+        batch=None if noise is None else (batch > noise) - (noise > _SMALL_BATCH * batch),
+    )
+
+
+def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -> float | None:
+    """Relative change of the objective from the last intervals before with the same knobs, to those after. Both with
+    the noise scale known before: what its estimate does meanwhile is not the change's merit.
+    """
+    same = [each for each in before[-_WATCHED:] if each.knobs == before[-1].knobs]
+    noise = before[-1].noise_scale
+
+    def mean(intervals: Sequence[Interval]) -> float | None:
+        fair = (each._replace(noise_scale=noise) for each in intervals if not each.told)
+        scores = [score(each, room.objective, room.start.batch_size) for each in fair]
+        known = [each for each in scores if each is not None]
+        return math.fsum(known) / len(known) if known else None
+
+    was, now = mean(same), mean(after)
+    return min(max(now / was - 1, _LEAST), _MOST) if was and now else None
+
+
+def _arms(last: Interval, room: Room) -> Iterator[Arm]:
+    """One step up and one down of each knob, as far as the room allows."""
+    for knob, values in room.allowed.items():
+        if knob == "batch_size" and last.noise_scale is None:
+            continue
+        now = getattr(last.after, knob)
+        place = list(values).index(now)
+        for value in (*values[place + 1 : place + 2], *values[max(0, place - 1) : place]):
+            yield _arm(last, knob, now, value)
+
+
+def _arm(interval: Interval, knob: str, was: Value, value: Value) -> Arm:
+    context = context_of(interval)._asdict()
+    return Arm(knob, _is_up(was, value), was, value, tuple((name, context[name]) for name in _MATTERS[knob]))
+
+
+def _is_up(was: Value, value: Value) -> bool:
+    """Precisions go up by name: bf16, fp16, fp32."""
+    return str(value) > str(was) if isinstance(value, str) or isinstance(was, str) else value > was
+
+
+def _belief(arm: Arm, trials: Sequence[Trial]) -> Belief:
+    """The prior, then other steps of the knob in this direction, then this very step, all in the same context."""
+    alike = [each for each in trials if each.arm.kind == arm.kind]
+    others = [each.reward for each in alike if each.arm != arm]
+    belief = _prior(arm).told(others)
+    return belief._replace(sd=math.hypot(belief.sd, _STEP_SD) if others else belief.sd).told(
+        [each.reward for each in alike if each.arm == arm]
+    )
+
+
+def _prior(arm: Arm) -> Belief:
+    """Hope where the context gives a reason, and little of it elsewhere."""
+    context = dict(arm.context)
+    data, batch = context["data"], context.get("batch")
+    match arm.knob:
+        case "loader_threads" | "prefetch":
+            hope = arm.up and data != 0
+        case "threads":
+            hope = arm.up is not context["crowded"] and data == 0
+        case "batch_size":
+            hope = batch == (-1 if arm.up else 1) and data == 0
+        case "precision":
+            hope = not arm.up and context["idle"] is False
+        case "nodes" | "batch_gpu":
+            hope = arm.up and data == 0
+        case _:
+            hope = False
+    return Belief(_HOPE, _HOPE_SD, 0) if hope else Belief(_NO_HOPE, _NO_HOPE_SD, 0)
+
+
+def _words(arm: Arm) -> str:
+    return ", ".join(f"{name} {value}" for name, value in arm.context)
