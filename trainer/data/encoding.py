@@ -1,4 +1,4 @@
-"""Shards whose pictures stay encoded: smaller on disk and over a network, decoded by the loader's threads while training.
+"""Shards whose pictures stay encoded: smaller on disk and over a network, decoded while training.
 
 A shard is one row of bytes: the places where its pictures begin and the end of the last, int64, then the pictures.
 """

@@ -1,5 +1,5 @@
-"""Images on disk as training reads them: shards of raw uint8 or encoded pictures (trainer.data.encoding), memory-mapped,
-each file with its hash in the index.
+"""Images on disk as training reads them: shards of raw uint8 or encoded pictures, memory-mapped, each file with its
+hash in the index.
 
 `index.json`, `00000.npy`, `00001.npy`, ... ([n, C, H, W] or [n, C, T, H, W] uint8) and, with labels, `labels.npy`.
 """
@@ -57,8 +57,8 @@ def write_shards(
 ) -> None:
     """Writes images [N, C, H, W] or [N, C, T, H, W] uint8 in memory as shards; labels [N], None for none.
 
-    `images_per_shard` None makes files of at most 128 MiB; `encoding` None keeps raw bytes. TrainerError: disk full or not writable; without an index
-    nothing reads the folder.
+    `images_per_shard` None makes files of at most 128 MiB; `encoding` None keeps raw bytes. TrainerError: disk full or
+    not writable; without an index nothing reads the folder.
     """
     shape = images.shape[1:]
     size = images_per_shard or shard_size(shape)

@@ -1,6 +1,7 @@
-"""Shards of encoded pictures: what PNG keeps to the bit and JPEG nearly, decoded as training takes it; damage; options."""
+"""Shards of encoded pictures: what PNG keeps to the bit and JPEG nearly; damage; options."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,10 +55,7 @@ def test_jpeg_is_nearly_the_same_and_smaller(shape: tuple[int, ...], tmp_path: P
 def test_larger_pictures_are_made_smaller_as_they_are_read(tmp_path: Path) -> None:
     large = photos_recipe(resolution=64)
     shape, encoding = (3, 32, 32), Encoding(kind="png", resolution=64)
-    fields = {
-        name: getattr(large, name) for name in ("dataset", "classes", "items", "items_per_shard", "decode", "note")
-    }
-    index = prepare(type(large)(**fields, shape=shape, encoding=encoding), tmp_path / "kept")
+    index = prepare(replace(large, shape=shape, encoding=encoding), tmp_path / "kept")
     prepare(large, tmp_path / "large")
     kept, whole = ShardedImages.open(tmp_path / "kept"), ShardedImages.open(tmp_path / "large")
     assert (index.shape, len(kept)) == (shape, len(whole))
