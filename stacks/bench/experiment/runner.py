@@ -1,4 +1,4 @@
-"""One experiment from its suite to its folder: data prepared once, run after run, and what each came to in result.json."""
+"""One experiment from its suite to its folder: data prepared once, run after run, and its result.json."""
 
 import json
 import secrets
@@ -160,8 +160,8 @@ def result_of(
     spans: Sequence[Sequence[float]],
     reached: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """What a run came to, as plain data. Time is that of training, without that of quality metrics: where a metric ended
-    it, up to the images at which that was computed. FailedRunError: it has no line of statistics.
+    """What a run came to, as plain data. Time is that of training, without that of quality metrics: where a metric
+    ended it, up to the images at which that was computed. FailedRunError: it has no line of statistics.
     """
     until = reached["images"] if reached is not None else float("inf")
     ticks = [line for line in lines if "event" not in line and line["images"] <= until]
@@ -170,6 +170,7 @@ def result_of(
     qualities = [line["quality"] for line in lines if line.get("event") == "quality"]
     record = own / "run.json"
     figures = json.loads(record.read_bytes()) if record.is_file() else {}
+    qualities += [] if reached is not None else figures.get("quality", [])
     return {
         "scenario": item.scenario.name,
         "arm": item.arm.name,

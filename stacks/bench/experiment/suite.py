@@ -180,8 +180,8 @@ def arms_of(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, Exp
 
 
 def items_of(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
-    """Every run in its order: of each scenario pair after pair, AB BA AB ..., whose first is drawn by `order_seed`. What
-    drifts slowly on a machine, as its heat does, thereby falls on both arms alike.
+    """Every run in its order: of each scenario pair after pair, AB BA AB ..., whose first is drawn by `order_seed`.
+    What drifts slowly on a machine, as its heat does, thereby falls on both arms alike.
     """
     arms = arms_of(suite, treatment)
     draw = random.Random(suite.order_seed)
