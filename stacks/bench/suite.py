@@ -198,8 +198,9 @@ def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
     are.
     """
     folder = stacks_dir / "suites"
-    names = sorted(path.stem for path in folder.glob("*.yaml"))
-    for path in (folder / f"{suite_or_file}.yaml", Path(suite_or_file)):
+    folders = (folder, folder / "experiments")
+    names = sorted(path.stem for each in folders for path in each.glob("*.yaml"))
+    for path in (*(each / f"{suite_or_file}.yaml" for each in folders), Path(suite_or_file)):
         if suite_or_file and path.is_file():
             return path
     raise InputError(

@@ -247,21 +247,35 @@ def run(
         str, typer.Option(help="Pulumi's state backend, such as file://~/.gangway-bench; your login when left out.")
     ] = "",
     as_json: AsJson = False,
+    treatment: Annotated[
+        str, typer.Option(help="Of an experiment: the arm beside the control; its first when left out.")
+    ] = "",
+    small: Annotated[bool, typer.Option("--small", help="Of an experiment: its small form, of minutes.")] = False,
 ) -> None:
     """Bring each stack up, wait for its record, copy it, destroy the stack; then a table.
 
     Without an account: `gangway bench run local-smoke --local`.
+    An experiment (control against treatment, always here): `gangway bench run resource-aware --small`.
     Ctrl-C once stops and destroys; twice leaves at once, for `bench resume`.
 
     Exit code 0: every run has its record. 1: some have not.
     2: nothing was begun. 130: stopped.
     """
+    from stacks.bench.experiment.suite import is_experiment
     from stacks.bench.session import Options, run_suite
     from stacks.bench.suite import find_suite
     from stacks.cli.common import stacks_dir
 
     options = Options(local=local, data=data, install_cli=install_cli, backend_url=backend_url, as_json=as_json)
-    raise typer.Exit(run_suite(find_suite(suite, stacks_dir()), out, stacks_dir(), options))
+    path = find_suite(suite, stacks_dir())
+    if is_experiment(path):
+        from stacks.bench.experiment.session import run_suite_of_scenarios
+
+        raise typer.Exit(run_suite_of_scenarios(path, out, options, treatment, small=small))
+    for name, given in (("--treatment", treatment), ("--small", small)):
+        if given:
+            raise InputError(name, "of no effect: this suite is no experiment", fix="leave it out")
+    raise typer.Exit(run_suite(path, out, stacks_dir(), options))
 
 
 @app.command()

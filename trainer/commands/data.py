@@ -7,6 +7,7 @@ NumPy: `--help` must not wait for that.
 """
 
 import argparse
+import dataclasses
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from trainer.data.index import Recipe
 
 Options = argparse.Namespace
+_QUALITY = 90
 
 
 def add_data(data: Parser) -> None:
@@ -63,6 +65,19 @@ def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: 
                 "--allow-other-hash", action="store_true", help="accept other content than the official"
             )
     parser.add_argument("--workers", type=count, default=None, metavar="N", help="decoding processes [one per core]")
+    parser.add_argument(
+        "--encoding",
+        choices=("raw", "png", "jpeg"),
+        default="raw",
+        help="of pictures in shards: raw bytes, or decoded again while training, by its loader's threads [raw]",
+    )
+    parser.add_argument("--quality", type=count, metavar="N", help=f"of jpeg, 1 to 100 [{_QUALITY}]")
+    parser.add_argument(
+        "--kept-resolution",
+        type=count,
+        metavar="N",
+        help="of encoded pictures; training makes them smaller [--resolution]",
+    )
     parser.add_argument("--skip-broken", action="store_true", help="leave broken files out, and count them")
     parser.set_defaults(run=_prepare, recipe=recipe, source="", allow_other_hash=False)
     return parser
@@ -95,7 +110,7 @@ def _prepare(options: Options) -> int:
     # SIGTERM like Ctrl-C: the decoding processes end, nothing is half written.
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        recipe: Recipe = options.recipe(options)
+        recipe = _recipe(options)
         # Told before hours of decoding; shards serve other programs too.
         if why := untrainable(recipe.shape):
             announce(why)
@@ -119,6 +134,8 @@ def _prepare(options: Options) -> int:
     found = f"{options.out} is complete already, every file compared with its hash"
     outcome = found if progress.was_complete else f"wrote {options.out}"
     print(f"{outcome}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")
+    if index.encoding is not None:
+        print(f"encoded: {index.encoding}")
     if index.source is not None:
         print(f"official: {index.source.official}; licence: {index.source.licence}")
         if index.source.skipped:
@@ -126,6 +143,42 @@ def _prepare(options: Options) -> int:
     if command := train_command(index.dataset, index.shape, options.out):
         print(f"to train on it: {command}")
     return 0
+
+
+def _recipe(options: Options) -> "Recipe":
+    """What is prepared; pictures that are kept larger than training sees them are decoded at the larger size."""
+    from trainer.core.errors import TrainerError
+    from trainer.data.encoding import Encoding
+
+    kept = options.kept_resolution
+    jpeg = options.encoding == "jpeg"
+    if options.quality is not None and not (jpeg and options.quality <= 100):
+        allowed = "1 to 100, with --encoding jpeg" if jpeg else "none: only jpeg has one"
+        fix = "--quality 90" if jpeg else "add --encoding jpeg, or leave --quality out"
+        raise TrainerError(
+            place="--quality", problem="no quality of that encoding", value=options.quality, allowed=allowed, fix=fix
+        )
+    if kept is None:
+        recipe: Recipe = options.recipe(options)
+        shape, kept = recipe.shape, 0
+    else:
+        shown = getattr(options, "resolution", None)
+        if options.encoding == "raw" or shown is None or kept <= shown:
+            raise TrainerError(
+                place="--kept-resolution",
+                problem="is for encoded pictures that training makes smaller",
+                value=kept,
+                allowed=f"above --resolution{'' if shown is None else f' {shown}'}, with --encoding jpeg or png",
+                fix="leave it out, or add --encoding jpeg and name a larger one; cifar10 has one size alone",
+            )
+        options.resolution = kept
+        recipe = options.recipe(options)
+        shape = (*recipe.shape[:-2], shown, shown)
+    if options.encoding == "raw":
+        return recipe
+    quality = (options.quality or _QUALITY) if jpeg else None
+    encoding = Encoding(kind=options.encoding, quality=quality, resolution=kept)
+    return dataclasses.replace(recipe, shape=shape, encoding=encoding)
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:
@@ -216,6 +269,8 @@ def _speed(options: Options) -> int:
     from trainer.data.loader import images_per_sec
     from trainer.data.shards import ShardedImages
 
-    rate = images_per_sec(ShardedImages.open(options.data), options.batch_size, options.seconds)
-    print(f"{rate:,.0f} images/s, batches of {options.batch_size}, in the loop's order, one process")
+    data = ShardedImages.open(options.data)
+    rate = images_per_sec(data, options.batch_size, options.seconds)
+    how = f", decoded from {data.index.encoding}" if data.index.encoding is not None else ""
+    print(f"{rate:,.0f} images/s, batches of {options.batch_size}, in the loop's order, one process{how}")
     return 0

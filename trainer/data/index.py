@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from trainer.core.errors import broken_rule, from_validation
 from trainer.core.files import read_input, write_atomically
 from trainer.core.program import program
+from trainer.data.encoding import Encoding
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
@@ -77,15 +78,17 @@ class ShardIndex(_Model):
         sha256: of the data set: over all shards' hashes in order, and the labels' where there are any.
         labels: None where the data set has none.
         source: None in version 1.
+        encoding: of the pictures in shards, in version 3; None for raw bytes, [n, *shape].
     """
 
-    version: Literal[1, 2] = 2
+    version: Literal[1, 2, 3] = 2
     dataset: str
     shape: tuple[int, ...] = Field(min_length=min(_SHAPE_LENGTHS), max_length=max(_SHAPE_LENGTHS))
     num_images: int
     sha256: str
     labels: LabelsFile | None = None
     source: SourceNote | None = None
+    encoding: Encoding | None = None
     shards: tuple[Shard, ...]
 
     @model_validator(mode="before")
@@ -110,6 +113,9 @@ class ShardIndex(_Model):
         if self.num_images != together:
             allowed = f"{together}, as many as the shards have together"
             raise broken_rule(allowed, value=self.num_images, field="num_images", fix=_MEND)
+        if (self.encoding is not None) != (self.version == 3):
+            allowed = "3 where the pictures are encoded, 1 or 2 where they are not"
+            raise broken_rule(allowed, value=self.version, field="version", fix=_MEND)
         return self
 
     def hashed_files(self) -> Iterator["HashedFile"]:
@@ -131,15 +137,18 @@ class ShardIndex(_Model):
         shards: Sequence[Shard],
         labels: LabelsFile | None,
         source: SourceNote,
+        encoding: Encoding | None = None,
     ) -> Self:
         """The index of these files."""
         return cls(
+            version=2 if encoding is None else 3,
             dataset=dataset,
             shape=shape,
             num_images=sum(shard.num_images for shard in shards),
             sha256=_dataset_sha256(shards, labels),
             labels=labels,
             source=source,
+            encoding=encoding,
             shards=tuple(shards),
         )
 
@@ -155,7 +164,9 @@ class ShardIndex(_Model):
 
     def write(self, folder: Path) -> None:
         """Writes it, which makes the folder complete (TrainerError: disk full or not writable)."""
-        write_atomically(folder / INDEX_FILE, (self.model_dump_json(indent=2) + "\n").encode())
+        # Without the field where it says nothing: earlier versions read such a folder, too.
+        left_out = {"encoding"} if self.encoding is None else None
+        write_atomically(folder / INDEX_FILE, (self.model_dump_json(indent=2, exclude=left_out) + "\n").encode())
 
 
 def _dataset_sha256(shards: Sequence[Shard], labels: LabelsFile | None) -> str:
@@ -191,7 +202,8 @@ class Recipe:
         shape: of one image.
         classes: names of the labels' classes; empty for none.
         items: what each item is called in messages; their order is the order of the images.
-        decode: the images of the item of that number. Raises BrokenItemError.
+        decode: the images of the item of that number, in the shape that is kept. Raises BrokenItemError.
+        encoding: of the pictures in shards; None for raw bytes.
     """
 
     dataset: str
@@ -201,6 +213,12 @@ class Recipe:
     items_per_shard: int
     decode: Callable[[int], Decoded]
     note: SourceNote
+    encoding: Encoding | None = None
+
+    @property
+    def kept_shape(self) -> tuple[int, ...]:
+        """Of one image as it is decoded and kept; the loader makes it smaller where that is not `shape`."""
+        return self.shape if self.encoding is None else self.encoding.kept(self.shape)
 
     @property
     def num_shards(self) -> int:
@@ -215,7 +233,7 @@ class Recipe:
     @property
     def sha256(self) -> str:
         """Identifies everything that decides the shards' content; where the source lies does not."""
-        parts = {
+        parts: dict[str, object] = {
             "dataset": self.dataset,
             "shape": self.shape,
             "classes": self.classes,
@@ -223,6 +241,8 @@ class Recipe:
             "items_per_shard": self.items_per_shard,
             "note": self.note.model_dump(exclude={"location", "skipped"}),
         }
+        if self.encoding is not None:  # folders that were begun before there were any go on
+            parts["encoding"] = self.encoding.model_dump()
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -25,6 +25,7 @@ from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
 from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
 from trainer.core.memory_limit import memory_limit
+from trainer.data.encoding import encoded
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
 from trainer.records.folders import visible
 
@@ -311,7 +312,7 @@ def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
         )
     labels = _write_labels(recipe, entries, folder)
     note = recipe.note.model_copy(update={"skipped": skipped})
-    index = ShardIndex.of(recipe.dataset, recipe.shape, shards, labels, note)
+    index = ShardIndex.of(recipe.dataset, recipe.shape, shards, labels, note, recipe.encoding)
     clean_temporaries(folder)
     index.write(folder)
     return index
@@ -337,11 +338,13 @@ def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder
         else:
             raise _broken(recipe, recipe.items[item], result)
     path = folder / f"{number:05d}.npy"
-    images = np.concatenate([part.images for part in decoded]) if decoded else np.empty((0, *recipe.shape), np.uint8)
-    assert images.shape[1:] == recipe.shape, "the recipe's own shape"
+    shape = recipe.kept_shape
+    images = np.concatenate([part.images for part in decoded]) if decoded else np.empty((0, *shape), np.uint8)
+    assert images.shape[1:] == shape, "the recipe's own shape"
     assert images.dtype == np.uint8, "shards hold bytes"
     labels = np.concatenate([_labels(part, recipe) for part in decoded]) if decoded else np.empty(0, np.int64)
-    sha256 = _write_array(path, images) if len(images) else ""
+    content = images if recipe.encoding is None else encoded(images, recipe.encoding)
+    sha256 = _write_array(path, content) if len(images) else ""
     shard = Shard(file=path.name, num_images=len(images), sha256=sha256)
     return Entry(number=number, shard=shard, labels=tuple(labels.tolist()), skipped=tuple(skipped))
 

@@ -1,4 +1,5 @@
-"""Images on disk as training reads them: raw uint8 shards, memory-mapped, each file with its hash in the index.
+"""Images on disk as training reads them: shards of raw uint8 or encoded pictures, memory-mapped, each file with its
+hash in the index.
 
 `index.json`, `00000.npy`, `00001.npy`, ... ([n, C, H, W] or [n, C, T, H, W] uint8) and, with labels, `labels.npy`.
 """
@@ -8,17 +9,26 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
+from trainer.data.encoding import EncodedShard, Encoding, UndecodableError
 from trainer.data.index import INDEX_FILE, Decoded, HashedFile, Recipe, Shard, ShardIndex, SourceNote, shard_size
 from trainer.data.prepare import prepare
 
 __all__ = ["INDEX_FILE", "HashedFile", "ShardIndex", "ShardedImages", "verify_file", "write_shards"]
+
+
+class _Images(Protocol):
+    """The images of one shard: an array [n, *shape], or what decodes to one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, numbers: NDArray[np.int64], /) -> NDArray[np.uint8]: ...
 
 
 @dataclass(frozen=True)
@@ -43,11 +53,12 @@ def write_shards(
     labels: NDArray[np.int64] | None = None,
     classes: tuple[str, ...] = (),
     note: SourceNote | None = None,
+    encoding: Encoding | None = None,
 ) -> None:
     """Writes images [N, C, H, W] or [N, C, T, H, W] uint8 in memory as shards; labels [N], None for none.
 
-    `images_per_shard` None makes files of at most 128 MiB. TrainerError: disk full or not writable; without an index
-    nothing reads the folder.
+    `images_per_shard` None makes files of at most 128 MiB; `encoding` None keeps raw bytes. TrainerError: disk full or
+    not writable; without an index nothing reads the folder.
     """
     shape = images.shape[1:]
     size = images_per_shard or shard_size(shape)
@@ -63,6 +74,7 @@ def write_shards(
         items_per_shard=1,
         decode=_Slices(images, labels, size),
         note=note or unknown,
+        encoding=encoding,
     )
     prepare(recipe, folder)
 
@@ -70,9 +82,7 @@ def write_shards(
 class ShardedImages:
     """A folder of shards, read through memory maps. Use `open`."""
 
-    def __init__(
-        self, index: ShardIndex, maps: list[NDArray[np.uint8]], labels: NDArray[np.int64] | None, place: str
-    ) -> None:
+    def __init__(self, index: ShardIndex, maps: list[_Images], labels: NDArray[np.int64] | None, place: str) -> None:
         self.index = index
         self._maps, self._labels, self._place = maps, labels, place
         self._starts = np.cumsum([0, *(len(part) for part in maps)])
@@ -109,12 +119,17 @@ class ShardedImages:
         return self.index.num_classes
 
     def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The images of these numbers in this order, copied, [len(indices), C, H, W] or [len(indices), C, T, H, W]."""
+        """The images of these numbers in this order, copied, [len(indices), C, H, W] or [len(indices), C, T, H, W];
+        encoded ones are decoded in the calling thread (TrainerError: one is damaged).
+        """
         images = np.empty((len(indices), *self.index.shape), dtype=np.uint8)
         shard_of = np.searchsorted(self._starts, indices, side="right") - 1
         for number in np.unique(shard_of):
             here = shard_of == number
-            images[here] = self._maps[number][indices[here] - self._starts[number]]
+            try:
+                images[here] = self._maps[number][indices[here] - self._starts[number]]
+            except UndecodableError as error:
+                raise _undecodable(self.folder, self.index.shards[number], error) from None
         return images
 
     def mirrored(self) -> "ShardedImages":
@@ -155,13 +170,18 @@ def labels_missing(place: str, dataset: str) -> TrainerError:
     )
 
 
-def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> NDArray[np.uint8]:
+def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
     """A shard's images. TrainerError: it is missing, or cannot be what the index promises."""
     try:
         images: NDArray[np.uint8] = np.load(folder / shard.file, mmap_mode="r")
     except (OSError, ValueError, EOFError):
         verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
         raise
+    if index.encoding is not None:
+        try:
+            return EncodedShard(images, shard.num_images, index.shape, index.encoding)
+        except UndecodableError as error:
+            raise _undecodable(folder, shard, error) from None
     if images.shape != (shard.num_images, *index.shape) or images.dtype != np.uint8:
         verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
         raise TrainerError(
@@ -172,6 +192,21 @@ def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> NDArray[np.uint8]:
             fix="prepare the data set again, in another folder",
         )
     return images
+
+
+def _undecodable(folder: Path, shard: Shard, error: UndecodableError) -> TrainerError:
+    """What is wrong with a shard that cannot be decoded: damage, which its hash shows, or a fault of who wrote it."""
+    try:
+        verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
+    except TrainerError as damage:
+        return damage
+    return TrainerError(
+        place=str(folder / shard.file),
+        problem="shard cannot be decoded, although it is as it was written",
+        value=str(error),
+        allowed="pictures as the index says",
+        fix="prepare the data set again, in another folder",
+    )
 
 
 def verify_file(folder: Path, file: HashedFile) -> None:

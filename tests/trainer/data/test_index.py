@@ -43,7 +43,13 @@ def test_labels_are_part_of_the_data_sets_hash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "place"),
-    [({"version": 3}, "version"), ({"shape": [4, 4]}, "shape"), ({"color": 1}, "color"), ({"sha256": None}, "sha256")],
+    [
+        ({"version": 3}, "version"),
+        ({"version": 4}, "version"),
+        ({"shape": [4, 4]}, "shape"),
+        ({"color": 1}, "color"),
+        ({"sha256": None}, "sha256"),
+    ],
 )
 def test_what_is_damaged_is_named(changes: dict[str, object], place: str, tmp_path: Path) -> None:
     write_shards(tmp_path, "digits", np.zeros((2, 1, 4, 4), np.uint8))

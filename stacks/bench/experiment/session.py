@@ -1,0 +1,70 @@
+"""One `gangway bench run` of an experiment, from its suite file to its exit code."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from components.core.findings import InputError
+from stacks.bench.experiment.page import write_page
+from stacks.bench.experiment.runner import RESULT, new_folder, run_experiment
+from stacks.bench.experiment.suite import items_of, load_experiment
+from stacks.bench.experiment.table import COLUMNS, Findings, findings_of
+from stacks.bench.processes import AbandonedError, Stop
+from stacks.bench.results import Screen
+from stacks.bench.session import EXIT_FAILED, EXIT_STOPPED, Options
+from stacks.extras import need
+
+
+def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
+    """Runs an experiment in a new folder below `out` and writes its page. Returns 0: every run is done; 1: some are
+    not; 130: stopped. InputError: or a group of them, before anything is begun.
+    """
+    suite = load_experiment(path)
+    items = items_of(suite, treatment, small=small)
+    for name, given in (("--data", options.data), ("--install-cli", options.install_cli)):
+        if given:
+            raise InputError(name, "of no effect: an experiment runs here, on its own data", fix="leave it out")
+    if options.backend_url:
+        raise InputError("--backend-url", "of no effect: an experiment runs on this machine", fix="leave it out")
+    need("torch")
+    folder = new_folder(suite, out)
+    stop, screen = Stop(), Screen(options.console)
+    try:
+        with stop.listening(), screen:
+            whole = run_experiment(suite, path, items, folder, stop, screen.say)
+    except AbandonedError:
+        return EXIT_STOPPED
+    if any((folder / item.name / RESULT).is_file() for item in items):
+        findings = findings_of(folder)
+        if options.as_json:
+            print(json.dumps(asdict(findings), indent=2))
+        else:
+            show(findings, options.console)
+        options.console.print(f"as a page: {write_page(folder)}", markup=False, soft_wrap=True)
+    if stop.asked:
+        return EXIT_STOPPED
+    return 0 if whole else EXIT_FAILED
+
+
+def show(findings: Findings, console: Console) -> None:
+    """The table, and each scenario's sentence."""
+    table = RichTable(title=findings.title, title_justify="left")
+    table.add_column("arm")
+    for column in COLUMNS:
+        table.add_column(column.label, justify="right")
+    for scenario in findings.scenarios:
+        table.add_section()
+        table.add_row(scenario.name)
+        for row in scenario.rows:
+            table.add_row(f"  {row.label}", *row.cells)
+    table.add_section()
+    for row in findings.theirs:
+        table.add_row(f"theirs: {row.label}", *row.cells)
+    console.print(table)
+    for scenario in findings.scenarios:
+        console.print(f"{scenario.name}: {scenario.verdict}", markup=False, soft_wrap=True)
+    total = findings.total.words if findings.total is not None else "no pair is complete"
+    console.print(f"time over all scenarios: {total}", markup=False, soft_wrap=True)

@@ -1,0 +1,195 @@
+"""ExperimentConfig: what an experiment's suite file says (scenarios, arms, data), and the runs it means, in order."""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from components.core.fields import PositiveNumber, PositiveWhole, Seed
+from components.core.findings import InputError, nearest_hint
+from stacks.config.job_settings import Settings, check_settings
+from stacks.config.loader import read_model, read_yaml
+from stacks.config.sections import Section
+from trainer.config.presets import PRESETS
+
+_Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Neighbour(Section):
+    """Processes that do nothing but take cores while a part of the run is trained.
+
+    Attributes:
+        cores: as many processes.
+        between: shares of the run's images from which and up to which they live.
+    """
+
+    cores: PositiveWhole = 1
+    between: tuple[_Share, _Share] = (1 / 3, 2 / 3)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.between[0] >= self.between[1]:
+            raise InputError(
+                "between", "ends before it begins", value=list(self.between), allowed="[from, to], from below to",
+                fix=f"between: {[self.between[1], self.between[0]]}",
+            )  # fmt: skip
+        return self
+
+
+class Reached(Section):
+    """Ends a run as soon as a quality metric that it computes is at or below a target. `metric` as records name it."""
+
+    metric: str = Field(min_length=1, examples=["FD-ENL0"])
+    at_most: PositiveNumber
+
+
+class Short(Section):
+    """What a scenario has otherwise in the suite's small form."""
+
+    kimg: PositiveNumber
+    seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100)
+
+
+class Scenario(Section):
+    """One situation that both arms meet.
+
+    Attributes:
+        what: it is, in a sentence.
+        data: which of the suite's.
+        kimg: that a run ends at, whatever else may end it.
+        seeds: a pair of runs each, one of either arm.
+        settings: fields of the trainer's configuration.
+        args: further arguments of `train`.
+        threads: OMP_NUM_THREADS of each process.
+        neighbour: who takes cores meanwhile.
+        stop: ends a run before its kimg.
+        most_slower: share of the time by which the treatment may be slower at most; None where it is to be faster.
+        small: in the small form.
+    """
+
+    name: _Label
+    what: str = Field(min_length=1)
+    preset: str
+    data: _Label
+    kimg: PositiveNumber
+    seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100)
+    settings: Settings = Field(default={})
+    args: tuple[str, ...] = ()
+    processes: PositiveWhole = 1
+    threads: PositiveWhole = 1
+    neighbour: Neighbour | None = None
+    stop: Reached | None = None
+    most_slower: _Share | None = None
+    small: Short
+
+
+class ExperimentArm(Section):
+    """How one arm's runs are begun: arguments of `train` that are its own."""
+
+    name: _Label
+    args: tuple[str, ...] = ()
+
+
+class ExperimentData(Section):
+    """A data set that scenarios share. `prepare`: the words after `data prepare`, without --out."""
+
+    name: _Label
+    prepare: tuple[str, ...] = Field(min_length=1)
+
+
+class ExperimentConfig(Section):
+    """Control against treatment. `arms`: the control first; `order_seed`: of the draw that orders them."""
+
+    name: _Label
+    title: str = Field(min_length=1)
+    paper: Literal["P3"] | None = None
+    order_seed: Seed = 0
+    arms: tuple[ExperimentArm, ...] = Field(min_length=2, max_length=20)
+    data: tuple[ExperimentData, ...] = Field(min_length=1)
+    scenarios: tuple[Scenario, ...] = Field(min_length=1, max_length=50)
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        for place in ("arms", "data", "scenarios"):
+            names = [one.name for one in getattr(self, place)]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise InputError(
+                    place, "one stands there twice", value=twice[0], allowed="each once", fix=f"rename one {twice[0]}"
+                )
+        known = [one.name for one in self.data]
+        for number, scenario in enumerate(self.scenarios):
+            place = f"scenarios[{number}]"
+            if scenario.data not in known:
+                raise InputError.not_among(f"{place}.data", "no such data in this suite", scenario.data, known)
+            if scenario.preset not in PRESETS:
+                raise InputError.not_among(f"{place}.preset", "no such preset", scenario.preset, PRESETS)
+            for where, seeds in (("seeds", scenario.seeds), ("small.seeds", scenario.small.seeds)):
+                if len(set(seeds)) < len(seeds):
+                    raise InputError(
+                        f"{place}.{where}", "one stands there twice", value=list(seeds), allowed="each seed once",
+                        fix="remove one, or write another number",
+                    )  # fmt: skip
+            try:
+                check_settings(scenario.preset, scenario.settings)
+            except InputError as mistake:
+                raise mistake.within(f"{place}.", joint="") from None
+        return self
+
+
+@dataclass(frozen=True)
+class Item:
+    """One run. `position`: its place in the order, from 0."""
+
+    scenario: Scenario
+    arm: ExperimentArm
+    seed: int
+    kimg: float
+    position: int
+
+    @property
+    def name(self) -> str:
+        """Its folder's."""
+        return f"{self.scenario.name}-{self.arm.name}-s{self.seed}"
+
+
+def is_experiment(path: Path) -> bool:
+    """Whether a suite file is an experiment's: it has scenarios."""
+    data = read_yaml(path, ExperimentConfig)
+    return isinstance(data, dict) and "scenarios" in data
+
+
+def load_experiment(path: Path) -> ExperimentConfig:
+    """Reads a suite file. ExceptionGroup: of InputError, one for each mistake; InputError: it cannot be read at all."""
+    keys = "name, arms, data and scenarios"
+    return read_model(path, ExperimentConfig, named="experiment", keys=keys, folder="stacks/suites")
+
+
+def arms_of(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ExperimentArm]:
+    """Control and treatment; the suite's second arm where no name is given. InputError: no such arm, or the control."""
+    control, *others = suite.arms
+    names = [arm.name for arm in others]
+    if treatment and treatment not in names:
+        raise InputError(
+            "--treatment", "no treatment of this suite", value=treatment, allowed=", ".join(names),
+            fix=nearest_hint(treatment, names),
+        )  # fmt: skip
+    return control, next(arm for arm in others if arm.name == (treatment or names[0]))
+
+
+def items_of(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
+    """Every run in its order: of each scenario pair after pair, AB BA AB ..., whose first is drawn by `order_seed`.
+    What drifts slowly on a machine, as its heat does, thereby falls on both arms alike.
+    """
+    arms = arms_of(suite, treatment)
+    draw = random.Random(suite.order_seed)
+    found: list[Item] = []
+    for scenario in suite.scenarios:
+        first = draw.randrange(2)
+        seeds, kimg = (scenario.small.seeds, scenario.small.kimg) if small else (scenario.seeds, scenario.kimg)
+        for pair, seed in enumerate(seeds):
+            ordered = arms if (first + pair) % 2 == 0 else arms[::-1]
+            found += [Item(scenario, arm, seed, kimg, len(found) + place) for place, arm in enumerate(ordered)]
+    return tuple(found)
