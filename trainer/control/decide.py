@@ -41,7 +41,7 @@ def policy_of(settings: ControlSettings) -> Policy:
         case "model":
             return Model()
         case "learned":
-            return Learned(settings.lost_sec)
+            return Learned(settings.lost_sec, settings.min_gain)
 
 
 def next_decision(

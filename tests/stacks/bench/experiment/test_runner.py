@@ -98,7 +98,7 @@ def test_an_interruption_that_nobody_asked_for_is_a_failure(run: Callable[..., d
 
 
 def test_ctrl_c_ends_run_and_neighbour(run: Callable[..., dict[str, Any] | None]) -> None:
-    stop = Stop()
+    stop, before = Stop(), psutil.Process().children(recursive=True)
     seen: list[int] = []
 
     def ask() -> None:
@@ -113,7 +113,7 @@ def test_ctrl_c_ends_run_and_neighbour(run: Callable[..., dict[str, Any] | None]
     asking.join()
     assert seen
     assert not any(psutil.pid_exists(pid) for pid in seen)
-    assert psutil.Process().children(recursive=True) == []
+    assert {*psutil.Process().children(recursive=True)} <= {*before}
 
 
 def test_a_neighbour_ends_with_an_error_of_whoever_began_it() -> None:
