@@ -11,7 +11,7 @@ from trainer.config.control import ControlSettings
 from trainer.control.decide import Outcome, next_decision, policy_of
 from trainer.control.guardrails import Machine
 from trainer.control.interval import SWITCH_FILE, Decision, Interval, Knobs
-from trainer.control.watch import Watch
+from trainer.control.watch import MOST_INTERVALS, Watch
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
 from trainer.records.stats_log import Line
@@ -57,6 +57,7 @@ class Controller:
         self._event, self._say = event, say
         self._told, self._failures = "", 0
         self._kept: Decision | None = None
+        self._observed: tuple[object, ...] = ()
 
     @property
     def choice(self) -> str:
@@ -89,7 +90,7 @@ class Controller:
         found = self._watch.see(line)
         if found is None or self._failures >= _MOST_FAILURES or self._is_off(line["images"]):
             return None
-        self._history.append(found)
+        self._history = [*self._history[1 - MOST_INTERVALS :], found]
         try:
             outcome = next_decision(
                 self._history, self._policy, self._settings, self._start, self._machine, seed=self._seed
@@ -101,8 +102,10 @@ class Controller:
         self._note(outcome, line["images"])
         if outcome.decision is None or self._settings.mode == "act":
             return outcome.decision
-        # Observed alone: it is as if it had not been decided.
-        self._tell(outcome.decision, line["images"], "observed")
+        # Observed alone: it is as if it had not been decided, and will be again and again; it is told once.
+        if outcome.decision[:2] != self._observed:
+            self._observed = outcome.decision[:2]
+            self._tell(outcome.decision, line["images"], "observed")
         return None
 
     def _note(self, outcome: Outcome, images: int) -> None:

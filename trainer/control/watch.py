@@ -10,7 +10,7 @@ from trainer.records.stats_log import Line
 
 GUARDS = ("fd-enl0", "fd-enl0-frames")
 """Metrics that need no download and that fall as a generator gets better; the first one that a run computes guards."""
-_MOST = 2000
+MOST_INTERVALS = 2000
 """Intervals that are kept; what is older says nothing about the machine as it is now."""
 
 
@@ -112,7 +112,7 @@ def history_of(lines: Iterable[Line], interval_sec: float, images: float = math.
                 watch.changed()
             case _:
                 pass
-    return history[-_MOST:]
+    return history[-MOST_INTERVALS:]
 
 
 def decision_of(line: Line) -> Decision:

@@ -49,11 +49,12 @@ class Steering:
         try:
             if decision.knob in OF_SEGMENTS:
                 self._plan.decide(state.images, changes_of(decision, self._plan.now.lr_factor))
-                self._reporter.replanned(self._plan.config)
             elif decision.knob not in OF_THE_CLUSTER:
                 self._actuators.turn(decision.knob, decision.value, batch)
         except TrainerError as error:
             return f"{error.problem}: {error.value}"
+        if decision.knob in OF_SEGMENTS:
+            self._reporter.replanned(self._plan.config)
         return ""
 
 

@@ -115,7 +115,7 @@ def test_observed_decisions_change_nothing(
     scripted(SCRIPT)
     plain = _train(config, tmp_path / "plain", digits_dir, None)
     observed = _train(config, tmp_path / "observed", digits_dir, SETTINGS.model_copy(update={"mode": "observe"}))
-    assert {each.outcome for each in observed.decisions} == {"observed"}
+    assert [(each.knob, each.outcome) for each in observed.decisions] == [("loader_threads", "observed")]
     assert observed.state_sha256 == plain.state_sha256
     assert plain.decisions == ()
 
