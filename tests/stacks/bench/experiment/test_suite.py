@@ -89,3 +89,11 @@ def test_mistakes_name_their_place(changes: dict[str, Any], place: str, values: 
     mistakes = [one for one in told.value.exceptions if isinstance(one, InputError)]
     assert any(place in one.place and str(path) in one.place for one in mistakes), [one.place for one in mistakes]
     assert all(one.fix or one.allowed for one in mistakes)
+
+
+def test_the_example_of_the_documentation_is_an_experiment(tmp_path: Path) -> None:
+    text = (REPO / "docs/experiment.md").read_text("utf-8")
+    path = tmp_path / "example.yaml"
+    path.write_text(text.partition("```yaml\n")[2].partition("```")[0], "utf-8")
+    assert is_experiment(path)
+    assert len(items_of(load_experiment(path))) == 10
