@@ -18,7 +18,8 @@ PREFIX = "gangway_trainer_"
 SCHEMA_VERSION = 39
 COLUMNS, PANEL_WIDTH, PANEL_HEIGHT = 24, 12, 8
 DATASOURCE: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
-_LOST = ("loader_stall_seconds", "checkpoint_stall_seconds", "telemetry_seconds")
+_LOST = ("loader_stall_seconds", "allreduce_wait_seconds", "checkpoint_stall_seconds", "telemetry_seconds")
+_FULL = ("host_memory_share", "gpu_memory_share", "cpu_wait_share")
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,20 @@ PANELS: Sequence[Panel] = (
     Panel("Losses", "short", _gauges("loss_g", "loss_d")),
     Panel("Gradient norms", "short", _gauges("grad_norm_g", "grad_norm_d")),
     Panel("R1 penalty", "short", _gauges("r1_penalty")),
-    Panel("Workers", "short", _gauges("world_size")),
+    Panel("Workers and nodes", "short", _gauges("world_size", "nodes", "nodes_wanted")),
     Panel("Energy since the run began", "joule", _gauges("energy_joules")),
     # A gauge, so deriv() and not rate(); ten minutes even out the statistics ticks.
     Panel("Power, mean of ten minutes", "watt", {"watts": f"deriv({PREFIX}energy_joules{{}}[10m])"}),
+    Panel("Power since the last line", "watt", _gauges("watts")),
     Panel("Share of what there is", "percentunit", _gauges("mfu", "gpu_utilisation", "cpu_utilisation")),
     Panel("Seconds not trained in, of this session", "s", _gauges(*_LOST)),
     Panel("Memory, GiB", "short", _gauges("rss_gib", "gpu_gib", "host_memory_gib")),
+    Panel("Memory in use, threads without a core", "percentunit", _gauges(*_FULL)),
+    Panel("Cores that others use", "short", _gauges("neighbour_cores")),
+    Panel("Read from disks", "Bps", _gauges("read_bytes_per_second")),
+    Panel("Gradient noise scale, images", "short", _gauges("noise_scale_images")),
+    Panel("Price of all nodes, USD an hour", "short", _gauges("usd_per_hour")),
+    Panel("Grid, gCO2e/kWh", "short", _gauges("grid_g_per_kwh")),
     Panel("Steps", "short", _gauges("step")),
 )
 
