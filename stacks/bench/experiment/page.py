@@ -72,6 +72,7 @@ def _second_of(images: int, curve: Sequence[Sequence[float]]) -> float:
 
 def _sentence(line: Mapping[str, Any]) -> str:
     """A decision with its reason."""
-    acted = "" if line.get("acted", True) else " (not acted on)"
+    outcome = line.get("outcome", "done")
+    acted = "" if outcome == "done" else f" ({outcome})"
     change = f"{line.get('knob')}: {line.get('was')} to {line.get('value')}{acted}"
     return f"at {line['images']:,} images, {change}: {line.get('reason', 'no reason was kept')}"
