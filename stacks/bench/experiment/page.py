@@ -72,7 +72,5 @@ def _second_of(images: int, curve: Sequence[Sequence[float]]) -> float:
 
 def _sentence(line: Mapping[str, Any]) -> str:
     """A decision with its reason."""
-    outcome = line.get("outcome", "done")
-    acted = "" if outcome == "done" else f" ({outcome})"
-    change = f"{line.get('knob')}: {line.get('was')} to {line.get('value')}{acted}"
-    return f"at {line['images']:,} images, {change}: {line.get('reason', 'no reason was kept')}"
+    outcome = "" if line["outcome"] == "done" else f" ({line['outcome']})"
+    return f"at {line['images']:,} images, {line['knob']}: {line['was']} to {line['value']}{outcome}: {line['reason']}"

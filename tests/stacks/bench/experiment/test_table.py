@@ -37,6 +37,7 @@ def recorded(tmp_path: Path, values: dict[str, Any]) -> Callable[..., Path]:
                 "value": 2,
                 "was": 1,
                 "reason": "<w>",
+                "outcome": "done",
             }
             result = {
                 "scenario": "plain", "arm": arm, "seed": seed, "position": 0, "time_sec": sec, "images": 100,
