@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from types import TracebackType
 from typing import Self
 
@@ -19,14 +18,14 @@ while os.getppid() == parent:  # whoever began it may have been killed
 
 
 class BusyNeighbour:
-    """Of one run; a context, whose end ends every process of it. `spans`: from when to when they lived, in seconds of
-    the monotonic clock.
+    """Of one run; a context, whose end ends every process of it. `spans`: from when to when they lived, in the
+    run's seconds of training.
     """
 
     def __init__(self, config: Neighbour | None) -> None:
         self._config = config
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._began = 0.0
+        self._began = self._now = 0.0
         self.spans: list[tuple[float, float]] = []
 
     def __enter__(self) -> Self:
@@ -40,14 +39,15 @@ class BusyNeighbour:
         """Of the processes that live."""
         return tuple(process.pid for process in self._processes)
 
-    def at(self, share: float) -> None:
-        """Begins or ends them, at that share of the run's images."""
+    def at(self, share: float, training_sec: float) -> None:
+        """Begins or ends them, at that share of the run's images, shown in so many seconds."""
+        self._now = training_sec
         if self._config is None:
             return
         low, high = self._config.between
         wanted = low <= share < high
         if wanted and not self._processes:
-            self._began = time.monotonic()
+            self._began = training_sec
             for _ in range(self._config.cores):
                 # A session of its own: Ctrl-C reaches the runner alone, which ends them.
                 command = [sys.executable, "-c", _BUSY]
@@ -63,4 +63,4 @@ class BusyNeighbour:
         for process in self._processes:
             process.wait()
         self._processes.clear()
-        self.spans.append((self._began, time.monotonic()))
+        self.spans.append((self._began, self._now))

@@ -47,8 +47,8 @@ def _picture(scenario: str, findings: Findings) -> Picture:
         for place, run in enumerate(pair):
             times, rates = [point[0] for point in run["curve"]], [point[2] for point in run["curve"]]
             plot.plot(times, rates, color=LIGHT.series[place], linewidth=1.6, label=run["arm"])
-            for low, high in run["neighbour_sec"] if place == len(pair) - 1 else ():
-                plot.axvspan(low, high, color=LIGHT.grid, zorder=0)
+            for low, high in run["neighbour_sec"]:
+                plot.axvspan(low, high, color=LIGHT.series[place], alpha=0.1, linewidth=0, zorder=0)
         for number, line in enumerate(decisions, 1):
             if treated is not None:
                 at = _second_of(line["images"], treated["curve"])

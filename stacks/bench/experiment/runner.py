@@ -115,12 +115,12 @@ def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequen
     write_whole(own / "context.json", context.model_dump_json(indent=2).encode())
     lines: list[dict[str, Any]] = []
     reached: dict[str, Any] | None = None
-    began = time.monotonic()
     with _running(item, folder, instead) as (run, tail, neighbour):
         while (code := run.exit_code) is None and not stop.asked:
             for line in tail.new_lines():
                 lines.append(line)
-                neighbour.at(line["images"] / (1000 * item.kimg))
+                if "event" not in line:
+                    neighbour.at(line["images"] / (1000 * item.kimg), _training_sec(line))
                 if reached is None and is_reached(line, item.scenario.stop):
                     reached = line
                     run.interrupt()
@@ -131,8 +131,7 @@ def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequen
     if code != 0 and not (code == EXIT_INTERRUPTED and reached is not None):
         last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
         raise FailedRunError(f"the trainer ended with {code}: {' | '.join(last)} ({run.log})")
-    spans = [[low - began, high - began] for low, high in neighbour.spans]
-    return result_of(item, lines, own, spans, reached)
+    return result_of(item, lines, own, neighbour.spans, reached)
 
 
 @contextmanager
@@ -176,17 +175,20 @@ def result_of(
         "arm": item.arm.name,
         "seed": item.seed,
         "position": item.position,
-        "time_sec": ticks[-1]["wall_sec"] - ticks[-1].get("metrics_sec", 0.0),
+        "time_sec": _training_sec(ticks[-1]),
         "images": ticks[-1]["images"],
         "reached": reached is not None,
         "quality": {one["name"]: one["trained"]["value"] for one in qualities},
         "figures": _figures(figures),
         "neighbour_sec": [list(span) for span in spans],
         "decisions": [dict(line) for line in lines if line.get("event") == "decision"],
-        "curve": [
-            [line["wall_sec"] - line.get("metrics_sec", 0.0), line["images"], line["images_per_sec"]] for line in ticks
-        ],
+        "curve": [[_training_sec(line), line["images"], line["images_per_sec"]] for line in ticks],
     }
+
+
+def _training_sec(line: Mapping[str, Any]) -> float:
+    """Seconds since the first step, without those of quality metrics."""
+    return float(line["wall_sec"]) - float(line.get("metrics_sec", 0.0))
 
 
 def _figures(record: Mapping[str, Any]) -> dict[str, Any]:

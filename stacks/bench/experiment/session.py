@@ -17,6 +17,9 @@ from stacks.bench.results import Screen
 from stacks.bench.session import EXIT_FAILED, EXIT_STOPPED, Options
 from stacks.extras import need
 
+_ON_A_TERMINAL = ("time_sec", "quality", "joules")
+"""What fits there; the page has all columns, and the paper's rows."""
+
 
 def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
     """Runs an experiment in a new folder below `out` and writes its page. Returns 0: every run is done; 1: some are
@@ -52,17 +55,15 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
 def show(findings: Findings, console: Console) -> None:
     """The table, and each scenario's sentence."""
     table = RichTable(title=findings.title, title_justify="left")
-    table.add_column("arm")
-    for column in COLUMNS:
-        table.add_column(column.label, justify="right")
+    shown = [place for place, column in enumerate(COLUMNS) if column.key in _ON_A_TERMINAL]
+    for name in ("scenario", "arm"):
+        table.add_column(name)
+    for place in shown:
+        table.add_column(COLUMNS[place].label, justify="right")
     for scenario in findings.scenarios:
         table.add_section()
-        table.add_row(scenario.name)
         for row in scenario.rows:
-            table.add_row(f"  {row.label}", *row.cells)
-    table.add_section()
-    for row in findings.theirs:
-        table.add_row(f"theirs: {row.label}", *row.cells)
+            table.add_row(scenario.name, row.label, *(row.cells[place] for place in shown))
     console.print(table)
     for scenario in findings.scenarios:
         console.print(f"{scenario.name}: {scenario.verdict}", markup=False, soft_wrap=True)

@@ -33,13 +33,18 @@ class Change:
         return self.low is None or self.high is None or self.low <= 0 <= self.high
 
     @property
+    def short(self) -> str:
+        """The change as a cell of a table has it."""
+        interval = "" if self.low is None or self.high is None else f" [{self.low:+.1f}, {self.high:+.1f}]"
+        return f"{self.percent:+.1f} %{interval}"
+
+    @property
     def words(self) -> str:
         """The change as a sentence has it."""
-        text = f"{self.percent:+.1f} %"
         if self.low is None or self.high is None:
-            return f"{text} (one pair: no interval)"
-        few = f", {self.pairs} pairs" + (": a rough interval" if self.pairs < 5 else "")
-        return f"{text} [{self.low:+.1f}, {self.high:+.1f}]{few}{'; within noise' if self.is_noise else ''}"
+            return f"{self.short} (one pair: no interval)"
+        few = ": a rough interval" if self.pairs < 5 else ""
+        return f"{self.short}, {self.pairs} pairs{few}{'; within noise' if self.is_noise else ''}"
 
 
 def change_of(groups: Mapping[str, Sequence[Pair]], seed: int = 0) -> Change | None:

@@ -111,7 +111,7 @@ def _scenario(
         rows.append(Row("ours", f"{arm}, {len(runs)} run{'' if len(runs) == 1 else 's'}", cells))
     changes = {one.key: change_of({name: _pairs(results, name, control, one.key)}) for one in COLUMNS}
     rows.append(
-        Row("change", "change", tuple("-" if (found := changes[one.key]) is None else found.words for one in COLUMNS))
+        Row("change", "change", tuple("-" if (found := changes[one.key]) is None else found.short for one in COLUMNS))
     )
     return ScenarioTable(name, str(scenario["what"]), tuple(rows), changes["time_sec"], _verdict(scenario, changes))
 

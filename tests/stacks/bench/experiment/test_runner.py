@@ -121,9 +121,9 @@ def test_a_neighbour_ends_with_an_error_of_whoever_began_it() -> None:
 
     def interrupted() -> None:
         with BusyNeighbour(Neighbour(cores=2, between=(0.2, 0.5))) as neighbour:
-            neighbour.at(0.1)
+            neighbour.at(0.1, 3.0)
             assert neighbour.pids == ()
-            neighbour.at(0.2)
+            neighbour.at(0.2, 4.0)
             pids.extend(neighbour.pids)
             raise KeyboardInterrupt
 
