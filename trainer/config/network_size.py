@@ -426,6 +426,7 @@ def _cyclegan_discriminators(config: TrainConfig) -> Iterator[Layer]:
 
 _LAYERS_OF_UNIT: Mapping[str, int] = MappingProxyType({"dcgan": 1, "resnet": 3, "r3gan": 7})
 """Layers that follow each other in a unit, at most, of networks that can be sharded."""
+
 _FAMILIES: Mapping[
     str, tuple[Callable[[TrainConfig, int], Iterator[Layer]], Callable[[TrainConfig], Iterator[Layer]]]
 ] = MappingProxyType(
