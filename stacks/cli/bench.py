@@ -255,7 +255,7 @@ def run(
     """Bring each stack up, wait for its record, copy it, destroy the stack; then a table.
 
     Without an account: `gangway bench run local-smoke --local`.
-    An experiment (control against treatment, always here): `gangway bench run resource-aware --small`.
+    An experiment, always here: `gangway bench run resource-aware --small`.
     Ctrl-C once stops and destroys; twice leaves at once, for `bench resume`.
 
     Exit code 0: every run has its record. 1: some have not.

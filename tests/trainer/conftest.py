@@ -76,14 +76,14 @@ from trainer.__main__ import run
 
 states, tick = Path(os.environ["STATES"]), loop.Reporter.tick
 
-def telling(reporter, state, *arguments):  # lines are written of states that are whole
+def telling(reporter, state, *arguments, **named):  # lines are written of states that are whole
     kept = state.state_dict()
     if os.environ["RANK"] == "0":
         with (states / "digests.jsonl").open("a") as file:
             file.write(json.dumps([state.images, state_digests(kept)]) + "\\n")
         if state.images == int(os.environ["KEPT"]):
             torch.save(kept, states / "kept.pt")
-    return tick(reporter, state, *arguments)
+    return tick(reporter, state, *arguments, **named)
 
 loop.Reporter.tick = telling
 run(sys.argv[1:])
