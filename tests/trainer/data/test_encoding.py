@@ -53,6 +53,7 @@ def test_jpeg_is_nearly_the_same_and_smaller(shape: tuple[int, ...], tmp_path: P
 
 
 def test_larger_pictures_are_made_smaller_as_they_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("skimage", reason="the photographs ship in it")
     large = photos_recipe(resolution=64)
     shape, encoding = (3, 32, 32), Encoding(kind="png", resolution=64)
     index = prepare(replace(large, shape=shape, encoding=encoding), tmp_path / "kept")

@@ -40,8 +40,8 @@ Measured: 4e-7 up to step 60, 2e-6 at 70, 2e-5 at 80, below 4e-3 up to 300. A GA
 begins is a matter of what was drawn; further on nothing is to be compared.
 """
 CLOSE_HALVES = 1e-5
-"""The same of two workers' halves, which are summed apart. Measured in 100 steps: 1.7e-6, with
-AVX-512, AVX2, AVX and SSE4.2 alike."""
+"""The same of two workers' halves, which are summed apart, up to where networks amplify it, as above. Measured: less up
+to step 70, 1.5e-5 at 80."""
 CLOSE_TICKS = 6
 """Lines, of ten steps, that are close."""
 PROGRAMS = 12
@@ -307,7 +307,9 @@ def test_two_workers_run_the_same_programs_and_train_as_two_on_the_cpu(
     flags = ("--config", str(tmp_path / "gloo.json"), "--run-dir", str(tmp_path / "gloo"), "--data", str(digits_dir))
     code, output = torchrun("-m", "trainer", "train", *flags).finish()
     assert code == 0, output
-    _agree(_ticks(tmp_path / "xla", lines_of), _ticks(tmp_path / "gloo", lines_of), CLOSE_HALVES)
+    ours, theirs = _ticks(tmp_path / "xla", lines_of), _ticks(tmp_path / "gloo", lines_of)
+    _agree(ours[:CLOSE_TICKS], theirs[:CLOSE_TICKS], CLOSE_HALVES)
+    _agree(ours, theirs, NEAR)
     assert len(list((tmp_path / "xla" / "samples").iterdir())) == 2
 
 
