@@ -121,6 +121,5 @@ def test_several_threads_read_several_batches_at_once(data: ShardedImages, monke
     monkeypatch.setattr(ShardedImages, "take", waits)
     for position in (5, 10, 0):
         loader._promised(position)
-    monkeypatch.setattr(ShardedImages, "take", taken)
     assert loader.take(0).pixels.shape == (5, 1, 1, 4)
     loader.close()
