@@ -5,30 +5,17 @@ One worker decides for all. Whatever goes wrong here leaves the run as it is.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from trainer.config.control import ControlSettings
 from trainer.control.decide import Outcome, next_decision, policy_of
 from trainer.control.guardrails import Machine
 from trainer.control.interval import SWITCH_FILE, Decision, Interval, Knobs
 from trainer.control.watch import MOST_INTERVALS, Watch
-from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
 from trainer.records.stats_log import Line
 
 _MOST_FAILURES = 3
 """Of the controller itself, in a row, before it is left alone."""
-
-
-class Told(NamedTuple):
-    """What the first worker tells the others of a line.
-
-    Attributes:
-        decision: to be carried out, None for nothing.
-        failed: whether the controller gives up.
-    """
-
-    decision: Decision | None = None
 
 
 Event = Callable[..., None]
@@ -68,8 +55,8 @@ class Controller:
     def after(self, line: Line) -> Decision | None:
         """Shows it a line, equal on every worker; a decision that all are to carry out, or None."""
         decision = self._decided(line) if self._world.rank == 0 else None
-        told: Told = self._world.gather(Told(decision), Told)[0]
-        return told.decision
+        told: Decision | None = self._world.gather(decision, Decision | None)[0]
+        return told
 
     def quality(self, records: Sequence[dict[str, object]]) -> None:
         """Shows it metrics that were computed, as their records have them."""
@@ -143,17 +130,3 @@ class Controller:
             self._say(f"controller: {why}")
             self._told = why
         return off
-
-
-class Refused(NamedTuple):
-    """Why an objective or a bound cannot be had by this run."""
-
-    place: str
-    problem: str
-    value: object
-    allowed: str
-    fix: str
-
-    def error(self) -> TrainerError:
-        """As it is told."""
-        return TrainerError(**self._asdict())

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from trainer.config.control import Bounds, ControlSettings
 from trainer.control.interval import Decision, Interval, Knobs, Value, score
 from trainer.control.judge import JUDGE
+from trainer.power.search import LADDER
 
 _MOST_LOADERS = 16
 """Of one worker; beyond them threads take the interpreter's time from each other."""
 _PREFETCH = (1, 2, 4, 8)
-_POWER_SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _FROZEN = 10
 """Intervals in a row with the same figure to the last bit, of a figure that is a quotient of measured times."""
 _COOL_DOWN = 20
@@ -91,7 +91,7 @@ def _ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequen
     if bounds.watts is not None and machine.limit_watts is not None:
         least_watts, most_watts = bounds.watts
         found["power_share"] = [
-            share for share in _POWER_SHARES
+            share for share in sorted(LADDER)
             if share >= machine.power_floor and least_watts <= share * machine.limit_watts <= most_watts
         ]  # fmt: skip
     return found
