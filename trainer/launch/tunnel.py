@@ -107,8 +107,10 @@ class _Sealed(_Plain):
         await self._flush()
 
     async def end(self) -> None:
-        with suppress(ssl.SSLError):  # asks for the other side's end too, which may be far off
+        unread = self._incoming.read()  # or unwrap would look in it for the other side's end, and lose what it finds
+        with suppress(ssl.SSLWantReadError):
             self._tls.unwrap()
+        self._incoming.write(unread)
         await self._flush()
 
     async def _flush(self) -> None:

@@ -158,6 +158,16 @@ def test_a_question_may_go_on_after_the_answer_has_ended(stack: ExitStack, key: 
     assert until(lambda: heard == [content])
 
 
+def test_a_question_may_end_while_its_answer_waits_to_be_read(stack: ExitStack, key: MemberKey) -> None:
+    content = os.urandom(20_000_000)  # more than all buffers on the way hold
+    inner, door = behind_a_door(stack, key, lambda line: line.sendall(content))
+    line = connect(stack, near(stack, key, door.port).port)
+    assert until(lambda: inner.connections == 1)
+    time.sleep(0.2)  # the answer has come as far as it can
+    line.shutdown(socket.SHUT_WR)
+    assert read_all(line) == content
+
+
 def test_a_connection_that_breaks_behind_the_door_breaks_here(stack: ExitStack, key: MemberKey) -> None:
     def hangs_up(line: socket.socket) -> None:
         line.recv(1)
