@@ -32,6 +32,7 @@ from trainer.steps.precision import choose
 from trainer.steps.step import Game, phases_of
 from trainer.steps.step_graph import step_graph
 from trainer.steps.updates import Accumulator
+from trainer.telemetry.noise_scale import NoiseProbe
 from trainer.telemetry.prometheus import serving
 
 
@@ -114,7 +115,7 @@ def _run(
     steering = steering_of(options.control, plan, knobs, compiled, world, reporter, run_dir, state, batch)
     decisions = RuntimeDecisions({**ready.choices, **steering.choice}, compiled, graph, limiter, world, reporter)
     game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
-    accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
+    accumulator, probe = Accumulator(phases, world.device, PhaseClock(world.device)), NoiseProbe(config, world, phases)
     votes, stall_sec = list[Callable[[], int]](), 0.0
 
     def vote() -> None:
@@ -135,11 +136,16 @@ def _run(
                 decisions.changed(precision=state.use(choose(config.precision, world.device)))
             state.enter(config)
             decisions.graph = graph = step_graph(config, world)
+            probe = NoiseProbe(config, world, phases)
         if plan.config.segments or options.control is not None:
             reporter.segment(state, stretch)
         decisions.note(state)
         while state.images < plan.end:
             heartbeat.step(state.images, (stretch.place, state.phase.resolution, state.phase.fade is None))
+
+            # Now and then: how much gradients of parts of the batch differ.
+            if probe.is_due(state):
+                probe.look(state, batch)
 
             # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
             graph.step(state, batch, game, accumulator, meanwhile=vote)
@@ -159,7 +165,7 @@ def _run(
             interrupted = request == Request.STOP
             if state.passed(config.stats_kimg) or interrupted or state.images >= plan.end:
                 waits = stall_sec + batch.stall_sec, world.settled_sec(compiled.losses.values())
-                line = reporter.tick(state, accumulator, *waits, knobs=knobs.knobs(config))
+                line = reporter.tick(state, accumulator, *waits, knobs=knobs.knobs(config), looks=probe.read())
                 accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
                 decisions.after(line, state)
                 steering.after(line, state, batch)

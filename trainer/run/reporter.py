@@ -44,6 +44,7 @@ from trainer.steps.updates import Accumulator
 from trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
 from trainer.telemetry.flops import step_flops
 from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
+from trainer.telemetry.noise_scale import NOTHING_SEEN, Looks
 from trainer.telemetry.prometheus import MetricsEndpoint
 from trainer.telemetry.tracking import check_targets
 
@@ -188,21 +189,23 @@ class Reporter:
         loader_stall_sec: float = 0.0,
         allreduce_sec: float | None = None,
         knobs: Knobs | None = None,
+        looks: Looks = NOTHING_SEEN,
     ) -> Line:
         """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
 
         `accumulator` has this worker's sums since the last line; the networks' gradients are those of the last step;
         `loader_stall_sec` and `allreduce_sec`, that steps waited for images and for other workers' gradients, count
-        since the session began; `knobs` are what it was trained with. TrainerError on every rank: a loss is no longer
-        finite, or the disk is full.
+        since the session began; `knobs` are what it was trained with; `looks` are at its gradients' noise.
+        TrainerError on every rank: a loss is no longer finite, or the disk is full.
         """
         accumulator = (
             accumulator.cpu()
         )  # waits for the steps that are still under way, which are no part of telemetry's time
+        self._telemetry_sec += looks.sec
         with self._timed():
             checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
             stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec, allreduce_sec)
-            line: Line = self._meters.line(state, accumulator, stalls)
+            line: Line = self._meters.line(state, accumulator, stalls, looks)
             if knobs is not None:
                 line["knobs"] = knobs._asdict()
             if not is_finite(line):

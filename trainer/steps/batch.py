@@ -3,7 +3,8 @@
 The global batch is a function of configuration and images seen alone, on however many workers and in any pieces.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -156,6 +157,18 @@ class Batch:
             return self.reals(seen), self.labels(seen), self._show(seen).drawn
         here = self._fresh.take(images, images + self._config.step_images).pinned.to(self._world.device)
         return self._scaled(here), here.get("labels") if self._config.num_classes else None, here
+
+    @contextmanager
+    def in_parts(self, parts: Sequence[slice]) -> Iterator[None]:
+        """A block in which micro-batches are these parts of this worker's share, and what they count for means
+        nothing.
+        """
+        before = self._parts, self._repeated
+        self._parts, self._repeated = list(parts), 0
+        try:
+            yield
+        finally:
+            self._parts, self._repeated = before
 
     @property
     def stall_sec(self) -> float:

@@ -22,7 +22,7 @@ from trainer.steps.roles import Role
 from trainer.steps.updates import Accumulator
 from trainer.telemetry.energy import EnergyReading, choose_readers, merge, read_all
 from trainer.telemetry.flops import StepFlops
-from trainer.telemetry.noise_scale import Moments, NoiseScale, moments_of, watched
+from trainer.telemetry.noise_scale import NOTHING_SEEN, Looks, NoiseScale
 from trainer.telemetry.resources import ResourceMeter
 from trainer.telemetry.running_costs import GridIntensity, usd_per_hour
 
@@ -60,7 +60,7 @@ class _Own(NamedTuple):
     load: Load
     stalls: Stalls
     phase_sec: dict[str, float]
-    moments: Moments | None
+    looks: Looks
     g_per_kwh: float | None
 
 
@@ -88,11 +88,11 @@ class Meters:
         self._began = self._last_time = begun[0][0]
         self._resources = ResourceMeter([each for _, each in begun], self._began)
 
-    def line(self, state: TrainState, sums: Accumulator, stalls: Stalls) -> Any:
-        """One line, equal on every worker, of the state after a step. `sums` are this worker's since the last line; the
-        networks have the last step's gradients.
+    def line(self, state: TrainState, sums: Accumulator, stalls: Stalls, looks: Looks = NOTHING_SEEN) -> Any:
+        """One line, equal on every worker, of the state after a step. `sums` and `looks` are this worker's since the
+        last line; the networks have the last step's gradients.
         """
-        everyone = self._world.gather(self._own(state, sums, stalls), _Own)
+        everyone = self._world.gather(self._own(sums, stalls, looks), _Own)
         now, workers = everyone[0].now, len(everyone)
         waits = _waits([own.stalls for own in everyone])
         energy = merge([own.energy for own in everyone])
@@ -113,7 +113,7 @@ class Meters:
                 f"grad_norm_{phase.key}": _grad_norm([state.roles[name] for name in phase.roles], self._world)
                 for phase in sums.phases
             },
-            "noise_scale": self._noise_scale(everyone, state),
+            "noise_scale": self._noise.after([own.looks for own in everyone]),
             "world_size": workers,
             "nodes": self._world.num_nodes,
             "nodes_wanted": self._wanted,
@@ -128,7 +128,7 @@ class Meters:
         self._last_time, self._last_images, self._last_metrics_sec = now, state.images, waits["metrics_sec"]
         return line
 
-    def _own(self, state: TrainState, sums: Accumulator, stalls: Stalls) -> _Own:
+    def _own(self, sums: Accumulator, stalls: Stalls, looks: Looks) -> _Own:
         """This worker's part; the clock is read first."""
         return _Own(
             time.monotonic(),
@@ -138,14 +138,9 @@ class Meters:
             load(self._world),
             stalls,
             sums.clock.means(),
-            moments_of(watched(state).learner, has_whole=self._world.shard_rank == 0),
+            looks,
             self._grid.now(),
         )
-
-    def _noise_scale(self, everyone: list[_Own], state: TrainState) -> float | None:
-        """By one worker of each part of the moments."""
-        holders = sorted(set(self._world.first_with_part))
-        return self._noise.after([everyone[rank].moments for rank in holders], state.config.batch_size)
 
 
 def is_finite(line: dict[str, Any]) -> bool:

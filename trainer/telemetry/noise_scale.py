@@ -1,122 +1,139 @@
-"""The gradient noise scale, from the moments that Adam keeps anyhow: from which batch on more images bring little.
+"""The gradient noise scale: from which batch on more images bring little.
 
 B_simple = tr(Sigma) / |G|^2 (McCandlish et al. 2018, arXiv 1812.06162): G the mean gradient, Sigma one image's
-covariance. A batch of B has gradients of mean G and covariance Sigma / B, so that of moments without their bias
+covariance. Gradients g of parts of b images each, of one batch and at the same weights, have
 
-    E[sum of v]   = |G|^2 + tr(Sigma) * sum of v's weights / B
-    E[sum of m^2] = |G|^2 + tr(Sigma) * sum of m's squared weights / B,  after long (1 - beta1) / (1 + beta1) / B
+    E[g_i . g_j] = |G|^2        E[|g_i|^2] = |G|^2 + tr(Sigma) / b
 
-which are two equations of two unknowns. The weights go by each step's own batch, so a change of batch does not show as
-one of noise. What G itself changes within the moments' memory counts as noise, and so does a penalty of every n-th
-step: read it as an order of magnitude, and its course. Gradients of games turn from step to step: of
-dcgan-digits, with a penalty in every 16th step, |m|^2 is mostly less than noise alone would leave, and nothing is told.
+Gradients of successive steps do not: a discriminator's turn from step to step (of dcgan-digits neighbours point against
+each other), and what is motion then looks like noise, or hides it. So now and then a step's own images are looked at
+in a few parts before it is made. Nothing of that stays: not a bit of the run is another.
 """
 
 import math
+import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from trainer.distributed.sharded_modules import local
+from trainer.config.train_config import TrainConfig
+from trainer.distributed.world import World
 from trainer.run.state import TrainState
-from trainer.steps.roles import Role
+from trainer.steps.batch import Batch
+from trainer.steps.phase import Phase
+from trainer.steps.pinned_batch import to_device
 
+_PARTS = 4
+_MOST_IMAGES = 16
+"""Of a part."""
+_EVERY = 256
+"""Images that are trained on for each that is looked at, which is half a step's work at most: some 0.3 %."""
 _KEPT = 0.8
-"""Of the means over lines, at each line: a single line's |G|^2 is a small difference of large numbers."""
-_LEAST_APART = 1e-6
-"""Relative difference of the two weights below which there are no two equations: after the first step."""
-_FIRST = "discriminator"
+"""Of the means over looks, at each: one |G|^2 is a small difference of large numbers."""
 
 
-class Moments(NamedTuple):
-    """One worker's part of one optimiser's moments, without their bias.
+class Looks(NamedTuple):
+    """One worker's looks since its last line.
 
     Attributes:
-        mean_square: sum of the squares of first moments.
-        square: sum of second moments.
-        steps: that are in them.
-        beta1: decay of the first.
-        beta2: decay of the second.
+        signal: mean of the products of two parts' gradients; its expectation is |G|^2.
+        noise: mean of tr(Sigma), squared gradient units times images.
+        number: of looks.
+        sec: that they took on the host.
     """
 
-    mean_square: float
-    square: float
-    steps: int
-    beta1: float
-    beta2: float
+    signal: float = 0.0
+    noise: float = 0.0
+    number: int = 0
+    sec: float = 0.0
 
 
-def watched(state: TrainState) -> Role:
-    """The role whose noise is told: the discriminator, or the first that learns."""
-    return state.roles[_FIRST] if _FIRST in state.roles else state.learners[0]
+NOTHING_SEEN = Looks()
 
 
-def moments_of(optimiser: torch.optim.Optimizer, *, has_whole: bool = True) -> Moments | None:
-    """One pass over the moments, which waits for the device. Weights that have learned in fewer steps than others are
-    left out. Of split ones it is this worker's part; `has_whole`: this worker counts those that are not split.
-
-    None without moments, without a first decay, on XLA, where it would be another program, and for optimisers that keep
-    others than Adam's.
+class NoiseProbe:
+    """Looks at the gradients of the first phase that is shown images: the discriminator's. All workers look at the same
+    steps, each at its own images. There is nothing to be seen where a worker has too few images for two parts, of
+    networks in parts, with fp16, and on XLA, where it would be another program.
     """
-    beta1, beta2 = (float(beta) for beta in optimiser.param_groups[0].get("betas", (0.0, 0.0)))
-    entries = [entry for entry in optimiser.state.values() if "exp_avg" in entry and "exp_avg_sq" in entry]
-    if not beta1 or not entries or entries[0]["exp_avg"].device.type == "xla":
-        return None
-    counts = torch.stack([torch.as_tensor(entry["step"]) for entry in entries]).tolist()
-    steps = int(max(counts))
-    if steps < 1:
-        return None
-    chosen = [
-        (local(entry["exp_avg"]), local(entry["exp_avg_sq"]))
-        for entry, count in zip(entries, counts, strict=True)
-        if int(count) == steps and (has_whole or hasattr(entry["exp_avg"], "to_local"))
-    ]
-    norm = torch.nn.utils.get_total_norm
-    norms = norm([mean for mean, _ in chosen]), norm([square for _, square in chosen], norm_type=1.0)
-    mean, square = (float(each) for each in norms)
-    return Moments((mean / (1 - beta1**steps)) ** 2, square / (1 - beta2**steps), steps, beta1, beta2)
+
+    def __init__(self, config: TrainConfig, world: World, phases: Sequence[Phase[Any]]) -> None:
+        self._phase = next(phase for phase in phases if phase.batches)
+        groups = config.batch_size // config.group // world.dp_size
+        self._size = max(1, min(_MOST_IMAGES // config.group, groups // _PARTS)) * config.group
+        self._number = min(_PARTS, groups * config.group // self._size)
+        self._can = self._number > 1 and config.shard == "ddp" and not world.is_pipelined and not world.on_xla
+        self._every = max(1, _EVERY * self._number * self._size // (groups * config.group))
+        self._sums, self._looks, self._sec = to_device(torch.zeros(2), world.device), 0, 0.0
+
+    def is_due(self, state: TrainState) -> bool:
+        """Whether the coming step is looked at. Never a run's first: its weights have learned nothing."""
+        is_scaled = state.roles[self._phase.roles[0]].scale.enabled
+        return self._can and not is_scaled and state.step > 0 and state.step % self._every == 0
+
+    def look(self, state: TrainState, batch: Batch) -> None:
+        """Looks at the batch of the step that comes. Weights, gradients, buffers and what is drawn stay as they are."""
+        began, phase = time.perf_counter(), self._phase
+        learn = [
+            weight for name in phase.roles for weight in state.roles[name].network.parameters() if weight.requires_grad
+        ]
+        kept = [(buffer, buffer.clone()) for role in state.roles.values() for buffer in role.network.buffers()]
+        total, squares = [torch.zeros_like(weight) for weight in learn], torch.zeros_like(self._sums[0])
+        parts = [slice(at * self._size, (at + 1) * self._size) for at in range(self._number)]
+        with batch.in_parts(parts):
+            for micro in phase.inputs(batch, state, phase.positions(state.config, state.images)[0]):
+                # Not by the module's call, which may be compiled, and would be anew for these shapes.
+                terms = phase.run(phase.loss.forward, micro.inputs, penalised=False, settle=None)
+                found = torch.autograd.grad(terms.total, learn, allow_unused=True, materialize_grads=True)
+                for summed, each in zip(total, found, strict=True):
+                    summed += each
+                squares += _square(found)
+        with torch.no_grad():
+            for buffer, before in kept:
+                buffer.copy_(before)
+        # |sum of g|^2 = sum of |g|^2 + the products of each with each other, both ways.
+        signal = (_square(total) - squares) / (self._number * (self._number - 1))
+        self._sums += torch.stack([signal, (squares / self._number - signal) * self._size])
+        self._looks += 1
+        self._sec += time.perf_counter() - began
+
+    def read(self) -> Looks:
+        """What was seen since it was last read; waits for the device."""
+        number, sec = self._looks, self._sec
+        self._looks, self._sec = 0, 0.0
+        if not number:
+            return NOTHING_SEEN
+        signal, noise = (self._sums / number).tolist()
+        self._sums.zero_()
+        return Looks(signal, noise, number, sec)
 
 
 class NoiseScale:
-    """The noise scale over a session's lines: tr(Sigma) and |G|^2 are exponential means over them, each line a fifth,
+    """The noise scale over a session's lines: tr(Sigma) and |G|^2 are exponential means over looks, each look a fifth,
     and their quotient is told, as in the paper.
     """
 
     def __init__(self) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
-        self._steps, self._of_mean, self._of_square = 0, 0.0, 0.0
         self._noise = self._signal = 0.0
 
-    def after(self, parts: Sequence[Moments | None], batch_size: int) -> float | None:
-        """In images, of the moments' parts, which count once each, after steps of that batch since the last line. None
-        where a part is missing or |G|^2 is lost in the noise.
+    def after(self, workers: Sequence[Looks]) -> float | None:
+        """In images, after what workers have seen since the last line. None before a look, and where |G|^2 is lost in
+        the noise.
         """
-        known = [part for part in parts if part is not None]
-        if not known or len(known) < len(parts):
-            return None
-        steps = known[0].steps
-        if steps < self._steps:  # a new optimiser
-            self._forget()
-        if steps > self._steps:
-            self._add(known, steps - self._steps, batch_size)
-        self._steps = steps
+        number = workers[0].number
+        signal, noise = (
+            math.fsum(values) / len(workers) for values in zip(*(each[:2] for each in workers), strict=True)
+        )
+        if number and math.isfinite(signal + noise):
+            kept = _KEPT**number
+            # Both are as far from their means as each other, so their quotient has no bias of the first looks.
+            self._signal = kept * self._signal + (1 - kept) * signal
+            self._noise = kept * self._noise + (1 - kept) * noise
         return self._noise / self._signal if self._noise > 0 and self._signal > 0 else None
 
-    def _add(self, parts: Sequence[Moments], new: int, batch_size: int) -> None:
-        """Takes a line's moments in, with `new` steps in them."""
-        _, _, steps, beta1, beta2 = parts[0]
-        here = (1 - beta1) / (1 + beta1) * (1 - beta1 ** (2 * new))
-        self._of_mean = self._of_mean * beta1 ** (2 * new) + here / batch_size
-        self._of_square = self._of_square * beta2**new + (1 - beta2**new) / batch_size
-        of_mean, of_square = self._of_mean / (1 - beta1**steps) ** 2, self._of_square / (1 - beta2**steps)
-        apart = of_square - of_mean
-        mean_square, square = sum(part.mean_square for part in parts), sum(part.square for part in parts)
-        if apart <= _LEAST_APART * of_square or not math.isfinite(mean_square + square):
-            return
-        noise = (square - mean_square) / apart
-        # Both are as far from their means as each other, so their quotient has no bias of the first lines.
-        self._noise = _KEPT * self._noise + (1 - _KEPT) * noise
-        self._signal = _KEPT * self._signal + (1 - _KEPT) * (square - of_square * noise)
+
+def _square(gradients: Sequence[Tensor]) -> Tensor:
+    """Sum of all squares, a scalar on the device."""
+    return torch.nn.utils.get_total_norm(list(gradients)).square()

@@ -99,7 +99,7 @@ def job_of(item: Item, folder: Path) -> JobSpec:
         env={"OMP_NUM_THREADS": str(scenario.threads)},
         max_restarts=0,
         argv=(
-            "train", *flags, *scenario.args, *item.arm.args, "--run-dir", str(own),
+            "train", *flags, *item.args, "--run-dir", str(own),
             "--data", str(folder / "data" / scenario.data), "--context", str(own / "context.json"),
         ),
     )  # fmt: skip

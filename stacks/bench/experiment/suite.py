@@ -63,6 +63,7 @@ class Scenario(Section):
         seeds: a pair of runs each, one of either arm.
         settings: fields of the trainer's configuration.
         args: further arguments of `train`.
+        treatment_args: of the treatment alone, after its own: what it may do here and elsewhere may not.
         threads: OMP_NUM_THREADS of each process.
         neighbour: who takes cores meanwhile.
         stop: ends a run before its kimg.
@@ -78,6 +79,7 @@ class Scenario(Section):
     seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100)
     settings: Settings = Field(default={})
     args: tuple[str, ...] = ()
+    treatment_args: tuple[str, ...] = ()
     processes: PositiveWhole = 1
     threads: PositiveWhole = 1
     neighbour: Neighbour | None = None
@@ -141,18 +143,24 @@ class ExperimentConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run. `position`: its place in the order, from 0."""
+    """One run. `position`: its place in the order, from 0; `is_control`: it is the suite's first arm."""
 
     scenario: Scenario
     arm: ExperimentArm
     seed: int
     kimg: float
     position: int
+    is_control: bool
 
     @property
     def name(self) -> str:
         """Its folder's."""
         return f"{self.scenario.name}-{self.arm.name}-s{self.seed}"
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """Arguments of `train` by scenario and arm; of those that stand there twice the last counts."""
+        return (*self.scenario.args, *self.arm.args, *(() if self.is_control else self.scenario.treatment_args))
 
 
 def is_experiment(path: Path) -> bool:
@@ -191,5 +199,8 @@ def items_of(suite: ExperimentConfig, treatment: str = "", *, small: bool = Fals
         seeds, kimg = (scenario.small.seeds, scenario.small.kimg) if small else (scenario.seeds, scenario.kimg)
         for pair, seed in enumerate(seeds):
             ordered = arms if (first + pair) % 2 == 0 else arms[::-1]
-            found += [Item(scenario, arm, seed, kimg, len(found) + place) for place, arm in enumerate(ordered)]
+            found += [
+                Item(scenario, arm, seed, kimg, len(found) + place, is_control=arm == arms[0])
+                for place, arm in enumerate(ordered)
+            ]
     return tuple(found)

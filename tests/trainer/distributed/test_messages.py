@@ -18,7 +18,7 @@ from trainer.power.node import Report
 from trainer.preemption.notices import Notice
 from trainer.telemetry.energy import EnergyReading, Gpu
 from trainer.telemetry.meters import Stalls, _Own
-from trainer.telemetry.noise_scale import Moments
+from trainer.telemetry.noise_scale import Looks
 
 pytestmark = pytest.mark.attack("a network neighbour", "hostile bytes as a worker's word")
 
@@ -56,7 +56,7 @@ LOAD = Load(
     host_memory_share=0.25,
     read_bytes=4096,
 )
-MOMENTS = Moments(0.25, 0.5, 100, 0.5, 0.99)
+LOOKS = Looks(0.25, 8.5, 2, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_workers_tell_each_other_comes_back_as_what_it_was(value: Any, kind
 
 def test_a_loss_that_is_no_number_arrives() -> None:
     own = _Own(
-        1.0, [math.nan, -math.inf], 2**63 + 1, {"cpu": READING}, LOAD, Stalls(1.0, 2.0, 3.0), {"d": 0.5}, MOMENTS, None
+        1.0, [math.nan, -math.inf], 2**63 + 1, {"cpu": READING}, LOAD, Stalls(1.0, 2.0, 3.0), {"d": 0.5}, LOOKS, None
     )
     arrived = decode(encode(own, _Own), _Own)
     assert repr(arrived) == repr(own)

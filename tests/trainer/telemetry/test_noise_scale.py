@@ -1,112 +1,162 @@
-"""The noise scale against gradients whose own is known, through torch's Adam."""
+"""The noise scale against gradients whose own is known, and looks that leave a run as it is."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from trainer.telemetry.noise_scale import Moments, NoiseScale, moments_of
+from trainer.checkpoint.store import state_digests
+from trainer.config.train_config import TrainConfig
+from trainer.data.shards import ShardedImages
+from trainer.distributed.world import World
+from trainer.run.state import TrainState
+from trainer.steps.batch import Batch
+from trainer.steps.precision import LossScale
+from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.updates import Accumulator
+from trainer.telemetry.noise_scale import Looks, NoiseProbe, NoiseScale
 
 SIZE = 4000
 TRUE = 60.0
 """tr(Sigma) / |G|^2 of the gradients below."""
+CPU = torch.device("cpu")
 
 
-class Drawn:
-    """Adam over weights whose gradients are drawn as N(G, Sigma / B)."""
+class Linear(nn.Module):
+    """A loss whose gradient by its one weight is the mean of what it is shown."""
 
-    def __init__(self, beta1: float = 0.5, beta2: float = 0.99, seed: int = 0) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(SIZE))
+
+    def forward(self, shown: Tensor) -> Tensor:
+        return (shown @ self.weight).mean()
+
+
+class LinearPhase:
+    """A phase of that loss, which is shown N(G, Sigma) anew in each step."""
+
+    batches, roles = 1, ("linear",)
+
+    def __init__(self, parts: "Parts", seed: int) -> None:
+        self.loss, self._parts = Linear(), parts
         self._random = torch.Generator().manual_seed(seed)
-        self.weights = [nn.Parameter(torch.zeros(SIZE // 2)), nn.Parameter(torch.zeros(SIZE // 2))]
-        self.mean = [torch.full((SIZE // 2,), each) for each in (0.01, -0.02)]
-        squares = sum(float(each.square().sum()) for each in self.mean)
-        self._sigma = (TRUE * squares / SIZE) ** 0.5
-        self.adam = torch.optim.Adam(self.weights, 1e-3, (beta1, beta2))
 
-    def step(self, batch_size: int, steps: int) -> None:
-        for _ in range(steps):
-            for weight, mean in zip(self.weights, self.mean, strict=True):
-                noise = torch.randn(weight.shape, generator=self._random)
-                weight.grad = mean + self._sigma / batch_size**0.5 * noise
-            self.adam.step()
+    def positions(self, config: TrainConfig, images: int) -> Sequence[int]:
+        return [images]
+
+    def inputs(self, batch: object, moment: object, images: int) -> Iterator[Any]:
+        noise = torch.randn((self._parts.share, SIZE), generator=self._random)
+        shown = 0.02 + 0.02 * TRUE**0.5 * noise
+        for part in self._parts.now:
+            yield SimpleNamespace(inputs=shown[part])
+
+    def run(self, loss: Any, inputs: Tensor, *, penalised: bool, settle: object) -> Any:
+        return SimpleNamespace(total=loss(inputs))
 
 
-def lines(drawn: Drawn, scale: NoiseScale, batch_size: int, number: int = 20, steps: int = 30) -> float | None:
-    """What the last of so many lines says."""
-    found = None
+class Parts:
+    """The batch that a probe divides."""
+
+    def __init__(self, share: int) -> None:
+        self.share = share
+        self.now: list[slice] = []
+
+    @contextmanager
+    def in_parts(self, parts: list[slice]) -> Iterator[None]:
+        self.now = parts
+        yield
+
+
+def looks(config: TrainConfig, number: int, seed: int = 0) -> Looks:
+    parts = Parts(config.batch_size)
+    phase: Any = LinearPhase(parts, seed)
+    role = SimpleNamespace(network=phase.loss)
+    state: Any = SimpleNamespace(roles={"linear": role}, config=config, images=0)
+    probe, batch = NoiseProbe(config, World.alone(CPU), [phase]), parts
     for _ in range(number):
-        drawn.step(batch_size, steps)
-        found = scale.after([moments_of(drawn.adam)], batch_size)
-    return found
+        probe.look(state, batch)  # type: ignore[arg-type]
+    return probe.read()
 
 
-@pytest.mark.parametrize("batch_size", [8, 32, 128])
-@pytest.mark.parametrize("betas", [(0.5, 0.99), (0.9, 0.999)])
-def test_it_is_found_whatever_the_batch(batch_size: int, betas: tuple[float, float]) -> None:
-    assert lines(Drawn(*betas), NoiseScale(), batch_size) == pytest.approx(TRUE, rel=0.15)
+@pytest.mark.parametrize("batch_size", [4, 17, 64, 500])
+def test_it_is_found_whatever_the_batch(tiny_config: TrainConfig, batch_size: int) -> None:
+    seen = looks(tiny_config.replace({"batch_size": batch_size}), 30)
+    assert seen.number == 30
+    assert NoiseScale().after([seen]) == pytest.approx(TRUE, rel=0.15)
 
 
-def test_the_bias_of_the_first_steps_is_none_of_it() -> None:
-    found = lines(Drawn(0.9, 0.999), NoiseScale(), 32, number=3, steps=8)
-    assert found == pytest.approx(TRUE, rel=0.15)
+def test_what_workers_see_counts_alike(tiny_config: TrainConfig) -> None:
+    config, scale = tiny_config.replace({"batch_size": 64}), NoiseScale()
+    assert scale.after([looks(config, 15, seed) for seed in range(4)]) == pytest.approx(TRUE, rel=0.15)
+    both = scale.after([Looks(), Looks()])
+    assert both == scale.after([Looks(), Looks()]), "nothing new was seen, and it is told still"
 
 
-def test_a_change_of_batch_does_not_show_as_one_of_noise() -> None:
-    drawn, scale = Drawn(0.9, 0.999), NoiseScale()
-    lines(drawn, scale, 16)
-    for _ in range(6):  # second moments still have steps of the smaller batch in them
-        assert lines(drawn, scale, 128, number=1) == pytest.approx(TRUE, rel=0.15)
-
-
-def test_nobody_knows_it_without_moments_or_a_first_decay() -> None:
-    fresh = Drawn()
-    assert moments_of(fresh.adam) is None
-    undecayed = Drawn(beta1=0.0)
-    undecayed.step(8, 3)
-    assert moments_of(undecayed.adam) is None
-    weight = nn.Parameter(torch.zeros(2))
-    weight.grad = torch.ones(2)
-    sgd = torch.optim.SGD([weight], 0.1, momentum=0.9)
-    sgd.step()
-    assert moments_of(sgd) is None
-    assert NoiseScale().after([None], 8) is None
-
-
-def test_it_is_none_after_one_step_where_the_gradient_is_lost_and_where_one_is_no_number() -> None:
-    drawn = Drawn()
-    drawn.step(8, 1)
-    assert NoiseScale().after([moments_of(drawn.adam)], 8) is None, "two equations that are the same"
-    lost = Moments(mean_square=0.3, square=1.0, steps=1000, beta1=0.5, beta2=0.9)
-    assert NoiseScale().after([lost], 8) is None, "less than noise alone would give"
+def test_an_old_look_counts_less_than_a_new_one() -> None:
     scale = NoiseScale()
-    known = scale.after([lost._replace(mean_square=0.9)], 8)
-    assert known is not None
-    assert scale.after([lost._replace(mean_square=float("nan"), steps=1010)], 8) == known
+    scale.after([Looks(1.0, 10.0, 1)])
+    for _ in range(20):
+        found = scale.after([Looks(1.0, 1000.0, 1)])
+    assert found == pytest.approx(1000.0, rel=0.02)
 
 
-def test_parts_add_up_to_the_whole() -> None:
-    drawn = Drawn()
-    drawn.step(8, 50)
-    whole = moments_of(drawn.adam)
-    assert whole is not None
-    parts = [whole._replace(mean_square=whole.mean_square / 2, square=whole.square / 2)] * 2
-    assert NoiseScale().after(parts, 8) == pytest.approx(NoiseScale().after([whole], 8))
-    assert NoiseScale().after([parts[0], None], 8) is None
-
-
-def test_weights_that_have_learned_less_long_are_left_out() -> None:
-    drawn = Drawn()
-    drawn.step(8, 50)
-    before = moments_of(drawn.adam)
-    drawn.weights[1].grad, drawn.weights[0].grad = None, drawn.mean[0]
-    drawn.adam.step()
-    after = moments_of(drawn.adam)
-    assert before is not None
-    assert after is not None
-    assert (before.steps, after.steps) == (50, 51)
-    assert after.square < 0.8 * before.square
-
-
-def test_a_new_optimiser_begins_anew() -> None:
+def test_it_is_none_before_a_look_and_where_the_gradient_is_lost_and_no_number_counts() -> None:
+    assert NoiseScale().after([Looks()]) is None
+    assert NoiseScale().after([Looks(-0.1, 5.0, 3)]) is None
     scale = NoiseScale()
-    lines(Drawn(), scale, 8)
-    assert lines(Drawn(seed=1), scale, 32, number=5) == pytest.approx(TRUE, rel=0.2)
+    known = scale.after([Looks(2.0, 10.0, 1)])
+    assert known == 5.0
+    assert scale.after([Looks(float("nan"), 10.0, 1)]) == known
+
+
+@pytest.mark.parametrize("name", ["dcgan-ada", "resnet", "progressive", "cyclegan"])
+def test_a_look_changes_no_bit_of_a_run(name: str, families: dict[str, tuple[TrainConfig, Path]]) -> None:
+    config, data = families[name]
+    assert trained(config, data, looks=0) == trained(config, data, looks=2)
+
+
+def trained(config: TrainConfig, data: Path, looks: int) -> dict[str, Any]:
+    """Digests of the state after four steps, before each of which it was looked at so often."""
+    state, world = TrainState.create(config, CPU), World.alone(CPU)
+    shards, phases = ShardedImages.open(data), phases_of(state)
+    game, sums, probe = new_game(phases, config, world), Accumulator(phases, CPU), NoiseProbe(config, world, phases)
+    torch.manual_seed(0)
+    batch = Batch(config, world, shards)
+    try:
+        for _ in range(4):
+            for _ in range(looks):
+                probe.look(state, batch)
+            step(state, batch, game, sums)
+    finally:
+        batch.close()
+    seen = probe.read()
+    assert seen.number == 4 * looks
+    assert not looks or (np.isfinite(seen.signal) and seen.noise > 0)
+    return {**state_digests(state.state_dict()), "sums": sums.tolist(), "drawn": torch.rand(1).item()}
+
+
+def due(config: TrainConfig, *, steps: int = 600, has_scale: bool = False) -> list[int]:
+    """Steps that are looked at."""
+    probe: Any = NoiseProbe(config, World.alone(CPU), [LinearPhase(Parts(1), 0)])  # type: ignore[list-item]
+    role = SimpleNamespace(scale=LossScale("cpu", enabled=has_scale))
+    return [at for at in range(steps) if probe.is_due(SimpleNamespace(step=at, roles={"linear": role}))]
+
+
+def test_looks_are_rare_by_what_they_cost(tiny_config: TrainConfig) -> None:
+    assert due(tiny_config.replace({"batch_size": 64})) == [256, 512]
+    large = due(tiny_config.replace({"batch_size": 512}))
+    assert large[0] == 32
+    assert set(np.diff(large)) == {32}
+
+
+def test_nobody_looks_where_nothing_could_be_seen(tiny_config: TrainConfig) -> None:
+    assert due(tiny_config.replace({"batch_size": 1})) == []
+    assert due(tiny_config.replace({"batch_size": 64}), has_scale=True) == []
+    assert due(tiny_config.replace({"batch_size": 64, "shard": "fsdp2"})) == []

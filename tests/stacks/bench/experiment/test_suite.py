@@ -62,6 +62,14 @@ def test_the_treatment_can_be_chosen(values: dict[str, Any]) -> None:
         assert (told.value.place, told.value.value, told.value.allowed) == ("--treatment", wrong, "treatment, other")
 
 
+def test_what_a_scenario_gives_to_the_treatment_is_not_the_controls(values: dict[str, Any]) -> None:
+    changes = {"args": ["--loader-threads", "1"], "treatment_args": ["--mirror", "false"]}
+    items = items_of(ExperimentConfig.model_validate(_with(values, **changes)))
+    told = {item.arm.name: item.args for item in items}
+    both = ("--loader-threads", "1")
+    assert told == {"control": both, "treatment": (*both, "--mirror", "true", "--mirror", "false")}
+
+
 def _with(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**values, "scenarios": [{**values["scenarios"][0], **changes}]}
 
