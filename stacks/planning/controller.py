@@ -19,7 +19,7 @@ _PLACE = "gangway:job.controller"
 _BOUNDS = f"{_PLACE}.bounds"
 _FREE = ("loader_threads", "prefetch", "threads")
 """May change without bounds, as far as the node has cores."""
-_BOUNDED = ("batch_gpu", "batch_size", "precision", "watts", "nodes")
+_BOUNDED = ("batch_gpu", "batch_size", "precision", "compile", "watts", "nodes")
 _NEEDS_ROOT = (
     "NVML sets a power limit for root alone, and the job's container is nobody's and has no capabilities: it is "
     "refused, and told in the run's events"
@@ -27,6 +27,7 @@ _NEEDS_ROOT = (
 _ON_XLA = {
     "threads": "operators run on the chips",
     "watts": "a TPU takes no power limit",
+    "compile": "PyTorch/XLA compiles by itself",
     "nodes": "the slices of one request come and go together",
 }
 """What a TPU ignores, and why."""
@@ -164,7 +165,9 @@ def _in_short(config: StackConfig, machine: MachineType, asked: ControlSettings)
     return Finding.info("controller", _PLACE, f"{says}; as started: {', '.join(stays)}" if stays else says)
 
 
-def _range(bound: tuple[float, float] | tuple[str, ...]) -> str:
+def _range(bound: tuple[float, float] | tuple[str, ...] | bool) -> str:
+    if isinstance(bound, bool):
+        return "on or off"
     words = [each if isinstance(each, str) else f"{each:g}" for each in bound]
     return (" or " if isinstance(bound[0], str) else " to ").join(words)
 
@@ -181,9 +184,23 @@ def _ignored(config: StackConfig, machine: MachineType) -> dict[str, str]:
     if machine.backend == "xla":
         return _ON_XLA
     fixed = {"watts": _NEEDS_ROOT}
+    if why := _compiled_for_good(config, machine):
+        fixed["compile"] = why
     if config.cluster.nodes.min == config.cluster.nodes.max:
         fixed["nodes"] = "cluster.nodes has one number"
     return fixed
+
+
+def _compiled_for_good(config: StackConfig, machine: MachineType) -> str:
+    """Why losses stay as compiled, or not, as they are at the beginning; empty where they can be switched."""
+    trained = trained_on(config, machine)
+    if trained.compile == "off":
+        return "the job's settings have compile: off"
+    if trained.cuda_graphs:
+        return "CUDA graphs are recorded of what was compiled"
+    if not trained.batch_gpu and config.cluster.nodes.max * machine.num_accelerators.value > 1:
+        return "the compiled graphs of several workers average gradients, and stay as they are"
+    return ""
 
 
 def _in_vain(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:

@@ -38,6 +38,7 @@ class Bounds(Written):
         batch_gpu: images a worker takes at once, [least, most].
         batch_size: global batch, [least, most]; step sizes follow with the square root.
         precision: those allowed.
+        compile: whether compiled losses may be switched off, and on again.
         watts: power limit of a GPU, [least, most].
         nodes: wanted of the cluster, [least, most].
         usd_per_hour: what all nodes together may cost at most.
@@ -49,6 +50,7 @@ class Bounds(Written):
     batch_gpu: Range | None = None
     batch_size: Range | None = None
     precision: tuple[Precision, ...] = ()
+    compile: bool = False
     watts: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
     nodes: Range | None = None
     usd_per_hour: Annotated[float, Field(gt=0)] | None = None

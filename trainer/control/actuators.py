@@ -1,5 +1,5 @@
-"""What carries decisions out in the process: threads and batches read ahead at once, power by its limiter; batch,
-precision and micro-batches as a segment that begins with the next step.
+"""What carries decisions out in the process: threads, batches read ahead and compiled losses at once, power by its
+limiter; batch, precision and micro-batches as a segment that begins with the next step.
 """
 
 import math
@@ -14,6 +14,7 @@ from trainer.data.loader import Reading
 from trainer.distributed.world import World
 from trainer.power.limits import Limiter
 from trainer.steps.batch import Batch
+from trainer.steps.compilation import Compilation
 
 OF_SEGMENTS = ("batch_size", "batch_gpu", "precision")
 """Knobs that what a step computes depends on: another value is another segment, recorded, and exact when resumed."""
@@ -26,8 +27,18 @@ class Actuators:
 
     def __init__(self, config: TrainConfig, reading: Reading, world: World, limiter: Limiter | None) -> None:
         self._world, self._limiter, self._power_share = world, limiter, 1.0
+        self._compiled: Compilation | None = None
         self.reading = reading
         self.start = self.knobs(config)
+
+    def compiles_with(self, compiled: Compilation) -> None:
+        """Switches the session's losses from now on."""
+        self._compiled = compiled
+        self.start = self.start._replace(compile=self._is_compiled)
+
+    @property
+    def _is_compiled(self) -> str:
+        return "on" if self._compiled is not None and self._compiled.on else "off"
 
     def knobs(self, config: TrainConfig) -> Knobs:
         """As they are, of a segment of this configuration."""
@@ -40,6 +51,7 @@ class Actuators:
             threads=torch.get_num_threads(),
             power_share=self._power_share,
             nodes=self._world.num_nodes,
+            compile=self._is_compiled,
         )
 
     @property
@@ -53,6 +65,8 @@ class Actuators:
         for name in ("loader_threads", "prefetch", "threads", "power_share"):
             if getattr(knobs, name) != getattr(now, name):
                 self.turn(name, getattr(knobs, name), batch)
+        if knobs.compile == "off" and now.compile == "on" and self._compiled is not None and self._compiled.can_switch:
+            self._compiled.switch(on=False)
 
     def turn(self, knob: str, value: Value, batch: Batch) -> None:
         """Sets one that is the process's own; all workers call it together. TrainerError on every rank: it cannot be
@@ -69,8 +83,17 @@ class Actuators:
                 torch.set_num_threads(int(value))
             case "power_share":
                 self._limit(float(value))
+            case "compile":
+                self._switch(str(value))
             case _:
                 raise AssertionError(f"{knob} is no knob of the process")
+
+    def _switch(self, value: str) -> None:
+        if self._compiled is None or not self._compiled.can_switch:  # a later shape has failed to compile
+            raise TrainerError(
+                place="compile", problem="the losses are not compiled", value=value, fix="leave compile out of bounds"
+            )
+        self._compiled.switch(on=value == "on")
 
     def _limit(self, share: float) -> None:
         trouble = "power is nobody's to limit here" if self._limiter is None else self._limiter.set_share(share)

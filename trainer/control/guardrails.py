@@ -88,6 +88,8 @@ def _ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequen
         found["batch_gpu"] = [size for size in doubled(first, *bounds.batch_gpu) if size % machine.group == 0]
     if bounds.precision:
         found["precision"] = bounds.precision
+    if bounds.compile:
+        found["compile"] = ("off", "on")
     if bounds.watts is not None and machine.limit_watts is not None:
         least_watts, most_watts = bounds.watts
         found["power_share"] = [

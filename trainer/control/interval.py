@@ -27,6 +27,7 @@ class Knobs(NamedTuple):
         threads: of one worker's operators on a CPU.
         power_share: of each GPU's own power limit, 0..1.
         nodes: that train.
+        compile: whether losses are compiled, on or off.
     """
 
     batch_size: int
@@ -37,6 +38,7 @@ class Knobs(NamedTuple):
     threads: int = 1
     power_share: float = 1.0
     nodes: int = 1
+    compile: str = "off"
 
     def turned(self, knob: str, value: Value) -> "Knobs":
         """The same but for one of them."""

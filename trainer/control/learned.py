@@ -57,6 +57,7 @@ _MATTERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "batch_gpu": ("data", "idle"),
         "precision": ("data", "idle"),
         "power_share": ("data", "idle"),
+        "compile": ("data", "idle"),
         "nodes": ("data", "batch"),
     }
 )
@@ -255,6 +256,8 @@ def _prior(arm: Arm) -> Belief:
             hope = batch == (-1 if arm.up else 1) and data == 0
         case "precision":
             hope = not arm.up and context["idle"] is False
+        case "compile":
+            hope = not arm.up and context["idle"] is None and data == 0
         case "nodes" | "batch_gpu":
             hope = arm.up and data == 0
         case _:

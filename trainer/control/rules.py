@@ -15,8 +15,10 @@ _FAR = 4.0
 """How far the batch may be from the gradient noise scale, as a factor, before it is changed: near it, half the images
 or half the steps are what either way would save (McCandlish et al. 2018), and the scale is an estimate.
 """
-_GAIN_OF_16_BITS, _GAIN_OF_POWER = 0.2, 0.05
-"""Expected of another number format and of a lower power limit: what a try is worth, no promise."""
+_GAIN_OF_16_BITS, _GAIN_OF_POWER, _GAIN_OF_KERNELS = 0.2, 0.05, 0.1
+"""Expected of another number format, of a lower power limit and of torch's own kernels: what a try is worth, no
+promise.
+"""
 
 Rule = Callable[[Sequence[Interval], Room], Decision | None]
 
@@ -32,7 +34,7 @@ class Rules:
         kinds = {bottleneck(each).kind for each in recent}
         if len(recent) < _IN_A_ROW or len(kinds) > 1 or len({each.knobs for each in recent}) > 1:
             return None
-        rules = (*_BY_KIND[kinds.pop()], _neighbour_gone, _batch, _format, _power)
+        rules = (*_BY_KIND[kinds.pop()], _neighbour_gone, _batch, _format, _uncompiled, _power)
         found = (rule(history, room) for rule in rules)
         return next((decision for decision in found if decision is not None), None)
 
@@ -131,6 +133,15 @@ def _format(history: Sequence[Interval], room: Room) -> Decision | None:
         return None
     reason = f"{bottleneck(last).evidence}, and bf16 is allowed"
     return _decision(last, "precision", "bf16", reason, _GAIN_OF_16_BITS, "images/s do not rise, or the guard worsens")
+
+
+def _uncompiled(history: Sequence[Interval], room: Room) -> Decision | None:
+    """On a CPU alone: torch's own kernels there are often the faster ones."""
+    last = history[-1]
+    if last.after.compile != "on" or "off" not in room.allowed.get("compile", ()) or last.device_use is not None:
+        return None
+    reason = f"{bottleneck(last).evidence}, and compiled losses are not always the faster ones on a CPU"
+    return _decision(last, "compile", "off", reason, _GAIN_OF_KERNELS, "images/s do not rise")
 
 
 def _power(history: Sequence[Interval], room: Room) -> Decision | None:

@@ -111,6 +111,7 @@ def _run(
     knobs = Actuators(config, options.reading, world, limiter)
     batch, phases = Batch(config, world, ready.data, state.images, knobs.reading), phases_of(state)
     compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in plan.ahead])
+    knobs.compiles_with(compiled)
     graph = step_graph(config, world)
     steering = steering_of(options.control, plan, knobs, compiled, world, reporter, run_dir, state, batch)
     decisions = RuntimeDecisions({**ready.choices, **steering.choice}, compiled, graph, limiter, world, reporter)

@@ -40,7 +40,7 @@ class RuntimeDecisions:
     ) -> None:
         self.graph = graph
         self._fixed, self._compiled, self._limiter = fixed, compiled, limiter
-        self._world, self._reporter, self._noted_graph = world, reporter, ""
+        self._world, self._reporter, self._noted = world, reporter, ("", "")
         self._vote_every = 1
 
     def changed(self, **choices: str) -> None:
@@ -50,7 +50,7 @@ class RuntimeDecisions:
     def note(self, state: TrainState) -> None:
         """Notes them all."""
         power = {} if self._limiter is None else {"power": self._limiter.choice}
-        self._noted_graph = self.graph.choice
+        self._noted = self.graph.choice, self._compiled.choice
         choices = {**self._fixed, "compile": self._compiled.choice, "step_graph": self.graph.choice, **power}
         self._reporter.chosen(state, choices)
 
@@ -64,6 +64,6 @@ class RuntimeDecisions:
         step_sec = state.config.step_images / line["images_per_sec"]
         self._vote_every = steps_between_votes(step_sec, self._world.world_size)
         limits_changed = self._limiter is not None and self._limiter.after(line)
-        graph_changed = self.graph.choice != self._noted_graph
-        if self._compiled.given_up(self._world, state.images) or limits_changed or graph_changed:
+        self._compiled.given_up(self._world, state.images)
+        if limits_changed or (self.graph.choice, self._compiled.choice) != self._noted:
             self.note(state)

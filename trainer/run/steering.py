@@ -80,7 +80,8 @@ def steering_of(
     if restored is not None:
         actuators.restore(restored, batch)
     # Graphs that average between workers know the shapes that they were made for.
-    fixed = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
+    shaped = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
+    fixed = shaped if compiled.can_switch else (*shaped, "compile")
     machine = machine_of(world, plan.config, actuators, fixed)
     controller = Controller(
         settings,

@@ -58,18 +58,39 @@ class Pass(NamedTuple):
 
 class Compilation:
     """All losses, compiled or not (`phases` empty). `choice` is what is done now, and why; the same on every worker.
-    `losses`, by their phases' keys, are what a step calls: gradients are averaged over workers.
+    `losses`, by their phases' keys, are what a step calls: gradients are averaged over workers. `fixed`: graphs of the
+    device, or averages, depend on them, so that they stay as they are.
     """
 
-    def __init__(self, choice: str, losses: Losses, phases: Phases = ()) -> None:
+    def __init__(self, choice: str, losses: Losses, phases: Phases = (), *, fixed: bool = False) -> None:
         self.choice, self.losses, self._phases, self._failure = choice, losses, phases, ""
         for phase in phases:
             self._guard(_compiled_part(phase, losses), phase.label)
+        self._able = () if fixed else tuple(phases)
+        self._calls = {phase.key: compiled_call(_compiled_part(phase, losses)) for phase in phases}
+        self._first_choice = choice
 
     @property
     def on(self) -> bool:
         """Whether the losses are compiled at present."""
         return bool(self._phases)
+
+    @property
+    def can_switch(self) -> bool:
+        """Whether `switch` is possible: only what was tried at the beginning can be on."""
+        return bool(self._able)
+
+    def switch(self, *, on: bool) -> None:
+        """Computes without what is compiled, or with it again; all workers call it together."""
+        assert self._able, "`can_switch` was asked"
+        if on:
+            for phase in self._able:
+                set_compiled_call(_compiled_part(phase, self.losses), self._calls[phase.key])
+                phase.differentiate_inside(on=True)
+            self._phases, self.choice = self._able, self._first_choice
+        else:
+            _uncompile(self._able, self.losses)
+            self._phases, self.choice = (), "off: switched off by the run's controller, which may switch it on again"
 
     def given_up(self, world: World, images: int) -> bool:
         """Whether a compilation has failed on any worker since the last call: then all, who call this together, go on
@@ -81,6 +102,7 @@ class Compilation:
         if failures:
             _uncompile(self._phases, self.losses)
             self.choice, self._phases = f"off: given up before {images:,} images, since {failures[0]}", ()
+            self._able = ()
         return bool(failures)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
@@ -149,7 +171,8 @@ def compile_losses(
     graphs = " with CUDA graphs" if config.cuda_graphs else ""
     averages = ", averages between workers included" if inside else ""
     choice = f"on{graphs}: asked for ({config.compile}), and every pass's gradients agree with those without{averages}"
-    return Compilation(choice, losses if inside else _wrapped(phases, world), phases)
+    fixed = inside or config.cuda_graphs
+    return Compilation(choice, losses if inside else _wrapped(phases, world), phases, fixed=fixed)
 
 
 def _averages_inside(configs: Sequence[TrainConfig], world: World) -> bool:

@@ -194,6 +194,15 @@ def test_a_bound_that_nothing_carries_out_there_is_told(changed: Change) -> None
     assert {"controller.ignored nodes"} == one.keys() - {"controller controller"}
 
 
+def test_compiled_losses_can_be_switched_where_no_graph_averages_between_workers(changed: Change) -> None:
+    """Nobody is told of it in vain."""
+    asked = {"bounds": {"compile": True}}
+    found = told(make_plan(from_file(changed("aws-demo", asked))))
+    assert ("controller.ignored compile" in found) != ("compile on or off" in found["controller controller"].message)
+    slices = told(make_plan(from_file(changed("gcp-v5e-pod", asked))))
+    assert "compiles by itself" in slices["controller.ignored compile"].message
+
+
 def test_every_setting_is_named_once_as_changed_or_as_started(changed: Change) -> None:
     for stack in ("aws-p5-spot", "gcp-v5e-pod", "hosts-lab"):
         found = told(make_plan(from_file(changed(stack, {"policy": "model"}))))

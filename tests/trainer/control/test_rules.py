@@ -6,7 +6,10 @@ import pytest
 
 from tests.trainer.control.closed_loop import Loop, Plant
 from trainer.config.control import Bounds, ControlSettings
-from trainer.control.interval import Knobs
+from trainer.control.guardrails import Machine, allowed
+from trainer.control.interval import Interval, Knobs
+from trainer.control.policy import Room
+from trainer.control.rules import Rules
 
 RULES = ControlSettings(policy="rules", bounds=Bounds(batch_size=(16, 1024)))
 DATA_BOUND = Plant(read_sec=0.006, compute_sec=0.002)
@@ -90,6 +93,19 @@ def test_one_hiccup_is_no_reason() -> None:
         broken=lambda each, number: each._replace(loader_share=0.8) if number == 20 else each,
     ).run()  # fmt: skip
     assert all(each.decision is None for each in seen.history)
+
+
+def test_compiled_losses_are_tried_without_on_a_cpu_alone() -> None:
+    settings = ControlSettings(bounds=Bounds(compile=True))
+    compiled = Interval(1000, 10.0, 100.0, Knobs(16, compile="on", threads=4), cpu_use=0.95, cores=4)
+    for device_use, expected in ((None, "off"), (0.99, None)):
+        history = [compiled._replace(device_use=device_use, images=1000 * number) for number in range(1, 4)]
+        machine = Machine(cores=4, on_cpu=device_use is None)
+        room = Room(allowed(settings, history[0].knobs, machine, history), "time", history[0].knobs)
+        decision = Rules().decide(history, room)
+        assert (decision and decision.value) == expected
+    fixed = allowed(settings, compiled.knobs, Machine(cores=4, fixed=("compile",)), [compiled])
+    assert "compile" not in fixed
 
 
 def test_power_is_lowered_where_energy_is_the_objective() -> None:

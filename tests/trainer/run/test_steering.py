@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from trainer.config.control import Bounds, ControlSettings
 from trainer.config.train_config import TrainConfig
@@ -97,6 +98,31 @@ def test_a_run_that_goes_on_has_what_was_decided_and_ends_equal(
     assert [each.batch_size for each in again.segments] == [16, 32, 32, 32]
     assert again.config.segments == whole.config.segments
     assert again.state_sha256 == whole.state_sha256
+
+
+def test_compiled_losses_are_switched_off_and_stay_so_when_the_run_goes_on(
+    config: TrainConfig,
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Lines,
+    scripted: Callable[[Script], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What compiles here is the losses' own forward: whether a graph is as good is compilation's own test."""
+
+    def honest(module: nn.Module, **_: Any) -> None:
+        module._compiled_call_impl = module.forward  # type: ignore[assignment]
+
+    monkeypatch.setattr(nn.Module, "compile", honest)
+    scripted({96: ("compile", "off")})
+    compiled = config.replace({"compile": "on", "checkpoint_kimg": 0.016})
+    first = _train(compiled.replace({"kimg": 0.16}), tmp_path, digits_dir)
+    assert first.choices["compile"].startswith("off: switched off by the run's controller")
+    scripted({})
+    again = _train(compiled, tmp_path, digits_dir)
+    assert again.choices["compile"].startswith("off: switched off")
+    told = [line["knobs"]["compile"] for line in lines_of(tmp_path) if "knobs" in line]
+    assert told == ["on"] * 6 + ["off"] * 14
 
 
 def test_planned_with_what_was_decided_a_new_run_is_the_same(

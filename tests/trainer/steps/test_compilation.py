@@ -23,7 +23,8 @@ from trainer.steps import compilation
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import check_graphs, compile_losses
 from trainer.steps.losses import DLossOnFakes, GLoss
-from trainer.steps.step import phases_of
+from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.updates import Accumulator
 
 Tried = tuple[str, DLossOnFakes, GLoss, TrainState]
 
@@ -200,6 +201,51 @@ def test_a_later_shape_that_does_not_compile_is_computed_without_and_said(
     assert on.choices["compile"] == f"{expected}RuntimeError: no kernels for three"
     for name, summary in off.summaries.items():
         assert on.summaries[name].last.value == pytest.approx(summary.last.value, rel=1e-4), name
+
+
+def test_what_was_compiled_can_be_switched_off_and_on_again(
+    tiny_config: TrainConfig, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled calls are counted; what is off computes by its own forward."""
+    called: list[nn.Module] = []
+
+    def counted(module: nn.Module, **_: Any) -> None:
+        def call(*inputs: Any) -> Any:
+            called.append(module)
+            return module.forward(*inputs)
+
+        module._compiled_call_impl = call  # type: ignore[assignment]
+
+    monkeypatch.setattr(nn.Module, "compile", counted)
+    config = tiny_config.replace({"compile": "on"})
+    with start_world("gloo") as world:
+        state, images = TrainState.create(config, world.device), open_matching(config, digits_dir)
+        phases = phases_of(state)
+        batch = Batch(config, world, images)
+        compiled = compile_losses(phases, state, batch, config, world)
+        game, sums = new_game(phases, config, world)._replace(losses=compiled.losses), Accumulator(phases, world.device)
+        first, seen = compiled.choice, []
+        for on in (True, False, True):
+            if on != compiled.on:
+                compiled.switch(on=on)
+            assert compiled.on is on
+            called.clear()
+            step(state, batch, game, sums)
+            seen.append(len(called))
+        assert seen == [2, 0, 2], "a pass of each phase"
+        assert compiled.choice == first
+        compiled.switch(on=False)
+        assert "controller" in compiled.choice
+        assert not compiled.given_up(world, 0)
+        batch.close()
+
+
+def test_what_runs_uncompiled_cannot_be_switched(tiny_config: TrainConfig, digits_dir: Path) -> None:
+    with start_world("gloo") as world:
+        state = TrainState.create(tiny_config, world.device)
+        batch = Batch(tiny_config, world, open_matching(tiny_config, digits_dir))
+        assert not compile_losses(phases_of(state), state, batch, tiny_config, world).can_switch
+        batch.close()
 
 
 @pytest.mark.parametrize(
