@@ -17,6 +17,8 @@ PolicyName = Literal["fixed", "rules", "model", "learned"]
 Mode = Literal["observe", "act"]
 Objective = Literal["time", "cost", "energy", "carbon"]
 Precision = Literal["fp32", "bf16", "fp16"]
+JUDGE = "judge"
+"""Who undoes, as decisions call it."""
 Least = Annotated[int, Field(ge=1), NoTrue]
 Range = tuple[Least, Least]
 RANGES = ("loader_threads", "prefetch", "threads", "batch_gpu", "batch_size", "nodes")
