@@ -82,6 +82,9 @@ def steering_of(
     # Graphs that average between workers know the shapes that they were made for.
     fixed = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
     machine = machine_of(world, plan.config, actuators, fixed)
+    if world.rank == 0:
+        told = settings.model_dump(mode="json")
+        reporter.event("controller", state.images, settings=told, machine=machine._asdict(), seed=plan.config.seed)
     controller = Controller(
         settings,
         world,
