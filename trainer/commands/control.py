@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trainer.commands.arguments import Parser, add_run_dir
-from trainer.config.control import PolicyName
+from trainer.config.control import SWITCH_FILE, PolicyName
 from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, settings_of
-from trainer.control.interval import SWITCH_FILE
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
 from trainer.records.stats_log import STATS_FILE, read_stats_log, require_run

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.config.control import Bounds, ControlSettings
+from trainer.config.control import SWITCH_FILE, Bounds, ControlSettings
 from trainer.config.train_config import TrainConfig
 from trainer.control import controller
-from trainer.control.interval import SWITCH_FILE, Decision, Interval, Value
+from trainer.control.interval import Decision, Interval, Value
 from trainer.control.replay import recorded
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
