@@ -20,10 +20,8 @@ from stacks.report.runs import STATS
 from trainer.config.control import SWITCH_FILE, ControlSettings
 from trainer.core.program import MODULE, program
 from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
-from trainer.records.decisions import OF_DECISIONS, DecisionRecord, decisions
+from trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
 
-_BEGUN = "controller"
-"""The event of a session that has one."""
 _SHOWN = 3
 """Decisions, the newest."""
 _MOST_CHARACTERS = 300
@@ -53,7 +51,7 @@ def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
     read, or has a decision that no session writes.
     """
     lines = _events(folder)
-    asked = [line for line in lines if line["event"] == _BEGUN]
+    asked = [line for line in lines if line["event"] == CONTROLLER]
     try:
         made = decisions(lines)
         choice = ControlSettings.model_validate_json(json.dumps(asked[-1]["settings"])).choice if asked else ""
@@ -83,7 +81,8 @@ def _events(folder: Path) -> list[dict[str, Any]]:
             str(folder / STATS), f"cannot be read: {error.strerror or error}", fix="fetch it anew"
         ) from None
     found = (_json(text) for text in content.split(b"\n") if b'"event"' in text)
-    return [line for line in found if isinstance(line, dict) and line.get("event") in (_BEGUN, "resume", *OF_DECISIONS)]
+    wanted = (CONTROLLER, "resume", *OF_DECISIONS)
+    return [line for line in found if isinstance(line, dict) and line.get("event") in wanted]
 
 
 def _json(text: bytes) -> object:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -19,11 +19,9 @@ from matplotlib.lines import Line2D
 
 from stacks.report.drawing import PANEL_INCHES, Drawing, Theme, legend_size
 from stacks.report.rendering import kimg_text, moment, number
-from trainer.records.decisions import DecisionRecord, Fate
+from trainer.records.decisions import CONTROLLER, DecisionRecord, Fate
 from trainer.records.run_record import RunRecord
 
-CONTROLLER: Final = "controller"
-"""Who decides, among a record's choices."""
 _CLOCK_SEC = 0.001
 """Records have moments to a millisecond, lines of statistics to less."""
 _ROWS = 2
@@ -110,16 +108,11 @@ class Decided:
 
 def decided_of(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str) -> Decided | None:
     """Of a run, with the lines of its stats.jsonl; None where it had no controller."""
-    if not has_controller(record):
+    if not record.has_controller:
         return None
     pace = pace_of(record, stats)
     drawing = None if pace is None else decisions_drawing(name, f"Run {record.id}", (pace,))
     return Decided(name, record.choices.get(CONTROLLER, ""), rows_of(record.decisions), drawing)
-
-
-def has_controller(record: RunRecord) -> bool:
-    """Whether somebody decided, or would have, in the newest session or an earlier one."""
-    return bool(record.decisions) or CONTROLLER in record.choices
 
 
 def rows_of(decisions: Sequence[DecisionRecord]) -> tuple[DecisionRow, ...]:

@@ -16,8 +16,7 @@ from stacks.finops.bill.focus import NUMBERS, TIMES, Version, exported_columns
 from stacks.finops.bill.reader import pyarrow_missing
 from stacks.report.comparison.groups import Member, workers
 from stacks.report.comparison.measures import MEASURES, num_gpus
-from stacks.report.decisions import CONTROLLER, has_controller
-from trainer.records.decisions import Fate
+from trainer.records.decisions import CONTROLLER, Fate
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
@@ -121,7 +120,7 @@ def _line(member: Member) -> dict[str, Any]:
 
 def _controller(record: RunRecord) -> dict[str, Any]:
     """Of a run that had one: who decided, how many decisions came to what, and all of them, in the record's words."""
-    if not has_controller(record):
+    if not record.has_controller:
         return {}
     fates = Counter(one.fate for one in record.decisions)
     return {

@@ -12,6 +12,7 @@ from trainer.control.decide import next_decision, policy_of
 from trainer.control.guardrails import Machine
 from trainer.control.interval import Decision, Interval
 from trainer.core.errors import from_validation
+from trainer.records.decisions import CONTROLLER
 from trainer.records.stats_log import Line
 
 UNKNOWN = (
@@ -93,7 +94,7 @@ def recorded(lines: Iterable[Line], place: str) -> Recorded | None:
     begun: Line | None = None
     found: Line | None = None
     for line in lines:
-        if line.get("event") == "controller":
+        if line.get("event") == CONTROLLER:
             begun = line
         elif begun is not None and "knobs" in line:
             found = begun
@@ -102,7 +103,7 @@ def recorded(lines: Iterable[Line], place: str) -> Recorded | None:
     try:
         settings = ControlSettings.model_validate_json(json.dumps(found["settings"]))
     except ValidationError as error:
-        raise from_validation(error, f"{place}: controller", known=ControlSettings.model_fields) from None
+        raise from_validation(error, f"{place}: {CONTROLLER}", known=ControlSettings.model_fields) from None
     told = {name: found["machine"][name] for name in Machine._fields}
     return Recorded(settings, Machine(**{**told, "fixed": tuple(told["fixed"])}), found["seed"])
 

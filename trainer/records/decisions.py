@@ -8,6 +8,8 @@ from trainer.records.quantity import Frozen
 from trainer.records.stats_log import Line, iso
 
 Fate = Literal["kept", "undone", "failed", "observed", "dropped", "unjudged", "undoing"]
+CONTROLLER = "controller"
+"""Who decides, among a session's choices; and the event of a session in which somebody does."""
 OF_DECISIONS = ("decision", "decision-kept")
 """Events of a log that tell of them."""
 

@@ -128,7 +128,7 @@ def test_the_page_shows_rows_and_decisions_and_escapes(recorded: Callable[..., P
     assert "&lt;w&gt;" in html
     assert "<w>" not in html
     assert "1 decision: 1 kept" in html
-    assert "brought 9%" in html
+    assert "it brought +9%" in html
     assert html.count("<tbody>") == 2, "a table of decisions, and no second for the control"
     assert "plain-lost-s9" in html
     assert "<svg" in html
