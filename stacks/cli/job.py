@@ -17,7 +17,9 @@ def job(
         str, typer.Argument(help="A stack's name, the path of a stack file, or a run's folder on this machine.")
     ],
 ) -> None:
-    """Say what a job is at: its record, its end, launches that are held; of a run's folder, each node."""
+    """Say what a job is at: its record, its end, its controller and how that is switched off, launches that are held;
+    of a run's folder, each node.
+    """
     from datetime import UTC, datetime
 
     from stacks.bench.run_store import RunStore, bucket_region
@@ -25,6 +27,7 @@ def job(
     from stacks.config.loader import find_stack_file, from_file
     from stacks.engines.autoscale_now import autoscale_line
     from stacks.engines.breaker import LAUNCHED_BY, breaker_of
+    from stacks.engines.job_controller import lines_of_folder, lines_of_stack
     from stacks.engines.job_state import JobState
     from stacks.finops.audit.state import stack_outputs
     from stacks.paths import project_folder
@@ -32,7 +35,8 @@ def job(
 
     folder = Path(stack_or_run)
     if folder.is_dir():
-        lines = [*JobState.read(RunStore(folder.resolve().as_uri())).lines(), *lines_of_nodes(folder)]
+        state = JobState.read(RunStore(folder.resolve().as_uri()))
+        lines = [*state.lines(), *lines_of_folder(folder, over=state.is_over), *lines_of_nodes(folder)]
     else:
         config = from_file(find_stack_file(stack_or_run, stacks_dir()))
         outputs = stack_outputs(config.stack, project_folder())
@@ -40,7 +44,7 @@ def job(
         cloud = (config.openstack.cloud or "") if config.openstack else ""
         region = bucket_region(config.provider, config.region)
         state = JobState.read(RunStore(breaker.url, region, cloud))
-        lines = state.lines()
+        lines = [*state.lines(), *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
         if config.job.autoscale is not None and not state.is_over:
             lines.append(autoscale_line(config, state.images, datetime.now(UTC)))
         if config.provider in LAUNCHED_BY:

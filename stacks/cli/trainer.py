@@ -15,6 +15,7 @@ _SENTENCES = {
     "sample": "Make a grid or a film of a run's images.",
     "export": "Write a run's generator as ONNX, torch.export or safetensors.",
     "presets": "List every preset with its source, or what departs from it.",
+    "control": "Show a recorded run to every policy, or switch a controller off.",
     "memory": "Say what memory a step takes on a worker's device, before it is trained.",
 }
 _AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}

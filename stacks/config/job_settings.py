@@ -5,7 +5,7 @@ trainer makes of the flags. Length, seed and distance of checkpoints have keys o
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pydantic import StrictBool, ValidationError
@@ -126,3 +126,11 @@ def control_flags(asked: ControlSettings | None) -> tuple[str, ...]:
         *("--controller", asked.mode, "--policy", asked.policy, "--objective", asked.objective),
         *(("--control", json.dumps(rest, separators=(",", ":"))) if rest else ()),
     )
+
+
+def controller_asked(argv: Sequence[str]) -> ControlSettings | None:
+    """Policy, objective and mode of a job's arguments that `control_flags` are among; None where they are not."""
+    if "--controller" not in argv:
+        return None
+    mode, policy, objective = (argv[argv.index(flag) + 1] for flag in ("--controller", "--policy", "--objective"))
+    return ControlSettings.model_validate({"mode": mode, "policy": policy, "objective": objective})

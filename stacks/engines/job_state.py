@@ -2,18 +2,26 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from components.core.findings import InputError
 from stacks.bench.ended import EndedRecord, read_end
 from stacks.bench.run_store import RunStore
 from stacks.bench.runner import StoreFailedError
+from trainer.records.decisions import DecisionRecord
 
 RECORD_FILE = "run.json"
 _MAX_BYTES = 64_000_000
 _FIX = "run it as the account that runs `up`, which may read the run bucket"
+
+
+def _known(decision: Any) -> Any:
+    """Without what another version may have told besides."""
+    if not isinstance(decision, dict):
+        return decision
+    return {name: value for name, value in decision.items() if name in DecisionRecord.model_fields}
 
 
 class _Session(BaseModel):
@@ -31,6 +39,7 @@ class _Record(BaseModel):
     status: Literal["running", "interrupted", "done"]
     images: int = Field(ge=0)
     sessions: tuple[_Session, ...] = ()
+    decisions: tuple[Annotated[DecisionRecord, BeforeValidator(_known)], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,11 @@ class JobState:
     def images(self) -> int:
         """Done, as its record has it; 0 where none was put yet."""
         return 0 if self.record is None else self.record.images
+
+    @property
+    def decisions(self) -> tuple[DecisionRecord, ...]:
+        """Of its controller, as its record has them."""
+        return () if self.record is None else self.record.decisions
 
     @property
     def is_over(self) -> bool:

@@ -13,6 +13,7 @@ from stacks.planning.run_costs import rung_lines, unmet_caps
 from stacks.planning.throughput import trained_on
 from stacks.planning.trainer_findings import node_of
 from trainer.config.control import Bounds, ControlSettings
+from trainer.config.control_misfits import misfits
 from trainer.config.refusals import refusals
 
 _PLACE = "gangway:job.controller"
@@ -40,8 +41,7 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
     asked = config.job.controller
     if asked is None:
         return
-    _check_batch(config, machine, asked.bounds)
-    _check_precision(config, machine, asked.bounds)
+    _check_run(config, machine, asked.bounds)
     _check_watts(machine, asked.bounds)
     if cost is not None:
         _check_money(config, machine, asked, cost)
@@ -54,42 +54,16 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
     yield from _outside(config, machine, asked.bounds)
 
 
-def _check_batch(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
-    """Every worker needs an image, or a group of them where the discriminator looks at groups; and the trainer refuses
-    bounds that leave out what the run begins with.
-    """
-    if bounds.batch_size is None:
-        return
-    trained, workers = trained_on(config, machine), config.cluster.nodes.max * machine.num_accelerators.value
-    group, start, (least, most) = trained.group, trained.batch_size, bounds.batch_size
-    if least < workers * group:
-        shared = "an image" if group == 1 else f"a group of {group} images (minibatch_std)"
+def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
+    """What the trainer would refuse when it starts."""
+    workers = config.cluster.nodes.max * machine.num_accelerators.value
+    for found in misfits(bounds, trained_on(config, machine), workers):
         raise InputError(
-            f"{_BOUNDS}.batch_size",
-            f"less than {shared} for each of {workers} workers",
-            value=[least, most],
-            allowed=f"from {workers * group} on",
-            fix=f"write batch_size: [{workers * group}, {max(most, workers * group, start)}]",
-        )
-    if not least <= start <= most:
-        raise InputError(
-            f"{_BOUNDS}.batch_size",
-            f"leaves out the batch that the run begins with, {start}",
-            value=[least, most],
-            allowed=f"bounds around {start}",
-            fix=f"write batch_size: [{min(least, start)}, {max(most, start)}]",
-        )
-
-
-def _check_precision(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
-    start = trained_on(config, machine).precision
-    if bounds.precision and start not in bounds.precision:
-        raise InputError(
-            f"{_BOUNDS}.precision",
-            f"leaves out what the run begins with, {start}",
-            value=list(bounds.precision),
-            allowed=f"words with {start} among them",
-            fix=f"write precision: [{', '.join((start, *bounds.precision))}]",
+            f"{_BOUNDS}.{found.field}",
+            found.problem,
+            value=list(found.value),
+            allowed=found.allowed,
+            fix=f"write {found.field}: [{', '.join(map(str, found.fix))}]",
         )
 
 

@@ -5,7 +5,9 @@ Sizes stand here alone. A sheet is as wide as a paper's wide column, its panels 
 its text has one size, so that it can be read on a telephone: scaled to 400 pixels, letters are of 11.
 """
 
+import html
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -52,6 +54,18 @@ LIGHT: Final = Theme(
     "#1c2733", "#5b6875", "#e4e8ec", "#ffffff", ("#0072b2", "#d55e00", "#007a59", "#a8477f", "#8a6100", "#5b6875")
 )
 DARK: Final = Theme("#e6eaee", "#9aa7b4", "#2b333c", "#171c22", ("#56b4e9", "#e69f00"))
+
+PAGE: Final = Theme(
+    "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", ("#0a0c01", "#0a0c02", "#0a0c03", "#0a0c04", "#0a0c05", "#0a0c06")
+)
+"""Stand-ins for the colours of a page by day and by night, which `Drawing.for_page` puts there."""
+_VARIABLES: Final = {
+    PAGE.ink: "var(--ink)",
+    PAGE.quiet: "var(--quiet)",
+    PAGE.grid: "var(--line)",
+    PAGE.paper: "var(--card)",
+    **{colour: f"var(--series-{place})" for place, colour in enumerate(PAGE.series, 1)},
+}
 
 
 def draw(
@@ -128,3 +142,57 @@ def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None
         )
     axes.set_yticks([])
     axes.set_ylim(len(rows) - 0.6, -0.6)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing that can be made for the page or as a file.
+
+    Attributes:
+        name: of its files, without the ending; unlike all others of the page.
+        title: above it.
+        alt: what it shows, in words and values, for those who cannot see it.
+        caption: the sentences under it, with the source of its numbers.
+        panels: one above the other.
+        inches: height of a panel.
+        paint: draws it.
+        legend_inches: height of what stands above the panels.
+    """
+
+    name: str
+    title: str
+    alt: str
+    caption: str
+    panels: int
+    inches: float
+    paint: Callable[[Sheet, Sequence[Axes], Theme], None]
+    legend_inches: float = 0.0
+
+    def for_page(self) -> str:
+        """An `<svg>` element that takes the page's colours and fonts; its ids begin with the drawing's name."""
+        text = self._drawn(PAGE, "svg", "none").decode()
+        svg = text[text.index("<svg") :]
+        svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+        tag, rest = svg[: svg.index(">")], svg[svg.index(">") :]
+        svg = re.sub(r'\s(?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", tag) + rest
+        svg = svg.replace("xlink:href", "href")
+        for start in (' id="', "url(#", ' href="#'):
+            svg = svg.replace(start, f"{start}{self.name}-")
+        for colour, variable in _VARIABLES.items():
+            svg = svg.replace(colour, variable)
+        return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(self.alt)}"', 1)
+
+    def as_file(self, kind: Literal["pdf", "svg"]) -> bytes:
+        """The content of a file."""
+        return self._drawn(LIGHT, kind, "path")
+
+    def _drawn(self, theme: Theme, kind: Literal["pdf", "svg"], fonts: Literal["path", "none"]) -> bytes:
+        def paint(sheet: Sheet, axes: Sequence[Axes]) -> None:
+            for each in axes:
+                each.grid(axis="y", color=theme.grid, linewidth=0.8)
+            self.paint(sheet, axes, theme)
+
+        return draw(
+            paint, kind, theme, inches=self.inches, panels=self.panels, legend_inches=self.legend_inches,
+            salt=self.name, svg_fonts=fonts, transparent=theme is PAGE,
+        )  # fmt: skip

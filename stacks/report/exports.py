@@ -6,15 +6,17 @@ import csv
 import importlib
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from stacks.finops.bill.focus import NUMBERS, TIMES, Version, exported_columns
 from stacks.finops.bill.reader import pyarrow_missing
 from stacks.report.comparison.groups import Member, workers
 from stacks.report.comparison.measures import MEASURES, num_gpus
+from trainer.records.decisions import CONTROLLER, Fate
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
 
@@ -112,6 +114,19 @@ def _line(member: Member) -> dict[str, Any]:
         "interruptions": len(record.interruptions),
         "images": record.images,
         **{key: text for name, (figure, scale) in figures.items() for key, text in _cells(name, figure, scale)},
+        **_controller(record),
+    }
+
+
+def _controller(record: RunRecord) -> dict[str, Any]:
+    """Of a run that had one: who decided, how many decisions came to what, and all of them, in the record's words."""
+    if not record.has_controller:
+        return {}
+    fates = Counter(one.fate for one in record.decisions)
+    return {
+        CONTROLLER: record.choices.get(CONTROLLER, ""),
+        **{f"decisions_{fate}": fates[fate] for fate in get_args(Fate)},
+        "decisions": "\n".join(f"{one.at} {one.images} images: {one.sentence}" for one in record.decisions),
     }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from components.core.findings import InputError
+from stacks.report.decisions import Decided, decided_of
 from stacks.report.plots import Chart
 from stacks.report.rendering import (
     Cell,
@@ -85,6 +86,7 @@ class ReportInputs:
     hints: Sequence[str] = ()
     missing: Sequence[str] = ()
     signed: str = UNSIGNED.sentence
+    decided: Decided | None = None
 
 
 class _Wrong(NamedTuple):
@@ -365,6 +367,7 @@ def write_report(
     curves = curve_charts(stats)
     cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
     quality_charts = [chart for metric in record.quality if (chart := plots.quality_chart(metric))]
+    decided = decided_of(record, stats, "decisions")
     html = render_page(
         ReportInputs(
             plan=plan,
@@ -378,6 +381,7 @@ def write_report(
             missing=missing,
             signed=signed,
             hints=hints(stats),
+            decided=decided,
         )
     )
     folder, charts = out_dir / "plots", [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]
@@ -385,6 +389,8 @@ def write_report(
     for chart in charts:
         write_whole(folder / f"{chart.name}.png", chart.light)
         write_whole(folder / f"{chart.name}.svg", chart.svg)
+    if decided is not None and decided.drawing is not None:
+        write_whole(folder / f"{decided.drawing.name}.svg", decided.drawing.as_file("svg"))
     return write_whole(out_dir / "report.html", html.encode())
 
 

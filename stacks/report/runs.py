@@ -237,7 +237,8 @@ def _refuse_odd_times(path: Path, record: RunRecord) -> None:
     spans = [(f"sessions.{place}", (one.start, one.end)) for place, one in enumerate(record.sessions)]
     stops = [(f"interruptions.{place}", (one.at,)) for place, one in enumerate(record.interruptions)]
     uses = [(f"cost.uses.{place}", (one.start, one.end)) for place, one in enumerate(record.cost.uses)]
-    for where, moments in (*spans, *stops, *uses):
+    decided = [(f"decisions.{place}", (one.at,)) for place, one in enumerate(record.decisions)]
+    for where, moments in (*spans, *stops, *uses, *decided):
         for moment in moments:
             try:
                 at = datetime.fromisoformat(moment)

@@ -14,6 +14,7 @@ NEEDED = ("loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "images_per_sec", "w
 _DRAWN = (
     *("images", "kimg", "images_per_sec", "loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "energy_joules"),
     *("wall_sec", "cpu_utilisation", "gpu_utilisation", "host_memory_gib", "rss_gib", "gpu_gib", "mfu", "world_size"),
+    *("time", "metrics_sec"),
 )
 """Of a line of statistics: numbers where they are there."""
 _MOST = 1e40

@@ -1,33 +1,37 @@
-"""`python -m trainer control`: shows a recorded run to other policies, and switches a running controller off and on."""
+"""`python -m trainer control`: shows a recorded run to every policy, and switches a running controller off and on."""
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from trainer.commands.arguments import Parser, add_run_dir
-from trainer.config.control import PolicyName
+from trainer.config.control import SWITCH_FILE, PolicyName
 from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, settings_of
-from trainer.control.interval import SWITCH_FILE
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
 from trainer.records.stats_log import STATS_FILE, read_stats_log, require_run
 
+if TYPE_CHECKING:
+    from trainer.control.replay import Recorded, Row, Shown
+
 POLICIES = get_args(PolicyName)
+_ALL = "all"
 
 
 def add_control_command(parser: Parser) -> None:
     """Adds the command's arguments."""
     commands = parser.add_subparsers(required=True, metavar="WHAT")
     replay = commands.add_parser(
-        "replay", help="what policies would have decided of a recorded run, beside what was done"
+        "replay", help="what each policy would have decided of a recorded run, beside what was done"
     )
     add_run_dir(replay)
     replay.add_argument(
-        POLICY_FLAG, action="append", metavar="NAME", help=f"{', '.join(POLICIES)}, again for more [all]"
+        POLICY_FLAG, action="append", metavar="NAME", help=f"{', '.join(POLICIES)}, again for more; or {_ALL} [{_ALL}]"
     )
-    replay.add_argument(OBJECTIVE_FLAG, metavar="NAME", help="time, cost, energy or carbon [time]")
-    replay.add_argument(MORE_FLAG, metavar="JSON", help="bounds, interval_sec and so on, as of train")
+    replay.add_argument(OBJECTIVE_FLAG, metavar="NAME", help="time, cost, energy or carbon [the run's own]")
+    replay.add_argument(MORE_FLAG, metavar="JSON", help="bounds, interval_sec and so on, as of train [the run's own]")
     replay.add_argument("--json", action="store_true", help="as JSON")
     replay.set_defaults(run=_replay)
     for word, what in (("off", "leave a running run as it is from its next line on"), ("on", "let it decide again")):
@@ -48,30 +52,76 @@ def _switch(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from trainer.control.replay import Row, replayed
+    from trainer.control.replay import recorded, shown
     from trainer.control.watch import history_of
 
     require_run(arguments.run_dir, (STATS_FILE,))
-    lines = read_stats_log(arguments.run_dir).lines
-    rows: dict[str, list[Row]] = {}
-    for policy in arguments.policy or POLICIES:
-        settings = settings_of(policy, arguments.objective, arguments.control, "observe")
-        history = history_of(lines, settings.interval_sec)
+    lines, place = read_stats_log(arguments.run_dir).lines, str(arguments.run_dir / STATS_FILE)
+    own = recorded(lines, place)
+    asked = arguments.policy or [_ALL]
+    policies = POLICIES if _ALL in asked else tuple(dict.fromkeys(asked))
+    found, interval_sec = list["Shown"](), 0.0
+    for policy in policies:
+        base = None if own is None else own.settings
+        settings = settings_of(policy, arguments.objective, arguments.control, "observe", base)
+        history, interval_sec = history_of(lines, settings.interval_sec), settings.interval_sec
         if not history:
             raise TrainerError(
-                place=str(arguments.run_dir / STATS_FILE),
+                place=place,
                 problem=f"has no interval of {settings.interval_sec:g} s",
                 value=f"{len(lines)} lines",
                 allowed="a run of several such intervals, by a trainer that writes what it was trained with",
                 fix=f"{MORE_FLAG} '{{\"interval_sec\": 1}}', or a longer run",
             )
-        rows[policy] = replayed(history, settings)
+        found.append(shown(history, settings, own))
     if arguments.json:
-        print(json.dumps({name: [row._asdict() for row in each] for name, each in rows.items()}))
-        return 0
-    for name, each in rows.items():
-        print(f"{name}: {sum(row.would is not None for row in each)} decisions of {len(each)} intervals")
-        for row in each:
-            for text in row.told():
-                print(f"  {text}")
+        _print_json(found, own)
+    else:
+        _print(arguments.run_dir, found, own, interval_sec)
     return 0
+
+
+def _print(run_dir: Path, found: "Sequence[Shown]", own: "Recorded | None", interval_sec: float) -> None:
+    """Every policy side by side, then each by itself, then what nobody knows."""
+    from trainer.control.replay import UNKNOWN
+
+    by = "nobody says by which controller" if own is None else f"under {own.settings.policy}, {own.settings.mode}"
+    bounds = "the flags'" if own is None else "the run's own, but for what the flags say"
+    print(f"{run_dir}: {len(found[0].rows)} intervals of {interval_sec:g} s, {by}; settings are {bounds}")
+    rows = [("policy", "changes", "as the run did", "the run's own changes", "knobs")]
+    for each in found:
+        same, changes = each.agreed
+        knobs = ", ".join(dict.fromkeys(row.would.knob for row in each.wanted if row.would is not None))
+        of_all = f"{each.same} of {len(each.rows)}"
+        rows.append((each.policy, str(len(each.wanted)), of_all, f"{same} of {changes}", knobs or "none"))
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for each in found:
+        print(f"\n{each.policy}: {len(each.wanted)} changes")
+        for text in each.sentences():
+            print(f"  {text}")
+    print(f"\n{UNKNOWN}")
+
+
+def _print_json(found: "Sequence[Shown]", own: "Recorded | None") -> None:
+    from trainer.control.replay import UNKNOWN
+
+    policies = {
+        each.policy: {
+            "changes": len(each.wanted),
+            "intervals": len(each.rows),
+            "intervals_as_the_run": each.same,
+            "own_changes_agreed": each.agreed[0],
+            "own_changes": each.agreed[1],
+            "rows": [_plain(row) for row in each.rows],
+        }
+        for each in found
+    }
+    settings = None if own is None else own.settings.model_dump(mode="json")
+    print(json.dumps({"settings": settings, "policies": policies, "unknown": UNKNOWN}))
+
+
+def _plain(row: "Row") -> dict[str, object]:
+    would, did = (None if each is None else each._asdict() for each in (row.would, row.did))
+    return {**row._asdict(), "would": would, "did": did}

@@ -17,6 +17,10 @@ PolicyName = Literal["fixed", "rules", "model", "learned"]
 Mode = Literal["observe", "act"]
 Objective = Literal["time", "cost", "energy", "carbon"]
 Precision = Literal["fp32", "bf16", "fp16"]
+SWITCH_FILE = "controller-off"
+"""In the run's directory: while it is there, nothing is decided (`python -m trainer control off`)."""
+JUDGE = "judge"
+"""Who undoes, as decisions call it."""
 Least = Annotated[int, Field(ge=1), NoTrue]
 Range = tuple[Least, Least]
 RANGES = ("loader_threads", "prefetch", "threads", "batch_gpu", "batch_size", "nodes")
@@ -94,3 +98,8 @@ class ControlSettings(Written):
     decisions_per_hour: float = Field(default=60.0, gt=0, le=10_000)
     lost_sec: float = Field(default=300.0, ge=0, le=1e6)
     bounds: Bounds = Bounds()
+
+    @property
+    def choice(self) -> str:
+        """Who decides for what, in words."""
+        return f"{self.policy} for {self.objective}, {self.mode}"

@@ -1,12 +1,14 @@
 """What a run cannot be given of what its controller was asked for: told before data is touched."""
 
+import json
+
 from trainer.config.control import ControlSettings, Objective
+from trainer.config.control_misfits import misfits
 from trainer.config.train_config import TrainConfig
+from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG
 from trainer.core.errors import TrainerError
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
-
-_BOUNDS = "--control: bounds"
 
 
 def check_control(settings: ControlSettings, config: TrainConfig, context: RunContext, workers: int) -> None:
@@ -14,16 +16,13 @@ def check_control(settings: ControlSettings, config: TrainConfig, context: RunCo
     with.
     """
     _check_objective(settings.objective, context)
-    bounds = settings.bounds
-    if bounds.batch_size is not None:
-        _check_batch(bounds.batch_size, config, workers)
-    if bounds.precision and config.precision not in bounds.precision:
+    for found in misfits(settings.bounds, config, workers):
         raise TrainerError(
-            place=f"{_BOUNDS}.precision",
-            problem="leaves out what the run begins with",
-            value=", ".join(bounds.precision),
-            allowed=f"names with {config.precision} among them",
-            fix=f"add {config.precision}, or --precision {bounds.precision[0]}",
+            place=f"{MORE_FLAG}: bounds.{found.field}",
+            problem=found.problem,
+            value=json.dumps(found.value),
+            allowed=found.allowed,
+            fix=f'"{found.field}": {json.dumps(found.fix)}, or another --{found.field.replace("_", "-")}',
         )
 
 
@@ -35,7 +34,7 @@ def _check_objective(objective: Objective, context: RunContext) -> None:
     name, found = wanted[objective]
     if not any(_is_known(each) for each in found):
         raise TrainerError(
-            place="--objective",
+            place=OBJECTIVE_FLAG,
             problem=f"the launcher has not told {name}, which {objective} is counted by",
             value=objective,
             allowed="time or energy without it",
@@ -45,24 +44,3 @@ def _check_objective(objective: Objective, context: RunContext) -> None:
 
 def _is_known(quantity: Quantity | None) -> bool:
     return quantity is not None and quantity.value is not None
-
-
-def _check_batch(bounds: tuple[int, int], config: TrainConfig, workers: int) -> None:
-    least, most = bounds
-    if not least <= config.batch_size <= most:
-        raise TrainerError(
-            place=f"{_BOUNDS}.batch_size",
-            problem="leaves out what the run begins with",
-            value=f"[{least}, {most}]",
-            allowed=f"bounds around the batch of {config.batch_size}",
-            fix=f"[{min(least, config.batch_size)}, {max(most, config.batch_size)}], or another --batch-size",
-        )
-    needed = workers * config.group
-    if least < needed:
-        raise TrainerError(
-            place=f"{_BOUNDS}.batch_size",
-            problem=f"goes below what {workers} worker(s) can share",
-            value=f"[{least}, {most}]",
-            allowed=f"{needed} and more",
-            fix=f"[{needed}, {most}]",
-        )

@@ -6,10 +6,10 @@ One worker decides for all. Whatever goes wrong here leaves the run as it is.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainer.config.control import ControlSettings
+from trainer.config.control import SWITCH_FILE, ControlSettings
 from trainer.control.decide import Outcome, next_decision, policy_of
 from trainer.control.guardrails import Machine
-from trainer.control.interval import SWITCH_FILE, Decision, Interval, Knobs
+from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.watch import MOST_INTERVALS, Watch
 from trainer.distributed.world import World
 from trainer.records.stats_log import Line
@@ -49,8 +49,7 @@ class Controller:
     @property
     def choice(self) -> str:
         """In words."""
-        settings = self._settings
-        return f"{settings.policy} for {settings.objective}, {settings.mode}"
+        return self._settings.choice
 
     def after(self, line: Line) -> Decision | None:
         """Shows it a line, equal on every worker; a decision that all are to carry out, or None."""

@@ -48,12 +48,17 @@ def control_asked(arguments: argparse.Namespace) -> ControlSettings | None:
     return settings_of(arguments.policy, arguments.objective, arguments.control, arguments.controller)
 
 
-def settings_of(policy: str | None, objective: str | None, more: str | None, mode: str) -> ControlSettings:
-    """What these values of the flags say; None for one that is not given (TrainerError: a bad value)."""
+def settings_of(
+    policy: str | None, objective: str | None, more: str | None, mode: str, base: ControlSettings | None = None
+) -> ControlSettings:
+    """What these values of the flags say; None for one that is not given (TrainerError: a bad value). `base` has what
+    no flag gives; None for the defaults.
+    """
     named = {"policy": (POLICY_FLAG, policy), "objective": (OBJECTIVE_FLAG, objective), "mode": (MODE_FLAG, mode)}
     given = {name: value for name, (_, value) in named.items() if value is not None}
+    plain = {} if base is None else base.model_dump(mode="json")
     try:
-        return ControlSettings.model_validate_json(json.dumps({**_more(more), **given}))
+        return ControlSettings.model_validate_json(json.dumps({**plain, **_more(more), **given}))
     except ValidationError as error:
         field = str(next(iter(error.errors()[0]["loc"]), ""))
         found = from_validation(error, MORE_FLAG, known=ControlSettings.model_fields)

@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from trainer.config.control import Bounds, ControlSettings
+from trainer.config.control import JUDGE, Bounds, ControlSettings
 from trainer.control.interval import Decision, Interval, Knobs, Value, score
-from trainer.control.judge import JUDGE
 from trainer.power.search import LADDER
 
 _MOST_LOADERS = 16

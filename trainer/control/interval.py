@@ -11,9 +11,6 @@ from trainer.config.control import Objective
 
 Value = int | float | str
 
-SWITCH_FILE = "controller-off"
-"""In the run's directory: while it is there, nothing is decided (`python -m trainer control off`)."""
-
 
 class Knobs(NamedTuple):
     """What may be changed while a run trains, as one interval had it.

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from statistics import mean, median, stdev
 from typing import Literal, NamedTuple
 
-from trainer.config.control import ControlSettings
+from trainer.config.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import bottleneck
 from trainer.control.interval import Decision, Interval, Knobs, score
 
-JUDGE = "judge"
-"""Who undoes, as decisions call it."""
 OF_QUALITY = ("batch_size", "precision")
 """Knobs that what is learnt depends on."""
 _SETTLE = 1

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainer.config.control import JUDGE
 from trainer.control.interval import Decision, Interval, Value, score
 from trainer.control.policy import Room
 
@@ -166,7 +167,7 @@ def trials_of(history: Sequence[Interval], room: Room) -> list[Trial]:
     found = []
     for place, end in itertools.pairwise([*changes, len(history) - 1]):
         decision, now, after = history[place].decision, history[place], history[place + 1 : end + 1]
-        if decision is None or decision.policy == "judge" or not after or now.after != after[0].knobs:
+        if decision is None or decision.policy == JUDGE or not after or now.after != after[0].knobs:
             continue
         reward = _reward(history[: place + 1], after[:_WATCHED], room)
         if reward is None:

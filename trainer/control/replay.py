@@ -1,13 +1,34 @@
-"""A recorded history shown to a policy, interval by interval: what it would have decided, beside what was done."""
+"""A recorded history shown to policies, interval by interval: what each would have decided, beside what was done."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from trainer.config.control import ControlSettings
+from pydantic import ValidationError
+
+from trainer.config.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import bottleneck
 from trainer.control.decide import next_decision, policy_of
 from trainer.control.guardrails import Machine
 from trainer.control.interval import Decision, Interval
+from trainer.core.errors import from_validation
+from trainer.records.decisions import CONTROLLER
+from trainer.records.stats_log import Line
+
+UNKNOWN = (
+    "Nobody knows what a change that was not made would have brought, nor what its policy would have seen and decided "
+    "after it: a policy is asked about what the run really did, after each interval, and never followed. What it wants "
+    "several times in a row is counted once. Undoing is the judge's, whichever policy decides, and no policy's change."
+)
+"""What a replay cannot tell."""
+
+
+class Recorded(NamedTuple):
+    """What a log says of the run's own controller."""
+
+    settings: ControlSettings
+    machine: Machine
+    seed: int
 
 
 class Row(NamedTuple):
@@ -20,27 +41,92 @@ class Row(NamedTuple):
     why: str
     did: Decision | None
 
-    def told(self) -> Iterator[str]:
-        """In lines, where anything was decided."""
-        if self.would is not None:
-            would = self.would
-            yield f"{self.images:>10,} images: {would.knob} {would.was} to {would.value}: {would.reason}"
-        if self.did is not None and self.did[:2] != (self.would or ())[:2]:
-            did = f"{self.did.knob} {self.did.was} to {self.did.value}, by {self.did.policy}"
-            yield f"{self.images:>10,} images: (the run itself: {did})"
+    @property
+    def is_same(self) -> bool:
+        """Whether the same was done, be it nothing."""
+        return _change(self.would) == _change(self.did)
 
 
-def replayed(history: Sequence[Interval], settings: ControlSettings, machine: Machine | None = None) -> list[Row]:
+class Shown(NamedTuple):
+    """What one policy would have decided of a history."""
+
+    policy: str
+    rows: Sequence[Row]
+
+    @property
+    def wanted(self) -> list[Row]:
+        """Rows at which it begins to want a change of its own."""
+        found, last = list[Row](), None
+        for row in self.rows:
+            now = _change(row.would)
+            if row.would is not None and row.would.policy != JUDGE and now != last:
+                found.append(row)
+            last = now
+        return found
+
+    @property
+    def same(self) -> int:
+        """Intervals after which it would have done what the run did."""
+        return sum(row.is_same for row in self.rows)
+
+    @property
+    def agreed(self) -> tuple[int, int]:
+        """How many of the changes of the run's own policy it would have made as well, and how many there are."""
+        changes = [row.is_same for row in self.rows if row.did is not None and row.did.policy != JUDGE]
+        return sum(changes), len(changes)
+
+    def sentences(self) -> Iterator[str]:
+        """Where it begins to want something, and where the run did something else."""
+        wanted = {id(row) for row in self.wanted}
+        for row in self.rows:
+            if row.would is not None and id(row) in wanted:
+                would = row.would
+                yield f"{row.images:>10,} images: {would.knob} {would.was} to {would.value}: {would.reason}"
+            if row.did is not None and not row.is_same:
+                did = f"{row.did.knob} {row.did.was} to {row.did.value}, by {row.did.policy}"
+                yield f"{row.images:>10,} images: (the run itself: {did})"
+
+
+def recorded(lines: Iterable[Line], place: str) -> Recorded | None:
+    """Of the newest session with a controller and a line of statistics; None where no log says it. TrainerError, naming
+    `place`: settings of another version.
+    """
+    begun: Line | None = None
+    found: Line | None = None
+    for line in lines:
+        if line.get("event") == CONTROLLER:
+            begun = line
+        elif begun is not None and "knobs" in line:
+            found = begun
+    if found is None:
+        return None
+    try:
+        settings = ControlSettings.model_validate_json(json.dumps(found["settings"]))
+    except ValidationError as error:
+        raise from_validation(error, f"{place}: {CONTROLLER}", known=ControlSettings.model_fields) from None
+    told = {name: found["machine"][name] for name in Machine._fields}
+    return Recorded(settings, Machine(**{**told, "fixed": tuple(told["fixed"])}), found["seed"])
+
+
+def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Shown:
     """What the settings' policy would have decided after each interval of what the run really did before: the run's
-    own changes stay in the history, so a policy is asked, and never followed.
+    own changes stay in the history. `own`: without it, cores and workers are those of each interval, and the seed is 0.
     """
     policy, rows = policy_of(settings), list[Row]()
-    start = history[0].knobs
+    start, seed = history[0].knobs, 0 if own is None else own.seed
     for number, last in enumerate(history, 1):
         seen = [*history[: number - 1], last._replace(decision=None)]
-        here = machine or Machine(
-            cores=last.cores, local_workers=max(1, last.workers // last.knobs.nodes), workers=last.workers
-        )
-        outcome = next_decision(seen, policy, settings, start, here)
+        known = own is not None and own.machine.workers == last.workers
+        machine = own.machine if own is not None and known else _machine(last)
+        outcome = next_decision(seen, policy, settings, start, machine, seed=seed)
         rows.append(Row(last.images, *bottleneck(last), outcome.decision, outcome.why, last.decision))
-    return rows
+    return Shown(settings.policy, rows)
+
+
+def _machine(last: Interval) -> Machine:
+    nodes = max(1, last.knobs.nodes)
+    return Machine(max(1, last.cores // nodes), local_workers=max(1, last.workers // nodes), workers=last.workers)
+
+
+def _change(decision: Decision | None) -> tuple[object, object] | None:
+    return None if decision is None else (decision.knob, decision.value)

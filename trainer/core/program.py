@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 MODULE = "python -m trainer"
-COMMANDS = ("train", "evaluate", "record", "data", "sample", "export", "presets", "memory")
+COMMANDS = ("train", "evaluate", "record", "data", "sample", "export", "presets", "memory", "control")
 """That `gangway` hands on as they are."""
 
 

@@ -1,10 +1,17 @@
-"""What a controller changed of a run, or would have changed, in the run record."""
+"""What a controller changed of a run, or would have changed, in the run record, and what came of it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
+from trainer.config.control import JUDGE
 from trainer.records.quantity import Frozen
 from trainer.records.stats_log import Line, iso
+
+Fate = Literal["kept", "undone", "failed", "observed", "dropped", "unjudged", "undoing"]
+CONTROLLER = "controller"
+"""Who decides, among a session's choices; and the event of a session in which somebody does."""
+OF_DECISIONS = ("decision", "decision-kept")
+"""Events of a log that tell of them."""
 
 
 class DecisionRecord(Frozen):
@@ -21,6 +28,9 @@ class DecisionRecord(Frozen):
         expected_gain: share of the objective that it should bring.
         undone_if: what would undo it.
         outcome: done; observed, which changes nothing; or failed, for the reason `why`.
+        verdict: on what was done: kept or undone by the judge, dropped where the run went on from before it; empty
+            where nobody judged it, and for the judge's own.
+        brought: the judge's words for that.
     """
 
     at: str
@@ -34,12 +44,53 @@ class DecisionRecord(Frozen):
     undone_if: str = ""
     outcome: Literal["done", "observed", "failed"]
     why: str = ""
+    verdict: Literal["", "kept", "undone", "dropped"] = ""
+    brought: str = ""
+
+    @property
+    def fate(self) -> Fate:
+        """What came of it, in one word."""
+        if self.outcome != "done":
+            return self.outcome
+        return self.verdict or ("undoing" if self.policy == JUDGE else "unjudged")
+
+    @property
+    def sentence(self) -> str:
+        """For people, without when it was."""
+        words = self.brought or self.why
+        fate = "" if self.fate == "undoing" else f"; {self.fate}{f': {words}' if words else ''}"
+        return f"{self.knob} {self.was} to {self.value}, by {self.policy}: {self.reason}{fate}"
 
 
-def decisions(lines: Iterable[Line]) -> Iterator[DecisionRecord]:
+def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
     """Those that a log tells of, in order."""
-    names = DecisionRecord.model_fields.keys() - {"at"}
+    names = DecisionRecord.model_fields.keys() - {"at", "verdict", "brought"}
+    found = list[DecisionRecord]()
     for line in lines:
-        if line.get("event") == "decision":
-            told = {name: line[name] for name in names if name in line}
-            yield DecisionRecord.model_validate({**told, "at": iso(line["time"])})
+        match line.get("event"):
+            case "decision":
+                told = {name: line[name] for name in names if name in line}
+                made = DecisionRecord.model_validate({**told, "at": iso(line["time"])})
+                if made.fate == "undoing":
+                    why = made.reason.removeprefix(f"undoes {made.knob} {made.was}: ")
+                    _judge(found, made.knob, made.was, "undone", why)
+                found.append(made)
+            case "decision-kept":
+                _judge(found, line["knob"], line["value"], "kept", line["why"])
+            case "resume":
+                lost = {"verdict": "dropped", "brought": f"the run went on from {line['images']:,} images"}
+                found = [
+                    each.model_copy(update=lost) if each.outcome == "done" and each.images > line["images"] else each
+                    for each in found
+                ]
+            case _:
+                pass
+    return found
+
+
+def _judge(found: list[DecisionRecord], knob: str, value: object, verdict: str, brought: str) -> None:
+    """Notes a verdict on the newest decision that gave a knob this value."""
+    for place, each in reversed(list(enumerate(found))):
+        if (each.knob, each.value) == (knob, value) and each.fate in ("unjudged", "kept"):
+            found[place] = each.model_copy(update={"verdict": verdict, "brought": brought})
+            return

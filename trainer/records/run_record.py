@@ -16,7 +16,7 @@ from trainer.core.errors import from_validation
 from trainer.core.files import read_input, read_text_input
 from trainer.core.program import program
 from trainer.records.beside import FileSum
-from trainer.records.decisions import DecisionRecord
+from trainer.records.decisions import CONTROLLER, DecisionRecord
 from trainer.records.digest import DigestedRecord, wrong_digest_error
 from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity
@@ -373,6 +373,11 @@ class RunRecord(DigestedRecord):
     state_sha256: dict[str, str]
     files: dict[str, FileSum] = Field(default_factory=dict)
     versions: dict[str, str]
+
+    @property
+    def has_controller(self) -> bool:
+        """Whether somebody decided, or would have, in the newest session or an earlier one."""
+        return bool(self.decisions) or CONTROLLER in self.choices
 
     @classmethod
     def read(cls, path: Path) -> Self:

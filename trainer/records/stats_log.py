@@ -51,6 +51,8 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "choices": frozenset({"choices"}),
         "segment": frozenset({"segment"}),
         "decision": frozenset({"knob", "value", "was", "policy", "reason", "expected_gain", "outcome"}),
+        "controller": frozenset({"settings", "machine", "seed"}),
+        "decision-kept": frozenset({"knob", "value", "why"}),
         "data-verified": frozenset({"nodes"}),
     }
 )

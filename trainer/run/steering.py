@@ -13,6 +13,7 @@ from trainer.control.watch import history_of
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
 from trainer.metrics.evaluate import Moment
+from trainer.records.decisions import CONTROLLER
 from trainer.records.stats_log import Line, read_stats_log
 from trainer.run.reporter import Reporter
 from trainer.run.state import TrainState
@@ -29,7 +30,7 @@ class Steering:
     @property
     def choice(self) -> dict[str, str]:
         """Who decides, for the session's choices; nothing where nobody does."""
-        return {} if self._controller is None else {"controller": f"{self._controller.choice}: asked for"}
+        return {} if self._controller is None else {CONTROLLER: f"{self._controller.choice}: asked for"}
 
     def after(self, line: Line, state: TrainState, batch: Batch) -> None:
         """Lets the controller change something after a line, where one does not end a segment anyway."""
@@ -83,6 +84,9 @@ def steering_of(
     shaped = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
     fixed = shaped if compiled.can_switch else (*shaped, "compile")
     machine = machine_of(world, plan.config, actuators, fixed)
+    if world.rank == 0:
+        told = settings.model_dump(mode="json")
+        reporter.event(CONTROLLER, state.images, settings=told, machine=machine._asdict(), seed=plan.config.seed)
     controller = Controller(
         settings,
         world,

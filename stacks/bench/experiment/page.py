@@ -2,24 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Sheet
+from typing import Any
 
 from stacks.bench.experiment.table import COLUMNS, Findings, findings_of
-from stacks.report.drawing import LIGHT, draw
+from stacks.report.decisions import Decided, Pace, decisions_drawing, rows_of
 from stacks.report.rendering import render_template, write_whole
-
-
-class Picture(NamedTuple):
-    """One scenario over time. `decisions`: numbered as in the picture, each a sentence."""
-
-    name: str
-    svg: str
-    alt: str
-    decisions: tuple[str, ...]
+from trainer.records.decisions import decisions
 
 
 def write_page(folder: Path) -> Path:
@@ -34,43 +22,29 @@ def write_page(folder: Path) -> Path:
     return write_whole(folder / "report.html", html.encode())
 
 
-def _picture(scenario: str, findings: Findings) -> Picture:
-    """Of the scenario's first seed."""
+def _picture(scenario: str, findings: Findings) -> Decided:
+    """Of the scenario's first seed: the control, then the treatment."""
     runs = [one for one in findings.results if one["scenario"] == scenario]
     seed = min(one["seed"] for one in runs)
     pair = sorted((one for one in runs if one["seed"] == seed), key=lambda one: one["arm"] != findings.control)
-    decisions = [line for run in pair for line in run["decisions"]]
-    treated = next((run for run in pair if run["arm"] != findings.control), None)
-
-    def paint(_: Sheet, axes: Sequence[Axes]) -> None:
-        plot = axes[0]
-        for place, run in enumerate(pair):
-            times, rates = [point[0] for point in run["curve"]], [point[2] for point in run["curve"]]
-            plot.plot(times, rates, color=LIGHT.series[place], linewidth=1.6, label=run["arm"])
-            for low, high in run["neighbour_sec"]:
-                plot.axvspan(low, high, color=LIGHT.series[place], alpha=0.1, linewidth=0, zorder=0)
-        for number, line in enumerate(decisions, 1):
-            if treated is not None:
-                at = _second_of(line["images"], treated["curve"])
-                plot.axvline(at, color=LIGHT.quiet, linewidth=0.8, linestyle=":")
-                plot.annotate(str(number), (at, 1), xycoords=("data", "axes fraction"), color=LIGHT.ink, ha="center")
-        plot.set_xlabel("seconds of training")
-        plot.set_ylabel("images/s")
-        plot.set_ylim(bottom=0)
-        plot.legend(loc="lower right")
-
-    drawn = draw(lambda sheet, axes: paint(sheet, axes), "svg", LIGHT, salt=f"experiment-{scenario}").decode()
+    paces = [_pace(run) for run in pair]
     ends = ", ".join(f"{run['arm']} {run['time_sec']:.0f} s" for run in pair)
-    alt = f"Images per second over time, seed {seed}: {ends}; {len(decisions)} decisions."
-    return Picture(scenario, Markup(drawn[drawn.index("<svg") :]), alt, tuple(_sentence(line) for line in decisions))
+    drawing = decisions_drawing(f"decisions-{scenario}", f"Seed {seed} ({ends})", paces)
+    return Decided(scenario, "", rows_of([one for pace in paces for one in pace.decisions]), drawing)
 
 
-def _second_of(images: int, curve: Sequence[Sequence[float]]) -> float:
-    """When so many images were shown: by the first line that has as many."""
-    return next((point[0] for point in curve if point[1] >= images), curve[-1][0])
+def _pace(run: Mapping[str, Any]) -> Pace:
+    curve, decided = run["curve"], decisions(run["decisions"])
+    return Pace(
+        label=run["arm"],
+        seconds=[point[0] for point in curve],
+        images_per_sec=[point[2] for point in curve],
+        places=[_place_of(one.images, curve) for one in decided],
+        decisions=decided,
+        neighbour_sec=run["neighbour_sec"],
+    )
 
 
-def _sentence(line: Mapping[str, Any]) -> str:
-    """A decision with its reason."""
-    outcome = "" if line["outcome"] == "done" else f" ({line['outcome']})"
-    return f"at {line['images']:,} images, {line['knob']}: {line['was']} to {line['value']}{outcome}: {line['reason']}"
+def _place_of(images: int, curve: Sequence[Sequence[float]]) -> int:
+    """When so many images were shown: the first line that has as many."""
+    return next((place for place, point in enumerate(curve) if point[1] >= images), len(curve) - 1)

@@ -22,6 +22,7 @@ from stacks.engines.local import LocalRun, StatsTail, run_module
 from stacks.planning.run_context import local_context
 from stacks.report.rendering import write_whole
 from trainer.core.errors import EXIT_INTERRUPTED
+from trainer.records.decisions import OF_DECISIONS
 
 RESULT, EXPERIMENT = "result.json", "experiment.json"
 _POLL_SEC = 0.1
@@ -181,7 +182,7 @@ def result_of(
         "quality": {one["name"]: one["trained"]["value"] for one in qualities},
         "figures": _figures(figures),
         "neighbour_sec": [list(span) for span in spans],
-        "decisions": [dict(line) for line in lines if line.get("event") == "decision"],
+        "decisions": [dict(line) for line in lines if line.get("event") in OF_DECISIONS],
         "curve": [[_training_sec(line), line["images"], line["images_per_sec"]] for line in ticks],
     }
 

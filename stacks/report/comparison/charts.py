@@ -1,96 +1,24 @@
-"""The drawings of several runs: losses, quality, throughput, use, power, cost against time; as SVG inside the page,
-in its colours by day and by night, and as PDF and SVG files.
-"""
+"""The drawings of several runs: losses, quality, throughput, use, power, cost against time."""
 
-import html
 import math
-import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
 
 from stacks.report.comparison.groups import Group, Member
 from stacks.report.comparison.series import Curve, Points, column, curve_of, quality_points, watts
-from stacks.report.drawing import LIGHT, PANEL_INCHES, Theme, draw, legend_size
+from stacks.report.drawing import PANEL_INCHES, Drawing, Theme, legend_size
 from stacks.report.rendering import number
 
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)))
 """Rows differ by their dashes as well: colour alone tells not everybody."""
 MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 
-
-PAGE: Final = Theme(
-    "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", ("#0a0c01", "#0a0c02", "#0a0c03", "#0a0c04", "#0a0c05", "#0a0c06")
-)
-_VARIABLES: Final = {
-    PAGE.ink: "var(--ink)",
-    PAGE.quiet: "var(--quiet)",
-    PAGE.grid: "var(--line)",
-    PAGE.paper: "var(--card)",
-    **{colour: f"var(--series-{place})" for place, colour in enumerate(PAGE.series, 1)},
-}
-Paint = Callable[[Sheet, Sequence[Axes], Theme], None]
-"""Draws on a sheet whose panels are ready."""
 _BANDS = "Line: mean over the seeds; band: from the lowest to the highest."
 _LABEL_WIDTH = 48
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A drawing that can be made for the page or as a file.
-
-    Attributes:
-        name: of its files, without the ending; unlike all others of the page.
-        title: above it.
-        alt: what it shows, in words and values, for those who cannot see it.
-        caption: the sentences under it, with the source of its numbers.
-        panels: one above the other.
-        inches: height of a panel.
-        paint: draws it.
-        legend_inches: height of what stands above the panels.
-    """
-
-    name: str
-    title: str
-    alt: str
-    caption: str
-    panels: int
-    inches: float
-    paint: Paint
-    legend_inches: float = 0.0
-
-    def for_page(self) -> str:
-        """An `<svg>` element that takes the page's colours and fonts; its ids begin with the drawing's name."""
-        text = self._drawn(PAGE, "svg", "none").decode()
-        svg = text[text.index("<svg") :]
-        svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-        tag, rest = svg[: svg.index(">")], svg[svg.index(">") :]
-        svg = re.sub(r'\s(?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", tag) + rest
-        svg = svg.replace("xlink:href", "href")
-        for start in (' id="', "url(#", ' href="#'):
-            svg = svg.replace(start, f"{start}{self.name}-")
-        for colour, variable in _VARIABLES.items():
-            svg = svg.replace(colour, variable)
-        return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(self.alt)}"', 1)
-
-    def as_file(self, kind: Literal["pdf", "svg"]) -> bytes:
-        """The content of a file."""
-        return self._drawn(LIGHT, kind, "path")
-
-    def _drawn(self, theme: Theme, kind: Literal["pdf", "svg"], fonts: Literal["path", "none"]) -> bytes:
-        def paint(sheet: Sheet, axes: Sequence[Axes]) -> None:
-            for each in axes:
-                each.grid(axis="y", color=theme.grid, linewidth=0.8)
-            self.paint(sheet, axes, theme)
-
-        return draw(
-            paint, kind, theme, inches=self.inches, panels=self.panels, legend_inches=self.legend_inches,
-            salt=self.name, svg_fonts=fonts, transparent=theme is PAGE,
-        )  # fmt: skip
 
 
 class _Panel(NamedTuple):

@@ -8,11 +8,11 @@ from datetime import datetime
 
 from matplotlib.figure import Figure as Sheet
 
-from stacks.report.comparison.charts import Drawing, legend, legend_inches, look
+from stacks.report.comparison.charts import legend, legend_inches, look
 from stacks.report.comparison.groups import Group, Member
 from stacks.report.comparison.measures import HOLDS, MEASURES
 from stacks.report.comparison.series import METERED, Range, Spread, apart_from, dominated_by, meters_note, spread_of
-from stacks.report.drawing import BAR, PANEL_INCHES, ROW_INCHES, Theme, name_rows
+from stacks.report.drawing import BAR, PANEL_INCHES, ROW_INCHES, Drawing, Theme, name_rows
 from stacks.report.rendering import number
 
 _MOST_RUNS = 24

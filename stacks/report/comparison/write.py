@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from markupsafe import Markup
 
 from components.core.findings import InputError
-from stacks.report.comparison.charts import Drawing, curve_drawings
+from stacks.report.comparison.charts import curve_drawings
 from stacks.report.comparison.formatting import heading, worded
 from stacks.report.comparison.groups import Group, Member, members_of, parse_keys
 from stacks.report.comparison.measures import HOLDS, MEASURES, energy_key
 from stacks.report.comparison.pareto import front_drawing, timeline_drawing
 from stacks.report.comparison.series import Spread, meters_note, noted, spread_of
 from stacks.report.comparison.tables import Column, Report, Row, report_of
+from stacks.report.decisions import Decided, decided_of
+from stacks.report.drawing import Drawing
 from stacks.report.rendering import (
     Sources,
     duration,
@@ -193,12 +195,14 @@ class PageInputs:
         drawings: in their order.
         not_drawn: a sentence for each drawing that nobody has the numbers for.
         grids: images of the generators.
+        decided: of each row with a controller its label, the run and what was decided.
     """
 
     report: Report
     drawings: Sequence[Drawing]
     not_drawn: Sequence[str]
     grids: Sequence[Grid]
+    decided: Sequence[tuple[str, str, Decided]]
 
 
 class _CellText(NamedTuple):
@@ -231,6 +235,7 @@ def comparison_page(inputs: PageInputs) -> str:
     context = {
         "i": inputs,
         "report": report,
+        "decided": inputs.decided,
         "holds": HOLDS,
         "not_sealed": not_sealed(member.record for member in report.members),
         "table": report.table,
@@ -303,6 +308,14 @@ class ComparisonReport:
         ]
         return drawings, [*lacking, *(one for one in fronts if isinstance(one, str))]
 
+    @cached_property
+    def _decided(self) -> list[tuple[str, str, Decided]]:
+        found = []
+        for place, group in enumerate(self.report.groups, 1):
+            shown = ((one.name, decided_of(one.record, one.stats, f"decisions-{place}")) for one in group.members)
+            found += [(group.label, name, decided) for name, decided in shown if decided is not None][:1]
+        return found
+
     def markdown(self) -> str:
         """The report for GitHub."""
         return as_markdown(self.report)
@@ -313,13 +326,15 @@ class ComparisonReport:
         be written.
         """
         drawings, lacking = self._drawn
-        html = comparison_page(PageInputs(self.report, drawings, lacking, grids_of(self.report.groups)))
+        grids = grids_of(self.report.groups)
+        html = comparison_page(PageInputs(self.report, drawings, lacking, grids, self._decided))
         make_folder(folder)
         return write_whole(folder / "report.html", html.encode())
 
     def write_figures(self, folder: Path) -> list[Path]:
         """Writes each drawing as PDF and as SVG, for papers. InputError: the folder cannot be written."""
-        files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in self._drawn[0] for kind in _KINDS}
+        drawings = [*self._drawn[0], *(one.drawing for _, _, one in self._decided if one.drawing is not None)]
+        files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in drawings for kind in _KINDS}
         make_folder(folder)
         for path, content in files.items():
             write_whole(path, content)

@@ -1,16 +1,21 @@
 """A machine that trains, in a few formulas, and a controller on it: what tests of decisions run on."""
 
+import functools
+import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import NamedTuple
 
-from trainer.config.control import ControlSettings
+from trainer.config.control import ControlSettings, Objective
 from trainer.control.decide import Outcome, next_decision, policy_of
 from trainer.control.guardrails import Machine
-from trainer.control.interval import Interval, Knobs, efficiency
+from trainer.control.interval import Interval, Knobs, Value, efficiency, score
 from trainer.control.policy import Policy
+
+SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Plant:
         step_sec: of any step, whatever its batch.
         noise_scale: of gradients.
         neighbour: cores that others use, by the share of the run that has passed.
-        spread: relative deviation of what a meter shows from what is.
+        spread: relative deviation of what a meter shows from what is; `noise_spread` that of the noise scale.
         device: whether a GPU computes, which needs no core and shows how busy it is.
     """
 
@@ -36,6 +41,7 @@ class Plant:
     noise_scale: float | None = None
     neighbour: Callable[[float], float] = lambda passed: 0.0
     spread: float = 0.005
+    noise_spread: float = 0.1
     device: bool = False
 
     def interval(self, images: int, knobs: Knobs, passed: float, seconds: float, draw: random.Random) -> Interval:
@@ -51,6 +57,7 @@ class Plant:
         read_sec = self.read_sec * batch / readers
         step_sec = max(compute_sec, read_sec)
         wanted = threads + knobs.loader_threads * min(1.0, read_sec / step_sec)
+        noise = self.noise_scale
         rate = batch / step_sec * (1 + draw.gauss(0, self.spread))
         return Interval(
             images=images + round(rate * seconds),
@@ -63,9 +70,26 @@ class Plant:
             neighbour_cores=others,
             cores=self.cores,
             device_use=min(1.0, compute_sec / step_sec) if self.device else None,
-            noise_scale=None if self.noise_scale is None else self.noise_scale * (1 + draw.gauss(0, 0.1)),
-            watts=100.0 * (1 + draw.gauss(0, self.spread)),
+            noise_scale=None if noise is None else noise * (1 + draw.gauss(0, self.noise_spread)),
+            watts=(60.0 + 40.0 * compute_sec / step_sec) * (1 + draw.gauss(0, self.spread)),
+            usd_per_hour=0.5 * knobs.nodes,
+            g_per_kwh=300.0,
         )
+
+    def still(self, knobs: Knobs, passed: float = 0.0) -> Interval:
+        """Of `SECONDS`, as it is, whatever meters show."""
+        return replace(self, spread=0.0, noise_spread=0.0).interval(0, knobs, passed, SECONDS, random.Random(0))
+
+    def score(self, knobs: Knobs, objective: Objective, base: int, passed: float = 0.0) -> float:
+        """Of the objective, likewise; `base` is the run's first batch."""
+        found = score(self.still(knobs, passed), objective, base)
+        assert found is not None
+        return found
+
+
+def turned(knobs: Knobs, values: Mapping[str, Value]) -> Knobs:
+    """The same but for these."""
+    return functools.reduce(lambda now, each: now.turned(*each), values.items(), knobs)
 
 
 class Run(NamedTuple):
@@ -120,3 +144,22 @@ class Loop:
         still.settings = still.settings.model_copy(update={"interval_sec": self.settings.interval_sec})
         history = still.run().history
         return self._goodput(history)
+
+    def made(self, history: Sequence[Interval]) -> float:
+        """What a history made of the objective, in that of as many intervals with the knobs that it began with."""
+        moments = [number / self.intervals for number in range(len(history))]
+        scores = [self._score(each.knobs, passed) for each, passed in zip(history, moments, strict=True)]
+        return math.fsum(scores) / math.fsum(self._score(self.start, passed) for passed in moments)
+
+    def kept(self, history: Sequence[Interval]) -> float:
+        """The median score of the last settings: one of them may be a trial."""
+        return median(self._score(each.knobs, 1.0) for each in history[-9:])
+
+    def best(self, allowed: Mapping[str, Sequence[Value]]) -> float:
+        """The most that any of these settings scores at the end."""
+        settings = itertools.product(*allowed.values())
+        asked = (turned(self.start, dict(zip(allowed, values, strict=True))) for values in settings)
+        return max(self._score(knobs, 1.0) for knobs in asked)
+
+    def _score(self, knobs: Knobs, passed: float) -> float:
+        return self.plant.score(knobs, self.settings.objective, self.start.batch_size, passed)

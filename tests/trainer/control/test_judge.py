@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.control import ControlSettings
+from trainer.config.control import JUDGE, ControlSettings
 from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.judge import JUDGE, Verdict, judge, undoing
+from trainer.control.judge import Verdict, judge, undoing
 
 START = Knobs(batch_size=64, loader_threads=1, threads=2)
 SETTINGS = ControlSettings(patience=2, min_gain=0.02)

@@ -5,37 +5,44 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from trainer.config.control import Objective
+from tests.trainer.control import rooms
+from tests.trainer.control.closed_loop import SECONDS, Loop
+from trainer.config.control import JUDGE, ControlSettings, Objective
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.learned import Learned, Trial, context_of, trials_of
 from trainer.control.policy import Room
 
-from . import plant
-from .plant import Plant
-
 START = Knobs(batch_size=128, loader_threads=1, threads=4)
 
 
-@pytest.mark.parametrize("start", [plant.DATA_BOUND, plant.BATCH_TOO_SMALL, plant.BATCH_TOO_LARGE])
+def loop_of(
+    start: rooms.Start, intervals: int, objective: Objective = "time", seed: int = 0, lost_sec: float = 60.0
+) -> Loop:
+    asked = ControlSettings(
+        policy="learned", objective=objective, bounds=rooms.BOUNDS, decisions_per_hour=10_000, lost_sec=lost_sec
+    )
+    return Loop(*start, asked, intervals, seed=seed)
+
+
+@pytest.mark.parametrize("start", rooms.WRONG)
 @pytest.mark.parametrize("objective", ["time", "cost", "energy", "carbon"])
 @pytest.mark.parametrize("seed", range(3))
-def test_it_ends_near_the_best_setting(start: tuple[Plant, Knobs], objective: Objective, seed: int) -> None:
-    machine, room = replace(start[0], seed=seed), plant.room(start[1], objective, seed)
-    history = plant.run(Learned(lost_sec=60.0), machine, 120, room)
-    assert plant.kept(machine, history, room) >= 0.9 * plant.best_score(machine, room)
-    assert plant.made(machine, history, room) > 1.1
+def test_it_ends_near_the_best_setting(start: rooms.Start, objective: Objective, seed: int) -> None:
+    loop = loop_of(start, 120, objective, seed)
+    history = loop.run().history
+    assert loop.kept(history) >= 0.9 * loop.best(rooms.ALLOWED)
+    assert loop.made(history) > 1.1
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_it_loses_little_where_all_is_right(seed: int) -> None:
-    machine, room = replace(plant.RIGHT[0], seed=seed), plant.room(plant.RIGHT[1], seed=seed)
-    history = plant.run(Learned(lost_sec=10.0), machine, 120, room)
-    assert plant.made(machine, history, room) >= 0.98
+    loop = loop_of(rooms.RIGHT, 120, seed=seed, lost_sec=10.0)
+    assert loop.made(loop.run().history) >= 0.98
 
 
 def test_a_reward_is_measured_from_both_sides_of_a_change() -> None:
     history = _changed([100.0, 102.0, 100.0], [150.0, 150.0, 90.0])
-    there, back = trials_of(history, plant.room(START))
+    there, back = trials_of(history, rooms.room(START))
     assert (there.arm.knob, there.arm.was, there.arm.value, there.arm.up) == ("loader_threads", 1, 2, True)
     assert there.reward == pytest.approx(150 / 101 - 1)
     assert (back.arm.was, back.arm.value, back.arm.up) == (2, 1, False)
@@ -45,26 +52,26 @@ def test_a_reward_is_measured_from_both_sides_of_a_change() -> None:
 
 def test_what_a_change_cost_counts_until_it_is_undone() -> None:
     history = _changed([100.0, 100.0], [80.0, 80.0, 80.0])
-    history[-1] = history[-1]._replace(decision=_decision(1, 2, by="judge"))
+    history[-1] = history[-1]._replace(decision=_decision(1, 2, by=JUDGE))
     history += _intervals([100.0], START)
-    assert _lost_sec(trials_of(history, plant.room(START))) == pytest.approx(0.2 * 3 * plant.SECONDS)
+    assert _lost_sec(trials_of(history, rooms.room(START))) == pytest.approx(0.2 * 3 * SECONDS)
 
 
 def test_undoing_is_no_trial_of_its_own() -> None:
     history = _intervals([80.0, 80.0], START.turned("loader_threads", 2))
-    history[-1] = history[-1]._replace(decision=_decision(1, 2, by="judge"))
-    assert trials_of([*history, *_intervals([100.0], START)], plant.room(START)) == []
+    history[-1] = history[-1]._replace(decision=_decision(1, 2, by=JUDGE))
+    assert trials_of([*history, *_intervals([100.0], START)], rooms.room(START)) == []
 
 
 def test_an_estimate_of_the_noise_that_moves_is_no_reward() -> None:
     history = _changed([100.0, 100.0], [100.0, 100.0])
     moved = [each._replace(noise_scale=(number + 1) * 100.0) for number, each in enumerate(history)]
     start = START._replace(batch_size=32)
-    assert trials_of(moved, plant.room(start))[0].reward == pytest.approx(0.0)
+    assert trials_of(moved, rooms.room(start))[0].reward == pytest.approx(0.0)
 
 
 def test_only_what_a_knob_hangs_on_tells_contexts_apart() -> None:
-    seen = plant.DATA_BOUND[0].interval(START, 0)
+    seen = rooms.DATA_BOUND[0].still(START)
     assert context_of(seen).data == 2
     assert context_of(seen._replace(loader_share=0.0)).data == 0
     assert context_of(seen._replace(neighbour_cores=2.0)).crowded
@@ -77,8 +84,8 @@ def test_only_what_a_knob_hangs_on_tells_contexts_apart() -> None:
 
 
 def test_beyond_its_budget_it_takes_only_what_it_knows_to_pay() -> None:
-    machine, knobs = plant.DATA_BOUND
-    seen, room = machine.interval(knobs, 0), plant.room(knobs)
+    machine, knobs = rooms.DATA_BOUND
+    seen, room = machine.still(knobs), rooms.room(knobs)
     assert any(_decided([seen], room, lost_sec=60.0))
     assert not any(_decided([seen], room, lost_sec=0.0))
     back = _changed([100.0, 100.0], [150.0, 150.0])
@@ -89,28 +96,27 @@ def test_beyond_its_budget_it_takes_only_what_it_knows_to_pay() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_it_loses_no_more_than_its_budget_and_one_trial(seed: int) -> None:
-    machine, room = replace(plant.RIGHT[0], seed=seed), plant.room(plant.RIGHT[1], seed=seed)
-    history = plant.run(Learned(lost_sec=5.0), machine, 300, room)
-    trials = trials_of(history, room)
+    history = loop_of(rooms.RIGHT, 300, seed=seed, lost_sec=5.0).run().history
+    trials = trials_of(history, rooms.room(rooms.RIGHT[1], seed=seed))
     assert _lost_sec(trials) <= 5.0 + max((each.lost_sec for each in trials), default=0.0)
 
 
 def test_without_a_noise_scale_the_batch_stays() -> None:
-    machine, knobs = plant.BATCH_TOO_SMALL
-    history = plant.run(Learned(lost_sec=60.0), replace(machine, noise_scale=None), 60, plant.room(knobs))
+    machine, knobs = rooms.BATCH_TOO_SMALL
+    history = loop_of((replace(machine, noise_scale=None), knobs), 60).run().history
     assert {each.knobs.batch_size for each in history} == {knobs.batch_size}
 
 
 def test_without_figures_it_decides_nothing() -> None:
-    machine, knobs = plant.DATA_BOUND
-    seen = machine.interval(knobs, 0)
-    assert not any(_decided([seen._replace(usd_per_hour=None)], plant.room(knobs, "cost")))
-    assert not any(_decided([seen._replace(told=("the clock went back",))], plant.room(knobs)))
+    machine, knobs = rooms.DATA_BOUND
+    seen = machine.still(knobs)
+    assert not any(_decided([seen._replace(usd_per_hour=None)], rooms.room(knobs, "cost")))
+    assert not any(_decided([seen._replace(told=("the clock went back",))], rooms.room(knobs)))
 
 
 @settings(deadline=None)
-@given(plant.shown())
-def test_any_history_leads_to_an_allowed_step_and_always_to_the_same(shown: plant.Shown) -> None:
+@given(rooms.shown())
+def test_any_history_leads_to_an_allowed_step_and_always_to_the_same(shown: rooms.Shown) -> None:
     history, room = shown
     decision = Learned().decide(history, room)
     assert decision == Learned().decide(list(history), room)
@@ -134,8 +140,8 @@ def _decision(value: int, was: int, by: str) -> Decision:
 
 
 def _intervals(per_sec: list[float], knobs: Knobs) -> list[Interval]:
-    machine = plant.DATA_BOUND[0]
-    return [machine.interval(knobs, number)._replace(images_per_sec=each) for number, each in enumerate(per_sec)]
+    machine = rooms.DATA_BOUND[0]
+    return [machine.still(knobs)._replace(images_per_sec=each) for each in per_sec]
 
 
 def _changed(before: list[float], after: list[float]) -> list[Interval]:

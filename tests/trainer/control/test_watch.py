@@ -7,30 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.control.interval import Knobs
+from tests.trainer.control.lines import KNOBS, line
 from trainer.control.watch import Watch, history_of, interval
-
-KNOBS = Knobs(batch_size=32, loader_threads=1)
-
-
-def line(wall_sec: float, images: int, **more: Any) -> dict[str, Any]:
-    """One of a run of one worker."""
-    return {
-        "images": images,
-        "session": 0,
-        "wall_sec": wall_sec,
-        "metrics_sec": 0.0,
-        "telemetry_sec": 0.0,
-        "loader_stall_sec": 0.0,
-        "checkpoint_stall_sec": 0.0,
-        "world_size": 1,
-        "cpu_utilisation": 0.5,
-        "cpu_wait_share": 0.0,
-        "gpu_utilisation": None,
-        "energy_joules": None,
-        "knobs": KNOBS._asdict(),
-        **more,
-    }
 
 
 def test_an_interval_is_what_has_grown_between_its_lines() -> None:

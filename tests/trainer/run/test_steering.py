@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.config.control import Bounds, ControlSettings
+from trainer.config.control import SWITCH_FILE, Bounds, ControlSettings
 from trainer.config.train_config import TrainConfig
 from trainer.control import controller
-from trainer.control.interval import SWITCH_FILE, Decision, Interval, Value
+from trainer.control.interval import Decision, Interval, Value
+from trainer.control.replay import recorded
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
@@ -82,6 +83,9 @@ def test_what_is_decided_is_done_and_written_down(
     assert [each.decided for each in record.config.segments] == [True] * 3
     assert TrainConfig.from_file(tmp_path / "config.json") == record.config
     assert record.segments[1].lr_factor == pytest.approx(2**0.5)
+    own = recorded(lines_of(tmp_path), "stats.jsonl")
+    assert own is not None
+    assert (own.settings, own.seed, own.machine.workers) == (SETTINGS, config.seed, 1)
 
 
 def test_a_run_that_goes_on_has_what_was_decided_and_ends_equal(

@@ -32,18 +32,28 @@ def recorded(tmp_path: Path, values: dict[str, Any]) -> Callable[..., Path]:
         for (arm, seed), sec in times.items():
             decided = {
                 "event": "decision",
+                "time": 1.8e9,
                 "images": 50,
                 "knob": "loader_threads",
                 "value": 2,
                 "was": 1,
+                "policy": "rules",
                 "reason": "<w>",
+                "expected_gain": 0.1,
                 "outcome": "done",
+            }
+            kept = {
+                "event": "decision-kept",
+                "images": 70,
+                "knob": "loader_threads",
+                "value": 2,
+                "why": "it brought +9%",
             }
             result = {
                 "scenario": "plain", "arm": arm, "seed": seed, "position": 0, "time_sec": sec, "images": 100,
                 "reached": False, "quality": {"FD-ENL0": 100.0 if arm == "control" else quality},
                 "figures": {"joules": {"value": 2 * sec}, "cpu_use": {"value": 0.5}, "usd": {"value": None}},
-                "neighbour_sec": [[sec / 3, sec / 2]], "decisions": [] if arm == "control" else [decided],
+                "neighbour_sec": [[sec / 3, sec / 2]], "decisions": [] if arm == "control" else [decided, kept],
                 "curve": [[sec / 2, 50, 10.0], [sec, 100, 12.0]],
             }  # fmt: skip
             (tmp_path / names[arm, seed]).mkdir()
@@ -115,7 +125,11 @@ def test_the_papers_rows_are_theirs(recorded: Callable[..., Path]) -> None:
 
 def test_the_page_shows_rows_and_decisions_and_escapes(recorded: Callable[..., Path]) -> None:
     html = write_page(recorded(_times((100, 60), (100, 70)))).read_text()
-    assert "loader_threads: 1 to 2: &lt;w&gt;" in html
+    assert "&lt;w&gt;" in html
+    assert "<w>" not in html
+    assert "1 decision: 1 kept" in html
+    assert "it brought +9%" in html
+    assert html.count("<tbody>") == 2, "a table of decisions, and no second for the control"
     assert "plain-lost-s9" in html
     assert "<svg" in html
 

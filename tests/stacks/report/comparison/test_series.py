@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.report.comparison.charts import Drawing
 from stacks.report.comparison.groups import Group, Member
 from stacks.report.comparison.pareto import front_drawing
 from stacks.report.comparison.series import apart_from, column, curve_of, dominated_by, quality_points, watts
+from stacks.report.drawing import Drawing
 
 Make = Callable[..., Member]
 POINTS = st.dictionaries(

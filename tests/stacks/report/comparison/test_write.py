@@ -13,6 +13,7 @@ from components.core.findings import InputError
 from stacks.report.comparison.groups import Member
 from stacks.report.comparison.write import comparison_report
 from stacks.report.runs import find_runs
+from trainer.records.decisions import DecisionRecord
 from trainer.records.run_record import RunRecord
 
 Parse = Callable[[str], Any]
@@ -143,6 +144,27 @@ def test_runs_without_statistics_samples_or_prices_still_make_a_page(
     assert "Cost against time: the launcher gave no price." in said
     assert "has samples.png" in page.section("samples")
     assert "None: every run went through in one piece." in page.section("stops")
+
+
+def test_each_row_shows_the_decisions_of_its_first_run_that_had_a_controller(
+    write: Write, record_of: Callable[..., RunRecord], parse: Parse, tmp_path: Path
+) -> None:
+    at = record_of().sessions[0].start
+    told = {"knob": "threads", "value": 1, "was": 2, "policy": "rules", "reason": "<w>", "expected_gain": 0.1}
+    decided = DecisionRecord.model_validate({**told, "at": at, "images": 1000, "outcome": "done"})
+    for seed in (0, 1, 2):
+        write(tmp_path / "runs", record_of(f"run-s{seed}", seed, decisions=(decided,) * min(seed, 1)))
+    made = comparison_report(find_runs([tmp_path / "runs"]), None)
+    html = made.write_page(tmp_path / "out").read_text()
+    page = parse(re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
+    section = page.section("controller")
+    assert "run-s1" in section
+    assert "run-s0" not in section
+    assert "run-s2" not in section
+    assert "threads 2 → 1 rules <w> +10% not judged" in section
+    ids = re.findall(r'\sid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert (tmp_path / "figures" / "decisions-1.pdf") in made.write_figures(tmp_path / "figures")
 
 
 def test_a_record_without_a_digest_is_told_on_the_page(

@@ -1,0 +1,33 @@
+"""Bounds that do not go with their run, and values that do."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.config.control import Bounds
+from trainer.config.control_misfits import misfits
+from trainer.config.presets import preset
+
+CONFIG = preset("dcgan-digits").replace({"precision": "fp32"})
+
+
+@given(
+    bound=st.tuples(st.integers(1, 600), st.integers(1, 600)).map(sorted),
+    start=st.sampled_from([8, 64, 256]),
+    workers=st.sampled_from([1, 2, 8]),
+    group=st.sampled_from([0, 4]),
+    precision=st.lists(st.sampled_from(["fp32", "bf16", "fp16"]), unique=True),
+)
+def test_what_does_not_go_with_a_run_is_found_and_its_fix_does(
+    bound: list[int], start: int, workers: int, group: int, precision: list[str]
+) -> None:
+    config = CONFIG.model_copy(update={"batch_size": 32 * start, "minibatch_std": group})
+    least, most = bound
+    bounds = Bounds.model_validate({"batch_size": (least, most), "precision": tuple(precision)})
+    found = {each.field: each for each in misfits(bounds, config, workers)}
+    fits = workers * config.group <= least <= config.batch_size <= most
+    assert ("batch_size" not in found) == fits
+    assert ("precision" not in found) == (not precision or "fp32" in precision)
+    for each in found.values():
+        assert each.value == getattr(bounds, each.field)
+    mended = bounds.model_copy(update={name: each.fix for name, each in found.items()})
+    assert not list(misfits(mended, config, workers))
