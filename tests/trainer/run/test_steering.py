@@ -115,7 +115,7 @@ def test_compiled_losses_are_switched_off_and_stay_so_when_the_run_goes_on(
     """What compiles here is the losses' own forward: whether a graph is as good is compilation's own test."""
 
     def honest(module: nn.Module, **_: Any) -> None:
-        module._compiled_call_impl = module.forward  # type: ignore[assignment]
+        module._compiled_call_impl = module.forward
 
     monkeypatch.setattr(nn.Module, "compile", honest)
     scripted({96: ("compile", "off")})

@@ -214,7 +214,7 @@ def test_what_was_compiled_can_be_switched_off_and_on_again(
             called.append(module)
             return module.forward(*inputs)
 
-        module._compiled_call_impl = call  # type: ignore[assignment]
+        module._compiled_call_impl = call
 
     monkeypatch.setattr(nn.Module, "compile", counted)
     config = tiny_config.replace({"compile": "on"})
