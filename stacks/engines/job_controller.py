@@ -65,9 +65,12 @@ def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
     switched = f"; switched off, by {SWITCH_FILE} in its folder" if off else ""
     yield f"controller: {choice or 'its log does not say which'}{switched}"
     yield from _last(made, "as of its log")
-    if not over:
-        flag = f"--run-dir {shlex.quote(str(folder))}"
-        yield f"  switch it {'on again' if off else 'off'}: {program()} control {'on' if off else 'off'} {flag}"
+    if over:
+        return
+    if off:
+        yield f"  switch it on again: {program()} control on --run-dir {shlex.quote(str(folder))}"
+    else:
+        yield f"  switch it off: {program()} control off --run-dir {shlex.quote(str(folder))}"
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:

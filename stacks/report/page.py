@@ -384,18 +384,24 @@ def write_report(
             decided=decided,
         )
     )
-    folder, charts = out_dir / "plots", [*quality_charts, *curves, *([cost_chart] if cost_chart else [])]
-    make_folder(folder if charts else out_dir)
-    for chart in charts:
-        write_whole(folder / f"{chart.name}.png", chart.light)
-        write_whole(folder / f"{chart.name}.svg", chart.svg)
-    if decided is not None and decided.drawing is not None:
-        write_whole(folder / f"{decided.drawing.name}.svg", decided.drawing.as_file("svg"))
+    files = _files([*quality_charts, *curves, *([cost_chart] if cost_chart else [])], decided)
+    folder = out_dir / "plots"
+    make_folder(folder if files else out_dir)
+    for name, content in files.items():
+        write_whole(folder / name, content)
     return write_whole(out_dir / "report.html", html.encode())
 
 
-def _read(png: Path) -> Picture:
+def _files(charts: Sequence[Chart], decided: Decided | None) -> dict[str, bytes]:
+    """The page's pictures by themselves."""
+    found = {f"{chart.name}.png": chart.light for chart in charts} | {
+        f"{chart.name}.svg": chart.svg for chart in charts
+    }
+    drawing = None if decided is None else decided.drawing
+    return found if drawing is None else {**found, f"{drawing.name}.svg": drawing.as_file("svg")}
 
+
+def _read(png: Path) -> Picture:
     try:
         return picture(read_regular(png.parent, png.name), str(png))
     except OSError as error:

@@ -41,6 +41,10 @@ class Case(NamedTuple):
 TRAIN = "gangway train --preset dcgan-digits --ngf 4 --ndf 4 --kimg 0.128 --metrics-samples 64"
 PICTURE = "python -c \"from PIL import Image; Image.new('RGB', (80, 80)).save('my pictures/1.png')\""
 TAMPERED = 'cp -r $RUN here && sed -i \'s/"done"/"failed"/\' here/run.json'
+CONTROLLED = (
+    """mkdir 'a run'; echo '{"event": "controller", "images": 0, "time": 1, "session": 0, "settings": {}}' """
+    """> 'a run/stats.jsonl';"""
+)
 WITHOUT = "sed '/accelerator:/d' stacks/Pulumi.aws-demo.yaml > Pulumi.my.yaml; gangway plan Pulumi.my.yaml"
 UNPRICED = "sed '/usd_per_node_hour:/d' stacks/Pulumi.openstack-gpu.yaml > Pulumi.my.yaml; gangway plan Pulumi.my.yaml"
 
@@ -62,6 +66,10 @@ RUN: dict[str, Case] = {
     "{program()} sign {shlex.quote(str(record.parent))} --key FILE": Case(
         "cp -r $RUN here && gangway sign here --key k --make-key; echo >> here/run.json; gangway report here",
         {"FILE": "k"},
+    ),
+    "{program()} control off --run-dir {shlex.quote(str(folder))}": Case(f"{CONTROLLED} gangway job 'a run'"),
+    "{program()} control on --run-dir {shlex.quote(str(folder))}": Case(
+        f"{CONTROLLED} touch 'a run/controller-off'; gangway job 'a run'"
     ),
     # A picture of a report.
     "{program()} sample --run-dir {run_dir} --out {grid} --overwrite": Case(
