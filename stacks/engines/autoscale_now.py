@@ -1,26 +1,90 @@
-"""How many nodes a job of a stack should have by now, out of its record's images and the plan's figures."""
+"""How many nodes a job of a stack should have by now, out of its record's images and the plan's figures; and, where
+somebody asks for it, that many asked of its groups.
+"""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
+from components.core.findings import InputError
+from components.schedule.autoscale import Decision
 from stacks.config.stack_config import StackConfig
-from stacks.planning.autoscale import curve_of, wanted_nodes
+from stacks.engines.scaling import GroupState, carry_out, change_of, groups_of, nodes_of, since_change_sec
+from stacks.planning.autoscale import SCALED_BY, curve_of, wanted_nodes
 from stacks.planning.plan import make_plan
 from stacks.program import program_of
 
+SCALE_FLAG = "--scale"
 
-def autoscale_line(config: StackConfig, images_done: int, now: datetime) -> str:
-    """A line for people about a stack with `job.autoscale`. What was spent so far is taken to be what its images cost
-    on all nodes. InputError: what cannot be planned.
+
+def wanted_now(
+    config: StackConfig, images_done: int, now: datetime, groups: tuple[GroupState, ...] = ()
+) -> Decision | str:
+    """Of a stack with `job.autoscale`, whose groups may be known; or why nobody can tell. What was spent so far is
+    taken to be what its images cost on all nodes. InputError: what cannot be planned.
     """
     asked = config.job.autoscale
     assert asked is not None, "whoever asks has looked"
     if asked.deadline is not None and asked.deadline <= now:
-        return f"autoscale: the deadline was {asked.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return f"the deadline was {asked.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     machine, cost = program_of(config.provider).plan(config).machine, make_plan(config).cost
     curve = curve_of(config, machine)
     if not curve:
-        return f"autoscale: nobody knows how fast the job is on {machine.name}"
+        return f"nobody knows how fast the job is on {machine.name}"
     spent_usd = cost.hourly * images_done / curve[max(curve)].mid / 3600
-    wanted = wanted_nodes(config, machine, cost, curve, now, images_done=images_done, spent_usd=spent_usd)
+    known: Mapping[str, Any] = (
+        {"present": nodes_of(groups), "since_change_sec": since_change_sec(groups, now)} if groups else {}
+    )
+    return wanted_nodes(config, machine, cost, curve, now, images_done=images_done, spent_usd=spent_usd, **known)
+
+
+def autoscale_line(config: StackConfig, images_done: int, now: datetime) -> str:
+    """A line for people; see `wanted_now`."""
+    wanted = wanted_now(config, images_done, now)
+    if isinstance(wanted, str):
+        return f"autoscale: {wanted}"
     missed = "" if wanted.reached else "; not enough, as expected"
-    return f"autoscale would have {wanted.reason}{missed} (told, not done)"
+    way = f"`gangway job {config.stack} {SCALE_FLAG}` asks for them" if config.provider in SCALED_BY else "not done"
+    return f"autoscale would have {wanted.reason}{missed} (told; {way})"
+
+
+def scale(config: StackConfig, outputs: Mapping[str, Any], images_done: int, now: datetime) -> list[str]:
+    """Asks the stack's groups for the nodes that the job should have: one call at most. What was done, and why, a line
+    each. InputError: there is nothing to scale by or to scale, or the provider refuses.
+    """
+    check_scaled(config)
+    groups = tuple(groups_of(config.region, _names(config, outputs)))
+    asked, wanted = config.job.autoscale, wanted_now(config, images_done, now, groups)
+    assert asked is not None, "it was checked"
+    last = groups[0].last_change
+    lines = [f"autoscale: {groups[0].name} {last}"] if last else []
+    if isinstance(wanted, str):
+        return [*lines, f"autoscale: {wanted}; nothing was changed"]
+    change = change_of(groups, wanted, config.cluster.nodes.min, asked.hold_minutes * 60, now)
+    if isinstance(change, str):
+        return [*lines, f"autoscale wants {wanted.reason}; nothing was changed: {change}"]
+    carry_out(config.region, change, now)
+    return [*lines, f"autoscale: {change.group} was to have {change.was} nodes, and now {change.nodes}: {change.why}"]
+
+
+def check_scaled(config: StackConfig) -> None:
+    """InputError: the stack asks for no scaling, or nobody carries it out on its provider."""
+    if config.job.autoscale is None:
+        raise InputError(
+            SCALE_FLAG, "the stack file does not say what to scale by", allowed="with gangway:job.autoscale",
+            fix="write autoscale: {images_per_sec: 400}, say, or leave it out",
+        )  # fmt: skip
+    if config.provider not in SCALED_BY:
+        raise InputError(
+            SCALE_FLAG, "nobody makes the call for it there: the number is told", value=config.provider,
+            allowed=", ".join(SCALED_BY), fix="change cluster.nodes.max and run `pulumi up`",
+        )  # fmt: skip
+
+
+def _names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
+    names = outputs.get("group_names")
+    if not names:
+        raise InputError(
+            f"pulumi stack output --stack {config.stack}", "no group_names: the stack is not up", fix="pulumi up"
+        )
+    return [str(name) for name in names]

@@ -1,5 +1,5 @@
 """How many nodes a stack's job should have (`components.schedule.autoscale`): the curve that the plan projects or has
-measured, what is asked for, and findings. It is told, and nobody starts or stops nodes by it.
+measured, what is asked for, and findings. Who asks for nodes by it: `stacks.engines.autoscale_now`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,6 +17,8 @@ from stacks.planning.run_costs import first_in_reach, rung_in_use, rung_lines, s
 from stacks.planning.throughput import Band, throughput
 
 _PLACE = "gangway:job.autoscale"
+SCALED_BY = ("aws",)
+"""Providers of whose groups `gangway job --scale` asks for nodes."""
 _MOST_LOOKED_AT = 64
 """Numbers of nodes that the curve has; of more, so many that are evenly spread, both ends among them."""
 
@@ -98,8 +100,10 @@ def wanted_nodes(
     *,
     images_done: float = 0.0,
     spent_usd: float = 0.0,
+    present: int | None = None,
+    since_change_sec: float = inf,
 ) -> Decision:
-    """What the job should have now. `curve`: not empty."""
+    """What the job should have now. `curve`: not empty; `present`: nodes that it has, None where nobody asks."""
     asked, nodes = config.job.autoscale, config.cluster.nodes.max
     assert asked is not None, "whoever asks has looked"
     node_usd, around_usd = None, 0.0
@@ -111,6 +115,8 @@ def wanted_nodes(
         around_usd = cost.hourly - sum(known)
     state = State(
         images_left=max(1.0, config.job.kimg * 1000 - images_done),
+        nodes=present,
+        since_change_sec=since_change_sec,
         left_sec=inf if asked.deadline is None else (asked.deadline - now).total_seconds(),
         left_usd=inf if asked.budget_usd is None else asked.budget_usd - spent_usd,
         node_usd_per_hour=node_usd,
@@ -190,13 +196,7 @@ def _in_vain(config: StackConfig, asked: AutoscaleConfig) -> Iterable[Finding]:
             "set nodes.min below nodes.max, or remove autoscale",
         )
     else:
-        yield Finding.warning(
-            "autoscale.told-not-done",
-            _PLACE,
-            f"the number of nodes is told, here and by `gangway job`; the group asks for {nodes.max}, as ever, and "
-            "nobody starts or stops nodes by it",
-            "change cluster.nodes.max by hand, and run `pulumi up`",
-        )
+        yield _who_does_it(config)
     if asked.least_images_per_usd is not None and plan_rung(config.cluster.capacity[0]).reserved:
         yield Finding.warning(
             "autoscale.paid-anyway",
@@ -204,3 +204,22 @@ def _in_vain(config: StackConfig, asked: AutoscaleConfig) -> Iterable[Finding]:
             "of no effect: the nodes of capacity[0] are paid for whether they are used or not",
             "remove least_images_per_usd",
         )
+
+
+def _who_does_it(config: StackConfig) -> Finding:
+    """A timer of the stack's owner does, where there is a call for it."""
+    most = config.cluster.nodes.max
+    if config.provider in SCALED_BY:
+        return Finding.info(
+            "autoscale.by-command",
+            _PLACE,
+            f"the group begins with {most}; `gangway job {config.stack} --scale`, from a timer, say, asks it for what "
+            "is wanted then, and `pulumi up` leaves that number alone",
+        )
+    return Finding.warning(
+        "autoscale.told-not-done",
+        _PLACE,
+        f"the number of nodes is told, here and by `gangway job`; the group asks for {most}, as ever, and nobody "
+        "starts or stops nodes by it",
+        "change cluster.nodes.max by hand, and run `pulumi up`",
+    )

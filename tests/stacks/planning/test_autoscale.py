@@ -75,8 +75,14 @@ def test_what_cannot_be_reached_is_an_error_and_what_is_not_expected_a_warning(e
     assert "autoscale.missed" not in told(edited(asking({"images_per_sec": curve[8].mid * 0.99})))
 
 
-def test_that_nobody_carries_it_out_is_told(edited: Edited) -> None:
-    assert told(edited(asking({"images_per_sec": 1})))["autoscale.told-not-done"].severity is Severity.WARNING
+def test_who_carries_it_out_is_told(edited: Edited) -> None:
+    config = edited(asking({"images_per_sec": 1}))
+    assert config.provider == "aws"
+    by_command = told(config)["autoscale.by-command"]
+    assert by_command.severity is Severity.INFO
+    assert f"gangway job {config.stack} --scale" in by_command.message
+    elsewhere = told(config.model_copy(update={"provider": "gcp"}))
+    assert elsewhere["autoscale.told-not-done"].severity is Severity.WARNING
     one = edited(lambda values: values["gangway:job"].update({"autoscale": {"images_per_sec": 1}}))
     assert "autoscale.one-number" in told(one)
     assert told(edited(lambda values: None)) == {}
