@@ -14,6 +14,7 @@ from stacks.cli.main import app
 from stacks.config.job_settings import control_flags, controller_asked
 from stacks.engines.job_controller import lines_of_folder, lines_of_stack
 from stacks.engines.job_state import JobState
+from stacks.finops.audit import state
 from trainer.config.control import SWITCH_FILE, Bounds, ControlSettings, Mode, Objective, PolicyName
 from trainer.records.decisions import DecisionRecord
 
@@ -118,3 +119,18 @@ def test_a_record_of_another_version_has_its_decisions(tmp_path: Path) -> None:
     assert "record r-1: running, 700 images" in done.output
     assert "controller: model for time, act\n  it has decided nothing, as of its log\n" in done.output
     assert JobState.read(RunStore(tmp_path.as_uri())).decisions == (made(640),)
+
+
+def test_a_stacks_state_and_its_newest_record_are_what_is_read(
+    tmp_path: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the job was started with, whatever the stack file says by now: the shipped one asks for no controller."""
+    record = {"id": "r-1", "status": "interrupted", "images": 700, "decisions": [made(640).model_dump()]}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    outputs = {"run_bucket": "b", "runs_url": tmp_path.as_uri(), "job": job(ControlSettings(policy="learned"))}
+    monkeypatch.setattr(state, "stack_outputs", lambda *_: outputs)
+    done = CliRunner().invoke(app, ["job", str(repo / "stacks/Pulumi.aws-demo.yaml")])
+    assert done.exit_code == 0, done.output
+    assert "controller: learned for time, act\n  the last of 1 decision, as of its record:\n" in done.output
+    assert "640 images: threads 4 to 3, by rules: it waits; unjudged\n" in done.output
+    assert "sudo docker exec gangway-trainer python -m trainer control off --run-dir '/fsx/runs/a job'\n" in done.output
