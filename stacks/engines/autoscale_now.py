@@ -32,8 +32,10 @@ def wanted_now(
     if not curve:
         return f"nobody knows how fast the job is on {machine.name}"
     spent_usd = cost.hourly * images_done / curve[max(curve)].mid / 3600
+    # The number that a stack begins with is nobody's decision: until the first there is none to stay with.
+    is_decided = bool(groups) and groups[0].changed_at is not None
     known: Mapping[str, Any] = (
-        {"present": nodes_of(groups), "since_change_sec": since_change_sec(groups, now)} if groups else {}
+        {"present": nodes_of(groups), "since_change_sec": since_change_sec(groups, now)} if is_decided else {}
     )
     return wanted_nodes(config, machine, cost, curve, now, images_done=images_done, spent_usd=spent_usd, **known)
 
