@@ -44,12 +44,14 @@ class Job:
         hours: of undisturbed training, above 0.
         deadline_hours: from the first step until it must be done, not below `hours`; None where it does not matter.
         interruptions: share of spot nodes taken back within a month, for offers of which nobody publishes it.
+        times_taken: how many times as often as that, published, given or assumed, nodes are taken back.
     """
 
     num_nodes: int
     hours: float
     deadline_hours: float | None = None
     interruptions: float | None = None
+    times_taken: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Quoted:
 def quote(offer: Offer, job: Job) -> Quoted:
     """What the job comes to on `offer`."""
     rate = _rate(offer, job)
-    share = None if rate is None else rate.share
+    share = None if rate is None else _as_often(rate.share, job.times_taken)
     spot = _stops(offer, job, share)
     hours = job.hours if spot is None else spot.hours
     usd, details = _money(offer, job, hours, spot, rate)
@@ -121,6 +123,11 @@ def quote(offer: Offer, job: Job) -> Quoted:
         missing=_missing(offer, job, share),
         details=details,
     )
+
+
+def _as_often(share: float | None, times: float) -> float | None:
+    """The share within a month of nodes that are taken so many times as often."""
+    return share if share is None or times == 1 else -math.expm1(times * math.log1p(-share))
 
 
 def _stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate | None:

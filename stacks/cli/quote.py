@@ -2,6 +2,7 @@
 
     $ gangway quote --accelerator H100x8 --nodes 4 --hours 100 --deadline 130h
     $ gangway quote --accelerator v5p-64 --nodes 1 --hours 100 --sort risk --interruptions 0.15 --json
+    $ gangway quote --accelerator H100x8 --nodes 4 --hours 60 --here "aws us-east-1 p5.48xlarge on-demand"
 
 Reads the catalogue, asks nobody. Heavy imports stand inside the command: `gangway --help` imports this module.
 """
@@ -9,6 +10,7 @@ Reads the catalogue, asks nobody. Heavy imports stand inside the command: `gangw
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,8 +20,9 @@ from stacks.config.corrections import TPU_SLICE, Span, number_for
 
 if TYPE_CHECKING:
     from components.catalog.loader import Catalog, Provider
-    from components.estimate.offers import Carrier
+    from components.estimate.offers import Carrier, Offer
     from components.estimate.quotes import Job, Sort
+    from stacks.finops.quotes.move_tables import AdviceGiven
 
 EXIT_NOTHING = 1
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
@@ -40,6 +43,10 @@ def quote(
         typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
     ] = None,
     sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
+    here: Annotated[
+        str | None, typer.Option(help="The offer that a job is on, --hours of it left: stay, or move?")
+    ] = None,
+    carry_gib: Annotated[float, typer.Option(help="With --here: checkpoint and data that move along, GiB.")] = 10.0,
     top: Annotated[int, typer.Option(help="Rows with figures and reasons for so many; 0: for all.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each figure with its source.")] = False,
 ) -> None:
@@ -53,6 +60,7 @@ def quote(
     from stacks.finops.quotes.quote_tables import Answer, answer_json, show_answer
 
     job = _job(nodes, hours, deadline, interruptions)
+    _check_carried(carry_gib)
     by = _sort(sort)
     _check_shown(max_intensity, top)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
@@ -63,6 +71,8 @@ def quote(
     ]
     ranking = rank([quote_one(offer, job) for offer in within], by)
     answer = Answer(accelerator, job, by, max_intensity, len(offers) - len(within), ranking, top)
+    if here is not None:
+        answer = replace(answer, advice=_advice(here, offers, within, job, by, carry_gib))
     if as_json:
         import json
 
@@ -72,6 +82,26 @@ def quote(
 
         show_answer(answer, Console())
     raise typer.Exit(0 if ranking.ranked else EXIT_NOTHING)
+
+
+def _check_carried(gib: float) -> None:
+    if not 0 <= gib < math.inf:
+        raise InputError("--carry-gib", "no size", value=gib, allowed="GiB, 0 or more", fix="write --carry-gib 10")
+
+
+def _advice(
+    label: str, offers: "Sequence[Offer]", within: "Sequence[Offer]", job: "Job", by: "Sort", carry_gib: float
+) -> "AdviceGiven":
+    """InputError: no such offer."""
+    from components.estimate.moving import Luggage, advise
+    from stacks.finops.quotes.move_tables import AdviceGiven, egress_of
+
+    here = next((offer for offer in offers if offer.label == label.rstrip("*")), None)
+    if here is None:
+        raise InputError.not_among("--here", "no such offer", label, [offer.label for offer in offers])
+    egress = egress_of(here)
+    luggage = Luggage(carry_gib, None if egress is None else egress.value)
+    return AdviceGiven(advise(here, within, job, luggage, by), luggage, egress, by)
 
 
 def hours_of(text: str, place: str) -> float:

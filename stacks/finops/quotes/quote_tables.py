@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from components.catalog.schema import Fact, Region
 from components.estimate.energy import ERROR_BAND
 from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
+from stacks.finops.quotes.move_tables import AdviceGiven, advice_json, advice_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 class Answer:
     """A question and its answer. `max_intensity`: gCO2e per kWh that a grid may have at most; None for any; `left_out`:
     offers on other grids; `top`: of how many of the ranked a person reads the reasons; 0 for all. JSON has them all.
+    `advice`: to a job that runs already; None where none does.
     """
 
     accelerator: str
@@ -29,6 +31,7 @@ class Answer:
     left_out: int
     ranking: Ranking
     top: int = 0
+    advice: AdviceGiven | None = None
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -43,6 +46,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "sort": answer.sort,
         "max_intensity_g_per_kwh": answer.max_intensity,
         "left_out": answer.left_out,
+        **({} if answer.advice is None else {"move": advice_json(answer.advice)}),
         "currency": "USD",
         "ranked": [
             {"rank": place, **_row(quoted), "reason": reason}
@@ -208,6 +212,8 @@ def show_answer(answer: Answer, console: "Console") -> None:
         _say(console, f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh")
     for line in _assumptions(ranking):
         _say(console, line, style="dim")
+    for line in () if answer.advice is None else advice_lines(answer.advice):
+        _say(console, line, style="bold")
     _say(
         console,
         f"Nodes only: storage, network and the head node are the plan's. Energy is estimated, +-{ERROR_BAND:.0%} "

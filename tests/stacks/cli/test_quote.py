@@ -281,6 +281,32 @@ def test_a_region_without_a_grid_says_so() -> None:
     assert row["carbon"]["source"] == "absent: no grid intensity and PUE of us-east-1 in the catalogue"
 
 
+def test_a_job_that_runs_is_told_to_stay_or_to_move() -> None:
+    here = "aws us-east-1 p5.48xlarge on-demand"
+    move = ask("--here", here)["move"]
+    assert move["go"] is True
+    assert move["saves"]["low"] > 0
+    assert move["saves"]["low"] <= move["saves"]["value"] <= move["saves"]["high"]
+    assert move["egress"]["source"]
+    assert "move" not in ask(), "nobody asked"
+    heavy = ask("--here", here, "--carry-gib", "1000000", "--providers", "aws,gcp")["move"]
+    assert heavy["to"].startswith("aws us-east-1 "), "what stays in the region carries nothing"
+    assert heavy["egress"]["usd"] == 0
+    text = run("--here", here)
+    assert f"you are on {here}" in text
+    assert f"move to {move['to']}: saves $" in text
+    assert "pulumi up" in text
+    alone = ask("--here", here, "--max-intensity", "0", exit_code=1)["move"]
+    assert (alone["go"], alone["to"], alone["saves"]) == (False, None, None)
+
+
+def test_what_a_job_is_on_has_to_be_an_offer() -> None:
+    wrong = mistake(*ASK, "--here", "aws us-east-1 p5.48xlarge ondemand")
+    assert (wrong.place, wrong.value) == ("--here", "aws us-east-1 p5.48xlarge ondemand")
+    assert "aws us-east-1 p5.48xlarge on-demand" in wrong.fix
+    assert mistake(*ASK, "--carry-gib", "-1").place == "--carry-gib"
+
+
 def test_it_loads_no_sdk(repo: Path) -> None:
     """What keeps it under a second."""
     program = (

@@ -1,0 +1,158 @@
+"""Whether a job that runs should move to another offer: what is left of it comes to here and there, and what moving
+takes. Pure.
+
+A move is a planned stop: nothing is done twice, and while the checkpoint and the data travel the new nodes are paid for
+and train nothing. Each saving has an interval, whose ends take nodes to be taken back half and twice as often as is
+published or assumed, against and for the move, and the way between to be slow or fast. It is advised where even the low
+end saves something, and the middle a tenth of what is left.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from components.estimate.offers import Offer
+from components.estimate.quotes import Job, Quoted, Sort, quote
+from components.estimate.spot import RESTART_SEC
+
+__all__ = ["LEAST_SHARE", "UNITS", "Advice", "Band", "Luggage", "Move", "advise"]
+
+LEAST_SHARE: Final = 0.1
+"""Of what staying comes to: less is not worth a person's hour."""
+_TIMES_TAKEN = 2.0
+_GBPS = (0.5, 2.0, 8.0)
+"""Between regions and clouds, slow to fast: assumed."""
+_START_SEC = (2 * RESTART_SEC, RESTART_SEC, RESTART_SEC)
+_BITS_PER_GIB = 8 * 2**30
+UNITS: Final[dict[Sort, str]] = {"cost": "USD", "carbon": "gCO2e", "risk": "h"}
+"""What each sort saves; risk is time from now to the last image."""
+
+
+class Band(NamedTuple):
+    """A figure, and the ends of what it may be."""
+
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Luggage:
+    """What travels along, GiB, and what a GiB that leaves the provider costs; None where nobody knows, and then nothing
+    is advised that leaves it.
+    """
+
+    gib: float
+    egress_usd_per_gib: float | None
+
+
+@dataclass(frozen=True)
+class Move:
+    """One way to go.
+
+    Attributes:
+        to: the offer, with what is left of the job on it, the move's own hours included.
+        saves: against staying, in the sort's unit.
+        hours: that the move takes without training.
+        egress_usd: expected.
+    """
+
+    to: Quoted
+    saves: Band
+    hours: Band
+    egress_usd: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Whether to go. `best`: the way that is expected to save the most; None where no other offer is known well enough;
+    `go`: whether it is advised.
+    """
+
+    here: Quoted
+    best: Move | None
+    go: bool
+    reason: str
+
+
+class _Case(NamedTuple):
+    """One end, or the middle: how often nodes are taken here and there, and the way between."""
+
+    here: float
+    there: float
+    gbps: float
+    start_sec: float
+
+
+_CASES = (
+    _Case(1 / _TIMES_TAKEN, _TIMES_TAKEN, _GBPS[0], _START_SEC[0]),
+    _Case(1.0, 1.0, _GBPS[1], _START_SEC[1]),
+    _Case(_TIMES_TAKEN, 1 / _TIMES_TAKEN, _GBPS[2], _START_SEC[2]),
+)
+
+
+def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sort: Sort) -> Advice:
+    """Of what is left (`job.hours`, undisturbed; its deadline from now). `others`: as `gangway quote` finds them."""
+    staying = quote(here, job)
+    left = _value(staying, sort, job)
+    stays = [_value(quote(here, replace(job, times_taken=case.here)), sort, job) for case in _CASES]
+    moves = [move for offer in others if (move := _move(here, offer, job, luggage, sort, stays)) is not None]
+    best = max(moves, key=lambda move: (move.saves.mid, move.saves.low), default=None)
+    surely = [move for move in moves if _pays(move, left)]
+    if surely:
+        chosen = max(surely, key=lambda move: (move.saves.mid, move.saves.low))
+        return Advice(staying, chosen, go=True, reason="even at the low end it saves")
+    return Advice(staying, best, go=False, reason=_why_not(best, left, sort))
+
+
+def _move(
+    here: Offer, offer: Offer, job: Job, luggage: Luggage, sort: Sort, stays: Sequence[float]
+) -> Move | None:  # fmt: skip
+    """None for the same offer, and for one of which something is not known or on which it is not done. `stays`: what
+    staying comes to in each case.
+    """
+    if offer.label == here.label:
+        return None
+    leaves = (offer.provider, offer.region) != (here.provider, here.region)
+    if leaves and luggage.egress_usd_per_gib is None:
+        return None
+    gib = luggage.gib if leaves else 0.0
+    usd = gib * (luggage.egress_usd_per_gib or 0.0)
+    saves, hours = list[float](), list[float]()
+    to: Quoted | None = None
+    for number, case in enumerate(_CASES):
+        took = (case.start_sec + gib * _BITS_PER_GIB / 1e9 / case.gbps) / 3600
+        there = quote(offer, replace(job, hours=job.hours + took, times_taken=case.there))
+        value = _value(there, sort, job)
+        if number == 1:
+            to = there
+            if not math.isfinite(value):
+                return None
+        paid = usd if sort == "cost" else 0.0
+        saves.append(-math.inf if not math.isfinite(value) else stays[number] - value - paid)
+        hours.append(took)
+    assert to is not None, "the middle case"
+    return Move(to, Band(min(saves), saves[1], max(saves)), Band(min(hours), hours[1], max(hours)), usd)
+
+
+def _value(quoted: Quoted, sort: Sort, job: Job) -> float:
+    """What is to be little; endless where the job is not done so, or not in time, or nobody knows."""
+    if quoted.problem or quoted.missing or quoted.hours > (job.deadline_hours or math.inf):
+        return math.inf
+    value = {"cost": quoted.usd, "carbon": quoted.gco2e, "risk": quoted.hours}[sort]
+    return math.inf if value is None else value
+
+
+def _pays(move: Move, staying: float) -> bool:
+    return move.saves.low > 0 and (math.isinf(staying) or move.saves.mid >= LEAST_SHARE * staying)
+
+
+def _why_not(best: Move | None, staying: float, sort: Sort) -> str:
+    if best is None:
+        return "nothing else is known well enough, or done there"
+    if best.saves.mid <= 0:
+        return "nothing else is expected to save anything"
+    if best.saves.low <= 0:
+        return "what is expected to save the most may as well save nothing"
+    return f"it saves less than {LEAST_SHARE:.0%} of the {staying:,.4g} {UNITS[sort]} that are left"

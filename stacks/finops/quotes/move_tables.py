@@ -1,0 +1,119 @@
+"""Advice on moving a job (`components.estimate.moving`) as a person reads it, and as JSON."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from components.catalog.loader import PROVIDERS, load_provider
+from components.catalog.schema import Fact
+from components.estimate.moving import UNITS, Advice, Band, Luggage, Move
+from components.estimate.offers import Offer
+from components.estimate.quotes import Sort
+
+_EGRESS = "egress-internet"
+
+
+def egress_of(here: Offer) -> Fact[float | None] | None:
+    """What a GiB that leaves the provider costs, to anywhere; None of one without a list of services."""
+    catalog = load_provider(next(each for each in PROVIDERS if each == here.provider))
+    if not any(row.service == _EGRESS for row in catalog.services):
+        return None
+    return catalog.service_price(here.provider, here.region, _EGRESS).usd
+
+
+@dataclass(frozen=True)
+class AdviceGiven:
+    """An advice, and what it was given by. `egress`: see `egress_of`."""
+
+    advice: Advice
+    luggage: Luggage
+    egress: Fact[float | None] | None
+    sort: Sort
+
+
+def advice_json(given: AdviceGiven) -> dict[str, Any]:
+    """Plain JSON data."""
+    advice, luggage, egress, sort = given.advice, given.luggage, given.egress, given.sort
+    best = advice.best
+    return {
+        "here": advice.here.offer.label,
+        "go": advice.go,
+        "reason": advice.reason,
+        "to": None if best is None else best.to.offer.label,
+        "saves": None if best is None else {**_finite(best.saves), "unit": UNITS[sort], "confidence": "estimated"},
+        "hours_without_training": None if best is None else {**_finite(best.hours), "confidence": "assumed"},
+        "egress": None
+        if egress is None
+        else {
+            "gib": luggage.gib,
+            "usd": None if best is None else best.egress_usd,
+            "usd_per_gib": egress.value,
+            "source": egress.source,
+            "confidence": egress.confidence,
+        },
+    }
+
+
+def advice_lines(given: AdviceGiven) -> Iterator[str]:
+    """What to do, why, and how it is done."""
+    advice, luggage, sort = given.advice, given.luggage, given.sort
+    here, best = advice.here, advice.best
+    trouble = here.problem or here.missing
+    stays = trouble or f"{_said(_left(advice, sort), sort)} for what is left"
+    yield f"you are on {here.offer.label}: {stays}"
+    if best is None:
+        yield f"stay: {advice.reason}"
+        return
+    label = best.to.offer.label
+    verb = f"move to {label}" if advice.go else f"stay: {advice.reason}; nearest is {label}"
+    yield f"{verb}: saves {_saves(best, sort)}, the way counted: {best.hours.mid:.1f} h without training, " + _way(
+        best, luggage
+    )
+    if advice.go:
+        yield (
+            f"to move: see that there is capacity, stop the job (it saves), copy its run folder to a bucket there, set "
+            f"region {best.to.offer.region} and {_rung(best.to.offer)} in a stack file of provider "
+            f"{best.to.offer.provider}, and run `pulumi up`: it goes on from the checkpoint; then `pulumi destroy` here"
+        )
+
+
+def _left(advice: Advice, sort: Sort) -> float | None:
+    here = advice.here
+    return {"cost": here.usd, "carbon": here.gco2e, "risk": here.hours}[sort]
+
+
+def _said(value: float | None, sort: Sort) -> str:
+    if value is None:
+        return "?"
+    match sort:
+        case "cost":
+            return f"${value:,.0f}"
+        case "carbon":
+            return f"{value / 1000:,.0f} kg CO2e"
+        case "risk":
+            return f"{value:,.1f} h"
+
+
+def _saves(move: Move, sort: Sort) -> str:
+    if move.saves.mid == float("inf"):
+        return "what staying does not finish"
+    low = "nothing known" if move.saves.low == float("-inf") else _said(move.saves.low, sort)
+    high = "all" if move.saves.high == float("inf") else _said(move.saves.high, sort)
+    return f"{_said(move.saves.mid, sort)} ({low} to {high})"
+
+
+def _way(move: Move, luggage: Luggage) -> str:
+    if not move.egress_usd:
+        return "and nothing for the way"
+    return f"${move.egress_usd:,.2f} for {luggage.gib:g} GiB that leave"
+
+
+def _rung(offer: Offer) -> str:
+    return f"capacity kind {offer.kind} of {offer.machine.name}"
+
+
+def _finite(band: Band) -> dict[str, float | None]:
+    return {
+        name: value if abs(value) != float("inf") else None
+        for name, value in zip(("low", "value", "high"), band, strict=True)
+    }
