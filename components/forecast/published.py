@@ -71,14 +71,14 @@ def read_history(path: Path, column: str | None = None) -> Series:
 
 def _of_object(text: str, place: str, column: str | None) -> Series:
     try:
-        keys = set(json.loads(text))
+        content = json.loads(text)
     except (ValueError, RecursionError):
-        keys = set()  # the reader of our own format says where it is no JSON
+        content = {}  # the reader of our own format says where it is no JSON
     try:
-        if "SpotPriceHistory" in keys:
-            return _hourly_prices(_Prices.model_validate_json(text).history, place, column)
-        if {"metadata", "data"} <= keys:
-            trace = _Availability.model_validate_json(text)
+        if "SpotPriceHistory" in content:
+            return _hourly_prices(_Prices.model_validate(content).history, place, column)
+        if {"metadata", "data"} <= content.keys():
+            trace = _Availability.model_validate(content)
             _refuse_column(column, place)
             return _hourly_nodes(trace, place)
     except ValidationError as error:

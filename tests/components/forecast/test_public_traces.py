@@ -1,8 +1,8 @@
 """Back-tests on public traces: the table of docs/forecast.md is what was measured, and is measured again where the
 traces are.
 
-No trace is kept here: several have no licence to pass them on. docs/forecast.md says where each is from and how its file
-is made; with the folder of these files in GANGWAY_TRACES the slow test computes every row anew, and with
+No trace is kept here: several have no licence to pass them on. docs/forecast.md says where each is from and how its
+file is made; with the folder of these files in GANGWAY_TRACES the slow test computes every row anew, and with
 GANGWAY_UPDATE_GOLDEN it writes them.
 """
 
