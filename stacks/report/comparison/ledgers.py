@@ -170,8 +170,7 @@ def _drawing(kept: Kept, name: str) -> Drawing:
         _paint(panels[0], theme, shown, labels)
         panels[0].set_title(kept.name, color=theme.ink)
         handles, names = panels[0].get_legend_handles_labels()
-        place = {"loc": "outside upper left", "ncols": columns, "labelcolor": theme.ink}
-        sheet.legend(handles, names, **place)
+        sheet.legend(handles, names, loc="outside upper left", ncols=columns, labelcolor=theme.ink)
 
     return Drawing(
         name=name,
@@ -220,11 +219,12 @@ def _paint(axes: Axes, theme: Theme, shown: Sequence[Scored], labels: tuple[str,
             return list(itertools.chain.from_iterable(values))
 
         low, high = joined([each.model.low for each in stretch]), joined([each.model.high for each in stretch])
-        lone = {"marker": "_", "markersize": 6} if len(days) == 1 else {}
+        lone = len(days) == 1
+        marker = "_" if lone else ""
         axes.plot(days, joined([each.baseline.middle for each in stretch]), color=theme.series[1], linewidth=1.2,
-                  linestyle="--", label=naive, **lone)  # fmt: skip
+                  linestyle="--", label=naive, marker=marker)  # fmt: skip
         axes.plot(days, joined([each.model.middle for each in stretch]), color=theme.series[0], linewidth=1.6,
-                  label=middle, **lone)  # fmt: skip
+                  label=middle, marker=marker)  # fmt: skip
         if lone:
             axes.vlines(days, low, high, color=theme.series[0], alpha=0.25, linewidth=4, label=interval)
         else:

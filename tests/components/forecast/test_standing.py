@@ -66,7 +66,8 @@ def test_a_shift_is_found_and_dated_and_a_steady_series_is_not(tmp_path: Path) -
     (calm,) = standings(read_ledger(filled(tmp_path / "calm", steady, settled=len(steady))))
     (moved,) = standings(read_ledger(filled(tmp_path / "moved", shifted, settled=len(shifted))))
     assert calm.drift is not None
-    assert calm.drift.alarm is calm.drifts_since() is None
+    assert calm.drift.alarm is None
+    assert calm.drifts_since() is None
     assert moved.drift is not None
     assert moved.drift.upward
     since = moved.drifts_since()

@@ -138,6 +138,7 @@ def test_a_ledger_that_cannot_be_used_is_refused(run_dir: Path, ledger: Path, tm
         report(run_dir, "--ledger", ledger, "--format", "focus")
 
 
+@pytest.mark.usefixtures("faults")
 @pytest.mark.parametrize(("steps", "every", "number"), [(1, 1, 300), (2, 1, 40), (24, 24, 20), (1, 3, 10), (300, 1, 2)])
 def test_a_picture_has_forecasts_that_do_not_overlap_and_as_many_as_fit(
     tmp_path: Path, steps: int, every: int, number: int
