@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import IO, Any
 
-__all__ = ["append_line", "lock", "whole_lines"]
+__all__ = ["append_line", "complete_lines", "lock", "whole_lines"]
 
 
 def lock(file: IO[bytes]) -> None:
@@ -36,7 +36,11 @@ def whole_lines(file: IO[bytes]) -> list[bytes]:
     off.
     """
     content = file.read()
-    whole = content[: content.rfind(b"\n") + 1]
-    file.seek(len(whole))
+    file.seek(content.rfind(b"\n") + 1)
     file.truncate()
-    return whole.splitlines()
+    return complete_lines(content)
+
+
+def complete_lines(content: bytes) -> list[bytes]:
+    """The same of what was read elsewhere: half a line at the end is left out."""
+    return content[: content.rfind(b"\n") + 1].splitlines()

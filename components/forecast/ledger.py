@@ -16,12 +16,12 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, T
 from pydantic import model_validator as validator
 
 from components.core.findings import InputError
-from components.core.json_lines import append_line, lock, whole_lines
+from components.core.json_lines import append_line, complete_lines, lock, whole_lines
 from components.forecast.accuracy import Judged
 from components.forecast.forecaster import Forecast, Setting
 from components.forecast.series import Series
 
-__all__ = ["Ledger", "Settled", "open_ledger"]
+__all__ = ["Entries", "Ledger", "Scored", "Settled", "open_ledger", "read_ledger"]
 
 
 class _Frozen(BaseModel):
@@ -87,15 +87,74 @@ class Settled:
     revised: int
 
 
-class Ledger:
-    """The open ledger; held by one process at a time. Use `open_ledger`."""
+@dataclass(frozen=True)
+class Scored:
+    """A published forecast whose whole truth is known: the times it is about, the model's and the baseline's."""
 
-    def __init__(self, path: Path, file: IO[bytes], lines: Sequence[_Said | _Came]) -> None:
-        self._path, self._file = path, file
+    step: timedelta
+    times: tuple[datetime, ...]
+    model: Judged
+    baseline: Judged
+
+
+class Entries:
+    """What a ledger has."""
+
+    def __init__(self, path: Path, lines: Sequence[_Said | _Came]) -> None:
+        self._path = path
         self._said: dict[_Key, _Said] = {}
         self._came: dict[_Key, float] = {}
         for number, line in enumerate(lines, 1):
             self._take(line, f"{path}, line {number}")
+
+    def kinds(self) -> list[tuple[str, float]]:
+        """Series and level of its forecasts, in the order of their first ones."""
+        return list(dict.fromkeys((said.series, said.level) for said in self._said.values()))
+
+    def scored(self, name: str, level: float) -> list[Scored]:
+        """Forecasts of that series and level whose whole truth is known, in the order of their times."""
+        found: list[Scored] = []
+        for said in self._of(name, level):
+            times = tuple(said.times())
+            known = tuple(value for value in (self._came.get((name, time)) for time in times) if value is not None)
+            if len(known) == len(times):
+                model, baseline = (
+                    Judged(each.low, each.middle, each.high, known) for each in (said.model, said.baseline)
+                )
+                found.append(Scored(timedelta(seconds=said.step_sec), times, model, baseline))
+        return found
+
+    def waiting(self, name: str, level: float) -> int:
+        """How many of them still wait for some of their truth."""
+        return len(self._of(name, level)) - len(self.scored(name, level))
+
+    def judged(self, name: str, level: float) -> tuple[list[Judged], list[Judged]]:
+        """The scored ones: the model's and the baseline's."""
+        scored = self.scored(name, level)
+        return [each.model for each in scored], [each.baseline for each in scored]
+
+    def _of(self, name: str, level: float | None = None) -> list[_Said]:
+        found = (said for (series, _), said in self._said.items() if series == name and level in (None, said.level))
+        return sorted(found, key=lambda said: said.first)
+
+    def _take(self, line: _Said | _Came, place: str) -> None:
+        is_said = isinstance(line, _Said)
+        key = (line.series, line.first if isinstance(line, _Said) else line.time)
+        if key in (self._said if is_said else self._came):
+            what = "forecast" if is_said else "truth"
+            raise _damaged(place, f"a second {what} of {key[0]!r} for {key[1].isoformat()}")
+        if isinstance(line, _Said):
+            self._said[key] = line
+        else:
+            self._came[key] = line.value
+
+
+class Ledger(Entries):
+    """The open ledger, to write in; held by one process at a time. Use `open_ledger`."""
+
+    def __init__(self, path: Path, file: IO[bytes], lines: Sequence[_Said | _Came]) -> None:
+        super().__init__(path, lines)
+        self._file = file
 
     def settle(self, series: Series) -> Settled:
         """Writes what came of the times that forecasts of this series were about. A truth that stands already stays:
@@ -128,21 +187,6 @@ class Ledger:
         )  # fmt: skip
         return True
 
-    def judged(self, name: str, level: float) -> tuple[list[Judged], list[Judged]]:
-        """Forecasts of that series and level whose whole truth is known, in order: the model's and the baseline's."""
-        model: list[Judged] = []
-        baseline: list[Judged] = []
-        for said in sorted(self._of(name), key=lambda said: said.first):
-            truth = [self._came.get((name, time)) for time in said.times()]
-            known = tuple(value for value in truth if value is not None)
-            if said.level == level and len(known) == len(truth):
-                model.append(Judged(said.model.low, said.model.middle, said.model.high, known))
-                baseline.append(Judged(said.baseline.low, said.baseline.middle, said.baseline.high, known))
-        return model, baseline
-
-    def _of(self, name: str) -> list[_Said]:
-        return [said for (series, _), said in self._said.items() if series == name]
-
     def _add(self, line: _Said | _Came) -> None:
         try:
             append_line(self._file, line.model_dump(mode="json"))
@@ -151,17 +195,6 @@ class Ledger:
                 str(self._path), f"cannot be written: {error.strerror}", fix="free some space, then try again"
             ) from None
         self._take(line, str(self._path))
-
-    def _take(self, line: _Said | _Came, place: str) -> None:
-        is_said = isinstance(line, _Said)
-        key = (line.series, line.first if isinstance(line, _Said) else line.time)
-        if key in (self._said if is_said else self._came):
-            what = "forecast" if is_said else "truth"
-            raise _damaged(place, f"a second {what} of {key[0]!r} for {key[1].isoformat()}")
-        if isinstance(line, _Said):
-            self._said[key] = line
-        else:
-            self._came[key] = line.value
 
 
 @contextmanager
@@ -181,7 +214,23 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
         except BlockingIOError:
             raise InputError(str(path), "another process writes in it", fix="let that end first") from None
         file.seek(0)
-        yield Ledger(path, file, [_read(path, number, text) for number, text in enumerate(whole_lines(file), 1)])
+        yield Ledger(path, file, _lines(path, whole_lines(file)))
+
+
+def read_ledger(path: Path) -> Entries:
+    """What is in a file, which somebody may write in meanwhile. InputError: it cannot be read, or is damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            str(path), f"cannot be read: {error.strerror}", allowed="a ledger, as `gangway forecast` writes it",
+            fix="name the file",
+        ) from None  # fmt: skip
+    return Entries(path, _lines(path, complete_lines(content)))
+
+
+def _lines(path: Path, texts: Sequence[bytes]) -> list[_Said | _Came]:
+    return [_read(path, number, text) for number, text in enumerate(texts, 1)]
 
 
 def _read(path: Path, number: int, text: bytes) -> _Said | _Came:

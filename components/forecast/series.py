@@ -21,7 +21,7 @@ from typing import Any
 from components.core.findings import InputError
 from components.core.visible import visible
 
-__all__ = ["MOST_VALUES", "Series", "format_time", "parse_series", "read_series", "said_length"]
+__all__ = ["MOST_VALUES", "Series", "file_text", "format_time", "parse_series", "read_series", "said_length"]
 
 MOST_VALUES = 200_000
 _MOST_BYTES = 64 * 2**20
@@ -93,6 +93,11 @@ def said_length(length: timedelta) -> str:
 
 def read_series(path: Path, column: str | None = None) -> Series:
     """Reads a file. `column`: which value, where there are several. InputError: what is wrong, and in which line."""
+    return parse_series(file_text(path), str(path), column)
+
+
+def file_text(path: Path) -> str:
+    """What a history's file holds. InputError: it cannot be read, is too large, or no text."""
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
@@ -101,12 +106,11 @@ def read_series(path: Path, column: str | None = None) -> Series:
     if len(content) > _MOST_BYTES:
         raise InputError(str(path), "too large", allowed=f"{_MOST_BYTES // 2**20} MiB", fix="leave older values out")
     try:
-        text = content.decode("utf-8-sig")  # spreadsheets write a byte order mark
+        return content.decode("utf-8-sig")  # spreadsheets write a byte order mark
     except UnicodeDecodeError as error:
         raise InputError(
             str(path), f"no text: byte {error.start} is not UTF-8", allowed=_SHAPES, fix="save it as UTF-8"
         ) from None
-    return parse_series(text, str(path), column)
 
 
 def parse_series(text: str, place: str, column: str | None = None) -> Series:

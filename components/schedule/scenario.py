@@ -21,8 +21,9 @@ from components.schedule.generate import generate
 from components.schedule.hourly import Hourly
 from components.schedule.jobs import Ask, Curve, Job
 
-__all__ = ["JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
+__all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
 
+MOST_JOBS = 100_000
 _ONE_NODE = Links(1, 1e9, 1e9, 0.0, 0.0)
 """Where no machine is named: nothing is said of a network, and all-reduces take no time."""
 Kind = Literal["reserved", "spot", "on-demand"]
@@ -170,16 +171,17 @@ class JobConfig(_Section):
 
 
 class TraceConfig(_Section):
-    """The jobs alone, as a CSV file has them."""
+    """The jobs alone, as a CSV file has them. `notes`: where they come from, and what is assumed of them."""
 
-    jobs: tuple[JobConfig, ...] = Field(min_length=1, max_length=100_000)
+    jobs: tuple[JobConfig, ...] = Field(min_length=1, max_length=MOST_JOBS)
+    notes: tuple[str, ...] = ()
 
 
 class GenerateConfig(_Section):
     """Jobs drawn from published statistics (`components.schedule.generate`)."""
 
     like: Literal["philly"] = "philly"
-    jobs: PositiveWhole = Field(default=200, le=100_000)
+    jobs: PositiveWhole = Field(default=200, le=MOST_JOBS)
     load: Annotated[PositiveNumber, Field(le=10)] = 1.0
     elastic: Annotated[PositiveWhole, Field(le=64)] = 1
 
@@ -192,7 +194,7 @@ class ScenarioConfig(_Section):
     cluster: ClusterConfig
     training: TrainingConfig = TrainingConfig()
     controller: ControllerConfig | None = None
-    jobs: tuple[JobConfig, ...] = Field(default=(), max_length=100_000)
+    jobs: tuple[JobConfig, ...] = Field(default=(), max_length=MOST_JOBS)
     trace: str | None = Field(default=None, examples=["jobs.csv"])
     generate: GenerateConfig | None = None
 
@@ -237,6 +239,7 @@ def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
     if config.generate is not None:
         return _generated(config, config.generate, cluster, network, notes)
     written = config.jobs if trace is None else trace.jobs
+    notes = [*(() if trace is None else trace.notes), *notes]
     _check(written, cluster)
     jobs = [_job(one, config.training, network) for one in written]
     curves = [_curve(config.training, one) for one in written]

@@ -113,7 +113,7 @@ def _tell_run(folder: Path, level: float, *, as_json: bool) -> None:
 
 
 def _history(file: Path | None, simulate: str | None, column: str | None) -> "Series":
-    from components.forecast.series import read_series
+    from components.forecast.published import read_history
     from components.forecast.simulated import SIMULATED
     from components.forecast.simulated import simulate as make_up
 
@@ -124,7 +124,7 @@ def _history(file: Path | None, simulate: str | None, column: str | None) -> "Se
             fix="name a file with its history" if file is None else "leave one of the two out",
         )  # fmt: skip
     if file is not None:
-        return read_series(file, column)
+        return read_history(file, column)
     assert simulate is not None, "one of the two"
     if simulate not in SIMULATED:
         raise InputError.not_among("--simulate", "nothing of that name is simulated", simulate, SIMULATED)

@@ -21,6 +21,7 @@ from components.core.findings import InputError
 from stacks.cli.common import OVERWRITE, TRUSTED_KEY, check_figures_folder, check_new_file, check_page_folder
 
 if TYPE_CHECKING:
+    from stacks.report.comparison.ledgers import Kept
     from stacks.report.runs import Run
 
 EXIT_NOTHING = 1
@@ -66,6 +67,9 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="html, md: a folder for each drawing as PDF and SVG, good enough for a paper.")
     ] = None,
+    ledger: Annotated[
+        list[Path] | None, typer.Option(help="A ledger of `gangway forecast`: how its forecasts did. May be repeated.")
+    ] = None,
     billing_account: Annotated[
         str | None, typer.Option(help="focus: who pays, as the cloud's invoice has it; without it the stack's name.")
     ] = None,
@@ -82,25 +86,21 @@ def report(
 
     found, broken = _found(runs, key)
     half = [*broken, *half_runs(runs)]
-    of_focus: dict[str, object] = {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour}
-    _refuse(output, {} if output in _FOCUS_FORMATS else of_focus)
-    _refuse(output, {} if output in _TABLES else {"--group-by": group_by})
-    _refuse(output, {} if output in _PAGES else {"--figures": figures})
+    _refuse_others(output, group_by, figures, ledger, billing_account, usd_per_hour)
+    forecasts = _forecasts(ledger)
     _check_out(output, out, runs, overwrite, figures)
+    of_tables = found[1:] or half or group_by or figures or forecasts
     # What is wrong is said last, where people look, and before a mistake that ends the command.
     with _warnings_last(found, half, asked=key is not None):
-        if output is ReportFormat.HTML and found[0].plan is not None and not (found[1:] or half or group_by or figures):
+        if output is ReportFormat.HTML and found[0].plan is not None and not of_tables:
             _page(found[0], out)
         elif output in _PAGES:
             folder = out or (_beside(runs) if output is ReportFormat.HTML else None)
-            _tables(found, half, output, folder, group_by, figures)
+            _tables(found, half, output, folder, group_by, figures, forecasts)
         elif output is ReportFormat.JSON:
-            _json(found, half, out, group_by)
+            _json(found, half, out, group_by, forecasts)
         elif output is ReportFormat.CSV:
-            from stacks.report.comparison.groups import members_of
-            from stacks.report.exports import figures_csv
-
-            _deliver(figures_csv(members_of(found).members), out)
+            _csv(found, out, forecasts)
         else:
             _focus(found, out, billing_account, usd_per_hour, output)
 
@@ -110,6 +110,14 @@ def _found(runs: Sequence[Path], key: Path | None) -> "tuple[list[Run], list[Pat
     from stacks.report.signatures import read_public_key
 
     return find_readable_runs(runs, "RUNS", None if key is None else read_public_key(key, "--key"))
+
+
+def _forecasts(ledgers: Sequence[Path] | None) -> "list[Kept]":
+    if not ledgers:
+        return []
+    from stacks.report.comparison.ledgers import read_ledgers
+
+    return read_ledgers(ledgers)
 
 
 @contextmanager
@@ -138,6 +146,22 @@ def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]", *, asked: bool
         ]
         for sentence in (*said, *not_sealed(run.record for run in runs), *not_covered(runs)):
             typer.echo(f"warning: {sentence}", err=True)
+
+
+def _refuse_others(
+    output: ReportFormat,
+    group_by: str | None,
+    figures: Path | None,
+    ledgers: Sequence[Path] | None,
+    billing_account: str | None,
+    usd_per_hour: float | None,
+) -> None:
+    """InputError: an option that the format has no place for."""
+    of_focus: dict[str, object] = {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour}
+    _refuse(output, {} if output in _FOCUS_FORMATS else of_focus)
+    _refuse(output, {} if output in _TABLES else {"--group-by": group_by})
+    _refuse(output, {} if output in _PAGES else {"--figures": figures})
+    _refuse(output, {"--ledger": ledgers[0]} if ledgers and output in _FOCUS_FORMATS else {})
 
 
 def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
@@ -182,11 +206,12 @@ def _tables(
     out: Path | None,
     group_by: str | None,
     figures: Path | None,
+    forecasts: "Sequence[Kept]",
 ) -> None:
     """The page or the Markdown of a table, and its drawings where they are asked for."""
     from stacks.report.comparison.write import comparison_report
 
-    made = comparison_report(runs, group_by, half)
+    made = comparison_report(runs, group_by, half, forecasts)
     if figures is not None:
         files = made.write_figures(figures)
         typer.echo(f"wrote {len(files)} files in {figures}", err=True)
@@ -197,7 +222,20 @@ def _tables(
         typer.echo(f"wrote {made.write_page(out)}", err=True)
 
 
-def _json(runs: "Sequence[Run]", half: Sequence[Path], out: Path | None, group_by: str | None) -> None:
+def _csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
+    from stacks.report.comparison.groups import members_of
+    from stacks.report.exports import figures_csv
+
+    _deliver(figures_csv(members_of(runs).members, forecasts), out)
+
+
+def _json(
+    runs: "Sequence[Run]",
+    half: Sequence[Path],
+    out: Path | None,
+    group_by: str | None,
+    forecasts: "Sequence[Kept]",
+) -> None:
     """Everything. Runs that are not of one table are still runs: the table is left out, with the reason."""
     from stacks.report.comparison.groups import members_of, parse_keys
     from stacks.report.comparison.tables import as_json, report_of
@@ -211,7 +249,7 @@ def _json(runs: "Sequence[Run]", half: Sequence[Path], out: Path | None, group_b
         no_table = str(mistake)
         typer.echo(f"no table: {no_table}", err=True)
     signatures = {run.record.id: run.signature.to_json() for run in runs}
-    _deliver(report_json([run.record for run in runs], table, no_table, signatures), out)
+    _deliver(report_json([run.record for run in runs], table, no_table, signatures, forecasts), out)
 
 
 def _focus(

@@ -8,13 +8,15 @@ its text has one size, so that it can be read on a telephone: scaled to 400 pixe
 import html
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure as Sheet
 
 WIDTH_INCHES: Final = 5.0
@@ -118,6 +120,19 @@ def legend_size(labels: Sequence[str]) -> tuple[int, float]:
     columns = max(1, min(len(labels), ROW_CHARACTERS // (longest + _HANDLE_CHARACTERS)))
     lines = max(label.count("\n") + 1 for label in labels) * -(-len(labels) // columns)
     return columns, lines * _LINE_SPACING * TEXT_POINTS / 72
+
+
+def as_days(times: Iterable[datetime]) -> list[float]:
+    """As matplotlib counts them."""
+    return [float(date2num(time)) for time in times]  # type: ignore[no-untyped-call]  # matplotlib's has none
+
+
+def date_axis(axes: Axes) -> None:
+    """Names a few times below, in UTC; what is drawn goes from edge to edge."""
+    locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    axes.margins(x=0)
 
 
 def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:

@@ -15,6 +15,8 @@ from typing import Any, get_args
 from stacks.finops.bill.focus import NUMBERS, TIMES, Version, exported_columns
 from stacks.finops.bill.reader import pyarrow_missing
 from stacks.report.comparison.groups import Member, workers
+from stacks.report.comparison.ledgers import Kept, as_columns
+from stacks.report.comparison.ledgers import as_json as ledger_json
 from stacks.report.comparison.measures import MEASURES, num_gpus
 from trainer.records.decisions import CONTROLLER, Fate
 from trainer.records.quantity import Quantity
@@ -58,6 +60,7 @@ def report_json(
     table: Mapping[str, Any] | None,
     no_table: str,
     signatures: Mapping[str, Mapping[str, str | None]],
+    forecasts: Sequence[Kept] = (),
 ) -> str:
     """The records and the table of them, every figure with its provenance, as a JSON object.
 
@@ -66,15 +69,24 @@ def report_json(
         table: as plain data; None where they are not of one table.
         no_table: why so; empty where there is one.
         signatures: of the records, by the runs' ids.
+        forecasts: of ledgers.
     """
     runs = [record.model_dump(mode="json") for record in records]
-    data = {"table": table, "no_table": no_table, "signatures": signatures, "runs": runs}
+    data = {
+        "table": table,
+        "no_table": no_table,
+        "signatures": signatures,
+        "forecasts": [ledger_json(kept) for kept in forecasts],
+        "runs": runs,
+    }
     return json.dumps(data, indent=2) + "\n"
 
 
-def figures_csv(members: Sequence[Member]) -> str:
-    """One line a run: what it was, and its figures, each with its provenance beside it; unknown ones are empty."""
-    rows = [_line(member) for member in members]
+def figures_csv(members: Sequence[Member], forecasts: Sequence[Kept] = ()) -> str:
+    """One line a run: what it was, and its figures, each with its provenance beside it; unknown ones are empty. Those
+    of ledgers stand in each.
+    """
+    rows = [{**_line(member), **as_columns(forecasts)} for member in members]
     return _csv(tuple(rows[0]), rows)
 
 

@@ -2,13 +2,16 @@
 
 import csv
 import io
+import math
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from components.core.findings import InputError
+from components.forecast.job_logs import JobLog, is_job_log, parse_job_log
 from components.schedule.scenario import (
+    MOST_JOBS,
     ClusterConfig,
     GenerateConfig,
     JobConfig,
@@ -79,8 +82,13 @@ def _read_config(path: Path) -> ScenarioConfig:
 
 
 def _read_trace(path: Path) -> TraceConfig:
-    """The first line has the names of the columns, which are the fields of `JobConfig`; an empty cell says nothing."""
-    rows = list(csv.DictReader(io.StringIO(_text(path)), restkey=_BEYOND))
+    """The first line has the names of the columns, which are the fields of `JobConfig`; an empty cell says nothing. Or
+    a log of a cluster as it was published.
+    """
+    text = _text(path)
+    if is_job_log(text):
+        return _as_trace(parse_job_log(text, str(path)), path)
+    rows = list(csv.DictReader(io.StringIO(text), restkey=_BEYOND))
     columns = set(rows[0]) if rows else set()
     if not rows or "name" not in columns:
         raise InputError(
@@ -103,6 +111,29 @@ def _read_trace(path: Path) -> TraceConfig:
         return TraceConfig.model_validate({"jobs": jobs})
     except ValidationError as error:
         raise ExceptionGroup(f"{path} is not valid", explain(error, TraceConfig, str(path), namespace="")) from None
+
+
+def _as_trace(log: JobLog, path: Path) -> TraceConfig:
+    """Jobs with the GPUs that they had, which is all that a log tells; hours count from the first one's coming."""
+    begun = log.jobs[0].submitted
+    if len(log.jobs) > MOST_JOBS:
+        raise InputError(str(path), "too many jobs", value=len(log.jobs), allowed=f"{MOST_JOBS:,}",
+                         fix="give those of some weeks, or of one part of the cluster")  # fmt: skip
+    jobs = [
+        {
+            "name": job.name,
+            "submit_hours": (job.submitted - begun).total_seconds() / 3600,
+            "gpus": math.ceil(job.gpus),
+            "hours": job.run_sec / 3600,
+            "group": job.group,
+        }
+        for job in log.jobs
+    ]
+    notes = (
+        f"real: when jobs came, their GPUs and how long they ran: {path.name}, {log.note}",
+        "assumed: each needs the GPUs that it had, all at once and whole ones, and asks for just as long as it ran",
+    )
+    return TraceConfig.model_validate({"jobs": jobs, "notes": notes})
 
 
 def _text(path: Path) -> str:

@@ -87,7 +87,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "backtest": {
             "baseline": asdict(tested.naive),
             "model": asdict(tested.model),
-            "skill": _skill_json(tested.gain),
+            "skill": skill_json(tested.gain),
         },
         "drift": {**asdict(tested.drift), "false_alarm_every": FALSE_ALARM_EVERY},
         "ledger": published
@@ -96,12 +96,13 @@ def to_json(answer: Answer) -> dict[str, Any]:
             **asdict(published.settled),
             "baseline": published.baseline and asdict(published.baseline),
             "model": published.model and asdict(published.model),
-            "skill": _skill_json(published.gain),
+            "skill": skill_json(published.gain),
         },
     }
 
 
-def _skill_json(gain: Skill | None) -> dict[str, Any] | None:
+def skill_json(gain: Skill | None) -> dict[str, Any] | None:
+    """Plain data, what is infinite as null; null where the baseline never errs."""
     if gain is None:
         return None
     values = {name: value if math.isfinite(value) else None for name, value in asdict(gain).items()}

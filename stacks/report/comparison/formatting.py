@@ -20,6 +20,17 @@ _ARROWS: Mapping[str, str] = {"lower": "↓", "higher": "↑", "": ""}
 _NOTHING = "–"  # noqa: RUF001 - a dash in a table's empty field
 
 
+class CellText(NamedTuple):
+    """A number as a link to its source, which says where it is from when pointed at or focused."""
+
+    text: str
+    unit: str
+    spread: str
+    provenance: str
+    told: str
+    footnote: int
+
+
 def printer(mean: float, spread: float, unit: str = "") -> Callable[[float], str]:
     """How a mean, its spread, and values beside it are printed: two significant digits of the spread at most.
 

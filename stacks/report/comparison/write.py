@@ -14,8 +14,9 @@ from markupsafe import Markup
 
 from components.core.findings import InputError
 from stacks.report.comparison.charts import curve_drawings
-from stacks.report.comparison.formatting import heading, worded
+from stacks.report.comparison.formatting import CellText, heading, worded
 from stacks.report.comparison.groups import Group, Member, members_of, parse_keys
+from stacks.report.comparison.ledgers import HEADINGS, Kept, cells_of, ledger_drawings
 from stacks.report.comparison.measures import HOLDS, MEASURES, energy_key
 from stacks.report.comparison.pareto import front_drawing, timeline_drawing
 from stacks.report.comparison.series import Spread, meters_note, noted, spread_of
@@ -112,7 +113,7 @@ def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
         image = image.resize((image.width // 2, image.height // 2))
 
 
-def as_markdown(report: Report) -> str:
+def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
     """The report; names are text, whatever is in them."""
     sources, table = Sources(), report.table
     seeds = sorted({seed for group in report.groups for seed in group.seeds})
@@ -125,6 +126,7 @@ def as_markdown(report: Report) -> str:
         *_mind_first(report),
         _table([_plain(heading(column)) for column in table.columns], rows),
         *_lists(report),
+        *_forecasts(forecasts, sources),
         "\n".join(f"[^{place}]: {_plain(line.text)}" for place, line in sources.lines()),
     ]
     return "\n\n".join(parts) + "\n"
@@ -157,6 +159,23 @@ def _lists(report: Report) -> list[str]:
         ]
         parts += ["## What the rows differ in", _table([_plain(label) for label in labels], rows)]
     return parts
+
+
+def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
+    """The ledgers' table, where there are any."""
+    if not forecasts:
+        return []
+    rows = [
+        [
+            _plain(f"{kept.name}, {kept.standing.level:.0%}"),
+            *(
+                f"{_plain(f'{cell.text} ({cell.spread})' if cell.spread else cell.text)}[^{cell.footnote}]"
+                for cell in cells_of(kept, sources)
+            ),
+        ]
+        for kept in forecasts
+    ]
+    return ["## Forecasts", _table(HEADINGS, rows)]
 
 
 def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
@@ -196,6 +215,7 @@ class PageInputs:
         not_drawn: a sentence for each drawing that nobody has the numbers for.
         grids: images of the generators.
         decided: of each row with a controller its label, the run and what was decided.
+        forecasts: of ledgers; may be none.
     """
 
     report: Report
@@ -203,17 +223,7 @@ class PageInputs:
     not_drawn: Sequence[str]
     grids: Sequence[Grid]
     decided: Sequence[tuple[str, str, Decided]]
-
-
-class _CellText(NamedTuple):
-    """A number as a link to its source, which says where it is from when pointed at or focused."""
-
-    text: str
-    unit: str
-    spread: str
-    provenance: str
-    told: str
-    footnote: int
+    forecasts: Sequence[Kept] = ()
 
 
 def comparison_page(inputs: PageInputs) -> str:
@@ -222,13 +232,13 @@ def comparison_page(inputs: PageInputs) -> str:
     measures = [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))]
     of_a_run = [Column(one.key, one.label, one.unit, one.better) for one in measures]
 
-    def told(row: Row, column: Column) -> _CellText | None:
+    def told(row: Row, column: Column) -> CellText | None:
         cell = row.cells.get(column.key)
         return None if cell is None else _told(cell, column, sources, relative=row.relative)
 
     note = meters_note(report.groups)
 
-    def of_run(member: Member, column: Column) -> _CellText:
+    def of_run(member: Member, column: Column) -> CellText:
         cell = spread_of({member.name: MEASURES[column.key].of(member)})
         return _told(noted(column.key, cell, note), column, sources)
 
@@ -250,6 +260,8 @@ def comparison_page(inputs: PageInputs) -> str:
         "figure": sources.figure,
         "told": told,
         "of_run": of_run,
+        "forecast_headings": HEADINGS,
+        "forecast_cells": lambda kept: cells_of(kept, sources),
         "versions": _versions(report.members),
     }
     filters = {
@@ -264,11 +276,11 @@ def comparison_page(inputs: PageInputs) -> str:
     return render_template("comparison.html.j2", ("report.css", "comparison.css"), filters, context)
 
 
-def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> _CellText:
+def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> CellText:
     said = worded(cell, column, relative=relative)
     entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
     lines = [f"{said.text} {unit_text(cell.unit)}".strip(), said.hint, said.values, entry.source.text]
-    return _CellText(
+    return CellText(
         said.text,
         said.unit,
         said.spread,
@@ -293,20 +305,23 @@ def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """A report that is ready to be written."""
+    """A report that is ready to be written. `forecasts`: of ledgers that stand beside the runs."""
 
     report: Report
+    forecasts: Sequence[Kept] = ()
 
     @cached_property
     def _drawn(self) -> tuple[list[Drawing], list[str]]:
         curves, lacking = curve_drawings(self.report.groups)
         fronts = [front_drawing(self.report.groups, key) for key in ("usd", energy_key(self.report.members))]
+        published, unknown = ledger_drawings(self.forecasts)
         drawings = [
             *curves,
             *(one for one in fronts if isinstance(one, Drawing)),
             timeline_drawing(self.report.groups),
+            *published,
         ]
-        return drawings, [*lacking, *(one for one in fronts if isinstance(one, str))]
+        return drawings, [*lacking, *(one for one in fronts if isinstance(one, str)), *unknown]
 
     @cached_property
     def _decided(self) -> list[tuple[str, str, Decided]]:
@@ -318,7 +333,7 @@ class ComparisonReport:
 
     def markdown(self) -> str:
         """The report for GitHub."""
-        return as_markdown(self.report)
+        return as_markdown(self.report, self.forecasts)
 
     def write_page(self, folder: Path) -> Path:
         """Writes `folder/report.html`, and gives its path. InputError: a grid of samples is no image, or the folder
@@ -327,7 +342,7 @@ class ComparisonReport:
         """
         drawings, lacking = self._drawn
         grids = grids_of(self.report.groups)
-        html = comparison_page(PageInputs(self.report, drawings, lacking, grids, self._decided))
+        html = comparison_page(PageInputs(self.report, drawings, lacking, grids, self._decided, self.forecasts))
         make_folder(folder)
         return write_whole(folder / "report.html", html.encode())
 
@@ -341,15 +356,18 @@ class ComparisonReport:
         return list(files)
 
 
-def comparison_report(runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = ()) -> ComparisonReport:
+def comparison_report(
+    runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = (), forecasts: Sequence[Kept] = ()
+) -> ComparisonReport:
     """Groups the runs and fills the table.
 
     Args:
         runs: at least one.
         group_by: names by commas, as a person wrote them; None for the place and the treatment.
         half: directories of runs without a record.
+        forecasts: of ledgers.
 
     InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
     """
     keys = parse_keys(group_by)
-    return ComparisonReport(report_of(members_of(runs, half), keys))
+    return ComparisonReport(report_of(members_of(runs, half), keys), forecasts)

@@ -54,6 +54,28 @@ def test_the_csv_alone_on_gpus_of_ones_own(folder: Path) -> None:
     assert found["fifo"]["makespan_hours"] > 13.5, "starts take their time here"
 
 
+LOG = """timestamp,duration,num_gpus,gpu_time,cluster
+2017-10-09 09:00:00,36000,3,0,x
+2017-10-09 08:00:00,3600,4,0,y
+2017-10-09 09:30:00,1800,1,0,y
+"""
+
+
+def test_a_clusters_log_is_a_trace(folder: Path) -> None:
+    """The first runs for an hour on all four GPUs, then the wide one and the short one side by side."""
+    (folder / "log.csv").write_text(LOG, "utf-8")
+    (folder / "small.yaml").write_text(SCENARIO.replace("jobs.csv", "log.csv"), "utf-8")
+    found = simulated(folder / "small.yaml", "--policy", "fifo")["fifo"]
+    assert found["makespan_hours"] == pytest.approx(11)
+    assert found["job_hours_mean"] == pytest.approx((1 + 10 + 0.5) / 3)
+    assert found["usd"] == pytest.approx(11 * 4 * 2)
+    said = CliRunner().invoke(main.app, ["simulate", str(folder / "log.csv"), "--gpus", "4", "--policy", "fifo"]).stdout
+    assert "- real: when jobs came" in said
+    assert "- assumed: each needs the GPUs that it had" in said
+    with pytest.raises(InputError, match="more GPUs than the cluster has"):
+        read_scenario(folder / "log.csv", 3)
+
+
 def test_all_policies_without_a_choice_and_the_same_by_seed() -> None:
     arguments = ("--generate", "philly-like", "--jobs", "30", "--gpus", "16", "--seed", "1", "--repeats", "2")
     assert list(simulated(*arguments)) == ["fifo", "backfill", "shortest", "goodput", "learned"]

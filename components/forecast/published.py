@@ -1,0 +1,140 @@
+"""A history from its file: as `components.forecast.series` reads it, or in a format in which public ones come.
+
+    AWS, describe-spot-price-history:  {"SpotPriceHistory": [{"AvailabilityZone": ..., "SpotPrice": ..., ...}]}
+    SkyPilot's spot traces:            {"metadata": {"gap_seconds": 195}, "data": [1, 0, ...]}
+    logs of clusters' jobs:            see `components.forecast.job_logs`
+
+Of those that have no equal steps, hours are made, and the series' note says how.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from components.core.findings import InputError
+from components.core.visible import visible
+from components.forecast.job_logs import demand, is_job_log, parse_job_log
+from components.forecast.series import Series, file_text, parse_series
+
+__all__ = ["read_history"]
+
+_HOUR = timedelta(hours=1)
+_HOUR_SEC = 3600
+_MOST_VALUES = 5_000_000
+_UNIX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+_NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class _Foreign(BaseModel):
+    """Of somebody else's format: what it has besides is theirs."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Price(_Foreign):
+    zone: str = Field(alias="AvailabilityZone", min_length=1)
+    machine: str = Field(alias="InstanceType", min_length=1)
+    product: str = Field(alias="ProductDescription")
+    usd: Annotated[FiniteFloat, Field(alias="SpotPrice", ge=0, le=1e6)]
+    since: AwareDatetime = Field(alias="Timestamp")
+
+
+class _Prices(_Foreign):
+    history: tuple[_Price, ...] = Field(alias="SpotPriceHistory", min_length=1, max_length=_MOST_VALUES)
+
+
+class _Gap(_Foreign):
+    gap_seconds: FiniteFloat = Field(gt=0, le=_HOUR_SEC)
+
+
+class _Availability(_Foreign):
+    metadata: _Gap
+    data: Annotated[tuple[Annotated[FiniteFloat, Field(ge=0)], ...], Field(min_length=1, max_length=_MOST_VALUES)]
+
+
+def read_history(path: Path, column: str | None = None) -> Series:
+    """`column`: which value, where there are several; of prices, MACHINE/ZONE. InputError: what is wrong, and where."""
+    text, place = file_text(path), str(path)
+    if text.lstrip()[:1] == "{":
+        return _of_object(text, place, column)
+    if not is_job_log(text):
+        return parse_series(text, place, column)
+    _refuse_column(column, place)
+    return demand(parse_job_log(text, place), place)
+
+
+def _of_object(text: str, place: str, column: str | None) -> Series:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = {}  # the reader of our own format says where it is no JSON
+    try:
+        if "SpotPriceHistory" in content:
+            return _hourly_prices(_Prices.model_validate(content).history, place, column)
+        if {"metadata", "data"} <= content.keys():
+            trace = _Availability.model_validate(content)
+            _refuse_column(column, place)
+            return _hourly_nodes(trace, place)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{place}: {where}", str(first["msg"]), value=repr(first["input"])[:80],
+            allowed="a history as AWS or SkyPilot's spot traces have it", fix="fetch the file anew",
+        ) from None  # fmt: skip
+    return parse_series(text, place, column)
+
+
+def _refuse_column(column: str | None, place: str) -> None:
+    if column is not None:
+        raise InputError("--column", f"{place} has one value", value=column, allowed="none", fix="leave it out")
+
+
+def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) -> Series:
+    """The price in force at each whole hour: it stays until AWS tells another."""
+    changes: defaultdict[str, dict[datetime, float]] = defaultdict(dict)
+    for price in history:
+        if price.product in _UNIX:
+            changes[f"{visible(price.machine)}/{visible(price.zone)}"][price.since.astimezone(UTC)] = price.usd
+    if column is not None and column not in changes:
+        raise InputError.not_among("--column", f"no Linux price of that name in {place}", column, sorted(changes))
+    if column is None and len(changes) != 1:
+        raise InputError(
+            place, "prices of several machines or zones" if changes else "no price of Linux",
+            value=", ".join(sorted(changes)[:20]), allowed="one, or --column MACHINE/ZONE",
+            fix=f"--column {min(changes)}" if changes else "ask AWS for --product-descriptions Linux/UNIX",
+        )  # fmt: skip
+    name = column or next(iter(changes))
+    told = sorted(changes[name].items())
+    start, end = (moment.replace(minute=0, second=0, microsecond=0) for moment in (told[0][0] + _HOUR, told[-1][0]))
+    values, at = [], 0
+    for hour in range((end - start) // _HOUR + 1):
+        while at + 1 < len(told) and told[at + 1][0] <= start + hour * _HOUR:
+            at += 1
+        values.append(told[at][1])
+    if len(values) < 2:
+        raise InputError(place, f"prices of {name} for less than two hours", allowed="some weeks", fix="ask for more")
+    note = f"AWS spot prices of {name}, Linux, as AWS told them {len(told):,} times; here the one in force at each hour"
+    return Series("usd_per_hour", start, _HOUR, tuple(values), note)
+
+
+def _hourly_nodes(trace: _Availability, place: str) -> Series:
+    """Means of whole hours; the file has no date, so that hours are counted from a midnight."""
+    gap = trace.metadata.gap_seconds
+    hours: defaultdict[int, list[float]] = defaultdict(list)
+    for index, nodes in enumerate(trace.data):
+        hours[int(index * gap // _HOUR_SEC)].append(nodes)
+    whole = int(len(trace.data) * gap // _HOUR_SEC)
+    if whole < 2:
+        raise InputError(
+            place, "less than two hours", value=len(trace.data), allowed="some weeks", fix="give more of it"
+        )
+    values = tuple(math.fsum(hours[hour]) / len(hours[hour]) for hour in range(whole))
+    note = f"a spot trace of SkyPilot's, looked at each {gap:g} s; here means of hours, counted from a day without date"
+    return Series("nodes_there", _NO_DATE, _HOUR, values, note)
