@@ -54,7 +54,7 @@ def read_ledgers(paths: Sequence[Path]) -> list[Kept]:
     for path in dict.fromkeys(paths):
         of_file = [Kept(path, standing) for standing in standings(read_ledger(path))]
         if not of_file:
-            fix = "write one first: gangway forecast FILE --ledger LEDGER"
+            fix = "name a file that forecasts were kept in, or leave it out"
             raise InputError(str(path), "a ledger without a forecast", allowed="one at least", fix=fix)
         found += of_file
     return found
