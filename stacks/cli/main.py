@@ -33,6 +33,7 @@ from stacks.cli.signature import signature
 from stacks.cli.simulate import simulate
 from stacks.cli.tco import tco
 from stacks.cli.trainer import add_trainer
+from stacks.cli.when import when
 from stacks.extras import missing_extra
 from stacks.planning.gc_pause import without_gc
 
@@ -144,6 +145,7 @@ app.command(rich_help_panel=_PRICES)(quote)
 app.command(rich_help_panel=_PRICES)(tco)
 app.command(rich_help_panel=_PRICES)(simulate)
 app.command(rich_help_panel=_PRICES)(forecast)
+app.command(rich_help_panel=_PRICES)(when)
 app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)
 app.add_typer(prices_app, name="prices", rich_help_panel=_PRICES)
 add_trainer(app)
