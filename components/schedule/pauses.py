@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 __all__ = ["MOST_STEPS", "Ahead", "Saving", "Schedule", "Work", "plan_hours"]
 
 MOST_STEPS: Final = 336
-"""Two weeks of hours: more take minutes to look through."""
+"""Two weeks of hours: values without any order take some 20 s on one core, and the time grows with the third power."""
 _ROUNDING: Final = 1e-9
 
 
@@ -40,11 +40,17 @@ class Work:
         hours: of training that are left, above 0.
         restart_hours: that each start takes, paid like training.
         is_running: whether it trains already, so that going on at the first step is no start.
+        most_pauses: once it trains; as many as pay where left out.
     """
 
     hours: float
     restart_hours: float = 0.0
     is_running: bool = False
+    most_pauses: int | None = None
+
+    def may_start(self, starts: int) -> bool:
+        """Whether it may start once more after so many starts."""
+        return self.most_pauses is None or starts < self.most_pauses + (not self.is_running)
 
 
 class Saving(NamedTuple):
@@ -144,7 +150,7 @@ def _ways_to_end(states: _States, step: float, work: Work) -> Iterator[tuple[_Wa
     """From which the job ends in the next step, with the hours that it takes of it."""
     for key, way in states.items():
         left = _left(key, step, work) + (0.0 if key[0] else work.restart_hours)
-        if left <= step + _ROUNDING:
+        if left <= step + _ROUNDING and (key[0] or work.may_start(key[2])):
             yield way, min(left, step)
 
 
@@ -155,7 +161,9 @@ def _after(states: _States, index: int, value: float, step: float, work: Work, s
         on, off = (True, used + 1, starts + (not trains)), (False, used, starts)
         for key, next_way in ((on, _Way(way.cost + value * step, (index, way))), (off, way)):
             left = _left(key, step, work) + (0.0 if key[0] else work.restart_hours)
-            in_reach = left <= (steps - index - 1) * step + _ROUNDING
+            in_reach = left <= (steps - index - 1) * step + _ROUNDING and (
+                trains or not key[0] or work.may_start(starts)
+            )
             if left > _ROUNDING and in_reach and (key not in found or next_way.cost < found[key].cost):
                 found[key] = next_way
     return _undominated(found)

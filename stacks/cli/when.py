@@ -28,6 +28,9 @@ def when(
     deadline: Annotated[str | None, typer.Option(help="From the first step; else the forecast's end: 24h.")] = None,
     restart_sec: Annotated[float, typer.Option(help="That each start takes until it trains again.")] = 600.0,
     running: Annotated[bool, typer.Option("--running", help="It trains now: going on is no start.")] = False,
+    pauses: Annotated[
+        int | None, typer.Option(min=0, help="At most so many; 0: one stint, begun when it pays.")
+    ] = None,
     times: Annotated[float, typer.Option(help="Nodes of a price, kW of an intensity.")] = 1.0,
     column: Annotated[str | None, typer.Option(help="Which value, where the file has several.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the hours over the forecast: .png or .svg.")] = None,
@@ -41,7 +44,8 @@ def when(
     from components.schedule.pauses import Work, plan_hours
     from stacks.finops.forecasts.hours import Asked, answer_json, answer_lines, read_known
 
-    work = Work(hours_of(hours, "--hours"), _number("--restart-sec", restart_sec, 0, 86_400) / 3600, running)
+    restart_hours = _number("--restart-sec", restart_sec, 0, 86_400) / 3600
+    work = Work(hours_of(hours, "--hours"), restart_hours, running, pauses)
     _number("--times", times, 1e-9, _MOST_TIMES)
     if plot is not None:
         _check_plot(plot, overwrite=overwrite)

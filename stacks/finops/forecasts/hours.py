@@ -113,6 +113,7 @@ def answer_json(asked: Asked) -> dict[str, Any]:
         "hours_needed": asked.work.hours,
         "restart_sec": asked.work.restart_hours * 3600,
         "running": asked.work.is_running,
+        "most_pauses": asked.work.most_pauses,
         "stints": [
             {"from": format_time(begins), "until": format_time(ends), "hours": hours}
             for begins, ends, hours in asked.stints()
@@ -149,8 +150,8 @@ def answer_lines(asked: Asked) -> list[str]:
 
 _SAID: Final = {
     "run through": "no hours to wait for: run through",
-    "pays": "pausing pays, also at the bad end of the intervals",
-    "expected to pay": "pausing is expected to pay, and may not: the bad end of the intervals is dearer",
+    "pays": "waiting pays, also at the bad end of the intervals",
+    "expected to pay": "waiting is expected to pay, and may not: the bad end of the intervals is dearer",
 }
 
 

@@ -24,21 +24,28 @@ def aheads(draw: st.DrawFn, most: int = 7) -> Ahead:
 
 
 WORKS = st.builds(
-    Work, hours=st.floats(0.1, 7), restart_hours=st.sampled_from([0.0, 0.2, 0.75, 1.5]), is_running=st.booleans()
+    Work,
+    hours=st.floats(0.1, 7),
+    restart_hours=st.sampled_from([0.0, 0.2, 0.75, 1.5]),
+    is_running=st.booleans(),
+    most_pauses=st.none() | st.integers(0, 2),
 )
 
 
 def used_by(steps: tuple[bool, ...], ahead: Ahead, work: Work) -> list[float] | None:
-    """Hours used by a job that trains in these steps until it is done; None where it is not."""
-    trains, left, used = work.is_running, work.hours, [0.0] * len(steps)
+    """Hours used by a job that trains in these steps until it is done; None where it is not, or pauses too often."""
+    trains, left, used, starts = work.is_running, work.hours, [0.0] * len(steps), 0
     for index, on in enumerate(steps):
         if left <= 0:
             break
         left += work.restart_hours if on and not trains else 0.0
         used[index] = min(left, ahead.step_hours) if on else 0.0
         left -= used[index]
+        starts += on and not trains
         trains = on
-    return used if left <= 1e-9 else None
+    pauses = starts if work.is_running else starts - 1
+    too_often = work.most_pauses is not None and pauses > work.most_pauses
+    return None if left > 1e-9 or too_often else used
 
 
 def cheapest(ahead: Ahead, work: Work) -> float | None:

@@ -49,6 +49,12 @@ def test_a_deadline_leaves_the_later_hours_out(file: Path) -> None:
     assert found["expected"] == 2 + 2 + 9
 
 
+def test_without_pauses_it_waits_for_one_cheap_window(file: Path) -> None:
+    found = answered(file, "--hours", "3h", "--restart-sec", "0", "--pauses", "0")
+    assert [stint["from"] for stint in found["stints"]] == ["2026-03-02T02:00Z"]
+    assert found["expected"] == 2 + 9 + 1
+
+
 def test_wide_intervals_make_no_sure_saving(tmp_path: Path) -> None:
     found = answered(written(tmp_path / "wide.csv", wide=8), "--hours", "1", "--restart-sec", "0")
     assert found["verdict"] == "expected to pay"
