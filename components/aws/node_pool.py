@@ -149,8 +149,7 @@ class EfaNodePoolArgs(TypedDict):
     `root_device_name` is the image's own: /dev/sda1 (the default) on Ubuntu, /dev/xvda on Amazon Linux. `kms_key_arn`
     encrypts the root disks instead of AWS's own key; its policy must let Auto Scaling's role use it. `zones` names the
     zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it. `block_stop_lead_minutes`
-    (10): how long before EC2 would end a block's nodes the group is emptied. `scaled_elsewhere`: others change
-    the first group's number once it stands, and it is declared at its beginning alone.
+    (10): how long before EC2 would end a block's nodes the group is emptied.
     """
 
     machine_type: str
@@ -167,7 +166,6 @@ class EfaNodePoolArgs(TypedDict):
     root_device_name: NotRequired[str]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     block_stop_lead_minutes: NotRequired[int]
-    scaled_elsewhere: NotRequired[bool]
     tags: dict[str, str]
 
 
@@ -336,11 +334,7 @@ class EfaNodePool(pulumi.ComponentResource):
                 autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=False)
                 for key, value in self._args["tags"].items()
             ],
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT),
-                ignore_changes=["desiredCapacity"] if self._args.get("scaled_elsewhere") else None,
-            ),
+            opts=pulumi.ResourceOptions(parent=self, custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT)),
         )
 
     def _subnets(self, rung: RungPlan) -> pulumi.Input[list[str]]:

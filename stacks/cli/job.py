@@ -2,7 +2,7 @@
 
     $ gangway job aws-p5-spot
     $ gangway job runs/two-nodes
-    $ gangway job aws-p5-spot --scale
+    $ gangway job aws-p5-spot --scale --dry-run
 
 Heavy imports stand inside: `gangway --help` imports this module.
 """
@@ -21,25 +21,27 @@ def job(
         bool,
         typer.Option("--scale", help="Ask the stack's groups for the nodes that job.autoscale wants. [AWS]"),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --scale: say what it would ask for, and change nothing.")
+    ] = False,
+    images: Annotated[
+        int | None,
+        typer.Option("--images", min=0, help="With --scale: images done, where you know better than the record."),
+    ] = None,
 ) -> None:
     """Say what a job is at: its record, its end, its controller and how that is switched off, launches that are held;
     of a run's folder, each node.
     """
-    from datetime import UTC, datetime
-
     from components.core.findings import InputError
-    from stacks.bench.run_store import RunStore, bucket_region
-    from stacks.cli.common import stacks_dir
-    from stacks.config.loader import find_stack_file, from_file
-    from stacks.engines.autoscale_now import autoscale_line, check_scaled
-    from stacks.engines.autoscale_now import scale as ask_for_nodes
-    from stacks.engines.breaker import LAUNCHED_BY, breaker_of
-    from stacks.engines.job_controller import lines_of_folder, lines_of_stack
+    from stacks.bench.run_store import RunStore
+    from stacks.engines.job_controller import lines_of_folder
     from stacks.engines.job_state import JobState
-    from stacks.finops.audit.state import stack_outputs
-    from stacks.paths import project_folder
     from trainer.launch.nodes_said import lines_of_nodes
 
+    if not scale and (dry_run or images is not None):
+        raise InputError(
+            "--dry-run" if dry_run else "--images", "of no effect without --scale", fix="write --scale too"
+        )
     folder = Path(stack_or_run)
     if folder.is_dir():
         if scale:
@@ -47,24 +49,46 @@ def job(
         state = JobState.read(RunStore(folder.resolve().as_uri()))
         lines = [*state.lines(), *lines_of_folder(folder, over=state.is_over), *lines_of_nodes(folder)]
     else:
-        config = from_file(find_stack_file(stack_or_run, stacks_dir()))
-        if scale:
-            check_scaled(config)
-        outputs = stack_outputs(config.stack, project_folder())
-        breaker = breaker_of(config.provider, config.stack, config.region, outputs)
-        cloud = (config.openstack.cloud or "") if config.openstack else ""
-        region = bucket_region(config.provider, config.region)
-        state = JobState.read(RunStore(breaker.url, region, cloud))
-        lines = [*state.lines(), *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
-        now = datetime.now(UTC)
-        if scale and state.is_over:
-            lines.append("autoscale: the job is over; nothing was changed")
-        elif scale:
-            lines += ask_for_nodes(config, outputs, state.images, now)
-        elif config.job.autoscale is not None and not state.is_over:
-            lines.append(autoscale_line(config, state.images, now))
-        if config.provider in LAUNCHED_BY:
-            held = breaker.held()
-            lines.append("launches are not held" if held is None else str(held))
+        lines = _of_stack(stack_or_run, scale=scale, dry_run=dry_run, images=images)
     for line in lines:
         typer.echo(line)
+
+
+def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> list[str]:
+    """Lines about a stack's job, whose groups are asked for nodes where that is wanted."""
+    from datetime import UTC, datetime
+
+    from stacks.bench.run_store import RunStore, bucket_region
+    from stacks.cli.common import stacks_dir
+    from stacks.config.loader import find_stack_file, from_file
+    from stacks.engines.autoscale_now import autoscale_line, check_scaled, why_unknown
+    from stacks.engines.autoscale_now import scale as ask_for_nodes
+    from stacks.engines.breaker import LAUNCHED_BY, breaker_of
+    from stacks.engines.job_controller import lines_of_stack
+    from stacks.engines.job_state import JobState
+    from stacks.finops.audit.state import stack_outputs
+    from stacks.paths import project_folder
+
+    config = from_file(find_stack_file(stack, stacks_dir()))
+    if scale:
+        check_scaled(config)
+    outputs = stack_outputs(config.stack, project_folder())
+    breaker = breaker_of(config.provider, config.stack, config.region, outputs)
+    cloud = (config.openstack.cloud or "") if config.openstack else ""
+    region = bucket_region(config.provider, config.region)
+    state = JobState.read(RunStore(breaker.url, region, cloud))
+    lines = [*state.lines(), *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
+    now = datetime.now(UTC)
+    done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.told_at, now))
+    if scale and state.is_over:
+        lines.append("autoscale: the job is over; nothing was changed")
+    elif scale and unknown:
+        lines.append(f"autoscale: {unknown}; nothing was changed; --images says it")
+    elif scale:
+        lines += ask_for_nodes(config, outputs, done, now, dry_run=dry_run)
+    elif config.job.autoscale is not None and not state.is_over:
+        lines.append(autoscale_line(config, done, now))
+    if config.provider in LAUNCHED_BY:
+        held = breaker.held()
+        lines.append("launches are not held" if held is None else str(held))
+    return lines

@@ -3,7 +3,7 @@ somebody asks for it, that many asked of its groups.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from components.core.findings import InputError
@@ -15,6 +15,10 @@ from stacks.planning.plan import make_plan
 from stacks.program import program_of
 
 SCALE_FLAG = "--scale"
+STALE_AFTER = timedelta(hours=6)
+"""A record that is older says too little of a job's progress."""
+CLOCKS_APART = timedelta(minutes=2)
+"""How much a node's clock may be before this machine's."""
 
 
 def wanted_now(
@@ -50,9 +54,26 @@ def autoscale_line(config: StackConfig, images_done: int, now: datetime) -> str:
     return f"autoscale would have {wanted.reason}{missed} (told; {way})"
 
 
-def scale(config: StackConfig, outputs: Mapping[str, Any], images_done: int, now: datetime) -> list[str]:
-    """Asks the stack's groups for the nodes that the job should have: one call at most. What was done, and why, a line
-    each. InputError: there is nothing to scale by or to scale, or the provider refuses.
+def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) -> str:
+    """Why too little is known of the job's progress to change its nodes by it; empty where it is known, or nothing
+    hangs on it. `told_at`: when its record was last put.
+    """
+    asked = config.job.autoscale
+    if asked is None or (asked.deadline is None and asked.budget_usd is None):
+        return ""
+    if told_at is None:
+        return "nobody knows how many images are done: there is no record yet"
+    when = f"{told_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    if told_at > now + CLOCKS_APART:
+        return f"the record is of {when}, in the future: one of two clocks is wrong"
+    return f"nobody knows how many images are done: the record is of {when}" if now - told_at > STALE_AFTER else ""
+
+
+def scale(
+    config: StackConfig, outputs: Mapping[str, Any], images_done: int, now: datetime, *, dry_run: bool = False
+) -> list[str]:
+    """Asks the stack's groups for the nodes that the job should have: one call at most, none with `dry_run`. What was
+    done, and why, a line each. InputError: there is nothing to scale by or to scale, or the provider refuses.
     """
     check_scaled(config)
     groups = tuple(groups_of(config.region, _names(config, outputs)))
@@ -65,6 +86,11 @@ def scale(config: StackConfig, outputs: Mapping[str, Any], images_done: int, now
     change = change_of(groups, wanted, config.cluster.nodes.min, asked.hold_minutes * 60, now)
     if isinstance(change, str):
         return [*lines, f"autoscale wants {wanted.reason}; nothing was changed: {change}"]
+    if dry_run:
+        return [
+            *lines,
+            f"autoscale: {change.group} is to have {change.was} nodes, and would {change.nodes}: {change.why}",
+        ]
     carry_out(config.region, change, now)
     return [*lines, f"autoscale: {change.group} was to have {change.was} nodes, and now {change.nodes}: {change.why}"]
 

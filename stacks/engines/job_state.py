@@ -79,6 +79,12 @@ class JobState:
         return 0 if self.record is None else self.record.images
 
     @property
+    def told_at(self) -> datetime | None:
+        """When its record was last put; None where nobody can tell."""
+        sessions = () if self.record is None else self.record.sessions
+        return max((one.end for one in sessions if one.end is not None), default=None)
+
+    @property
     def decisions(self) -> tuple[DecisionRecord, ...]:
         """Of its controller, as its record has them."""
         return () if self.record is None else self.record.decisions

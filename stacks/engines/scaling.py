@@ -76,6 +76,8 @@ def change_of(
     first = groups[0]
     if first.most == 0:
         return f"{first.name} is closed: its capacity has not begun, or is over"
+    if first.asked == 0:
+        return f"{first.name} was emptied: its job or its budget is over, or a person did it; `pulumi up --refresh`"
     nodes = min(max(wanted.nodes, least), first.most)
     if nodes == first.asked:
         return f"{first.name} is to have {first.asked} already"

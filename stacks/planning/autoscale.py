@@ -214,7 +214,7 @@ def _who_does_it(config: StackConfig) -> Finding:
             "autoscale.by-command",
             _PLACE,
             f"the group begins with {most}; `gangway job {config.stack} --scale`, from a timer, say, asks it for what "
-            "is wanted then, and `pulumi up` leaves that number alone",
+            "is wanted then; `pulumi up` sees no difference in that, `up --refresh` begins anew",
         )
     return Finding.warning(
         "autoscale.told-not-done",

@@ -238,7 +238,6 @@ class ComponentFactory:
                 "root_volume_gib": cluster.root_volume_gib,
                 "root_device_name": cluster.root_device_name,
                 "kms_key_arn": key,
-                "scaled_elsewhere": self.config.job.autoscale is not None,
                 "tags": self.planned.tags,
             },
             self.opts,

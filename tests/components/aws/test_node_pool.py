@@ -6,7 +6,6 @@ from typing import Any
 
 import pulumi
 import pytest
-from pulumi_aws import autoscaling
 from pydantic import ValidationError
 
 from components.aws.launch import plan_interfaces
@@ -121,25 +120,6 @@ def test_one_rung_needs_no_fallback(make: Callable[..., Any]) -> None:
     assert not made.of("MetricAlarm")
     assert not made.of("Policy")
     assert len(made.of("Group")) == 1
-
-
-@pytest.mark.parametrize("scaled", [True, False])
-def test_a_number_that_others_change_is_declared_once(
-    make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, scaled: bool
-) -> None:
-    options: dict[str, Any] = {}
-    real = autoscaling.Group
-
-    def noting(name: str, **values: Any) -> Any:
-        options[name] = values["opts"]
-        return real(name, **values)
-
-    monkeypatch.setattr(autoscaling, "Group", noting)
-    made = make(EfaNodePool, capacity=LADDER, scaled_elsewhere=scaled)
-    assert made.of("Group")[0].inputs["desiredCapacity"] == 4, "what it begins with"
-    assert {opts.ignore_changes and tuple(opts.ignore_changes) for opts in options.values()} == {
-        ("desiredCapacity",) if scaled else None
-    }
 
 
 def test_the_alarms_count_the_nodes_missing_above(make: Callable[..., Any]) -> None:

@@ -90,6 +90,33 @@ def test_told_nothing_changes_and_asked_the_group_has_what_is_wanted(stack: Path
     assert "nothing was changed" in again.output
 
 
+def test_a_dry_run_says_it_and_changes_nothing(stack: Path, groups: Any) -> None:
+    found = CliRunner().invoke(app, ["job", str(stack), "--scale", "--dry-run"])
+    assert found.exit_code == 0, found.output
+    assert f"{GROUP} is to have 8 nodes, and would" in found.output
+    (group,) = groups.describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP])["AutoScalingGroups"]
+    assert (group["DesiredCapacity"], group["Tags"]) == (8, [])
+
+
+def test_by_a_deadline_the_progress_has_to_be_known(stack: Path, groups: Any) -> None:
+    job = {**STACK["gangway:job"], "autoscale": {"deadline": "2090-01-01T00:00:00Z"}}  # type: ignore[dict-item]
+    stack.write_text(yaml.safe_dump({"config": {**STACK, "gangway:job": job}}))
+    unknown = CliRunner().invoke(app, ["job", str(stack), "--scale"])
+    assert unknown.exit_code == 0, unknown.output
+    assert "nobody knows how many images are done" in unknown.output
+    assert asked(groups) == 8
+    known = CliRunner().invoke(app, ["job", str(stack), "--scale", "--images", "1000000"])
+    assert known.exit_code == 0, known.output
+    assert asked(groups) == 1
+
+
+def test_a_group_that_was_emptied_stays_empty(stack: Path, groups: Any) -> None:
+    groups.set_desired_capacity(AutoScalingGroupName=GROUP, DesiredCapacity=0)
+    found = CliRunner().invoke(app, ["job", str(stack), "--scale"])
+    assert found.exit_code == 0, found.output
+    assert asked(groups) == 0
+
+
 def test_a_job_that_is_over_is_left_alone(stack: Path, groups: Any, tmp_path: Path) -> None:
     record = tmp_path / "runs/by-speed/by-speed/run.json"
     record.write_text(json.dumps({"id": "run-1", "status": "done", "images": 20_000_000}))
@@ -102,6 +129,9 @@ def test_what_has_nothing_to_scale_is_refused(stack: Path, tmp_path: Path) -> No
     folder = CliRunner().invoke(app, ["job", str(tmp_path), "--scale"])
     assert isinstance(folder.exception, Exception)
     assert "a run's folder has no groups" in str(folder.exception)
+    for words in (["--dry-run"], ["--images", "1"]):
+        alone = CliRunner().invoke(app, ["job", str(stack), *words])
+        assert "of no effect without --scale" in str(alone.exception)
     job = {name: value for name, value in STACK["gangway:job"].items() if name != "autoscale"}  # type: ignore[attr-defined]
     stack.write_text(yaml.safe_dump({"config": {**STACK, "gangway:job": job}}))
     plain = CliRunner().invoke(app, ["job", str(stack), "--scale"])

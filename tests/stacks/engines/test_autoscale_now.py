@@ -9,7 +9,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.config.stack_config import StackConfig
 from stacks.engines import autoscale_now
-from stacks.engines.autoscale_now import autoscale_line, check_scaled, scale
+from stacks.engines.autoscale_now import autoscale_line, check_scaled, scale, why_unknown
 from stacks.engines.scaling import Change, GroupState
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
@@ -61,3 +61,17 @@ def test_what_cannot_be_scaled_is_refused(edited: Edited) -> None:
         check_scaled(config.model_copy(update={"provider": "gcp"}))
     with pytest.raises(InputError, match="what to scale by"):
         check_scaled(edited(lambda values: None))
+
+
+def test_progress_that_nobody_knows_is_said_where_something_hangs_on_it(edited: Edited) -> None:
+    config, now = edited(edit), datetime(2035, 1, 1, tzinfo=UTC)
+    assert why_unknown(config, now - timedelta(hours=5), now) == ""
+    assert "no record" in why_unknown(config, None, now)
+    assert "2034-12-31 17:00" in why_unknown(config, now - timedelta(hours=7), now)
+    assert "future" in why_unknown(config, now + timedelta(hours=1), now)
+
+    def by_speed(values: dict[str, Any]) -> None:
+        edit(values)
+        values["gangway:job"]["autoscale"] = {"images_per_sec": 400}
+
+    assert why_unknown(edited(by_speed), None, now) == ""

@@ -43,13 +43,14 @@ def test_a_change_is_of_the_first_group_within_bounds_and_moves_something(
     first = states[0]
     found = change_of(states, wants(nodes), least, HOLD_SEC, NOW)
     if isinstance(found, str):
-        closed, early = first.most == 0, since_change_sec(states, NOW) < HOLD_SEC
+        closed, early = first.most == 0 or first.asked == 0, since_change_sec(states, NOW) < HOLD_SEC
         same = first.asked == min(max(nodes, least), first.most)
         held = first.is_held and min(max(nodes, least), first.most) > first.asked
         assert closed or early or same or held, "else it is a change"
         return
     assert (found.group, found.was) == (first.name, first.asked)
     assert found.nodes != found.was
+    assert found.was > 0, "what somebody has emptied stays empty"
     assert min(least, first.most) <= found.nodes <= first.most
     assert since_change_sec(states, NOW) >= HOLD_SEC
     assert not (first.is_held and found.nodes > found.was), "a breaker that is open lets none in, and some out"
