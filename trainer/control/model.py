@@ -4,6 +4,7 @@ model expects most of. Goodput as in Pollux (Qiao et al. 2021), a second, dollar
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ Vector = NDArray[np.float64]
 
 _KEPT = 200
 """Intervals that are fitted."""
+_NOISE_VALUES = 5
+"""Estimates of the noise scale that count."""
 _HALF_LIFE = 30.0
 """Intervals after which one counts half: machines and networks change."""
 _BUSY_PRIOR = (0.2, 0.05, 0.25, 0.5, 0.3)
@@ -183,7 +186,9 @@ def _step_sec(interval: Interval) -> float:
 
 
 def _noise_scale(history: Sequence[Interval]) -> float | None:
-    return next((each.noise_scale for each in reversed(history) if each.noise_scale is not None), None)
+    """The middle of the last estimates: one alone may be far off."""
+    known = [each.noise_scale for each in history if each.noise_scale is not None]
+    return median(known[-_NOISE_VALUES:]) if known else None
 
 
 def _local(knobs: Knobs, seen: Interval) -> tuple[float, float]:
