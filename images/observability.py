@@ -18,7 +18,13 @@ PREFIX = "gangway_trainer_"
 SCHEMA_VERSION = 39
 COLUMNS, PANEL_WIDTH, PANEL_HEIGHT = 24, 12, 8
 DATASOURCE: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
-_LOST = ("loader_stall_seconds", "allreduce_wait_seconds", "checkpoint_stall_seconds", "telemetry_seconds")
+_LOST = (
+    "loader_stall_seconds",
+    "allreduce_wait_seconds",
+    "checkpoint_stall_seconds",
+    "telemetry_seconds",
+    "noise_scale_seconds",
+)
 _FULL = ("host_memory_share", "gpu_memory_share", "cpu_wait_share")
 
 

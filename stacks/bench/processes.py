@@ -14,7 +14,6 @@ from types import FrameType
 from typing import Any
 
 _SLICE_SEC = 0.2
-_ONCE = "\n{}: stopping, and destroying what stands. Once more leaves it standing.\n"
 _GRACE_SEC = 60.0
 _LOOKS = 20
 _PROC = Path("/proc")
@@ -25,10 +24,12 @@ class AbandonedError(BaseException):
 
 
 class Stop:
-    """Whether somebody has asked to stop. `asked`: the first signal's name; empty before it."""
+    """Whether somebody has asked to stop. `asked`: the first signal's name; empty before it. `then`: what is told of
+    what follows.
+    """
 
-    def __init__(self) -> None:
-        self.asked = ""
+    def __init__(self, then: str) -> None:
+        self.asked, self._then = "", then
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -48,7 +49,7 @@ class Stop:
         self.asked = signal.Signals(number).name
         # Not print: the signal may have come in the middle of one.
         with suppress(OSError):  # the terminal may be what is gone
-            os.write(2, _ONCE.format(self.asked).encode())
+            os.write(2, f"\n{self.asked}: stopping{self._then}\n".encode())
 
     def pause(self, seconds: float) -> None:
         """Sleeps, but not much longer than until somebody asks to stop."""

@@ -259,7 +259,7 @@ def _go(
     clean_only: bool,
 ) -> int:
     """Runs the items, then tells what became of them."""
-    stop, preset = Stop(), str(journal.header["preset"])
+    stop, preset = Stop(", and destroying what stands. Once more leaves it standing."), str(journal.header["preset"])
     runner = Runner(
         items=items,
         journal=journal,

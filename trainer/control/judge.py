@@ -79,9 +79,11 @@ def _compared(
     was, now = median(scores_before), median(scores_after)
     gain = now / was - 1 if was > 0 else math.inf
     noise = _relative_error(scores_before)
-    if gain >= settings.min_gain and gain >= _NOISES * noise:
-        return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
-    return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, of {settings.min_gain:.0%} that it has to")
+    if gain < settings.min_gain:
+        return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, of {settings.min_gain:.0%} that it has to")
+    if gain < _NOISES * noise:
+        return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, no more than {noise:.1%} of noise before it")
+    return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
 
 
 def _scores(intervals: Sequence[Interval], settings: ControlSettings, start: Knobs) -> list[float]:

@@ -15,6 +15,8 @@ _FAR = 4.0
 """How far the batch may be from the gradient noise scale, as a factor, before it is changed: near it, half the images
 or half the steps are what either way would save (McCandlish et al. 2018), and the scale is an estimate.
 """
+_STARVED = 0.5
+"""Share of the time that steps wait for images, from which on one thread more is too little."""
 _GAIN_OF_16_BITS, _GAIN_OF_POWER, _GAIN_OF_KERNELS = 0.2, 0.05, 0.1
 """Expected of another number format, of a lower power limit and of torch's own kernels: what a try is worth, no
 promise.
@@ -40,10 +42,14 @@ class Rules:
 
 
 def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
+    """Twice as many where steps wait most of the time, else one more."""
     last = history[-1]
     for knob in ("loader_threads", "prefetch"):
         value = _next(last, room, knob, up=True)
         if value is not None:
+            if last.loader_share >= _STARVED:
+                twice = [each for each in room.allowed[knob] if float(each) <= 2 * float(getattr(last.after, knob))]
+                value = max(value, *twice, key=float)
             gain = min(1.0, last.loader_share / 2)
             return _decision(last, knob, value, f"{bottleneck(last).evidence}", gain, "images/s do not rise")
     return None

@@ -168,6 +168,7 @@ def _run(
                 waits = stall_sec + batch.stall_sec, world.settled_sec(compiled.losses.values())
                 line = reporter.tick(state, accumulator, *waits, knobs=knobs.knobs(config), looks=probe.read())
                 accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
+                probe.after(line)
                 decisions.after(line, state)
                 steering.after(line, state, batch)
 

@@ -80,7 +80,7 @@ class Meters:
     ) -> None:
         self._config, self._world, self.flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
-        self._last_images, self._last_metrics_sec = images, 0.0
+        self._last_images, self._last_metrics_sec, self._looks_sec = images, 0.0, 0.0
         self._wanted, self._grid, self._noise = context.num_nodes, GridIntensity(context), NoiseScale()
         self._usd_per_hour = usd_per_hour(context, capacity or [""] * world.num_nodes)
         begun = world.gather((time.monotonic(), load(world)), tuple[float, Load])
@@ -98,6 +98,7 @@ class Meters:
         energy = merge([own.energy for own in everyone])
         stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
         images_per_sec = (state.images - self._last_images) / stepping_sec
+        self._looks_sec += max(own.looks.sec for own in everyone)
         line: dict[str, Any] = {
             "images": state.images,
             "step": state.step,
@@ -114,6 +115,7 @@ class Meters:
                 for phase in sums.phases
             },
             "noise_scale": self._noise.after([own.looks for own in everyone]),
+            "noise_scale_sec": self._looks_sec,
             "world_size": workers,
             "nodes": self._world.num_nodes,
             "nodes_wanted": self._wanted,

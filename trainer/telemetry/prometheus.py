@@ -41,6 +41,7 @@ _GAUGES: Mapping[str, str] = MappingProxyType(
         "loader_stall_sec": "loader_stall_seconds",
         "checkpoint_stall_sec": "checkpoint_stall_seconds",
         "telemetry_sec": "telemetry_seconds",
+        "noise_scale_sec": "noise_scale_seconds",
         "allreduce_wait_sec": "allreduce_wait_seconds",
         "world_size": "world_size",
         "nodes": "nodes",

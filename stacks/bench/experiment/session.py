@@ -34,7 +34,7 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
         raise InputError("--backend-url", "of no effect: an experiment runs on this machine", fix="leave it out")
     need("torch")
     folder = new_folder(suite, out)
-    stop, screen = Stop(), Screen(options.console)
+    stop, screen = Stop("; what is done is kept and shown"), Screen(options.console)
     try:
         with stop.listening(), screen:
             whole = run_experiment(suite, path, items, folder, stop, screen.say)

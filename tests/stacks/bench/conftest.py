@@ -193,7 +193,7 @@ class Stage:
     cloud: FakeCloud
     clock: Clock
     suite: SuiteConfig
-    stop: Stop = field(default_factory=Stop)
+    stop: Stop = field(default_factory=lambda: Stop(""))
     usd_per_hour: float = 2.0
     said: list[tuple[str, ...]] = field(default_factory=list)
 

@@ -194,7 +194,7 @@ def test_leaving_at_once_tells_how_to_go_on(
 
 def test_signals_are_given_back() -> None:
     before = signal.getsignal(signal.SIGINT)
-    stop = Stop()
+    stop = Stop("")
     with stop.listening():
         assert signal.getsignal(signal.SIGINT) != before
         signal.raise_signal(signal.SIGINT)
@@ -205,7 +205,7 @@ def test_signals_are_given_back() -> None:
         with pytest.raises(AbandonedError):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) == before
-    fresh = Stop()
+    fresh = Stop("")
     fresh.pause(0.01)
     assert fresh.asked == ""
 
@@ -449,7 +449,7 @@ def test_a_hangup_is_heard_unless_nohup_ignores_it(ignored: bool) -> None:
     # Set here both times: these tests may run under nohup themselves.
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:
-        stop = Stop()
+        stop = Stop("")
         with stop.listening():
             signal.raise_signal(signal.SIGHUP)
         assert stop.asked == ("" if ignored else "SIGHUP")

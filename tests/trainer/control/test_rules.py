@@ -26,6 +26,12 @@ def test_a_loader_that_starves_the_steps_gets_threads() -> None:
     assert "%" in first.reason
 
 
+def test_a_loader_that_starves_them_badly_gets_twice_as_many_at_once() -> None:
+    run = Loop(Plant(cores=16, read_sec=0.1, compute_sec=0.002), Knobs(batch_size=64, threads=1), RULES).run()
+    values = [each.decision.value for each in run.history if each.decision]
+    assert values[:3] == [2, 4, 8]
+
+
 def test_threads_make_room_for_a_neighbour_and_come_back() -> None:
     plant = Plant(cores=2, serial=0.3, neighbour=lambda passed: 1.0 if 1 / 3 <= passed < 2 / 3 else 0.0)
     loop = Loop(plant, Knobs(batch_size=64, threads=2), RULES, intervals=90)

@@ -160,3 +160,27 @@ def test_nobody_looks_where_nothing_could_be_seen(tiny_config: TrainConfig) -> N
     assert due(tiny_config.replace({"batch_size": 1})) == []
     assert due(tiny_config.replace({"batch_size": 64}), has_scale=True) == []
     assert due(tiny_config.replace({"batch_size": 64, "shard": "fsdp2"})) == []
+
+
+@pytest.mark.parametrize("a_line", [4, 100, 1000])
+@pytest.mark.parametrize("look_in_steps", [0.01, 0.5, 5.0, 40.0])
+def test_looks_take_no_more_than_their_share_of_the_time(
+    tiny_config: TrainConfig, look_in_steps: float, a_line: int
+) -> None:
+    """Of a machine on which a look takes so many steps' time, the first ten times that."""
+    step_sec, number, least = 0.01, 400_000, 16
+    probe: Any = NoiseProbe(tiny_config.replace({"batch_size": 1024}), World.alone(CPU), [LinearPhase(Parts(1), 0)])  # type: ignore[list-item]
+    role = SimpleNamespace(scale=LossScale("cpu", enabled=False))
+    seen, wall_sec, looks_sec = list[int](), 0.0, 0.0
+    for at in range(number):
+        if probe.is_due(SimpleNamespace(step=at, roles={"linear": role})):
+            took = look_in_steps * step_sec * (1 if seen else 10)
+            probe._looks, wall_sec, looks_sec = probe._looks + 1, wall_sec + took, looks_sec + took
+            seen.append(at)
+        wall_sec += step_sec
+        if (at + 1) % a_line == 0:
+            probe.read()
+            probe.after({"wall_sec": wall_sec, "metrics_sec": 0.0, "noise_scale_sec": looks_sec, "step": at + 1})
+    later = len([at for at in seen if at >= number // 2])
+    assert later * look_in_steps <= 0.006 * number / 2
+    assert later >= min(0.5 / least, 0.002 / look_in_steps) * number / 2, "and not much less than they may"

@@ -50,7 +50,7 @@ def item(values: dict[str, Any]) -> Item:
 def run(item: Item, tmp_path: Path) -> Callable[..., dict[str, Any] | None]:
     def begin(code: int = 0, until: int = 1000, quality_at: int = 0, stop: Stop | None = None) -> dict[str, Any] | None:
         script = [sys.executable, "-c", _TRAINER, str(tmp_path / item.name), str(code), str(until), str(quality_at)]
-        return run_item(item, tmp_path, "a machine", stop or Stop(), script)
+        return run_item(item, tmp_path, "a machine", stop or Stop(""), script)
 
     return begin
 
@@ -98,7 +98,7 @@ def test_an_interruption_that_nobody_asked_for_is_a_failure(run: Callable[..., d
 
 
 def test_ctrl_c_ends_run_and_neighbour(run: Callable[..., dict[str, Any] | None]) -> None:
-    stop, before = Stop(), psutil.Process().children(recursive=True)
+    stop, before = Stop(""), psutil.Process().children(recursive=True)
     seen: list[int] = []
 
     def ask() -> None:
