@@ -1,0 +1,93 @@
+"""What one node runs of a job file, and the variables that it needs, the same on every engine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stacks.config.job_file import JobFile
+from stacks.config.job_settings import trainer_flags
+
+RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
+"""Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where several nodes meet: `host` is one of them and serves the store, by torchrun's c10d rendezvous."""
+
+    host: str
+    port: int
+    id: str
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a node has for a job.
+
+    Attributes:
+        run_dir: that outlives the node, the same on all nodes.
+        own_job: path of images/templates/job/own-job.sh there.
+        python: of the trainer's environment there; a preset's alone.
+        data_dir: shards for a preset; None where it makes its own.
+    """
+
+    run_dir: str
+    own_job: str
+    python: str
+    data_dir: str | None = None
+
+
+def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> list[str]:
+    """The words; `meeting` None for a job on one node. It ends with the codes of `stacks.engines.base`."""
+    if job.preset is None:
+        torchrun = [] if job.processes_per_node is None else _torchrun(job, meeting)
+        return ["/bin/sh", place.own_job, *torchrun, "--", *job.command]
+    data = () if place.data_dir is None else ("--data", place.data_dir)
+    return [
+        *(place.python, "-m", "trainer.launch"),
+        *_torchrun(job, meeting),
+        f"--shutdown-timeout={job.grace_sec}",
+        *("-m", "trainer", "train"),
+        *trainer_flags(job.preset, job.settings, job.overrides()),
+        *("--run-dir", place.run_dir, *data),
+    ]
+
+
+def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str]:
+    """Of a command; the job's own `env` counts before them. `notices`: a file of the node's, which may not be there."""
+    if job.preset is not None:
+        return {}
+    codes = job.exit_codes
+    return {
+        RUN_DIR: place.run_dir,
+        NOTICES: notices,
+        "GANGWAY_CODES_INTERRUPTED": _words(codes.interrupted),
+        "GANGWAY_CODES_BAD_INPUT": _words(codes.bad_input),
+        "GANGWAY_CODES_UNFIT": _words(codes.unfit),
+        **job.env,
+    }
+
+
+def own_job_script() -> Path:
+    """The script on this machine."""
+    import images
+
+    return Path(images.__file__).parent / "templates" / "job" / "own-job.sh"
+
+
+def _words(codes: tuple[int, ...]) -> str:
+    return " ".join(str(code) for code in codes)
+
+
+def _torchrun(job: JobFile, meeting: Meeting | None) -> list[str]:
+    """Restarts are the engine's, which counts them for all nodes."""
+    where = ["--standalone", "--nnodes=1"]
+    if meeting is not None:
+        where = [
+            f"--nnodes={meeting.nodes}",
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={meeting.host}:{meeting.port}",
+            f"--rdzv-id={meeting.id}",
+        ]
+    return [*where, f"--nproc-per-node={job.processes_per_node or 1}", "--max-restarts=0"]
