@@ -6,7 +6,7 @@ The life of a job is the same on all of them, and so are the exit codes of what 
 is tried again `max_restarts` times. A command's own codes are put into these terms by images/templates/job/own-job.sh.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -90,7 +90,7 @@ class Engine(Protocol):
         """
 
 
-def follow(engine: Engine, job_id: str, pause: "Pause") -> Iterator[str]:
+def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[str]:
     """What the job writes, until it is over."""
     offset = 0
     while True:
@@ -104,13 +104,7 @@ def follow(engine: Engine, job_id: str, pause: "Pause") -> Iterator[str]:
             pause()
 
 
-class Pause(Protocol):
-    """Waits a little between two looks."""
-
-    def __call__(self) -> None: ...
-
-
-def waited(engine: Engine, job_id: str, pause: Pause) -> JobStatus:
+def waited(engine: Engine, job_id: str, pause: Callable[[], None]) -> JobStatus:
     """The status of a job that is over, after as many pauses as it takes."""
     while not (status := engine.status(job_id)).phase.is_over:
         pause()

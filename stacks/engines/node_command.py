@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
 from stacks.config.job_settings import trainer_flags
 
@@ -71,9 +72,7 @@ def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str
 
 def own_job_script() -> Path:
     """The script on this machine."""
-    import images
-
-    return Path(images.__file__).parent / "templates" / "job" / "own-job.sh"
+    return TEMPLATES / "job" / "own-job.sh"
 
 
 def _words(codes: tuple[int, ...]) -> str:
