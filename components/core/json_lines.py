@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import IO, Any
 
-__all__ = ["append_line", "complete_lines", "lock", "whole_lines"]
+__all__ = ["append_line", "complete_lines", "is_locked", "lock", "whole_lines"]
 
 
 def lock(file: IO[bytes]) -> None:
@@ -15,6 +15,16 @@ def lock(file: IO[bytes]) -> None:
     another process has it.
     """
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_locked(file: IO[bytes]) -> bool:
+    """Whether a process has the lock. Several may ask at once; who takes it meanwhile has to try again."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
 
 
 def append_line(file: IO[bytes], line: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from stacks.cli.dockerfile import dockerfile
 from stacks.cli.flags import Gangway
 from stacks.cli.forecast import forecast
 from stacks.cli.init import init
-from stacks.cli.job import job
+from stacks.cli.jobs import jobs as jobs_app
 from stacks.cli.prices import app as prices_app
 from stacks.cli.quote import quote
 from stacks.cli.reconcile import reconcile
@@ -155,7 +155,7 @@ app.command(rich_help_panel=_RUNS)(signature)
 app.command(rich_help_panel=_RUNS)(report)
 app.command(rich_help_panel=_RUNS)(reproduce)
 app.command(rich_help_panel=_RUNS)(sign)
-app.command(rich_help_panel=_RUNS)(job)
+app.add_typer(jobs_app, name="job", rich_help_panel=_RUNS)
 app.add_typer(breaker_app, name="breaker", rich_help_panel=_RUNS)
 app.command(rich_help_panel=_AFTER)(reconcile)
 app.command(rich_help_panel=_AFTER)(audit)

@@ -4,18 +4,19 @@
 {name: mine, command: [python, train.py], image: registry.example.com/mine@sha256:..., max_hours: 4}
 """
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from components.core.fields import Number, PositiveNumber, PositiveWhole, Seed, Whole
 from components.core.findings import InputError
 from components.core.image_reference import BY_DIGEST
 from stacks.config.job_settings import Overrides, Settings, check_settings
 from stacks.config.loader import read_model
-from stacks.config.sections import LEAST_HOURS, LEAST_KIMG, MOST_HOURS, NodesConfig, Section
+from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig, Section
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 
@@ -86,14 +87,12 @@ class JobFile(Section):
         pattern=f"^{BY_DIGEST}$",
         examples=[f"registry.example.com/mine@sha256:{'0123456789abcdef' * 4}"],
     )
-    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
-        default={}, examples=[{"NCCL_DEBUG": "WARN"}]
-    )
+    env: dict[str, str] = Field(default={}, examples=[{"NCCL_DEBUG": "WARN"}])
     workdir: str | None = Field(default=None, pattern=r"^/", examples=["/work"])
     exit_codes: ExitCodes = ExitCodes()
     nodes: NodesConfig = Field(default=NodesConfig(min=1, max=1), examples=[{"min": 1, "max": 2}])
     processes_per_node: PositiveWhole | None = Field(default=None, examples=[8])
-    max_hours: Number = Field(ge=LEAST_HOURS, le=MOST_HOURS, examples=[4])
+    max_hours: Number = Field(gt=0, le=MOST_HOURS, examples=[4])
     max_restarts: Whole = Field(default=3, ge=0, le=100)
     grace_sec: PositiveWhole = Field(default=25, le=3600)
     priority: Priority = Priority.NORMAL
@@ -113,6 +112,16 @@ class JobFile(Section):
             kind = "command" if self.preset is not None else "preset"
             raise ValueError(f"{odd[0]} only beside {kind}; leave {odd[0]} out")
         return self
+
+    @field_validator("env")
+    @classmethod
+    def _names(cls, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(f"names of letters, digits and _, the first no digit; mend {name!r}")
+            if name.startswith("GANGWAY_"):
+                raise ValueError(f"names without GANGWAY_, which are told to a command; leave {name} out")
+        return env
 
     @model_validator(mode="after")
     def _known_preset(self) -> Self:

@@ -104,8 +104,8 @@ def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[s
             pause()
 
 
-def waited(engine: Engine, job_id: str, pause: Callable[[], None]) -> JobStatus:
-    """The status of a job that is over, after as many pauses as it takes."""
+def waited(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> JobStatus:
+    """The status of a job that is over, after as many pauses as it takes; each is told what the job is at."""
     while not (status := engine.status(job_id)).phase.is_over:
-        pause()
+        pause(status)
     return status

@@ -56,7 +56,7 @@ def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> lis
 
 
 def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str]:
-    """Of a command; the job's own `env` counts before them. `notices`: a file of the node's, which may not be there."""
+    """Of a command; its `env` besides. `notices`: a file of the node's, which may not be there."""
     if job.preset is not None:
         return {}
     codes = job.exit_codes

@@ -55,6 +55,8 @@ meaning() {
         echo 75
     elif [ -n "$is_told" ] && [ "$1" = 143 ]; then
         echo 75
+    elif [ "$1" = 126 ] || [ "$1" = 127 ]; then
+        echo 2 # a shell's: no such program, or none that can be run
     else
         echo 1
     fi

@@ -1,0 +1,183 @@
+"""`gangway job submit | list | status | logs | cancel | wait`: jobs on an engine that stands already.
+
+    $ gangway job submit examples/jobs/digits.yaml
+    $ gangway job logs -f digits-1
+    $ gangway job wait digits-1
+
+Heavy imports stand inside: `gangway --help` imports this module.
+"""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from stacks.cli.job import job as show
+
+if TYPE_CHECKING:
+    from typer._click import Context
+
+    from stacks.engines.base import JobStatus
+
+_POLL_SEC = 0.5
+_EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
+_On = Annotated[
+    str | None,
+    typer.Option("--on", metavar="ENGINE", help="local or local:FOLDER; $GANGWAY_ENGINE, else local, when left out."),
+]
+_Id = Annotated[str, typer.Argument(metavar="JOB", help="Its id, as submit and list have it.")]
+
+
+class _Jobs(TyperGroup):
+    """`gangway job STACK` is `gangway job show STACK`."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+jobs = typer.Typer(
+    cls=_Jobs,
+    name="job",
+    no_args_is_help=True,
+    help="Say what a stack's job is at; submit jobs to an engine, follow and end them.",
+)
+jobs.command("show")(show)
+
+
+@jobs.command()
+def submit(
+    job_file: Annotated[Path, typer.Argument(help="A job file: a preset of the trainer's, or a command of your own.")],
+    on: _On = None,
+) -> None:
+    """Put a job into an engine's queue."""
+    from stacks.config.job_file import read_job_file
+    from stacks.engines.registry import engine_of
+
+    job, engine = read_job_file(job_file), engine_of(on)
+    job_id = engine.submit(job)
+    for finding in engine.findings(job):
+        typer.echo(f"{finding.severity}: {finding.path}: {finding.message}", err=True)
+    typer.echo(job_id)
+    named = f" --on {on}" if on else ""
+    typer.echo(f"on {engine.kind}, {engine.where}; its output: gangway job logs -f {job_id}{named}", err=True)
+
+
+@jobs.command("list")
+def list_jobs(
+    on: _On = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """Say what every job of an engine is at, the oldest first."""
+    from stacks.engines.registry import engine_of
+
+    engine = engine_of(on)
+    found = engine.jobs()
+    if as_json:
+        typer.echo(_as_json(found))
+        return
+    if not found:
+        typer.echo(f"no jobs on {engine.kind}, {engine.where}", err=True)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for column in ("job", "state", "user", "team", "starts", "nodes", "why"):
+        table.add_column(column, overflow="fold")
+    for each in found:
+        nodes = " ".join(each.nodes)
+        table.add_row(each.id, str(each.phase), each.user, each.team, str(each.starts), nodes, each.reason)
+    Console().print(table)
+
+
+@jobs.command()
+def status(
+    job_id: _Id,
+    on: _On = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Say what one job is at."""
+    from stacks.engines.registry import engine_of
+
+    found = engine_of(on).status(job_id)
+    typer.echo(_as_json(found) if as_json else _line(found))
+
+
+@jobs.command()
+def logs(
+    job_id: _Id,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job is over.")] = False,
+    on: _On = None,
+) -> None:
+    """Print what a job has written."""
+    from stacks.engines import base
+    from stacks.engines.registry import engine_of
+
+    engine = engine_of(on)
+    if follow:
+        for text in base.follow(engine, job_id, _pause):
+            typer.echo(text, nl=False)
+        return
+    text, offset = engine.log(job_id)
+    while text:
+        typer.echo(text, nl=False)
+        text, offset = engine.log(job_id, offset)
+
+
+@jobs.command()
+def cancel(job_id: _Id, on: _On = None) -> None:
+    """End a job: one that runs is told first, and has its grace."""
+    from stacks.engines.registry import engine_of
+
+    engine = engine_of(on)
+    engine.cancel(job_id)
+    typer.echo(_line(engine.status(job_id)))
+
+
+@jobs.command()
+def wait(job_id: _Id, on: _On = None) -> None:
+    """Wait until a job is over.
+
+    Exit code 0: done. 1: failed, cancelled, or over its hours. 2: bad input.
+    """
+    from stacks.engines.base import Phase, waited
+    from stacks.engines.registry import engine_of
+
+    told = [""]
+
+    def tell(found: "JobStatus") -> None:
+        if (line := _line(found)) != told[-1]:
+            typer.echo(line, err=True)
+            told.append(line)
+        _pause()
+
+    found = waited(engine_of(on), job_id, tell)
+    typer.echo(_line(found))
+    codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
+    raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))
+
+
+def _pause() -> None:
+    time.sleep(_POLL_SEC)
+
+
+def _line(found: "JobStatus") -> str:
+    """`digits-1: running on node-1, start 2`, and why."""
+    where = f" on {' '.join(found.nodes)}" if found.nodes and not found.phase.is_over else ""
+    start = f", start {found.starts}" if found.starts > 1 else ""
+    code = f", exit code {found.exit_code}" if found.phase.is_over and found.exit_code else ""
+    return f"{found.id}: {found.phase}{where}{start}{code}{f': {found.reason}' if found.reason else ''}"
+
+
+def _as_json(found: Any) -> str:
+    """Of JobStatus, one or several."""
+    from pydantic import TypeAdapter
+
+    from stacks.engines.base import JobStatus
+
+    kind = JobStatus if isinstance(found, JobStatus) else list[JobStatus]
+    return TypeAdapter(kind).dump_json(found, indent=2).decode()

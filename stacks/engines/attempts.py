@@ -1,0 +1,59 @@
+"""What the end of a start means for a job, pure: is it over, or begun again? The same on every engine that leaves that
+to us.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from stacks.engines.base import Phase
+from trainer.core.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_CODES,
+    EXIT_ENDED_FOR_ALL,
+    EXIT_HOURS_OVER,
+    EXIT_INTERRUPTED,
+    EXIT_UNFIT,
+    EXIT_UNHEALTHY,
+)
+
+_OVER: Mapping[int, tuple[Phase, str]] = MappingProxyType(
+    {
+        0: (Phase.DONE, ""),
+        EXIT_BAD_INPUT: (Phase.BAD_INPUT, "it would fail again: its log says why"),
+        EXIT_UNHEALTHY: (Phase.FAILED, EXIT_CODES[EXIT_UNHEALTHY]),
+        EXIT_ENDED_FOR_ALL: (Phase.FAILED, EXIT_CODES[EXIT_ENDED_FOR_ALL]),
+        EXIT_HOURS_OVER: (Phase.OVER_HOURS, EXIT_CODES[EXIT_HOURS_OVER]),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Next:
+    """What comes after a start: `phase` None to begin again; `failures` so far; `reason` in words."""
+
+    phase: Phase | None
+    failures: int
+    reason: str
+
+
+def after(code: int, failures: int, max_restarts: int, *, other_nodes: bool) -> Next:
+    """Of an exit code in the terms of `stacks.engines.base`. `other_nodes`: whether there are any besides an unfit one.
+
+    >>> after(75, 2, 3, other_nodes=False).phase, after(1, 3, 3, other_nodes=False).phase
+    (None, <Phase.FAILED: 'failed'>)
+    """
+    if code in _OVER:
+        phase, reason = _OVER[code]
+        return Next(phase, failures, reason)
+    if code == EXIT_INTERRUPTED:
+        return Next(None, failures, EXIT_CODES[code])
+    if code == EXIT_UNFIT and not other_nodes:
+        return Next(Phase.FAILED, failures, "this node is not fit for the job, and there is no other")
+    if code == EXIT_UNFIT:
+        return Next(None, failures, EXIT_CODES[code])
+    failures += 1
+    said = f"failed with exit code {code}" if code >= 0 else f"ended by signal {-code}"
+    if failures > max_restarts:
+        return Next(Phase.FAILED, failures, f"{said}, failure {failures} of {max_restarts + 1}")
+    return Next(None, failures, f"{said}: begun again, for time {failures} of {max_restarts}")

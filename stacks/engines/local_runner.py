@@ -1,0 +1,204 @@
+"""The process of one job of the local queue, `python -m stacks.engines.local_runner FOLDER ALIVE`, the second the open
+file of the lock that it has. It waits for its turn, runs the job as often as its exit codes ask for, and writes its
+state.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import IO, Self
+
+from components.core.json_lines import lock
+from stacks.config.job_file import JobFile
+from stacks.engines.attempts import after
+from stacks.engines.base import Phase
+from stacks.engines.local_queue import (
+    CANCEL_FILE,
+    LOG_FILE,
+    RUN_FOLDER,
+    SPENT_FILE,
+    TURN_FILE,
+    is_alive,
+    job_ids,
+    order,
+    read_job,
+    read_status,
+    write_status,
+)
+from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
+from stacks.report.rendering import write_whole
+from trainer.core.errors import EXIT_BAD_INPUT
+
+_POLL_SEC = 0.1
+_PAUSE_SEC = 1.0
+"""Between two starts."""
+
+
+def main(argv: list[str]) -> int:
+    """Returns 0; what became of the job stands in its state."""
+    folder = Path(argv[0])
+    with os.fdopen(int(argv[1]), "ab") as alive, (folder.parent / TURN_FILE).open("ab") as turn:
+        runner = _Runner(folder, (alive, turn))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, runner.leave)
+        runner.run()
+    return 0
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """Of a job so far, over all its processes."""
+
+    failures: int = 0
+    sec: float = 0.0
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        path = folder / SPENT_FILE
+        return cls(**json.loads(path.read_bytes())) if path.exists() else cls()
+
+    def write(self, folder: Path) -> None:
+        write_whole(folder / SPENT_FILE, json.dumps(asdict(self)).encode())
+
+
+class _Runner:
+    """One job in its folder. `locks`: alive, which is held, and turn; what is begun holds them too, so that nobody else
+    begins while it lives.
+    """
+
+    def __init__(self, folder: Path, locks: tuple[IO[bytes], IO[bytes]]) -> None:
+        self._folder, self._alive, self._turn = folder, *locks
+        self._job, self._status = read_job(folder), read_status(folder)
+        self._leaves = False
+
+    def leave(self, number: int, frame: FrameType | None) -> None:
+        """The machine goes down: the job is told, and goes on with the next submit."""
+        self._leaves = True
+
+    def run(self) -> None:
+        """Until it is over, or this process is to leave."""
+        while not self._has_turn():
+            if self._is_cancelled:
+                self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
+                return
+            if self._leaves:
+                return
+            time.sleep(_POLL_SEC)
+        spent = _Spent.read(self._folder)
+        while True:
+            began = time.monotonic()
+            code = self._start(self._job.max_hours * 3600 - spent.sec)
+            spent = replace(spent, sec=spent.sec + time.monotonic() - began)
+            spent.write(self._folder)
+            if self._leaves and code:
+                self._say(phase=Phase.WAITING, reason="its process was told to leave", exit_code=code)
+                return
+            phase, reason = self._ended(code, spent.sec)
+            if phase is None:
+                step = after(code, spent.failures, self._job.max_restarts, other_nodes=False)
+                phase, reason = step.phase, step.reason
+                spent = replace(spent, failures=step.failures)
+                spent.write(self._folder)
+            if phase is not None:
+                self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
+                return
+            self._say(reason=reason)
+            time.sleep(_PAUSE_SEC)
+            if self._leaves:
+                return
+
+    def _ended(self, code: int, used_sec: float) -> tuple[Phase | None, str]:
+        """Where it was us who ended it."""
+        if self._is_cancelled and code:
+            return Phase.CANCELLED, "cancelled while it ran"
+        if used_sec >= self._job.max_hours * 3600 and code:
+            return Phase.OVER_HOURS, f"ended after {self._job.max_hours:g} hours"
+        return None, ""
+
+    @property
+    def _is_cancelled(self) -> bool:
+        return (self._folder / CANCEL_FILE).exists()
+
+    def _has_turn(self) -> bool:
+        """Whether nobody runs, and none that waits comes before this one."""
+        own = order(self._folder.name, self._job)
+        for job_id in job_ids(self._folder.parent):
+            other = self._folder.parent / job_id
+            if job_id == self._folder.name or read_status(other).phase is not Phase.WAITING:
+                continue
+            if order(job_id, read_job(other)) < own and is_alive(other):
+                return False
+        if self._is_cancelled or self._leaves:
+            return False
+        try:
+            lock(self._turn)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _start(self, left_sec: float) -> int:
+        """Runs it once; its exit code, a signal's with 128 before it as shells have it."""
+        self._say(
+            phase=Phase.RUNNING,
+            starts=self._status.starts + 1,
+            nodes=(socket.gethostname(),),
+            reason="",
+            started_at=self._status.started_at or datetime.now(UTC),
+        )
+        place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
+        notices = self._folder / "notices.jsonl"
+        notices.unlink(missing_ok=True)
+        with (self._folder / LOG_FILE).open("ab") as output:
+            try:
+                process = subprocess.Popen(
+                    node_argv(self._job, place),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self._job.workdir or self._folder / RUN_FOLDER,
+                    env={**os.environ, **_on_path(), **node_variables(self._job, place, str(notices))},
+                    start_new_session=True,
+                    pass_fds=(self._alive.fileno(), self._turn.fileno()),
+                )
+            except OSError as error:
+                output.write(f"gangway: cannot begin: {error}\n".encode())
+                return EXIT_BAD_INPUT
+        deadline = time.monotonic() + left_sec
+        while process.poll() is None and time.monotonic() < deadline and not self._is_cancelled and not self._leaves:
+            time.sleep(_POLL_SEC)
+        code = _told(process, self._job) if process.poll() is None else process.returncode
+        return 128 - code if code < 0 else code
+
+    def _say(self, **changes: object) -> None:
+        self._status = replace(self._status, **changes)  # type: ignore[arg-type]  # of JobStatus, each
+        write_status(self._folder, self._status)
+
+
+def _told(process: subprocess.Popen[bytes], job: JobFile) -> int:
+    """Asks it to end, and ends all of its session once its grace is over."""
+    process.terminate()
+    try:
+        return process.wait(job.grace_sec)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
+
+
+def _on_path() -> dict[str, str]:
+    """This environment's own programs first: torchrun and python are found without its being activated."""
+    own = str(Path(sys.executable).parent)
+    return {"PATH": f"{own}:{os.environ.get('PATH', os.defpath)}"}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""own-job.sh: what a command's end means, in a real shell. Under torchrun engines' contract test has it."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from images.render import TEMPLATES
+
+SCRIPT = TEMPLATES / "job" / "own-job.sh"
+
+
+def ended(script: str, **variables: str) -> int:
+    words = ["/bin/sh", str(SCRIPT), "--", "sh", "-c", script]
+    return subprocess.run(words, env={**os.environ, **variables}, timeout=60).returncode
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"), [(0, 0), (2, 2), (4, 4), (75, 75), (1, 1), (3, 1), (126, 2), (127, 2), (143, 1), (255, 1)]
+)
+def test_codes_as_they_are_usually(code: int, meaning: int) -> None:
+    assert ended(f"exit {code}") == meaning
+
+
+@pytest.mark.parametrize(("code", "meaning"), [(0, 0), (11, 75), (12, 75), (13, 2), (14, 4), (75, 1), (2, 1), (4, 1)])
+def test_codes_of_ones_own(code: int, meaning: int) -> None:
+    own = {"INTERRUPTED": "11 12", "BAD_INPUT": "13", "UNFIT": "14"}
+    assert ended(f"exit {code}", **{f"GANGWAY_CODES_{name}": value for name, value in own.items()}) == meaning
+
+
+def test_a_program_that_is_not_there_is_bad_input() -> None:
+    assert subprocess.run(["/bin/sh", str(SCRIPT), "--", "/no/such/program"], stderr=subprocess.PIPE).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "meaning"),
+    [
+        ("trap 'exit 75' TERM; echo up; while :; do sleep 0.05; done", 75),
+        ("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done", 0),
+        ("trap 'exit 2' TERM; echo up; while :; do sleep 0.05; done", 2),
+        ("trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done", 1),
+        ("echo up; exec sleep 600", 75),
+    ],
+)
+def test_who_is_told_is_told_by_a_signal_and_a_file_and_may_answer(tmp_path: Path, script: str, meaning: int) -> None:
+    notices = tmp_path / "notices.jsonl"
+    words = ["/bin/sh", str(SCRIPT), "--", "sh", "-c", script]
+    variables = {**os.environ, "GANGWAY_NOTICES": str(notices)}
+    with subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        assert not notices.exists()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == meaning
+    assert notices.read_text().count('"kind": "stop"') == 1
+
+
+def test_words_reach_the_command_as_they_are() -> None:
+    odd = ["a b", "", "$HOME", "--", "*", 'x"y', "ä\nö"]
+    words = ["/bin/sh", str(SCRIPT), "--", "printf", "<%s>", *odd]
+    assert subprocess.run(words, capture_output=True, text=True).stdout == "".join(f"<{word}>" for word in odd)

@@ -1,0 +1,86 @@
+"""Job files: what is taken, and what is refused with a way out."""
+
+from pathlib import Path
+
+import pytest
+
+from components.core.findings import InputError
+from stacks.config.job_file import JobFile, Priority, read_job_file
+from stacks.engines.node_command import Meeting, Place, node_argv, node_variables
+from tests.conftest import REPO
+
+COMMAND = "name: mine\ncommand: [python, train.py]\nmax_hours: 1\n"
+PRESET = "name: mine\npreset: dcgan-digits\nkimg: 4\nmax_hours: 1\n"
+
+
+def read(tmp_path: Path, text: str) -> JobFile:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    return read_job_file(path)
+
+
+@pytest.mark.parametrize("path", sorted((REPO / "examples/jobs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_are_job_files(path: Path) -> None:
+    assert read_job_file(path).name
+
+
+def test_what_is_left_out(tmp_path: Path) -> None:
+    job = read(tmp_path, COMMAND)
+    assert (job.nodes.min, job.nodes.max, job.processes_per_node, job.priority) == (1, 1, None, Priority.NORMAL)
+    assert (job.exit_codes.interrupted, job.exit_codes.bad_input, job.exit_codes.unfit) == ((75,), (2,), (4,))
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("name: mine\nmax_hours: 1\n", "exactly one of preset and command"),
+        (COMMAND + "preset: dcgan-digits\n", "exactly one of preset and command"),
+        (COMMAND + "kimg: 3\n", "kimg only beside preset"),
+        (PRESET + "image: a/b@sha256:" + "0" * 64 + "\n", "image only beside command"),
+        (PRESET.replace("kimg: 4\n", ""), "kimg beside preset"),
+        (COMMAND + "image: mine:latest\n", "like registry"),
+        (COMMAND + "exit_codes: {unfit: [2]}\n", "each code once"),
+        (COMMAND + "exit_codes: {unfit: [0]}\n", "1"),
+        (COMMAND + "nodes: {min: 2, max: 1}\n", "min not above max"),
+        (COMMAND + "env: {1A: x}\n", "the first no digit"),
+        (COMMAND + "env: {GANGWAY_RUN_DIR: /mine}\n", "names without GANGWAY_"),
+        (COMMAND + "workdir: here\n", "/"),
+        (COMMAND + "priority: urgent\n", "low"),
+        (COMMAND.replace("name: mine", "name: Mine"), "like digits"),
+        (COMMAND.replace("max_hours: 1", "max_hours: 0"), "0"),
+    ],
+)
+def test_refused(tmp_path: Path, text: str, allowed: str) -> None:
+    with pytest.raises(ExceptionGroup) as refused:
+        read(tmp_path, text)
+    mistakes = [str(each) for each in refused.value.exceptions]
+    assert all(isinstance(each, InputError) for each in refused.value.exceptions)
+    assert any(allowed in each and str(tmp_path / "job.yaml") in each for each in mistakes), mistakes
+
+
+def test_a_command_runs_once_on_each_node_or_as_processes_of_torchrun(tmp_path: Path) -> None:
+    place = Place("/runs/a", "/own-job.sh", "python3")
+    assert node_argv(read(tmp_path, COMMAND), place) == ["/bin/sh", "/own-job.sh", "--", "python", "train.py"]
+    words = node_argv(read(tmp_path, COMMAND + "processes_per_node: 4\n"), place, Meeting("n1", 29400, "mine-1", 3))
+    assert words[:2] == ["/bin/sh", "/own-job.sh"]
+    assert words[-3:] == ["--", "python", "train.py"]
+    assert {"--nnodes=3", "--rdzv-endpoint=n1:29400", "--rdzv-id=mine-1", "--nproc-per-node=4"} <= set(words)
+
+
+def test_what_a_command_is_given(tmp_path: Path) -> None:
+    job = read(tmp_path, COMMAND + "env: {A: b}\nexit_codes: {interrupted: [9, 10]}\n")
+    found = node_variables(job, Place("/runs/a", "/own-job.sh", "python3"), "/notices")
+    assert found["GANGWAY_CODES_INTERRUPTED"] == "9 10"
+    assert found["GANGWAY_NOTICES"] == "/notices"
+    assert (found["GANGWAY_RUN_DIR"], found["A"]) == ("/runs/a", "b")
+
+
+def test_a_preset_is_the_trainers(tmp_path: Path) -> None:
+    place = Place("/runs/a", "/own-job.sh", "python3", data_dir="/data")
+    words = node_argv(read(tmp_path, PRESET + "processes_per_node: 2\nsettings: {batch_size: 16}\n"), place)
+    assert words[:3] == ["python3", "-m", "trainer.launch"]
+    assert words[words.index("--preset") + 1] == "dcgan-digits"
+    assert words[words.index("--batch-size") + 1] == "16"
+    assert words[words.index("--run-dir") + 1] == "/runs/a"
+    assert words[words.index("--data") + 1] == "/data"
+    assert node_variables(read(tmp_path, PRESET), place, "/notices") == {}

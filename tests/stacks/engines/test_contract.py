@@ -1,0 +1,200 @@
+"""Every engine gives the same jobs the same lives. What a job does is a shell script; what it has done before stands in
+its run folder.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from components.core.findings import InputError
+from stacks.config.job_file import JobFile, Priority
+from stacks.engines.base import Engine, JobStatus, Phase, follow, waited
+from stacks.engines.local_queue import LocalQueue
+
+_LIMIT_SEC = 120.0
+
+
+@dataclass(frozen=True)
+class Stand:
+    """An engine in a test. `other_nodes`: whether a job can go on elsewhere."""
+
+    engine: Engine
+    other_nodes: bool
+
+
+def _local(folder: Path) -> Stand:
+    return Stand(LocalQueue(folder / "queue"), other_nodes=False)
+
+
+ENGINES: dict[str, Callable[[Path], Stand]] = {"local": _local}
+
+
+@pytest.fixture(params=ENGINES)
+def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stand]:
+    made = ENGINES[request.param](tmp_path)
+    yield made
+    for each in made.engine.jobs():
+        if not each.phase.is_over:
+            made.engine.cancel(each.id)
+    for each in made.engine.jobs():
+        over(made.engine, each.id)
+
+
+def job(script: str, **keys: object) -> JobFile:
+    """One that runs the script with `sh -c`, in its run folder."""
+    return JobFile.model_validate(
+        {"name": "case", "command": ["sh", "-c", f'cd "$GANGWAY_RUN_DIR"; {script}'], "max_hours": 1, **keys}
+    )
+
+
+def over(engine: Engine, job_id: str) -> JobStatus:
+    return waited(engine, job_id, limited())
+
+
+def limited() -> Callable[[JobStatus], None]:
+    """A pause that a test ends with, where an engine does nothing."""
+    until = time.monotonic() + _LIMIT_SEC
+
+    def pause(seen: JobStatus) -> None:
+        assert time.monotonic() < until, seen
+        time.sleep(0.05)
+
+    return pause
+
+
+def until(engine: Engine, job_id: str, what: Callable[[JobStatus, str], bool]) -> JobStatus:
+    """The first status that `what` is true of, with the log."""
+    pause = limited()
+    while not what(found := engine.status(job_id), engine.log(job_id)[0]):
+        pause(found)
+    return found
+
+
+def test_success(stand: Stand) -> None:
+    found = over(stand.engine, job_id := stand.engine.submit(job("echo made of $((20 + 22))")))
+    assert (found.phase, found.exit_code, found.starts, len(found.nodes)) == (Phase.DONE, 0, 1, 1)
+    assert found.submitted_at is not None
+    assert found.started_at is not None
+    assert found.ended_at is not None
+    assert found.submitted_at <= found.started_at <= found.ended_at
+    assert "made of 42\n" in stand.engine.log(job_id)[0]
+
+
+def test_failure_is_tried_again_as_often_as_it_may_be(stand: Stand) -> None:
+    found = over(stand.engine, stand.engine.submit(job("echo at work; exit 9", max_restarts=1)))
+    assert (found.phase, found.starts) == (Phase.FAILED, 2)
+
+
+def test_a_failure_that_goes_by_is_none(stand: Stand) -> None:
+    found = over(stand.engine, stand.engine.submit(job("test -e seen || { touch seen; exit 9; }", max_restarts=1)))
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+
+
+@pytest.mark.parametrize("script", ["exit 2", "no-such-program"])
+def test_bad_input_is_never_tried_again(stand: Stand, script: str) -> None:
+    found = over(stand.engine, stand.engine.submit(job(script)))
+    assert (found.phase, found.exit_code, found.starts) == (Phase.BAD_INPUT, 2, 1)
+
+
+def test_an_interruption_goes_on_and_is_no_failure(stand: Stand) -> None:
+    script = 'echo x >>starts; [ "$(wc -l <starts)" -gt 2 ] || exit 75'
+    found = over(stand.engine, stand.engine.submit(job(script, max_restarts=0)))
+    assert (found.phase, found.starts) == (Phase.DONE, 3)
+
+
+def test_codes_of_ones_own(stand: Stand) -> None:
+    codes = {"interrupted": [33], "bad_input": [75]}
+    found = over(
+        stand.engine, stand.engine.submit(job("test -e seen && exit 75; touch seen; exit 33", exit_codes=codes))
+    )
+    assert (found.phase, found.starts) == (Phase.BAD_INPUT, 2)
+
+
+def test_an_unfit_node_is_left(stand: Stand) -> None:
+    found = over(stand.engine, stand.engine.submit(job("test -e seen || { touch seen; exit 4; }", max_restarts=0)))
+    if stand.other_nodes:
+        assert (found.phase, found.starts) == (Phase.DONE, 2)
+    else:
+        assert (found.phase, found.exit_code, found.starts) == (Phase.FAILED, 4, 1)
+
+
+def test_a_job_over_its_hours_is_told_and_ended(stand: Stand) -> None:
+    short = job("trap 'touch told; exit 75' TERM; while :; do sleep 0.1; done", max_hours=2 / 3600)
+    found = over(stand.engine, job_id := stand.engine.submit(short))
+    assert found.phase is Phase.OVER_HOURS
+    stand.engine.cancel(job_id)
+    assert stand.engine.status(job_id) == found, "what is over stays as it is"
+
+
+def test_cancelled_while_it_runs_it_is_told_and_has_its_grace(stand: Stand) -> None:
+    script = "trap 'cat \"$GANGWAY_NOTICES\"; echo saved; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
+    job_id = stand.engine.submit(job(script))
+    until(stand.engine, job_id, lambda found, log: found.phase is Phase.RUNNING and "begun" in log)
+    stand.engine.cancel(job_id)
+    assert over(stand.engine, job_id).phase is Phase.CANCELLED
+    log = stand.engine.log(job_id)[0]
+    assert '"kind": "stop"' in log
+    assert "saved" in log
+
+
+def test_one_that_does_not_listen_is_killed_when_its_grace_is_over(stand: Stand) -> None:
+    job_id = stand.engine.submit(job("trap '' TERM; echo begun; while :; do sleep 0.1; done", grace_sec=1))
+    until(stand.engine, job_id, lambda found, log: "begun" in log)
+    stand.engine.cancel(job_id)
+    assert over(stand.engine, job_id).phase is Phase.CANCELLED
+
+
+def test_cancelled_while_it_waits_it_never_begins(stand: Stand) -> None:
+    first = stand.engine.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(stand.engine, first, lambda found, log: found.phase is Phase.RUNNING)
+    second = stand.engine.submit(job("echo begun"))
+    assert stand.engine.status(second).phase is Phase.WAITING
+    stand.engine.cancel(second)
+    found = over(stand.engine, second)
+    assert (found.phase, found.starts, stand.engine.log(second)[0]) == (Phase.CANCELLED, 0, "")
+    assert stand.engine.status(first).phase is Phase.RUNNING
+
+
+def test_of_those_that_wait_the_highest_priority_is_first_and_then_the_oldest(stand: Stand) -> None:
+    first = stand.engine.submit(job("sleep 2"))
+    until(stand.engine, first, lambda found, log: found.phase is Phase.RUNNING)
+    order = [Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.NORMAL]
+    ids = [stand.engine.submit(job("true", priority=each)) for each in order]
+    began = {job_id: over(stand.engine, job_id).started_at for job_id in ids}
+    assert None not in began.values()
+    assert sorted(ids, key=lambda job_id: str(began[job_id])) == [ids[2], ids[1], ids[3], ids[0]]
+
+
+def test_processes_of_a_node_are_torchruns(stand: Stand) -> None:
+    script = 'echo "rank $RANK of $WORLD_SIZE"; test "$RANK" = 0 || exit 2; sleep 60'
+    found = over(stand.engine, job_id := stand.engine.submit(job(script, processes_per_node=2)))
+    assert (found.phase, found.starts) == (Phase.BAD_INPUT, 1), (
+        "the first that failed says why, not those it took along"
+    )
+    log = stand.engine.log(job_id)[0]
+    assert "rank 0 of 2" in log
+    assert "rank 1 of 2" in log
+
+
+def test_the_log_is_followed_to_its_end(stand: Stand) -> None:
+    job_id = stand.engine.submit(job("for i in 1 2 3; do echo zeile ä $i; sleep 0.3; done"))
+    pause = limited()
+    text = "".join(follow(stand.engine, job_id, lambda: pause(stand.engine.status(job_id))))
+    assert "zeile ä 1\nzeile ä 2\nzeile ä 3\n" in text
+
+
+def test_all_are_listed_and_others_are_unknown(stand: Stand) -> None:
+    ids = [stand.engine.submit(job("true", name=name)) for name in ("one", "two")]
+    assert [each.id for each in stand.engine.jobs()] == ids
+    for ask in (stand.engine.status, stand.engine.log, stand.engine.cancel):
+        with pytest.raises(InputError):
+            ask("three-3")
+
+
+def test_what_it_cannot_do_is_refused_and_nothing_is_kept(stand: Stand) -> None:
+    with pytest.raises(InputError):
+        stand.engine.submit(job("true", nodes={"min": 500, "max": 512}))
+    assert list(stand.engine.jobs()) == []

@@ -1,0 +1,140 @@
+"""The local queue where processes are killed, folders are odd and two submit at once."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from components.core.findings import InputError
+from stacks.engines.base import Phase
+from stacks.engines.local_queue import LocalQueue
+from tests.stacks.engines.test_contract import job, limited, over, until
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """What runs of the queue's jobs: their own processes, and what those have begun."""
+    found = []
+    for each in psutil.process_iter(["cmdline", "environ"]):
+        words, variables = each.info["cmdline"] or [], each.info["environ"] or {}
+        if any(str(folder) in word for word in words) or str(folder) in variables.get("GANGWAY_RUN_DIR", ""):
+            found.append(each)
+    return found
+
+
+def test_a_killed_job_goes_on_with_the_next_submit(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("test -e seen && exit 0; touch seen; echo begun; sleep 600", max_restarts=0))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        process.kill()
+    lost = until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    assert "next submit" in lost.reason
+    second = queue.submit(job("true"))
+    assert over(queue, second).phase is Phase.DONE
+    found = over(queue, first)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+
+
+def test_while_what_it_has_begun_lives_no_second_one_is_begun(tmp_path: Path) -> None:
+    """Its own process alone is killed: the command trains on, and two of them must not."""
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("echo x >>starts; echo begun; while [ ! -e end ]; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        if "stacks.engines.local_runner" in process.cmdline():
+            process.kill()
+    second = queue.submit(job("true"))
+    time.sleep(1)
+    assert queue.status(first).phase is Phase.RUNNING
+    assert queue.status(second).phase is Phase.WAITING
+    (tmp_path / "queue" / first / "run" / "end").touch()
+    assert over(queue, second).phase is Phase.DONE
+    until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    queue.submit(job("true"))
+    assert over(queue, first).phase is Phase.DONE
+    assert (tmp_path / "queue" / first / "run" / "starts").read_text() == "x\nx\n"
+
+
+def test_a_process_that_is_told_to_leave_tells_the_job(tmp_path: Path) -> None:
+    """The machine goes down in order."""
+    queue = LocalQueue(tmp_path / "queue")
+    script = "test -e saved && exit 0; trap 'touch saved; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
+    first = queue.submit(job(script))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        if "stacks.engines.local_runner" in process.cmdline():
+            os.kill(process.pid, signal.SIGTERM)
+    until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    assert (tmp_path / "queue" / first / "run" / "saved").exists()
+    queue.submit(job("true"))
+    assert over(queue, first).phase is Phase.DONE
+
+
+def test_several_submit_at_once_and_each_runs_once(tmp_path: Path) -> None:
+    queue, ids = LocalQueue(tmp_path / "queue"), list[str]()
+    script = "mkdir ../../running || exit 9; echo x >>../../all; sleep 0.1; rmdir ../../running"
+    threads = [threading.Thread(target=lambda: ids.append(queue.submit(job(script, max_restarts=0)))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(ids)) == 5
+    assert {over(queue, job_id).phase for job_id in ids} == {Phase.DONE}
+    assert (tmp_path / "queue" / "all").read_text() == 5 * "x\n"
+
+
+def test_one_that_is_lost_while_it_waits_can_be_cancelled(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    second = queue.submit(job("touch begun"))
+    for process in processes_of(tmp_path):
+        if str(tmp_path / "queue" / second) in process.cmdline():
+            process.kill()
+    until(queue, second, lambda found, log: "next submit" in found.reason)
+    queue.cancel(second)
+    assert over(queue, second).phase is Phase.CANCELLED
+    (tmp_path / "queue" / first / "run" / "end").touch()
+    assert over(queue, first).phase is Phase.DONE
+    assert not (tmp_path / "queue" / second / "run" / "begun").exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [({"image": f"registry.example.com/mine@sha256:{'0' * 64}"}, "image"), ({"nodes": {"min": 2, "max": 2}}, "nodes")],
+)
+def test_what_this_machine_cannot_do_is_refused(tmp_path: Path, keys: dict[str, object], place: str) -> None:
+    with pytest.raises(InputError) as refused:
+        LocalQueue(tmp_path / "queue").submit(job("true", **keys))
+    assert refused.value.place.startswith(place)
+    assert not (tmp_path / "queue").exists()
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="no folder for jobs"):
+        LocalQueue(tmp_path / "file").submit(job("true"))
+
+
+def test_a_workdir_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    job_id = queue.submit(job("true", workdir="/no/such/folder"))
+    assert over(queue, job_id).phase is Phase.BAD_INPUT
+    assert "/no/such/folder" in queue.log(job_id)[0]
+
+
+def test_letters_that_are_there_by_half_wait_for_their_end(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    job_id = queue.submit(job("printf '\\303'; touch half; while [ ! -e end ]; do sleep 0.1; done; printf '\\244'"))
+    pause = limited()
+    while not (tmp_path / job_id / "run" / "half").exists():
+        pause(queue.status(job_id))
+    text, offset = queue.log(job_id)
+    (tmp_path / job_id / "run" / "end").touch()
+    over(queue, job_id)
+    rest, _ = queue.log(job_id, offset)
+    assert text + rest == "ä"
