@@ -8,6 +8,7 @@ Heavy imports stand inside: `gangway --help` imports this module.
 """
 
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,11 +18,13 @@ from typer.core import TyperGroup
 from stacks.cli.job import job as show
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from typer._click import Context
 
-    from stacks.engines.base import JobStatus
+    from stacks.engines.base import Engine, JobStatus
 
-_POLL_SEC = 0.5
+_POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
 _EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
 _On = Annotated[
     str | None,
@@ -51,19 +54,107 @@ jobs.command("show")(show)
 @jobs.command()
 def submit(
     job_file: Annotated[Path, typer.Argument(help="A job file: a preset of the trainer's, or a command of your own.")],
-    on: _On = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="ENGINE,...", help="Of several the first that begins it at once. [local]"),
+    ] = None,
+    burst_after: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="MINUTES", help="Wait here so long; then on to the next engine with room."),
+    ] = None,
 ) -> None:
-    """Put a job into an engine's queue."""
-    from stacks.config.job_file import read_job_file
-    from stacks.engines.registry import engine_of
+    """Put a job into an engine's queue; of several engines that of the first with room.
 
-    job, engine = read_job_file(job_file), engine_of(on)
+    With --burst-after it stays, and takes a job that waits too long to an engine that would begin it at once.
+    """
+    from components.core.findings import InputError
+    from stacks.config.job_file import read_job_file
+    from stacks.engines.placing import place
+    from stacks.engines.registry import engines_of
+
+    job, engines = read_job_file(job_file), engines_of(on)
+    if burst_after is not None and len(engines) == 1:
+        raise InputError("--burst-after", "of no effect with one engine", fix="name several: --on local:A,local:B")
+    placed = place(engines, job)
+    for line in placed.lines if len(engines) > 1 else ():
+        typer.echo(line, err=True)
+    engine = placed.engine
     job_id = engine.submit(job)
+    if burst_after is not None and not placed.now:
+        engine, job_id = _burst(engine, job_id, [each for each in engines if each is not engine], burst_after)
     for finding in engine.findings(job):
         typer.echo(f"{finding.severity}: {finding.path}: {finding.message}", err=True)
     typer.echo(job_id)
-    named = f" --on {on}" if on else ""
+    named = f" --on {engine.kind}:{engine.where}" if on else ""
     typer.echo(f"on {engine.kind}, {engine.where}; its output: gangway job logs -f {job_id}{named}", err=True)
+
+
+def _burst(engine: "Engine", job_id: str, others: "Sequence[Engine]", minutes: float) -> "tuple[Engine, str]":
+    """Waits; then takes a job that waits still to the first of the others with room, if one has any."""
+    from stacks.engines.base import Phase
+    from stacks.engines.moving import move_job
+    from stacks.engines.registry import movable
+
+    until = time.monotonic() + 60 * minutes
+    typer.echo(f"{job_id}: waiting, {minutes:g} minutes at most", err=True)
+    while (found := engine.status(job_id)).phase is Phase.WAITING:
+        if time.monotonic() >= until:
+            job = movable(engine, "--burst-after").job(job_id)
+            for other in others:
+                room = other.room(job)
+                typer.echo(f"{other.kind}, {other.where}: {'room' if room.now else 'no room'}: {room.reason}", err=True)
+                if room.now:
+                    source, target = movable(engine, "--burst-after"), movable(other, "--burst-after")
+                    return other, move_job(source, job_id, target, lambda _: _pause(), _no_progress).job_id
+            until += max(60 * minutes, _LOOK_AGAIN_SEC)
+        _pause()
+    typer.echo(_line(found), err=True)
+    return engine, job_id
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Of what has not begun there is next to nothing to copy."""
+
+
+@jobs.command()
+def move(
+    job_id: _Id,
+    to: Annotated[str, typer.Option("--to", metavar="ENGINE", help="Where it goes on.")],
+    on: _On = None,
+) -> None:
+    """Take a job to another engine: told to stop, copied, gone on with.
+
+    A move that was cut off goes on with the same command.
+    """
+    from stacks.engines.moving import move_job
+    from stacks.engines.registry import engine_of, movable
+
+    target = movable(engine_of(to), "--to")
+    with _bar() as bar:
+        moved = move_job(movable(engine_of(on), "--on"), job_id, target, lambda _: _pause(), bar)
+    if moved.copied is None:
+        typer.echo("it had been moved before", err=True)
+    else:
+        done = moved.copied
+        typer.echo(
+            f"{done.files} files, {done.bytes / 2**20:,.1f} MiB, of which {done.new_bytes / 2**20:,.1f} now, in "
+            f"{done.sec:.1f} s",
+            err=True,
+        )
+    typer.echo(moved.job_id)
+    typer.echo(f"on {target.kind}, {target.where}", err=True)
+
+
+@contextmanager
+def _bar() -> "Iterator[Callable[[int, int], None]]":
+    """A bar of bytes on a terminal's standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("copying", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @jobs.command("list")
@@ -104,7 +195,14 @@ def status(
     from stacks.engines.registry import engine_of
 
     found = engine_of(on).status(job_id)
-    typer.echo(_as_json(found) if as_json else _line(found))
+    if as_json:
+        typer.echo(_as_json(found))
+        return
+    typer.echo(_line(found))
+    for each in found.moves:
+        usd = "unpriced" if each.usd is None else f"{each.usd:,.2f} USD"
+        moved = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {usd} ({each.why_usd})"
+        typer.echo(f"came from {each.source}, {each.at:%Y-%m-%d %H:%M} UTC: {moved}")
 
 
 @jobs.command()

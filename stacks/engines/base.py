@@ -16,6 +16,32 @@ from components.core.findings import Finding
 from stacks.config.job_file import JobFile
 
 
+@dataclass(frozen=True)
+class Move:
+    """One way from an engine to another.
+
+    Attributes:
+        source: engine and job that it came from; names the job's way for good.
+        usd: what the traffic cost; None where nobody knows its price.
+    """
+
+    source: str
+    target: str
+    at: datetime
+    sec: float
+    bytes: int
+    usd: float | None
+    why_usd: str
+
+
+@dataclass(frozen=True)
+class Room:
+    """Whether a job would begin at once, and why."""
+
+    now: bool
+    reason: str
+
+
 class Phase(StrEnum):
     """Where a job is. The last five are ends."""
 
@@ -57,6 +83,8 @@ class JobStatus:
     submitted_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    moves: tuple[Move, ...] = ()
+    """By which it came here, the first one first."""
 
 
 class Engine(Protocol):
@@ -88,6 +116,31 @@ class Engine(Protocol):
         """Ends it: one that runs is told first, and has its grace. Of one that is over nothing changes. InputError: as
         `status`.
         """
+
+    def room(self, job: JobFile) -> Room:
+        """Whether it would begin at once."""
+
+
+class Movable(Engine, Protocol):
+    """An engine whose run folders can be read and filled from where Gangway runs: jobs can go on elsewhere."""
+
+    run_folders_are_here: bool
+    """Whether they are folders of this machine, or mounted on it."""
+
+    def job(self, job_id: str) -> JobFile:
+        """As it was submitted. InputError: as `status`."""
+
+    def run_url(self, job_id: str) -> str:
+        """Where its run folder is, for `stacks.bench.run_store.object_store`. InputError: as `status`."""
+
+    def stage(self, source: str) -> str:
+        """URL of a folder in which the run folder of a job that comes from there is gathered; always the same."""
+
+    def moved(self, source: str) -> str | None:
+        """The id of the job that has come from there; None where none has."""
+
+    def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
+        """As `submit`, with what was gathered for the last move's source as its run folder."""
 
 
 def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[str]:

@@ -12,24 +12,26 @@ runs it and outlives the terminal (`stacks.engines.local_runner`); there is no d
 
 import codecs
 import getpass
+import hashlib
 import re
+import secrets
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.core.findings import Finding, InputError, nearest_hint
+from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.core.json_lines import is_locked, lock
 from stacks.config.job_file import JobFile, Priority
-from stacks.engines.base import JobStatus, Phase
+from stacks.engines.base import JobStatus, Move, Phase, Room
 from stacks.report.rendering import write_whole
 
 JOB_FILE, STATE_FILE, SPENT_FILE = "job.json", "state.json", "spent.json"
@@ -37,7 +39,9 @@ LOG_FILE, CANCEL_FILE, ALIVE_FILE, TURN_FILE = "log", "cancel", "alive", "turn"
 RUN_FOLDER = "run"
 _STATUS = TypeAdapter(JobStatus)
 _ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]+)")
-_RANK = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
+RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})
+_BY_HALF = re.compile(r"#[0-9]+$")
+"""What a copy that was killed leaves of a file."""
 _POLL_SEC, _ASKED_SEC = 0.05, 2.0
 _MOST_BYTES = 1_000_000
 """Of a log that one call reads."""
@@ -47,6 +51,7 @@ class LocalQueue:
     """Jobs below one folder. `user`: whose they are, in their status."""
 
     kind = "local"
+    run_folders_are_here = True
 
     def __init__(self, folder: Path, user: str = "") -> None:
         self._folder, self.where = folder, str(folder)
@@ -70,20 +75,66 @@ class LocalQueue:
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`. Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
-        for finding in self.findings(job):
-            if finding.severity == "error":
-                raise InputError(finding.path, finding.message, fix=finding.fix)
+        self._check(job)
+        new = self._made_folder(f".new-{secrets.token_hex(8)}")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            new = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder))
+            return self._begun(self._put(job, new, ()))
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+    def room(self, job: JobFile) -> Room:
+        """See `Engine`."""
+        rank = RANK[job.priority]
+        before = [
+            each.id
+            for each in self.jobs()
+            if each.phase is Phase.RUNNING
+            or (each.phase is Phase.WAITING and RANK[read_job(self._folder / each.id).priority] <= rank)
+        ]
+        return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
+
+    def job(self, job_id: str) -> JobFile:
+        """See `Movable`."""
+        return read_job(self._known(job_id))
+
+    def run_url(self, job_id: str) -> str:
+        """See `Movable`."""
+        return (self._known(job_id) / RUN_FOLDER).as_uri()
+
+    def stage(self, source: str) -> str:
+        """See `Movable`."""
+        return (self._made_folder(_staged(source)) / RUN_FOLDER).as_uri()
+
+    def moved(self, source: str) -> str | None:
+        """See `Movable`."""
+        return next((each.id for each in self.jobs() if each.moves and each.moves[-1].source == source), None)
+
+    def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
+        """See `Movable`."""
+        self._check(job)
+        staged = self._folder / _staged(moves[-1].source)
+        for path in staged.rglob("*"):
+            if _BY_HALF.search(path.name):
+                path.unlink()
+        return self._begun(self._put(job, staged, moves))
+
+    def _check(self, job: JobFile) -> None:
+        """InputError: what this machine cannot do."""
+        for finding in self.findings(job):
+            if finding.severity is Severity.ERROR:
+                raise InputError(finding.path, finding.message, fix=finding.fix)
+
+    def _made_folder(self, name: str) -> Path:
+        """A folder for a job to come, which no other name of a job is. InputError: there can be none."""
+        try:
+            (self._folder / name / RUN_FOLDER).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
                 self.where, f"no folder for jobs: {error.strerror}", fix="name another: --on local:FOLDER"
             ) from None
-        try:
-            job_id = self._put(job, new)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
+        return self._folder / name
+
+    def _begun(self, job_id: str) -> str:
         for each in self.jobs():
             if each.id == job_id or (not each.phase.is_over and not is_alive(self._folder / each.id)):
                 _begin_runner(self._folder / each.id)
@@ -122,19 +173,18 @@ class LocalQueue:
         if not self.status(job_id).phase.is_over and not is_alive(folder):
             _begin_runner(folder)  # which does no more than say so
 
-    def _put(self, job: JobFile, new: Path) -> str:
+    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...]) -> str:
         """Fills the new folder, and gives it the first free number of all."""
         write_whole(new / JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
-        (new / RUN_FOLDER).mkdir()
         while True:
             taken = [number_of(each) for each in job_ids(self._folder)]
             job_id = f"{job.name}-{max(taken, default=0) + 1}"
             status = JobStatus(
-                job_id, job.name, self._user, job.team or "", Phase.WAITING, (), 0, None, "", datetime.now(UTC)
-            )
+                job_id, job.name, self._user, job.team or "", Phase.WAITING, (), 0, None, "", datetime.now(UTC),
+                moves=moves,
+            )  # fmt: skip
             write_status(new, status)
             try:
-                new.chmod(0o755)
                 new.rename(self._folder / job_id)
             except OSError:
                 if not (self._folder / job_id).exists():
@@ -152,6 +202,10 @@ class LocalQueue:
         return self._folder / job_id
 
 
+def _staged(source: str) -> str:
+    return f".staged-{hashlib.sha256(source.encode()).hexdigest()[:32]}"
+
+
 def job_ids(folder: Path) -> list[str]:
     """Of all jobs in the folder, the oldest first."""
     found = [path.name for path in folder.glob("*") if _ID.fullmatch(path.name) and (path / STATE_FILE).is_file()]
@@ -165,7 +219,7 @@ def number_of(job_id: str) -> int:
 
 def order(job_id: str, job: JobFile) -> tuple[int, int]:
     """Of two that wait, whose is less begins first."""
-    return _RANK[job.priority], number_of(job_id)
+    return RANK[job.priority], number_of(job_id)
 
 
 def read_job(folder: Path) -> JobFile:

@@ -2,13 +2,32 @@
 
 import os
 from pathlib import Path
+from typing import cast
 
 from components.core.findings import InputError
-from stacks.engines.base import Engine
+from stacks.engines.base import Engine, Movable
 
 VARIABLE = "GANGWAY_ENGINE"
 _KINDS = ("local",)
 _DEFAULT_FOLDER = Path("~/.gangway/jobs")
+
+
+def engines_of(asked: str | None) -> list[Engine]:
+    """Of several words with commas between, each once. Raises as `engine_of` does."""
+    if asked is None:
+        return [engine_of(None)]
+    engines = {(each.kind, each.where): each for each in (engine_of(word) for word in asked.split(","))}
+    return list(engines.values())
+
+
+def movable(engine: Engine, option: str) -> Movable:
+    """InputError: its run folders cannot be reached from here."""
+    if not hasattr(engine, "run_url"):
+        raise InputError(
+            option, "run folders of this engine cannot be reached from here", value=engine.kind, allowed="local",
+            fix="cancel the job there, and submit it anew",
+        )  # fmt: skip
+    return cast("Movable", engine)
 
 
 def engine_of(asked: str | None) -> Engine:

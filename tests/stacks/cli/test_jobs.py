@@ -2,12 +2,15 @@
 
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from stacks.cli import main as cli
+from stacks.engines.local_queue import LocalQueue
 from stacks.engines.registry import VARIABLE
 
 FILE = "name: mine\ncommand: [sh, -c, {script}]\nmax_hours: 1\n"
@@ -81,3 +84,53 @@ def test_without_a_command_it_is_a_stack(capsys: pytest.CaptureFixture[str]) -> 
     plain = capsys.readouterr().err
     assert gangway(["job", "show", "no-such-stack"]) == 2
     assert capsys.readouterr().err == plain
+
+
+def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, both = tmp_path / "job.yaml", f"local:{tmp_path / 'queue'},local:{tmp_path / 'other'}"
+    script = 'cd "$GANGWAY_RUN_DIR"; test -e seen && exit 0; touch seen; while :; do sleep 0.1; done'
+    path.write_text(FILE.format(script=json.dumps(script)))
+    assert gangway(["job", "submit", str(path), "--on", both]) == 0
+    first = capsys.readouterr()
+    assert "begins at once" in first.err
+    assert gangway(["job", "submit", str(path), "--on", both]) == 0
+    second = capsys.readouterr()
+    assert f"no room now: {first.out.strip()} before it" in second.err
+    assert str(tmp_path / "other") in second.err
+    while not (tmp_path / "other" / second.out.strip() / "run" / "seen").exists():
+        time.sleep(0.05)
+    other = f"local:{tmp_path / 'other'}"
+    words = ["job", "move", second.out.strip(), "--on", other, "--to", f"local:{tmp_path / 'third'}"]
+    assert gangway(words) == 0
+    moved = capsys.readouterr().out.strip()
+    assert gangway(["job", "wait", moved, "--on", words[-1]]) == 0
+    assert gangway(["job", "status", moved, "--on", words[-1]]) == 0
+    assert f"came from {other}" in capsys.readouterr().out
+    assert gangway(words) == 0
+    assert capsys.readouterr().out.strip() == moved
+    assert gangway(["job", "cancel", first.out.strip()]) == 0
+    assert gangway(["job", "wait", first.out.strip()]) == 1
+
+
+def test_one_that_waits_too_long_bursts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, queues = tmp_path / "job.yaml", [f"local:{tmp_path / name}" for name in ("one", "two")]
+    path.write_text(FILE.format(script=json.dumps("while [ ! -e end ]; do sleep 0.1; done")))
+    ids = []
+    for queue in queues:
+        assert gangway(["job", "submit", str(path), "--on", queue]) == 0
+        ids.append(capsys.readouterr().out.strip())
+    path.write_text(FILE.format(script='"true"'))
+    ends = threading.Timer(1.5, lambda: gangway_cancel(tmp_path / "two", ids[1]))
+    ends.start()
+    assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 0
+    ends.join()
+    burst = capsys.readouterr()
+    assert "no room" in burst.err
+    assert queues[1] in burst.err.splitlines()[-1]
+    assert gangway(["job", "wait", burst.out.splitlines()[-1], "--on", queues[1]]) == 0
+    assert gangway(["job", "cancel", ids[0], "--on", queues[0]]) == 0
+    assert gangway(["job", "wait", ids[0], "--on", queues[0]]) == 1
+
+
+def gangway_cancel(folder: Path, job_id: str) -> None:
+    LocalQueue(folder).cancel(job_id)

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+
+from tests.moto_http import Moto, Quiet
 
 Pixels = NDArray[np.uint8]
 _BUCKET = "pictures"
@@ -31,51 +33,7 @@ class Bucket:
     put: Callable[[str, bytes], None]
 
 
-class _Quiet(BaseHTTPRequestHandler):
-    """Answers GET and HEAD by `reply`."""
-
-    def reply(self) -> tuple[int, dict[str, str], bytes]:
-        raise NotImplementedError
-
-    def do_GET(self) -> None:
-        status, headers, body = self.reply()
-        self.send_response(status)
-        length = headers.pop("content-length", "")  # of HEAD: that of the object
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    do_HEAD = do_GET  # noqa: N815  # the name is the base class's
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is the base class's
-        """Silent."""
-
-
-class _Moto(_Quiet):
-    """Hands each request to moto, which is S3's own behaviour; Google's XML interface asks the same way."""
-
-    def reply(self) -> tuple[int, dict[str, str], bytes]:
-        from botocore.awsrequest import AWSPreparedRequest
-        from botocore.compat import HTTPHeaders
-        from moto.core.models import botocore_stubber
-
-        path, _, query = self.path.partition("?")
-        url = f"https://s3.amazonaws.com{unquote(path)}" + (f"?{query}" if query else "")
-        headers = HTTPHeaders()
-        headers["Authorization"] = "AWS4-HMAC-SHA256 Credential=anyone/20260101/us-east-1/s3/aws4_request"
-        if "Range" in self.headers:
-            headers["Range"] = self.headers["Range"]
-        request = AWSPreparedRequest(self.command, url, headers, b"", stream_output=False)
-        answer = botocore_stubber("before-send", request)
-        assert answer is not None, url
-        told = {name.lower(): value for name, value in answer.headers.items() if name.lower() != "transfer-encoding"}
-        return answer.status_code, told, answer.content
-
-
-class _Azure(_Quiet):
+class _Azure(Quiet):
     """The two requests of Blob Storage that reading needs: list a container, get a blob (or a range of it)."""
 
     blobs: dict[str, bytes]
@@ -122,7 +80,7 @@ def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     fsspec.FsspecStore.clear_instance_cache()
     scheme: str = request.param
     blobs: dict[str, bytes] = {}
-    handler = type("Handler", (_Azure,), {"blobs": blobs}) if scheme == "az" else _Moto
+    handler = type("Handler", (_Azure,), {"blobs": blobs}) if scheme == "az" else Moto
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"

@@ -1,0 +1,65 @@
+"""A job taken from one engine to another: it is told to stop, its newest checkpoint is copied, and it goes on there.
+
+Each step can be made again: a move that was cut off anywhere, by a kill too, goes on with the same call, and ends in
+one job at the target.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from components.core.findings import InputError, Severity
+from stacks.bench.run_store import object_store
+from stacks.engines.base import Engine, JobStatus, Movable, Move, Phase, waited
+from stacks.engines.copying import Copied, copy_folder, files_of_run, forget_copy
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What became of it: the job at the target, and the copy; None where an earlier call had done that."""
+
+    job_id: str
+    copied: Copied | None
+
+
+def place_of(engine: Engine, job_id: str = "") -> str:
+    """An engine, or a job of it, in words that no other has."""
+    return f"{engine.kind}:{engine.where}{f' {job_id}' if job_id else ''}"
+
+
+def move_job(
+    source: Movable,
+    job_id: str,
+    target: Movable,
+    pause: Callable[[JobStatus], None],
+    tell: Callable[[int, int], None],
+) -> Moved:
+    """Moves a job. InputError: it is done already, or the target takes no such job: then it goes on where it is."""
+    origin = place_of(source, job_id)
+    if place_of(source) == place_of(target):
+        raise InputError("--to", "where the job is already", value=place_of(target), fix="name another engine")
+    if (known := target.moved(origin)) is not None:
+        return Moved(known, None)
+    job, before = source.job(job_id), source.status(job_id)
+    for finding in target.findings(job):
+        if finding.severity is Severity.ERROR:
+            raise InputError(f"--to {place_of(target)}: {finding.path}", finding.message, fix=finding.fix)
+    began = datetime.now(UTC)
+    source.cancel(job_id)
+    ended = waited(source, job_id, pause)
+    if ended.phase is not Phase.CANCELLED:
+        raise InputError("job", f"it is over, {ended.phase}: nothing of it goes on", value=job_id, fix="submit it anew")
+    from_store = object_store(source.run_url(job_id), "")
+    to_store = object_store(target.stage(origin), "")
+    copied = copy_folder(from_store, to_store, files_of_run(from_store), tell)
+    forget_copy(to_store)
+    sec = (datetime.now(UTC) - began).total_seconds()
+    move = Move(origin, place_of(target), began, sec, copied.bytes, *_cost(source, target))
+    return Moved(target.submit_staged(job, (*before.moves, move)), copied)
+
+
+def _cost(source: Movable, target: Movable) -> tuple[float | None, str]:
+    """Dollars of the traffic, and why."""
+    if source.run_folders_are_here and target.run_folders_are_here:
+        return 0.0, "both folders are on this machine, or mounted on it"
+    return None, "nobody has said what traffic between them costs"
