@@ -21,19 +21,8 @@ from components.core.json_lines import lock
 from stacks.config.job_file import JobFile
 from stacks.engines.attempts import after
 from stacks.engines.base import Phase
-from stacks.engines.local_queue import (
-    CANCEL_FILE,
-    LOG_FILE,
-    RUN_FOLDER,
-    SPENT_FILE,
-    TURN_FILE,
-    is_alive,
-    job_ids,
-    order,
-    read_job,
-    read_status,
-    write_status,
-)
+from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
+from stacks.engines.local_queue import SPENT_FILE, TURN_FILE, is_alive, order
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.report.rendering import write_whole
 from trainer.core.errors import EXIT_BAD_INPUT

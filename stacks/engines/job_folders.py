@@ -1,0 +1,186 @@
+"""What engines that keep their jobs in a folder have in common: a subfolder for each job, by an id of their own.
+
+FOLDER/<id>/job.json          as it was submitted
+FOLDER/<id>/state.json        its JobStatus, as it was last known
+FOLDER/<id>/{log,run}         what it wrote, and its GANGWAY_RUN_DIR
+FOLDER/<id>/cancel            somebody wants it to end
+"""
+
+import codecs
+import getpass
+import hashlib
+import re
+import secrets
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.core.findings import Finding, InputError, Severity, nearest_hint
+from stacks.config.job_file import JobFile
+from stacks.engines.base import JobStatus, Move, Phase
+from stacks.report.rendering import write_whole
+
+JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
+_STATUS = TypeAdapter(JobStatus)
+_ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]+)")
+_BY_HALF = re.compile(r"#[0-9]+$")
+"""What a copy that was killed leaves of a file."""
+_MOST_BYTES = 1_000_000
+"""Of a log that one call reads."""
+
+
+class FolderEngine(ABC):
+    """Most of `Movable`, over one folder. `user`: whose jobs these are, in their status."""
+
+    kind: str
+    run_folders_are_here = True
+
+    def __init__(self, folder: Path, user: str = "") -> None:
+        self._folder, self.where = folder, str(folder)
+        self._user = user or getpass.getuser()
+
+    @abstractmethod
+    def findings(self, job: JobFile) -> Iterable[Finding]:
+        """See `Engine`."""
+
+    @abstractmethod
+    def status(self, job_id: str) -> JobStatus:
+        """See `Engine`."""
+
+    @abstractmethod
+    def _begun(self, job_id: str) -> str:
+        """Begins a job whose folder is whole; returns its id. InputError: it cannot be, and its folder is gone."""
+
+    def submit(self, job: JobFile) -> str:
+        """See `Engine`."""
+        self._check(job)
+        new = self._made_folder(f".new-{secrets.token_hex(8)}")
+        try:
+            return self._begun(self._put(job, new, ()))
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+    def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
+        """See `Movable`."""
+        self._check(job)
+        staged = self._folder / _staged(moves[-1].source)
+        for path in staged.rglob("*"):
+            if _BY_HALF.search(path.name):
+                path.unlink()
+        return self._begun(self._put(job, staged, moves))
+
+    def jobs(self) -> Sequence[JobStatus]:
+        """See `Engine`."""
+        return [self.status(job_id) for job_id in job_ids(self._folder)]
+
+    def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
+        """See `Engine`."""
+        path = self._known(job_id) / LOG_FILE
+        if not path.exists():
+            return "", offset
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read(_MOST_BYTES)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(content)
+        return text, offset + len(content) - len(decoder.getstate()[0])  # a letter may be there by half
+
+    def job(self, job_id: str) -> JobFile:
+        """See `Movable`."""
+        return read_job(self._known(job_id))
+
+    def run_url(self, job_id: str) -> str:
+        """See `Movable`."""
+        return (self._known(job_id) / RUN_FOLDER).as_uri()
+
+    def stage(self, source: str) -> str:
+        """See `Movable`."""
+        return (self._made_folder(_staged(source)) / RUN_FOLDER).as_uri()
+
+    def moved(self, source: str) -> str | None:
+        """See `Movable`."""
+        return next((each.id for each in self.jobs() if each.moves and each.moves[-1].source == source), None)
+
+    def _check(self, job: JobFile) -> None:
+        """InputError: what this engine cannot do."""
+        for finding in self.findings(job):
+            if finding.severity is Severity.ERROR:
+                raise InputError(finding.path, finding.message, fix=finding.fix)
+
+    def _made_folder(self, name: str) -> Path:
+        """A folder for a job to come, which no other name of a job is. InputError: there can be none."""
+        try:
+            (self._folder / name / RUN_FOLDER).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                self.where, f"no folder for jobs: {error.strerror}", fix=f"name another: --on {self.kind}:FOLDER"
+            ) from None
+        return self._folder / name
+
+    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...]) -> str:
+        """Fills the new folder, and gives it the first free number of all."""
+        write_whole(new / JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
+        while True:
+            taken = [number_of(each) for each in job_ids(self._folder)]
+            job_id = f"{job.name}-{max(taken, default=0) + 1}"
+            status = JobStatus(
+                job_id, job.name, self._user, job.team or "", Phase.WAITING, (), 0, None, "", datetime.now(UTC),
+                moves=moves,
+            )  # fmt: skip
+            write_status(new, status)
+            try:
+                new.rename(self._folder / job_id)
+            except OSError:
+                if not (self._folder / job_id).exists():
+                    raise
+                continue  # somebody else had it first
+            return job_id
+
+    def _known(self, job_id: str) -> Path:
+        ids = job_ids(self._folder)
+        if job_id not in ids:
+            raise InputError(
+                "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
+                fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
+            )  # fmt: skip
+        return self._folder / job_id
+
+
+def _staged(source: str) -> str:
+    return f".staged-{hashlib.sha256(source.encode()).hexdigest()[:32]}"
+
+
+def job_ids(folder: Path) -> list[str]:
+    """Of all jobs in the folder, the oldest first."""
+    found = [path.name for path in folder.glob("*") if _ID.fullmatch(path.name) and (path / STATE_FILE).is_file()]
+    return sorted(found, key=number_of)
+
+
+def number_of(job_id: str) -> int:
+    """In the order of submission."""
+    return int(job_id.rpartition("-")[2])
+
+
+def read_job(folder: Path) -> JobFile:
+    """As it was submitted."""
+    return JobFile.model_validate_json((folder / JOB_FILE).read_bytes())
+
+
+def read_status(folder: Path) -> JobStatus:
+    """As it was last written. InputError: somebody else has written there."""
+    path = folder / STATE_FILE
+    try:
+        return _STATUS.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise InputError(
+            str(path), f"no state of a job: {error}", fix=f"remove {folder}, or name another folder"
+        ) from None
+
+
+def write_status(folder: Path, status: JobStatus) -> None:
+    """In one step."""
+    write_whole(folder / STATE_FILE, _STATUS.dump_json(status))
