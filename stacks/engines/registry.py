@@ -1,4 +1,4 @@
-"""The engine that a word of the command line names: `local`, `local:FOLDER`."""
+"""The engine that a word of the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from components.core.findings import InputError
 from stacks.engines.base import Engine, Movable
 
 VARIABLE = "GANGWAY_ENGINE"
-_KINDS = ("local",)
+_KINDS = ("local", "slurm")
 _DEFAULT_FOLDER = Path("~/.gangway/jobs")
 
 
@@ -24,7 +24,7 @@ def movable(engine: Engine, option: str) -> Movable:
     """InputError: its run folders cannot be reached from here."""
     if not hasattr(engine, "run_url"):
         raise InputError(
-            option, "run folders of this engine cannot be reached from here", value=engine.kind, allowed="local",
+            option, "run folders of this engine cannot be reached from here", value=engine.kind, allowed="local, slurm",
             fix="cancel the job there, and submit it anew",
         )  # fmt: skip
     return cast("Movable", engine)
@@ -36,6 +36,16 @@ def engine_of(asked: str | None) -> Engine:
     kind, _, place = text.partition(":")
     if kind not in _KINDS:
         raise InputError.not_among("--on" if asked else VARIABLE, "no engine", text, _KINDS)
+    if kind == "slurm":
+        from stacks.engines.slurm.engine import SlurmEngine
+
+        folder, _, partition = place.partition("@")
+        if not folder:
+            raise InputError(
+                "--on" if asked else VARIABLE, "a folder that Slurm's nodes share has to be named", value=text,
+                allowed="slurm:FOLDER or slurm:FOLDER@PARTITION", fix="slurm:/shared/jobs",
+            )  # fmt: skip
+        return SlurmEngine(Path(folder).expanduser().resolve(), partition)
     from stacks.engines.local_queue import LocalQueue
 
     return LocalQueue((Path(place) if place else _DEFAULT_FOLDER).expanduser().resolve())

@@ -61,3 +61,9 @@ def test_words_reach_the_command_as_they_are() -> None:
     odd = ["a b", "", "$HOME", "--", "*", 'x"y', "ä\nö"]
     words = ["/bin/sh", str(SCRIPT), "--", "printf", "<%s>", *odd]
     assert subprocess.run(words, capture_output=True, text=True).stdout == "".join(f"<{word}>" for word in odd)
+
+
+def test_without_torchrun_it_is_bad_input(tmp_path: Path) -> None:
+    words = ["/bin/sh", str(SCRIPT), "--standalone", "--", "true"]
+    variables = {"PATH": f"{tmp_path}:/bin:/usr/bin"}
+    assert subprocess.run(words, env=variables, stderr=subprocess.PIPE).returncode == 2

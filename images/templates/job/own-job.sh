@@ -84,6 +84,8 @@ ended() {
     # None has begun, or all were done: torchrun's own word, and 75 where it was told before anything began.
     if [ -n "$is_told" ] && [ -z "$all" ]; then
         echo 75
+    elif [ -z "$all" ] && { [ "$1" = 126 ] || [ "$1" = 127 ]; }; then
+        echo 2 # no torchrun here
     elif [ -n "$all" ] || [ "$1" = 0 ]; then
         echo 0
     else

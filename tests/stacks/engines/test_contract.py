@@ -13,6 +13,7 @@ from components.core.findings import InputError
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import Engine, JobStatus, Phase, follow, waited
 from stacks.engines.local_queue import LocalQueue
+from stacks.engines.slurm.engine import SlurmEngine
 
 _LIMIT_SEC = 120.0
 
@@ -25,16 +26,15 @@ class Stand:
     other_nodes: bool
 
 
-def _local(folder: Path) -> Stand:
-    return Stand(LocalQueue(folder / "queue"), other_nodes=False)
-
-
-ENGINES: dict[str, Callable[[Path], Stand]] = {"local": _local}
-
-
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["local", pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")])])
 def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stand]:
-    made = ENGINES[request.param](tmp_path)
+    if request.param == "local":
+        made = Stand(LocalQueue(tmp_path / "queue"), other_nodes=False)
+    else:
+        request.getfixturevalue("cluster")
+        # Of one node a second job has to wait; what is not fit is left in the partition of all.
+        partition = "gpu" if "unfit" in request.node.name else "one"
+        made = Stand(SlurmEngine(tmp_path / "queue", partition), other_nodes=partition == "gpu")
     yield made
     for each in made.engine.jobs():
         if not each.phase.is_over:

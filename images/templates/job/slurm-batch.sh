@@ -1,0 +1,141 @@
+#!/bin/bash
+# The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
+# (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: starts, nodes, started and used (ms),
+# failures, and at last end: WORD CODE TIME REASON.
+#
+# Within one allocation it begins again after an interruption and after a failure. It is requeued where it was told to
+# leave and Slurm does not do that itself, and hands over to a job that excludes a node which was not fit.
+set -u
+folder=$1
+# shellcheck source=/dev/null
+. "$folder/batch.env"
+is_told=
+is_late=
+srun=
+timer=
+
+put() {
+    printf '%s\n' "$2" >"$folder/.$1" && mv "$folder/.$1" "$folder/$1"
+}
+
+get() {
+    cat "$folder/$1" 2>/dev/null || echo "$2"
+}
+
+# end WORD CODE REASON...: nothing more comes of this job.
+end() {
+    put end "$1 $2 $(now_ms) ${*:3}"
+    [ -z "$timer" ] || kill "$timer" 2>/dev/null
+    exit 0
+}
+
+now_ms() {
+    local LC_ALL=C
+    echo $((${EPOCHREALTIME/./} / 1000))
+}
+
+# stop: the step is told, which has its grace, and then it is killed.
+stop() {
+    [ -n "$srun" ] || return 0
+    # Before the signal, which all processes of the step get at once.
+    echo "{\"kind\": \"stop\", \"seen_at\": $(date +%s), \"deadline\": \"\"}" >>"$folder/notices.jsonl"
+    scancel --quiet --signal=TERM "$SLURM_JOB_ID.$step"
+    (sleep "$GRACE_SEC" && scancel --quiet --signal=KILL "$SLURM_JOB_ID.$step") &
+}
+
+# meaning CODE: of all nodes together, CODE being srun's. Who was told says what says most; else the first that failed.
+meaning() {
+    local file code first=
+    # shellcheck disable=SC2045 # the names are nodes'
+    for file in $(ls -tr "$folder/codes"); do
+        code=$(cat "$folder/codes/$file")
+        [ "$code" = 0 ] || first=${first:-$code}
+    done
+    if [ -n "$is_told$is_late" ]; then
+        for code in 2 4 75; do
+            if grep -qxs "$code" "$folder"/codes/*; then
+                echo "$code"
+                return
+            fi
+        done
+    fi
+    echo "${first:-$1}"
+}
+
+# leave: told from outside. Slurm begins it again by itself where it has requeued it, and not where it was cancelled.
+leave() {
+    local state
+    state=$(scontrol show job --oneliner "$SLURM_JOB_ID" | grep -o 'JobState=[A-Z_]*' | cut -d= -f2)
+    echo "gangway: told to leave, saved; Slurm says $state"
+    [ "$state" != RUNNING ] || scontrol requeue "$SLURM_JOB_ID"
+    exit 75
+}
+
+# hand_over: to a job of the same words that leaves the unfit nodes out.
+hand_over() {
+    local unfit words left next
+    unfit=$(grep -lx 4 "$folder"/codes/* | xargs -n 1 basename)
+    for node in $unfit; do
+        scontrol update "nodename=$node" state=drain "reason=gangway: not fit for $JOB" 2>&1 ||
+            echo "gangway: $node cannot be drained by this user; it is excluded"
+        echo "$node" >>"$folder/excluded"
+    done
+    left=$(sinfo --noheader --Node --partition="$PARTITION" --format=%N | sort -u | grep -cvxFf "$folder/excluded")
+    [ "$left" -ge "$MIN_NODES" ] || end failed 4 "not fit: $unfit; without it there are too few nodes"
+    mapfile -t words <"$folder/sbatch.words"
+    next=$(sbatch --parsable --exclude="$(paste -sd, "$folder/excluded")" "${words[@]}") ||
+        end failed 4 "not fit: $unfit; the job could not be submitted without"
+    put slurm-id "${next%%;*}"
+    echo "gangway: $unfit is not fit for this job, which goes on as Slurm's job ${next%%;*}"
+    exit 0
+}
+
+trap 'is_told=yes; stop' TERM
+trap 'is_late=yes; stop' USR1
+step=-1
+while :; do
+    if [ -e "$folder/cancel" ]; then
+        end cancelled 0 "cancelled"
+    fi
+    left_ms=$((MAX_MS - $(get used 0)))
+    [ "$left_ms" -gt 0 ] || end over-hours 0 "its hours are over"
+    rm -rf "$folder/codes" && mkdir "$folder/codes"
+    put starts $(($(get starts 0) + 1))
+    put nodes "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd' ')"
+    [ -e "$folder/started" ] || put started "$(now_ms)"
+    rm -f "$folder/notices.jsonl"
+    began_ms=$(now_ms)
+    step=$((step + 1))
+    srun --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
+        /bin/bash "$folder/slurm-node.sh" "$folder" &
+    srun=$!
+    (sleep "$((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))" && kill -USR1 $$) &
+    timer=$!
+    [ -z "$is_told" ] || stop
+    while :; do
+        wait "$srun"
+        code=$?
+        kill -0 "$srun" 2>/dev/null || break
+    done
+    srun=
+    kill "$timer" 2>/dev/null
+    put used $(($(get used 0) + $(now_ms) - began_ms))
+    code=$(meaning "$code")
+    [ "$code" != 0 ] || end "done" 0
+    [ ! -e "$folder/cancel" ] || end cancelled "$code" "cancelled while it ran"
+    [ -z "$is_late" ] || end over-hours "$code" "its hours are over"
+    case $code in
+        2) end bad-input 2 "it would fail again: its log says why" ;;
+        3 | 5) end failed "$code" "the trainer has ended it for all" ;;
+        6) end over-hours 6 "its hours are over" ;;
+        4) hand_over ;;
+        75) [ -z "$is_told" ] || leave ;;
+        *)
+            [ -z "$is_told" ] || leave
+            put failures $(($(get failures 0) + 1))
+            [ "$(get failures 0)" -le "$MAX_RESTARTS" ] ||
+                end failed "$code" "failed with exit code $code, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
+            ;;
+    esac
+    sleep 1
+done

@@ -1,0 +1,214 @@
+"""The engine `slurm`: jobs go to a Slurm that stands already, by its own commands, through a folder that its nodes
+share. What a job has come to stands in that folder, so that it is known when Slurm has forgotten it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from components.core.findings import Finding, InputError, nearest_hint
+from images.render import TEMPLATES
+from stacks.config.job_file import JobFile
+from stacks.engines.base import JobStatus, Phase, Room
+from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, read_job, read_status, write_status
+from stacks.engines.slurm.script import (
+    BATCH_SCRIPT,
+    NODE_SCRIPT,
+    OWN_JOB,
+    batch_env,
+    comment_of,
+    node_env,
+    sbatch_words,
+)
+
+_TIMEOUT_SEC = 60.0
+_ID_FILE = "slurm-id"
+_ENDS = {
+    "done": Phase.DONE,
+    "failed": Phase.FAILED,
+    "bad-input": Phase.BAD_INPUT,
+    "over-hours": Phase.OVER_HOURS,
+    "cancelled": Phase.CANCELLED,
+}
+_WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
+_RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
+_LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
+
+
+class SlurmEngine(FolderEngine):
+    """`folder`: shared by this machine and all nodes; `partition`: Slurm's default one where empty."""
+
+    kind = "slurm"
+
+    def __init__(self, folder: Path, partition: str = "", user: str = "") -> None:
+        super().__init__(folder, user)
+        self._asked = partition
+        self.where = f"{folder}{f'@{partition}' if partition else ''}"
+
+    def findings(self, job: JobFile) -> Iterable[Finding]:
+        """See `Engine`. InputError: Slurm does not answer, or has no such partition."""
+        _, nodes = self._partition()
+        if job.nodes.min > nodes:
+            yield Finding.error(
+                "job.nodes", "nodes.min", f"{job.nodes.min}, and the partition has {nodes}", f"nodes: {{min: {nodes}}}"
+            )
+        if job.image is not None:
+            yield Finding.error(
+                "job.image",
+                "image",
+                "this engine starts no containers: it would take Slurm's pyxis or Apptainer on every node",
+                "leave image out to run in the nodes' own environment, or submit it to another engine",
+            )
+        if job.team and not self._has_accounts():
+            yield Finding.warning(
+                "job.team", "team", "of no effect in Slurm: this one keeps no accounts", "leave it out, or add slurmdbd"
+            )
+
+    def status(self, job_id: str) -> JobStatus:
+        """See `Engine`."""
+        folder = self._known(job_id)
+        known = read_status(folder)
+        if known.phase.is_over:
+            return known
+        found = self._now(folder, known)
+        if found.phase.is_over:
+            write_status(folder, found)
+        return found
+
+    def cancel(self, job_id: str) -> None:
+        """See `Engine`."""
+        folder = self._known(job_id)
+        if self.status(job_id).phase.is_over:
+            return
+        (folder / CANCEL_FILE).touch()
+        state, _ = self._state(folder, _first(folder, _ID_FILE))
+        # The batch script tells the step, and waits; one that waits in the queue is gone at once.
+        signal = ["--batch", "--signal=TERM"] if state in _RUNS else []
+        _slurm("scancel", "--quiet", *signal, _first(folder, _ID_FILE), may_fail=True)
+
+    def room(self, job: JobFile) -> Room:
+        """See `Engine`."""
+        partition, _ = self._partition()
+        waiting = len(_slurm("squeue", "--noheader", "--states=PENDING", f"--partition={partition}").split("\n")) - 1
+        idle = sum(int(line) for line in _slurm(
+            "sinfo", "--noheader", "--states=idle", f"--partition={partition}", "--format=%D"
+        ).split())  # fmt: skip
+        return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
+
+    def _begun(self, job_id: str) -> str:
+        folder, (partition, _) = self._folder / job_id, self._partition()
+        job = read_job(folder)
+        for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
+            shutil.copyfile(TEMPLATES / "job" / name, folder / name)
+        (folder / "batch.env").write_text(batch_env(job, job_id, partition))
+        (folder / "node.env").write_text(node_env(job, folder, sys.executable))
+        words = sbatch_words(job, folder, partition, has_accounts=self._has_accounts())
+        (folder / "sbatch.words").write_text("".join(f"{word}\n" for word in words))
+        try:
+            said = _slurm("sbatch", "--parsable", *words)
+        except InputError:
+            shutil.rmtree(folder)
+            raise
+        (folder / _ID_FILE).write_text(said.partition(";")[0].strip() + "\n")
+        return job_id
+
+    def _now(self, folder: Path, known: JobStatus) -> JobStatus:
+        """Out of what its script has left and what Slurm says."""
+        slurm_id = _first(folder, _ID_FILE)
+        state, reason = self._state(folder, slurm_id) if slurm_id else ("PENDING", "being submitted")
+        # Looked at after Slurm was asked: what had ended by then has left its word.
+        end, started = _first(folder, "end"), _first(folder, "started")
+        seen = replace(
+            known,
+            starts=int(_first(folder, "starts") or 0),
+            nodes=tuple(_first(folder, "nodes").split()),
+            started_at=datetime.fromtimestamp(int(started) / 1000, UTC) if started else None,
+        )
+        if end:
+            word, code, at, why = (*end.split(" ", 3), "")[:4]
+            ended_at = datetime.fromtimestamp(int(at) / 1000, UTC)
+            return replace(seen, phase=_ENDS[word], exit_code=int(code), reason=why.strip(), ended_at=ended_at)
+        if _first(folder, _ID_FILE) != slurm_id:  # it has just been handed over
+            return self._now(folder, known)
+        if state in _WAITS:
+            return replace(seen, phase=Phase.WAITING, reason=reason)
+        if state in _RUNS:
+            return replace(seen, phase=Phase.RUNNING, reason="")
+        is_cancelled = (folder / CANCEL_FILE).exists() or state == "CANCELLED"
+        phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
+        unknown = "Slurm knows it no more" if state == "UNKNOWN" else f"Slurm says {state}"
+        why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word"
+        return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
+
+    def _state(self, folder: Path, slurm_id: str) -> tuple[str, str]:
+        """Of a job: Slurm's word and reason; UNKNOWN where it knows it no more."""
+        try:
+            said = _slurm("squeue", "--noheader", "--states=all", f"--jobs={slurm_id}", "--format=%T|%r|%k")
+        except InputError as error:
+            if "Invalid job id" not in error.problem:
+                raise
+            said = ""
+        state, reason, comment = (*said.strip().split("|", 2), "", "")[:3]
+        # A controller that was killed may give a number once more.
+        if comment != comment_of(folder):
+            return "UNKNOWN", ""
+        return state, "" if reason == "None" else reason
+
+    def _partition(self) -> tuple[str, int]:
+        """Its name, and its nodes. InputError: there is none of that name."""
+        lines = [line.split("|") for line in _slurm("sinfo", "--noheader", "--format=%P|%D").split()]
+        names = list(dict.fromkeys(name.rstrip("*") for name, _ in lines))
+        default = next((name.rstrip("*") for name, _ in lines if name.endswith("*")), "")
+        wanted = self._asked or default
+        if wanted not in names:
+            raise InputError(
+                f"--on slurm:{self.where}", f"Slurm has no {'such' if wanted else 'default'} partition",
+                value=wanted, allowed=", ".join(names), fix=nearest_hint(wanted, names),
+            )  # fmt: skip
+        return wanted, sum(int(number) for name, number in lines if name.rstrip("*") == wanted)
+
+    def _has_accounts(self) -> bool:
+        lines = _slurm("scontrol", "show", "config").splitlines()
+        found: Sequence[str] = [
+            line.partition("=")[2].strip() for line in lines if line.startswith("AccountingStorageType")
+        ]
+        return bool(found) and found[0] not in ("accounting_storage/none", "(null)", "")
+
+
+def _first(folder: Path, name: str) -> str:
+    """A file's line; empty where there is no such file yet."""
+    try:
+        return (folder / name).read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _slurm(program: str, *words: str, may_fail: bool = False) -> str:
+    """What one of Slurm's commands prints. InputError: it is missing, it refuses, or its controller does not answer."""
+    try:
+        done = subprocess.run(
+            [program, *words],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SEC,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+    except FileNotFoundError:
+        raise InputError(
+            "--on slurm", f"{program} is not on PATH", fix="begin it where Slurm's commands are, such as the login node"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise InputError(
+            "--on slurm",
+            f"{program}: no answer within {_TIMEOUT_SEC:g} s",
+            fix="look whether slurmctld is up: scontrol ping",
+        ) from None
+    if done.returncode and not may_fail:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise InputError("--on slurm", f"{program}: {said}", fix="scontrol ping says whether the controller answers")
+    return done.stdout

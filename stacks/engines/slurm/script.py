@@ -1,0 +1,94 @@
+"""What a job file becomes for Slurm: sbatch's words, and the two files of variables that its scripts read; pure."""
+
+import math
+import re
+import secrets
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from stacks.config.job_file import JobFile, Priority
+from stacks.engines.job_folders import LOG_FILE, RUN_FOLDER
+from stacks.engines.node_command import Meeting, Place, node_argv, node_variables
+
+BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
+NICE = {Priority.HIGH: 0, Priority.NORMAL: 1000, Priority.LOW: 100_000}
+"""What any user may ask for: to be behind others. What others submit without --nice comes before a normal one."""
+_MARGIN_MINUTES = 10
+"""By which Slurm's limit is beyond the job's hours, which the batch script keeps itself, over all starts."""
+
+
+def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
+    """For the job in its folder, without the program's name."""
+    minutes = math.ceil(job.max_hours * 60 + job.grace_sec / 60) + _MARGIN_MINUTES
+    return [
+        f"--job-name={job.name}",
+        f"--partition={partition}",
+        f"--nodes={job.nodes.min}-{job.nodes.max}",
+        "--ntasks-per-node=1",
+        f"--time={minutes}",
+        f"--nice={NICE[job.priority]}",
+        "--requeue",
+        "--open-mode=append",
+        f"--output={folder / LOG_FILE}",
+        f"--chdir={folder / RUN_FOLDER}",
+        f"--comment={comment_of(folder)}",
+        *([f"--account={job.team}"] if job.team and has_accounts else []),
+        str(folder / BATCH_SCRIPT),
+        str(folder),
+    ]
+
+
+def comment_of(folder: Path) -> str:
+    """By which a job is known to be that of the folder."""
+    return f"gangway {folder}"
+
+
+def batch_env(job: JobFile, job_id: str, partition: str) -> str:
+    """Of the batch script."""
+    values = {
+        "JOB": job_id,
+        "PARTITION": partition,
+        "MIN_NODES": job.nodes.min,
+        "MAX_MS": round(job.max_hours * 3_600_000),
+        "MAX_RESTARTS": job.max_restarts,
+        "GRACE_SEC": job.grace_sec,
+    }
+    return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
+
+
+def node_env(job: JobFile, folder: Path, python: str) -> str:
+    """Of a node's part: variables, folder and words; where the nodes meet is known there alone."""
+    place = Place(str(folder / RUN_FOLDER), str(folder / OWN_JOB), python)
+    # What is known on the node alone: in the place of it names that nobody else could have written.
+    host, meeting_id, port, nodes = secrets.token_hex(16), secrets.token_hex(16), *_two_numbers()
+    meeting = Meeting(host, port, meeting_id, nodes) if job.nodes.max > 1 else None
+    at_run_time = {
+        host: "${MEET_HOST}",
+        str(port): "${MEET_PORT}",
+        meeting_id: "${SLURM_JOB_ID}",
+        str(nodes): "${SLURM_NNODES}",
+    }
+    variables = node_variables(job, place, str(folder / "notices.jsonl"))
+    words = " ".join(_word(each, at_run_time) for each in node_argv(job, place, meeting))
+    return "".join(
+        [
+            f'export PATH={shlex.quote(str(Path(python).parent))}:"$PATH"\n',
+            *(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()),
+            f"WORKDIR={shlex.quote(job.workdir or str(folder / RUN_FOLDER))}\n",
+            f"WORDS=({words})\n",
+        ]
+    )
+
+
+def _two_numbers() -> tuple[int, int]:
+    return secrets.randbits(96), secrets.randbits(96)
+
+
+def _word(text: str, at_run_time: Mapping[str, str]) -> str:
+    """Quoted, but for what is known at run time."""
+    found = re.split(f"({'|'.join(at_run_time)})", text)
+    return (
+        "".join(f'"{at_run_time[part]}"' if part in at_run_time else shlex.quote(part) for part in found if part)
+        or "''"
+    )

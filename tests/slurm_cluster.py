@@ -1,0 +1,150 @@
+"""A real Slurm on loopback: munged, slurmctld, slurmds of Debian's packages, in a folder of their own, ended whatever
+happens. Root's alone, for slurmd starts jobs as their users.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_LIMIT_SEC = 60.0
+_CONF = """ClusterName=gangway
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+CredType=cred/munge
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/backfill
+SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=1
+PriorityType=priority/basic
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ReturnToService=2
+KillWait=30
+CompleteWait=0
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+{nodes}
+PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+PartitionName=one Nodes=n1 MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+"""
+
+
+def why_not() -> str:
+    """Why there can be none here; empty where there can."""
+    missing = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if shutil.which(name, path=_PATH) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed (Debian: slurm-wlm, munge)"
+    return "" if os.geteuid() == 0 else "slurmd is root's"
+
+
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+@dataclass
+class SlurmCluster:
+    """One that is up. `env`: with which Slurm's commands find it."""
+
+    folder: Path
+    env: Mapping[str, str]
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def run(self, *words: str) -> str:
+        return subprocess.run(words, env=self.env, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def begin(self, name: str, *words: str) -> None:
+        with (self.folder / f"{name}.out").open("ab") as output:
+            self.processes[name] = subprocess.Popen(
+                words, env=self.env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def begin_controller(self) -> None:
+        self.begin("slurmctld", "slurmctld", "-D")
+
+    def end_controller(self) -> None:
+        """In order: killed, it forgets what came within the last seconds."""
+        process = self.processes.pop("slurmctld")
+        process.terminate()
+        process.wait(_LIMIT_SEC)
+
+    def until(self, words: tuple[str, ...], told: str) -> None:
+        """Until a command says that."""
+        limit = time.monotonic() + _LIMIT_SEC
+        while True:
+            done = subprocess.run(words, env=self.env, capture_output=True, text=True)
+            if told in done.stdout:
+                return
+            assert time.monotonic() < limit, (done, (self.folder / "slurmctld.log").read_text()[-2000:])
+            time.sleep(0.1)
+
+    def reset(self) -> None:
+        """No jobs, and all nodes fit again."""
+        self.run("scancel", "--quiet", "--full", "--signal=KILL", "--me")
+        self.run("scancel", "--quiet", "--me")
+        self.until(("squeue", "--noheader", "--format=.%i"), "")
+        for line in set(self.run("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()):
+            name, state = line.split()[:2]
+            if "drain" in state:
+                self.run("scontrol", "update", f"nodename={name}", "state=resume")
+
+
+@contextmanager
+def slurm(folder: Path, nodes: int = 3) -> Iterator[SlurmCluster]:
+    """A cluster of so many nodes, n1 and so on."""
+    for each in ("state", "spool"):
+        (folder / each).mkdir()
+    host = socket.gethostname().split(".")[0]
+    lines = [
+        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={_port()} CPUs=2 RealMemory=500"
+        for number in range(1, nodes + 1)
+    ]
+    conf = _CONF.format(host=host, port=_port(), folder=folder, nodes="\n".join(lines))
+    (folder / "slurm.conf").write_text(conf)
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    own = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": _PATH}
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+    cluster = SlurmCluster(folder, {**outer, **own})
+    try:
+        munge = ("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.sock")
+        cluster.begin("munged", *munge, f"--pid-file={folder}/munged.pid", f"--seed-file={folder}/munge.seed")
+        while not (folder / "munge.sock").exists():
+            assert cluster.processes["munged"].poll() is None, (folder / "munged.out").read_text()
+            time.sleep(0.05)
+        cluster.begin_controller()
+        for number in range(1, nodes + 1):
+            cluster.begin(f"slurmd-n{number}", "slurmd", "-D", "-N", f"n{number}")
+        cluster.until(("sinfo", "--noheader", "--partition=gpu", "--format=%T %D"), f"idle {nodes}")
+        yield cluster
+    finally:
+        with suppress(subprocess.SubprocessError, OSError):
+            subprocess.run(["scancel", "--quiet", "--me"], env=cluster.env, timeout=10)
+            time.sleep(0.5)
+        for process in reversed(list(cluster.processes.values())):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
