@@ -28,7 +28,7 @@ _POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
 _EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
 _On = Annotated[
     str | None,
-    typer.Option("--on", metavar="ENGINE", help="local:FOLDER or slurm:FOLDER@PARTITION. [$GANGWAY_ENGINE, else local]"),
+    typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER@PARTITION. [$GANGWAY_ENGINE]"),
 ]
 _Id = Annotated[str, typer.Argument(metavar="JOB", help="Its id, as submit and list have it.")]
 
@@ -56,7 +56,7 @@ def submit(
     job_file: Annotated[Path, typer.Argument(help="A job file: a preset of the trainer's, or a command of your own.")],
     on: Annotated[
         str | None,
-        typer.Option("--on", metavar="ENGINE,...", help="Of several the first that begins it at once. [local]"),
+        typer.Option("--on", metavar="ENGINE,...", help="Of several the first that begins it at once."),
     ] = None,
     burst_after: Annotated[
         float | None,

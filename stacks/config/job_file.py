@@ -64,7 +64,7 @@ class JobFile(Section):
         command: the program and its arguments, started once on each node, or processes_per_node times by torchrun.
         image: container image of the command, by digest; the nodes' own environment when left out.
         env: variables of the command.
-        workdir: folder in which the command begins.
+        workdir: folder in which the command begins: the image's own, or without one where the job was submitted.
         exit_codes: what the command's codes mean.
         nodes: on which it begins, and which it has at most.
         processes_per_node: workers of a node; without it a command runs once on each, and a preset in one process.

@@ -56,8 +56,10 @@ class FolderEngine(ABC):
         """Begins a job whose folder is whole; returns its id. InputError: it cannot be, and its folder is gone."""
 
     def submit(self, job: JobFile) -> str:
-        """See `Engine`."""
+        """See `Engine`. A command begins where it was submitted, as every batch system has it."""
         self._check(job)
+        if job.command and job.workdir is None:
+            job = job.model_copy(update={"workdir": str(Path.cwd())})
         new = self._made_folder(f".new-{secrets.token_hex(8)}")
         try:
             return self._begun(self._put(job, new, ()))

@@ -41,7 +41,7 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
 
 def comment_of(folder: Path) -> str:
     """By which a job is known to be that of the folder."""
-    return f"gangway {folder}"
+    return f"gangway:{folder}"
 
 
 def batch_env(job: JobFile, job_id: str, partition: str) -> str:

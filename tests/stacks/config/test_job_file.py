@@ -19,7 +19,7 @@ def read(tmp_path: Path, text: str) -> JobFile:
     return read_job_file(path)
 
 
-@pytest.mark.parametrize("path", sorted((REPO / "examples/jobs").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(REPO.glob("examples/*job*/*.yaml")), ids=lambda path: path.stem)
 def test_the_examples_are_job_files(path: Path) -> None:
     assert read_job_file(path).name
 
