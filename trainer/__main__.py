@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from trainer.records.run_record import RunContext
 
 _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
+_EXIT_BROKEN_PIPE = 128 + 13
+"""What a shell makes of SIGPIPE."""
 _OF_THE_EXTRA = ("PIL", "av", "fsspec", "numpy", "obstore", "scipy", "sklearn", "torch", "torchvision")
 """What planning does without."""
 
@@ -350,6 +352,8 @@ def run(argv: Sequence[str]) -> NoReturn:
     """
     try:
         code = main(argv)
+    except BrokenPipeError:  # of `... | head`, say
+        code = _EXIT_BROKEN_PIPE
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
         code = EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Self
 
+from components.core.findings import InputError
 from components.core.json_lines import lock
 from stacks.config.job_file import JobFile
 from stacks.engines.attempts import after
@@ -68,6 +69,7 @@ class _Runner:
         self._folder, self._alive, self._turn = folder, *locks
         self._job, self._status = read_job(folder), read_status(folder)
         self._leaves = False
+        self._over = set[str]()
 
     def leave(self, number: int, frame: FrameType | None) -> None:
         """The machine goes down: the job is told, and goes on with the next submit."""
@@ -121,10 +123,7 @@ class _Runner:
         """Whether nobody runs, and none that waits comes before this one."""
         own = order(self._folder.name, self._job)
         for job_id in job_ids(self._folder.parent):
-            other = self._folder.parent / job_id
-            if job_id == self._folder.name or read_status(other).phase is not Phase.WAITING:
-                continue
-            if order(job_id, read_job(other)) < own and is_alive(other):
+            if job_id != self._folder.name and job_id not in self._over and self._waits(job_id, before=own):
                 return False
         if self._is_cancelled or self._leaves:
             return False
@@ -133,6 +132,17 @@ class _Runner:
         except BlockingIOError:
             return False
         return True
+
+    def _waits(self, job_id: str, before: tuple[int, int]) -> bool:
+        """Whether that job waits, and comes first. One whose folder has just been removed does not."""
+        other = self._folder.parent / job_id
+        try:
+            phase = read_status(other).phase
+            if phase.is_over:
+                self._over.add(job_id)
+            return phase is Phase.WAITING and order(job_id, read_job(other)) < before and is_alive(other)
+        except (InputError, FileNotFoundError):
+            return False
 
     def _start(self, left_sec: float) -> int:
         """Runs it once; its exit code, a signal's with 128 before it as shells have it."""

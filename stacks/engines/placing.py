@@ -27,11 +27,15 @@ def place(engines: Sequence[Kind], job: JobFile) -> Placed[Kind]:
     lines, queues = list[str](), list[Kind]()
     for engine in engines:
         named = f"{engine.kind}, {engine.where}"
-        errors = [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
+        try:
+            errors = [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
+            room = engine.room(job)
+        except InputError as error:
+            lines.append(f"{named}: cannot be asked: {error.problem}")
+            continue
         if errors:
             lines.append(f"{named}: not for it: {errors[0].path}: {errors[0].message}")
             continue
-        room = engine.room(job)
         if room.now:
             return Placed(engine, True, (*lines, f"{named}: begins at once: {room.reason}"))
         queues.append(engine)

@@ -238,3 +238,11 @@ def test_a_workers_exit_code_tells_its_own_failure_from_that_of_its_peers(monkey
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert [_ends_with(error, monkeypatch) for error in (*peers, wrapped)] == [76, 76, 76]
     assert [_ends_with(error, monkeypatch) for error in own] == [1, 1, 1]
+
+
+def test_who_reads_no_further_is_told_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `... | head`: the code that a shell makes of SIGPIPE, and no traceback."""
+    assert _ends_with(BrokenPipeError(), monkeypatch) == 128 + 13
+    assert capsys.readouterr().err == ""

@@ -55,7 +55,10 @@ class SlurmEngine(FolderEngine):
         _, nodes = self._partition()
         if job.nodes.min > nodes:
             yield Finding.error(
-                "job.nodes", "nodes.min", f"{job.nodes.min}, and the partition has {nodes}", f"nodes: {{min: {nodes}}}"
+                "job.nodes",
+                "nodes.min",
+                f"{job.nodes.min}, and the partition has {nodes}",
+                f"nodes: {{min: {nodes}, max: {nodes}}}",
             )
         if job.image is not None:
             yield Finding.error(

@@ -1,6 +1,7 @@
 """The local queue where processes are killed, folders are odd and two submit at once."""
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -138,3 +139,16 @@ def test_letters_that_are_there_by_half_wait_for_their_end(tmp_path: Path) -> No
     over(queue, job_id)
     rest, _ = queue.log(job_id, offset)
     assert text + rest == "ä"
+
+
+def test_folders_of_old_jobs_may_be_removed_while_others_wait(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    second, third = queue.submit(job("true")), queue.submit(job("true"))
+    queue.cancel(second)
+    over(queue, second)
+    shutil.rmtree(tmp_path / "queue" / second)
+    (tmp_path / "queue" / first / "run" / "end").touch()
+    assert over(queue, third).phase is Phase.DONE
+    assert [each.id for each in queue.jobs()] == [first, third]

@@ -24,6 +24,7 @@ from stacks.engines.copying import MANIFEST, CopyDamagedError, copy_folder, file
 from stacks.engines.local_queue import LocalQueue
 from stacks.engines.moving import move_job
 from stacks.engines.placing import place
+from stacks.engines.slurm.engine import SlurmEngine
 from tests.moto_http import Moto
 from tests.stacks.engines.test_contract import job, limited, over, until
 
@@ -188,7 +189,9 @@ def states(folder: Path) -> dict[str, str]:
     return found
 
 
-def test_the_first_engine_with_room_has_it(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
+def test_the_first_engine_with_room_has_it(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = two
     file = job("while [ ! -e end ]; do sleep 0.1; done")
     placed = place(two, file)
@@ -201,6 +204,11 @@ def test_the_first_engine_with_room_has_it(two: tuple[LocalQueue, LocalQueue], t
     assert (placed.engine, placed.now) == (first, False)
     with pytest.raises(InputError, match="no engine takes"):
         place(two, job("true", nodes={"min": 3, "max": 3}))
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        placed = place([SlurmEngine(tmp_path / "shared"), first], file)
+    assert placed.engine is first
+    assert "cannot be asked: sinfo" in placed.lines[0]
     for queue, job_id in ((first, running), (second, other)):
         queue.cancel(job_id)
         over(queue, job_id)
