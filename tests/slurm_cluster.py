@@ -112,7 +112,7 @@ def slurm(folder: Path, nodes: int = 3) -> Iterator[SlurmCluster]:
         (folder / each).mkdir()
     host = socket.gethostname().split(".")[0]
     lines = [
-        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={_port()} CPUs=2 RealMemory=500"
+        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={_port()} CPUs=1 RealMemory=500"
         for number in range(1, nodes + 1)
     ]
     conf = _CONF.format(host=host, port=_port(), folder=folder, nodes="\n".join(lines))
