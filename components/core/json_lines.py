@@ -10,7 +10,7 @@ from typing import IO, Any
 __all__ = ["append_line", "complete_lines", "is_locked", "lock", "whole_lines"]
 
 
-def lock(file: IO[bytes]) -> None:
+def lock(file: IO[bytes] | IO[str]) -> None:
     """For as long as the file is open and no longer: a lock of the kernel dies with its holder. BlockingIOError:
     another process has it.
     """

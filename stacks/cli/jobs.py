@@ -79,10 +79,11 @@ def submit(
     for line in placed.lines if len(engines) > 1 else ():
         typer.echo(line, err=True)
     engine = placed.engine
+    warnings = list(engine.findings(job))
     job_id = engine.submit(job)
     if burst_after is not None and not placed.now:
         engine, job_id = _burst(engine, job_id, [each for each in engines if each is not engine], burst_after)
-    for finding in engine.findings(job):
+    for finding in warnings:
         typer.echo(f"{finding.severity}: {finding.path}: {finding.message}", err=True)
     typer.echo(job_id)
     named = f" --on {engine.kind}:{engine.where}" if on else ""
@@ -91,6 +92,7 @@ def submit(
 
 def _burst(engine: "Engine", job_id: str, others: "Sequence[Engine]", minutes: float) -> "tuple[Engine, str]":
     """Waits; then takes a job that waits still to the first of the others with room, if one has any."""
+    from components.core.findings import Severity
     from stacks.engines.base import Phase
     from stacks.engines.moving import move_job
     from stacks.engines.registry import movable
@@ -101,6 +103,10 @@ def _burst(engine: "Engine", job_id: str, others: "Sequence[Engine]", minutes: f
         if time.monotonic() >= until:
             job = movable(engine, "--burst-after").job(job_id)
             for other in others:
+                errors = [each for each in other.findings(job) if each.severity is Severity.ERROR]
+                if errors:
+                    typer.echo(f"{other.kind}, {other.where}: not for it: {errors[0].message}", err=True)
+                    continue
                 room = other.room(job)
                 typer.echo(f"{other.kind}, {other.where}: {'room' if room.now else 'no room'}: {room.reason}", err=True)
                 if room.now:

@@ -7,13 +7,18 @@ is tried again `max_restarts` times. A command's own codes are put into these te
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from components.core.findings import Finding
+from components.core.findings import Finding, InputError
 from stacks.config.job_file import JobFile
+
+
+class EngineAwayError(InputError):
+    """An engine that does not answer now."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,14 @@ class Movable(Engine, Protocol):
     def stage(self, source: str) -> str:
         """URL of a folder in which the run folder of a job that comes from there is gathered; always the same."""
 
+    def leaving(self, job_id: str, target: str) -> AbstractContextManager[Callable[[], None]]:
+        """While a move of the job to that place is at work; what it gives writes down that it has gone there.
+        InputError: another move is, or it has gone to another place.
+        """
+
+    def ensure_begun(self, job_id: str) -> None:
+        """Begins one that was submitted and, since that was cut off, never begun."""
+
     def moved(self, source: str) -> str | None:
         """The id of the job that has come from there; None where none has."""
 
@@ -145,9 +158,10 @@ class Movable(Engine, Protocol):
 
 def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[str]:
     """What the job writes, until it is over."""
-    offset = 0
+    offset, is_over = 0, engine.status(job_id).phase.is_over
     while True:
-        is_over = engine.status(job_id).phase.is_over
+        with suppress(EngineAwayError):
+            is_over = engine.status(job_id).phase.is_over
         text, offset = engine.log(job_id, offset)
         if text:
             yield text
@@ -159,6 +173,9 @@ def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[s
 
 def waited(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> JobStatus:
     """The status of a job that is over, after as many pauses as it takes; each is told what the job is at."""
-    while not (status := engine.status(job_id)).phase.is_over:
+    status = engine.status(job_id)
+    while not status.phase.is_over:
         pause(status)
+        with suppress(EngineAwayError):  # it comes back, or somebody loses patience
+            status = engine.status(job_id)
     return status

@@ -59,15 +59,15 @@ def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str
     return Copied(len(names), total, new, time.monotonic() - began)
 
 
-def files_of_run(source: "ObjectStore") -> dict[str, int]:
-    """What a run needs to go on elsewhere, name -> bytes: all of it, but checkpoints before the newest."""
+def files_of_run(source: "ObjectStore", *, whole: bool) -> dict[str, int]:
+    """What a run needs to go on elsewhere, name -> bytes: `whole`, or without the trainer's older checkpoints."""
     found = {each["path"]: each["size"] for page in source.list() for each in page}
     checkpoints = sorted(name for name in found if name.startswith("checkpoints/") and name.endswith(".json"))
     newest = checkpoints[-1].removesuffix(".json") if checkpoints else ""
     return {
         name: size
         for name, size in found.items()
-        if name != MANIFEST and (not name.startswith("checkpoints/") or name.startswith(newest))
+        if name != MANIFEST and (whole or not name.startswith("checkpoints/") or name.startswith(newest))
     }
 
 

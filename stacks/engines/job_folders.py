@@ -13,13 +13,15 @@ import re
 import secrets
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.core.json_lines import lock
 from stacks.config.job_file import JobFile
 from stacks.engines.base import JobStatus, Move, Phase
 from stacks.report.rendering import write_whole
@@ -27,10 +29,15 @@ from stacks.report.rendering import write_whole
 JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
 _STATUS = TypeAdapter(JobStatus)
 _ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]+)")
+_MOVED_FILE = "moved-to"
 _BY_HALF = re.compile(r"#[0-9]+$")
 """What a copy that was killed leaves of a file."""
 _MOST_BYTES = 1_000_000
 """Of a log that one call reads."""
+
+
+class UnreadableError(InputError):
+    """A job's state that somebody else has written."""
 
 
 class FolderEngine(ABC):
@@ -77,7 +84,14 @@ class FolderEngine(ABC):
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""
-        return [self.status(job_id) for job_id in job_ids(self._folder)]
+        return [self._listed(job_id) for job_id in job_ids(self._folder)]
+
+    def _listed(self, job_id: str) -> JobStatus:
+        """One that cannot be read hides no other."""
+        try:
+            return self.status(job_id)
+        except UnreadableError as error:
+            return JobStatus(job_id, job_id.rpartition("-")[0], "", "", Phase.FAILED, (), 0, None, str(error))
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`."""
@@ -107,6 +121,30 @@ class FolderEngine(ABC):
         """See `Movable`."""
         return next((each.id for each in self.jobs() if each.moves and each.moves[-1].source == source), None)
 
+    def ensure_begun(self, job_id: str) -> None:
+        """See `Movable`."""
+        if not self.status(job_id).phase.is_over:
+            self._begun(job_id)
+
+    @contextmanager
+    def leaving(self, job_id: str, target: str) -> Iterator[Callable[[], None]]:
+        """See `Movable`."""
+        path = self._known(job_id) / _MOVED_FILE
+        with path.open("a+") as file:
+            try:
+                lock(file)
+            except BlockingIOError:
+                raise InputError("job", "another move of it is at work", value=job_id, fix="let it end") from None
+            file.seek(0)
+            before = file.read()
+            if before not in ("", target):
+                raise InputError("job", f"it has gone to {before}", value=job_id, fix=f"--to {before}")
+
+            def has_gone() -> None:
+                path.write_text(target)
+
+            yield has_gone
+
     def _check(self, job: JobFile) -> None:
         """InputError: what this engine cannot do."""
         for finding in self.findings(job):
@@ -116,7 +154,9 @@ class FolderEngine(ABC):
     def _made_folder(self, name: str) -> Path:
         """A folder for a job to come, which no other name of a job is. InputError: there can be none."""
         try:
-            (self._folder / name / RUN_FOLDER).mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / name).mkdir(mode=0o700, exist_ok=True)  # of env, which may hold what is nobody else's
+            (self._folder / name / RUN_FOLDER).mkdir(exist_ok=True)
         except OSError as error:
             raise InputError(
                 self.where, f"no folder for jobs: {error.strerror}", fix=f"name another: --on {self.kind}:FOLDER"
@@ -143,8 +183,8 @@ class FolderEngine(ABC):
             return job_id
 
     def _known(self, job_id: str) -> Path:
-        ids = job_ids(self._folder)
-        if job_id not in ids:
+        if not _ID.fullmatch(job_id) or not (self._folder / job_id / STATE_FILE).is_file():
+            ids = job_ids(self._folder)
             raise InputError(
                 "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
                 fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
@@ -178,11 +218,16 @@ def read_status(folder: Path) -> JobStatus:
     try:
         return _STATUS.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise InputError(
-            str(path), f"no state of a job: {error}", fix=f"remove {folder}, or name another folder"
-        ) from None
+        problem = str(error).splitlines()[0]
+        raise UnreadableError(str(path), f"no state of a job: {problem}", fix=f"remove {folder}") from None
 
 
 def write_status(folder: Path, status: JobStatus) -> None:
-    """In one step."""
-    write_whole(folder / STATE_FILE, _STATUS.dump_json(status))
+    """In one step; several may write at once."""
+    partial = folder / f".{STATE_FILE}-{secrets.token_hex(8)}"
+    try:
+        partial.write_bytes(_STATUS.dump_json(status))
+        partial.replace(folder / STATE_FILE)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None

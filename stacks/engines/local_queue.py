@@ -3,7 +3,7 @@ runs it and outlives the terminal (`stacks.engines.local_runner`); there is no d
 
     FOLDER/turn                   held by whose turn it is: a lock of the kernel, which dies with its holder
     FOLDER/<id>/spent.json        its failures, and its seconds; the rest is as in `stacks.engines.job_folders`
-    FOLDER/<id>/alive             held by its process, and by what that runs
+    FOLDER/<id>/alive             held by its process
 """
 
 import subprocess
@@ -62,7 +62,7 @@ class LocalQueue(FolderEngine):
         """Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
         for each in self.jobs():
             if each.id == job_id or (not each.phase.is_over and not is_alive(self._folder / each.id)):
-                _begin_runner(self._folder / each.id)
+                begin_runner(self._folder / each.id)
         return job_id
 
     def status(self, job_id: str) -> JobStatus:
@@ -80,7 +80,7 @@ class LocalQueue(FolderEngine):
         folder = self._known(job_id)
         (folder / CANCEL_FILE).touch()
         if not self.status(job_id).phase.is_over and not is_alive(folder):
-            _begin_runner(folder)  # which does no more than say so
+            begin_runner(folder)  # which does no more than say so
 
 
 def order(job_id: str, job: JobFile) -> tuple[int, int]:
@@ -89,9 +89,12 @@ def order(job_id: str, job: JobFile) -> tuple[int, int]:
 
 
 def is_alive(folder: Path) -> bool:
-    """Whether the job's process, or what that has begun, still lives."""
-    with (folder / ALIVE_FILE).open("ab") as file:
-        return is_locked(file)
+    """Whether the job's process lives."""
+    try:
+        with (folder / ALIVE_FILE).open("rb") as file:
+            return is_locked(file)
+    except FileNotFoundError:
+        return False
 
 
 def _took(alive: IO[bytes]) -> bool:
@@ -108,13 +111,15 @@ def _took(alive: IO[bytes]) -> bool:
             return True
 
 
-def _begin_runner(folder: Path) -> None:
+def begin_runner(folder: Path) -> None:
     """A process of its own, which no Ctrl-C here reaches; what goes wrong in it stands in the job's log. It has the
     lock from its first moment, so that a job of a lower priority does not begin meanwhile.
     """
     with (folder / LOG_FILE).open("ab") as output, (folder / ALIVE_FILE).open("ab") as alive:
         if not _took(alive):
             return  # somebody else has begun one
+        if read_status(folder).phase.is_over:
+            return  # it has ended meanwhile
         runner = [sys.executable, "-m", "stacks.engines.local_runner", str(folder), str(alive.fileno())]
         # By way of a shell that ends at once: whoever submits may live for long, and is nobody's parent.
         subprocess.run(

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -29,6 +30,9 @@ from stacks.report.rendering import write_whole
 from trainer.core.errors import EXIT_BAD_INPUT
 
 _POLL_SEC = 0.1
+_FULL_SEC = 5.0
+MARK = "GANGWAY_LOCAL_JOB"
+"""A variable of all processes of a job: its folder."""
 _PAUSE_SEC = 1.0
 """Between two starts."""
 
@@ -61,9 +65,7 @@ class _Spent:
 
 
 class _Runner:
-    """One job in its folder. `locks`: alive, which is held, and turn; what is begun holds them too, so that nobody else
-    begins while it lives.
-    """
+    """One job in its folder. `locks`: alive, which is held, and turn."""
 
     def __init__(self, folder: Path, locks: tuple[IO[bytes], IO[bytes]]) -> None:
         self._folder, self._alive, self._turn = folder, *locks
@@ -77,6 +79,8 @@ class _Runner:
 
     def run(self) -> None:
         """Until it is over, or this process is to leave."""
+        if self._status.phase is Phase.RUNNING:  # its process before this one was killed
+            self._say(phase=Phase.WAITING, reason="taken up again")
         while not self._has_turn():
             if self._is_cancelled:
                 self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
@@ -84,25 +88,28 @@ class _Runner:
             if self._leaves:
                 return
             time.sleep(_POLL_SEC)
+        # What a process before this one has left: two of them must not write into one folder.
+        end_all(self._folder, self._job.grace_sec)
         spent = _Spent.read(self._folder)
         while True:
             began = time.monotonic()
             code = self._start(self._job.max_hours * 3600 - spent.sec)
+            end_all(self._folder, 0.0)
             spent = replace(spent, sec=spent.sec + time.monotonic() - began)
-            spent.write(self._folder)
             if self._leaves and code:
                 self._say(phase=Phase.WAITING, reason="its process was told to leave", exit_code=code)
+                spent.write(self._folder)
                 return
             phase, reason = self._ended(code, spent.sec)
             if phase is None:
                 step = after(code, spent.failures, self._job.max_restarts, other_nodes=False)
                 phase, reason = step.phase, step.reason
                 spent = replace(spent, failures=step.failures)
-                spent.write(self._folder)
             if phase is not None:
                 self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
                 return
             self._say(reason=reason)
+            spent.write(self._folder)
             time.sleep(_PAUSE_SEC)
             if self._leaves:
                 return
@@ -155,7 +162,7 @@ class _Runner:
         )
         place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
         notices = self._folder / "notices.jsonl"
-        notices.unlink(missing_ok=True)
+        notices.write_text("")
         with (self._folder / LOG_FILE).open("ab") as output:
             try:
                 process = subprocess.Popen(
@@ -164,9 +171,13 @@ class _Runner:
                     stdout=output,
                     stderr=output,
                     cwd=self._job.workdir or self._folder / RUN_FOLDER,
-                    env={**os.environ, **_on_path(), **node_variables(self._job, place, str(notices))},
+                    env={
+                        **os.environ,
+                        **_on_path(),
+                        **node_variables(self._job, place, str(notices)),
+                        MARK: str(self._folder),
+                    },
                     start_new_session=True,
-                    pass_fds=(self._alive.fileno(), self._turn.fileno()),
                 )
             except OSError as error:
                 output.write(f"gangway: cannot begin: {error}\n".encode())
@@ -174,12 +185,44 @@ class _Runner:
         deadline = time.monotonic() + left_sec
         while process.poll() is None and time.monotonic() < deadline and not self._is_cancelled and not self._leaves:
             time.sleep(_POLL_SEC)
+        if process.poll() is None:
+            with notices.open("a") as file:  # before the signal, so that who hears it finds it there
+                file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}) + "\n")
         code = _told(process, self._job) if process.poll() is None else process.returncode
         return 128 - code if code < 0 else code
 
     def _say(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]  # of JobStatus, each
-        write_status(self._folder, self._status)
+        while True:
+            try:
+                return write_status(self._folder, self._status)
+            except InputError as error:  # a full disk, say: nobody else is to take it for one that is not over
+                print(error, file=sys.stderr, flush=True)
+                time.sleep(_FULL_SEC)
+
+
+def end_all(folder: Path, grace_sec: float) -> None:
+    """Ends every process of the job that lives: of its workers, which have sessions of their own, and of what it has
+    left in the background. They are told first where they have a grace.
+    """
+    until = time.monotonic() + grace_sec
+    told = set[int]()
+    while processes := set(_processes_of(folder)):
+        number = signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
+        for pid in processes if number == signal.SIGKILL else processes - told:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        told |= processes
+        time.sleep(_POLL_SEC)
+
+
+def _processes_of(folder: Path) -> Iterator[int]:
+    """By a variable that they all have inherited; those that have ended, and wait for their parent, have none."""
+    mark = f"{MARK}={folder}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                yield int(entry.name)
 
 
 def _told(process: subprocess.Popen[bytes], job: JobFile) -> int:
@@ -194,9 +237,9 @@ def _told(process: subprocess.Popen[bytes], job: JobFile) -> int:
 
 
 def _on_path() -> dict[str, str]:
-    """This environment's own programs first: torchrun and python are found without its being activated."""
+    """This environment's own programs last: torchrun is found where there is no other."""
     own = str(Path(sys.executable).parent)
-    return {"PATH": f"{own}:{os.environ.get('PATH', os.defpath)}"}
+    return {"PATH": f"{os.environ.get('PATH', os.defpath)}:{own}"}
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ class Moved:
     copied: Copied | None
 
 
-def place_of(engine: Engine, job_id: str = "") -> str:
-    """An engine, or a job of it, in words that no other has."""
-    return f"{engine.kind}:{engine.where}{f' {job_id}' if job_id else ''}"
+def place_of(engine: Engine) -> str:
+    """As `--on` has it."""
+    return f"{engine.kind}:{engine.where}"
 
 
 def move_job(
@@ -35,27 +35,33 @@ def move_job(
     tell: Callable[[int, int], None],
 ) -> Moved:
     """Moves a job. InputError: it is done already, or the target takes no such job: then it goes on where it is."""
-    origin = place_of(source, job_id)
     if place_of(source) == place_of(target):
         raise InputError("--to", "where the job is already", value=place_of(target), fix="name another engine")
-    if (known := target.moved(origin)) is not None:
-        return Moved(known, None)
-    job, before = source.job(job_id), source.status(job_id)
-    for finding in target.findings(job):
-        if finding.severity is Severity.ERROR:
-            raise InputError(f"--to {place_of(target)}: {finding.path}", finding.message, fix=finding.fix)
-    began = datetime.now(UTC)
-    source.cancel(job_id)
-    ended = waited(source, job_id, pause)
-    if ended.phase is not Phase.CANCELLED:
-        raise InputError("job", f"it is over, {ended.phase}: nothing of it goes on", value=job_id, fix="submit it anew")
-    from_store = object_store(source.run_url(job_id), "")
-    to_store = object_store(target.stage(origin), "")
-    copied = copy_folder(from_store, to_store, files_of_run(from_store), tell)
-    forget_copy(to_store)
-    sec = (datetime.now(UTC) - began).total_seconds()
-    move = Move(origin, place_of(target), began, sec, copied.bytes, *_cost(source, target))
-    return Moved(target.submit_staged(job, (*before.moves, move)), copied)
+    before = source.status(job_id)
+    # A number is given again where a job's folder was removed.
+    origin = f"{source.run_url(job_id)} {before.submitted_at}"
+    with source.leaving(job_id, place_of(target)) as has_gone:
+        if (known := target.moved(origin)) is not None:
+            target.ensure_begun(known)
+            return Moved(known, None)
+        job = source.job(job_id)
+        for finding in target.findings(job):
+            if finding.severity is Severity.ERROR:
+                raise InputError(f"--to {place_of(target)}: {finding.path}", finding.message, fix=finding.fix)
+        to_store, began = object_store(target.stage(origin), ""), datetime.now(UTC)
+        source.cancel(job_id)
+        ended = waited(source, job_id, pause)
+        if ended.phase is not Phase.CANCELLED:
+            raise InputError(
+                "job", f"it is over, {ended.phase}: nothing of it goes on", value=job_id, fix="submit it anew"
+            )
+        from_store = object_store(source.run_url(job_id), "")
+        copied = copy_folder(from_store, to_store, files_of_run(from_store, whole=job.preset is None), tell)
+        forget_copy(to_store)
+        sec = (datetime.now(UTC) - began).total_seconds()
+        move = Move(origin, place_of(target), began, sec, copied.bytes, *_cost(source, target))
+        has_gone()
+        return Moved(target.submit_staged(job, (*before.moves, move)), copied)
 
 
 def _cost(source: Movable, target: Movable) -> tuple[float | None, str]:

@@ -14,9 +14,10 @@ _DEFAULT_FOLDER = Path("~/.gangway/jobs")
 
 def engines_of(asked: str | None) -> list[Engine]:
     """Of several words with commas between, each once. Raises as `engine_of` does."""
-    if asked is None:
-        return [engine_of(None)]
-    engines = {(each.kind, each.where): each for each in (engine_of(word) for word in asked.split(","))}
+    text = asked if asked is not None else os.environ.get(VARIABLE) or "local"
+    if "" in (words := text.split(",")):
+        raise InputError("--on", "a name is empty", value=text, allowed="names with commas between", fix="leave it out")
+    engines = {(each.kind, each.where): each for each in (engine_of(word) for word in words)}
     return list(engines.values())
 
 

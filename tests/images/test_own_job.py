@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,49 @@ def test_who_is_told_is_told_by_a_signal_and_a_file_and_may_answer(tmp_path: Pat
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == meaning
     assert notices.read_text().count('"kind": "stop"') == 1
+
+
+@pytest.mark.parametrize("words", [["run", "echo", "hi"], ["exit", "0"], ["told"]])
+def test_a_command_is_a_program_and_nothing_of_the_shells(words: list[str]) -> None:
+    done = subprocess.run(["/bin/sh", str(SCRIPT), "--", *words], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_its_environment_is_the_jobs_alone() -> None:
+    mine = dict.fromkeys(("child", "code", "all", "each", "file", "word", "before", "is_told", "folder"), "mine")
+    words = ["/bin/sh", str(SCRIPT), "--", "env"]
+    told = subprocess.run(words, env={**os.environ, **mine}, capture_output=True, text=True).stdout.splitlines()
+    assert {f"{name}=mine" for name in mine} <= set(told)
+
+
+def test_the_commands_own_code_is_in_the_log() -> None:
+    words = ["/bin/sh", str(SCRIPT), "--", "sh", "-c", "exit 17"]
+    assert "ended with 17" in subprocess.run(words, capture_output=True, text=True).stderr
+
+
+ENDS = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: os._exit(int(sys.argv[1])))
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_a_signal_to_all_processes_at_once_costs_no_code(code: int) -> None:
+    """As Slurm sends it: the command ends while the script is still hearing it. `sh` is dash here; with bash as sh the
+    code of a command that ends in that very moment may be lost, and it is begun again.
+    """
+    if "dash" not in os.path.realpath("/bin/sh"):
+        pytest.skip("/bin/sh is no dash")
+    for _ in range(20):
+        words = ["/bin/sh", str(SCRIPT), "--", sys.executable, "-c", ENDS, str(code)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            os.killpg(process.pid, signal.SIGTERM)
+            assert process.wait(60) == code
 
 
 def test_words_reach_the_command_as_they_are() -> None:

@@ -8,37 +8,44 @@
 # GANGWAY_NOTICES: the file in which the command finds what this node was told, a JSON line each. GANGWAY_CODES_BAD_INPUT,
 # GANGWAY_CODES_UNFIT and GANGWAY_CODES_INTERRUPTED: the command's own exit codes of these kinds, with blanks between.
 # A TERM goes on to the command, which has until whoever sent it loses patience.
+#
+# Its own variables begin with _gw_: the command's environment is the job's alone.
 set -u
 
-is_told=
-is_process=
-child=
+_gw_heard=
+_gw_told=
+_gw_process=
+_gw_child=
 
-# shellcheck disable=SC2317 # a trap's
+# told: what is left to do once the trap has passed the signal on. A trap that began processes could meet the child's end.
 told() {
-    if [ -z "$is_told$is_process" ] && [ -n "${GANGWAY_NOTICES:-}" ]; then
+    _gw_heard=
+    if [ -z "$_gw_told$_gw_process" ] && [ -n "${GANGWAY_NOTICES:-}" ]; then
         printf '{"kind": "stop", "seen_at": %s, "deadline": ""}\n' "$(date +%s)" >>"$GANGWAY_NOTICES"
     fi
-    is_told=yes
-    [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+    _gw_told=yes
 }
 
-# run COMMAND...: as a child, so that the trap is heard while it runs; sets `code`.
+# run COMMAND...: as a child, so that the trap is heard while it runs; sets `_gw_code`. A program, and nothing of the
+# shell's that has its name.
 run() {
-    "$@" &
-    child=$!
-    [ -z "$is_told" ] || kill -TERM "$child" 2>/dev/null
+    (exec "$@") &
+    _gw_child=$!
+    [ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
+    _gw_code=127
     while :; do
-        wait "$child"
-        code=$?
-        kill -0 "$child" 2>/dev/null || break
+        wait "$_gw_child"
+        _gw_now=$?
+        # A second wait for one that has ended already says 127: then the first one's word counts.
+        [ "$_gw_now" = 127 ] && [ "$_gw_code" != 127 ] || _gw_code=$_gw_now
+        [ -n "$_gw_heard" ] || break
+        told
     done
-    child=
 }
 
 is_among() {
-    for each in $2; do
-        [ "$each" != "$1" ] || return 0
+    for _gw_each in $2; do
+        [ "$_gw_each" != "$1" ] || return 0
     done
     return 1
 }
@@ -53,7 +60,7 @@ meaning() {
         echo 4
     elif is_among "$1" "${GANGWAY_CODES_INTERRUPTED-75}"; then
         echo 75
-    elif [ -n "$is_told" ] && [ "$1" = 143 ]; then
+    elif [ -n "$_gw_told" ] && [ "$1" = 143 ]; then
         echo 75
     elif [ "$1" = 126 ] || [ "$1" = 127 ]; then
         echo 2 # a shell's: no such program, or none that can be run
@@ -65,63 +72,66 @@ meaning() {
 # ended CODE: what all processes of this node mean together, `CODE` being torchrun's. Untold, the first of them that
 # failed says it, for torchrun ends the others; told, the one that says most.
 ended() {
-    all=
+    _gw_all=
     # shellcheck disable=SC2045 # the names are numbers
-    for file in $(ls -tr "$GANGWAY_ENDS"); do
-        each=$(meaning "$(cat "$GANGWAY_ENDS/$file")")
-        if [ -z "$is_told" ] && [ "$each" != 0 ]; then
-            echo "$each"
+    for _gw_file in $(ls -tr "$GANGWAY_ENDS"); do
+        _gw_now=$(meaning "$(cat "$GANGWAY_ENDS/$_gw_file")")
+        if [ -z "$_gw_told" ] && [ "$_gw_now" != 0 ]; then
+            echo "$_gw_now"
             return
         fi
-        all="$all $each"
+        _gw_all="$_gw_all $_gw_now"
     done
-    for each in 2 4 1 75; do
-        if is_among "$each" "$all"; then
-            echo "$each"
+    for _gw_now in 2 4 1 75; do
+        if is_among "$_gw_now" "$_gw_all"; then
+            echo "$_gw_now"
             return
         fi
     done
     # None has begun, or all were done: torchrun's own word, and 75 where it was told before anything began.
-    if [ -n "$is_told" ] && [ -z "$all" ]; then
+    if [ -n "$_gw_told" ] && [ -z "$_gw_all" ]; then
         echo 75
-    elif [ -z "$all" ] && { [ "$1" = 126 ] || [ "$1" = 127 ]; }; then
+    elif [ -z "$_gw_all" ] && { [ "$1" = 126 ] || [ "$1" = 127 ]; }; then
         echo 2 # no torchrun here
-    elif [ -n "$all" ] || [ "$1" = 0 ]; then
+    elif [ -n "$_gw_all" ] || [ "$1" = 0 ]; then
         echo 0
     else
         echo 1
     fi
 }
 
-trap told TERM INT
+# shellcheck disable=SC2154 # the child, once there is one
+trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 if [ "${1:-}" = --process ]; then
     shift
-    is_process=yes
-    file=$GANGWAY_ENDS/${LOCAL_RANK:-0}
-    rm -f "$file"
+    _gw_process=yes
+    _gw_file=$GANGWAY_ENDS/${LOCAL_RANK:-0}
+    rm -f "$_gw_file"
     run "$@"
-    echo "$code" >"$file.new" && mv "$file.new" "$file"
-    exit "$code"
+    [ "$_gw_code" = 0 ] || echo "gangway: rank ${RANK:-0} ended with $_gw_code" >&2
+    echo "$_gw_code" >"$_gw_file.new" && mv "$_gw_file.new" "$_gw_file"
+    exit "$_gw_code"
 fi
 if [ "$1" = -- ]; then
     shift
     run "$@"
-    exit "$(meaning "$code")"
+    [ "$_gw_code" = 0 ] || echo "gangway: the command ended with $_gw_code" >&2
+    exit "$(meaning "$_gw_code")"
 fi
 
 GANGWAY_ENDS=$(mktemp -d)
 export GANGWAY_ENDS
 trap 'rm -rf "$GANGWAY_ENDS"' EXIT
 # The words before -- are torchrun's: the list is turned round once, word by word, with our own put between.
-before=yes
-for word in "$@"; do
+_gw_before=yes
+for _gw_word in "$@"; do
     shift
-    if [ -n "$before" ] && [ "$word" = -- ]; then
-        before=
+    if [ -n "$_gw_before" ] && [ "$_gw_word" = -- ]; then
+        _gw_before=
         set -- "$@" --no-python /bin/sh "$0" --process
     else
-        set -- "$@" "$word"
+        set -- "$@" "$_gw_word"
     fi
 done
 run torchrun "$@"
-exit "$(ended "$code")"
+exit "$(ended "$_gw_code")"

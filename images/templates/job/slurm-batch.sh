@@ -11,6 +11,7 @@ folder=$1
 . "$folder/batch.env"
 is_told=
 is_late=
+is_heard=
 srun=
 timer=
 
@@ -32,6 +33,13 @@ end() {
 now_ms() {
     local LC_ALL=C
     echo $((${EPOCHREALTIME/./} / 1000))
+}
+
+# heard: what a trap has noted is done outside of it, which the step's end must not meet at work.
+heard() {
+    [ -n "$is_heard" ] || return 1
+    is_heard=
+    stop
 }
 
 # stop: the step is told, which has its grace, and then it is killed.
@@ -67,14 +75,25 @@ leave() {
     local state
     state=$(scontrol show job --oneliner "$SLURM_JOB_ID" | grep -o 'JobState=[A-Z_]*' | cut -d= -f2)
     echo "gangway: told to leave, saved; Slurm says $state"
-    [ "$state" != RUNNING ] || scontrol requeue "$SLURM_JOB_ID"
+    case $state in
+        RUNNING | PREEMPTED)
+            # Slurm ends the script when it requeues it, and an end with another code could be taken for the job's.
+            trap 'exit 0' TERM
+            scontrol requeue "$SLURM_JOB_ID"
+            sleep 60 &
+            wait
+            ;;
+        CANCELLED) end cancelled 75 "cancelled by somebody in Slurm" ;;
+    esac
     exit 75
 }
 
 # hand_over: to a job of the same words that leaves the unfit nodes out.
 hand_over() {
     local unfit words left next
-    unfit=$(grep -lx 4 "$folder"/codes/* | xargs -n 1 basename)
+    unfit=$(cd "$folder/codes" && grep -lx 4 -- * | paste -sd' ')
+    [ -n "$unfit" ] || return 0 # srun's own word, of no node
+    : >>"$folder/excluded"
     for node in $unfit; do
         scontrol update "nodename=$node" state=drain "reason=gangway: not fit for $JOB" 2>&1 ||
             echo "gangway: $node cannot be drained by this user; it is excluded"
@@ -90,8 +109,15 @@ hand_over() {
     exit 0
 }
 
-trap 'is_told=yes; stop' TERM
-trap 'is_late=yes; stop' USR1
+# failed CODE: is counted, and the last one ends the job.
+failed() {
+    put failures $(($(get failures 0) + 1))
+    [ "$(get failures 0)" -le "$MAX_RESTARTS" ] ||
+        end failed "$1" "failed with exit code $1, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
+}
+
+trap 'is_told=yes is_heard=yes' TERM
+trap 'is_late=yes is_heard=yes' USR1
 step=-1
 while :; do
     if [ -e "$folder/cancel" ]; then
@@ -103,7 +129,7 @@ while :; do
     put starts $(($(get starts 0) + 1))
     put nodes "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd' ')"
     [ -e "$folder/started" ] || put started "$(now_ms)"
-    rm -f "$folder/notices.jsonl"
+    : >"$folder/notices.jsonl"
     began_ms=$(now_ms)
     step=$((step + 1))
     srun --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
@@ -111,11 +137,11 @@ while :; do
     srun=$!
     (sleep "$((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))" && kill -USR1 $$) &
     timer=$!
-    [ -z "$is_told" ] || stop
+    [ -z "$is_told" ] || is_heard=yes
     while :; do
         wait "$srun"
         code=$?
-        kill -0 "$srun" 2>/dev/null || break
+        heard || break
     done
     srun=
     kill "$timer" 2>/dev/null
@@ -128,13 +154,11 @@ while :; do
         2) end bad-input 2 "it would fail again: its log says why" ;;
         3 | 5) end failed "$code" "the trainer has ended it for all" ;;
         6) end over-hours 6 "its hours are over" ;;
-        4) hand_over ;;
+        4) hand_over && failed 4 ;;
         75) [ -z "$is_told" ] || leave ;;
         *)
             [ -z "$is_told" ] || leave
-            put failures $(($(get failures 0) + 1))
-            [ "$(get failures 0)" -le "$MAX_RESTARTS" ] ||
-                end failed "$code" "failed with exit code $code, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
+            failed "$code"
             ;;
     esac
     sleep 1

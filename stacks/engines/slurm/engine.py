@@ -3,9 +3,11 @@ share. What a job has come to stands in that folder, so that it is known when Sl
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +16,7 @@ from pathlib import Path
 from components.core.findings import Finding, InputError, nearest_hint
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
-from stacks.engines.base import JobStatus, Phase, Room
+from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, read_job, read_status, write_status
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
@@ -37,6 +39,9 @@ _ENDS = {
 }
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
+_AWAY = re.compile(r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding")
+_SUBMITTED_SEC, _SEEN_SEC = 120.0, 90.0
+"""Until a submit that has left no number was cut off; until a shared folder shows what a node has written."""
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
 
@@ -89,6 +94,9 @@ class SlurmEngine(FolderEngine):
         if self.status(job_id).phase.is_over:
             return
         (folder / CANCEL_FILE).touch()
+        if not _first(folder, _ID_FILE):
+            write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
+            return
         state, _ = self._state(folder, _first(folder, _ID_FILE))
         # The batch script tells the step, and waits; one that waits in the queue is gone at once.
         signal = ["--batch", "--signal=TERM"] if state in _RUNS else []
@@ -123,7 +131,9 @@ class SlurmEngine(FolderEngine):
     def _now(self, folder: Path, known: JobStatus) -> JobStatus:
         """Out of what its script has left and what Slurm says."""
         slurm_id = _first(folder, _ID_FILE)
-        state, reason = self._state(folder, slurm_id) if slurm_id else ("PENDING", "being submitted")
+        if not slurm_id:
+            return _being_submitted(known)
+        state, reason = self._state(folder, slurm_id)
         # Looked at after Slurm was asked: what had ended by then has left its word.
         end, started = _first(folder, "end"), _first(folder, "started")
         seen = replace(
@@ -142,7 +152,12 @@ class SlurmEngine(FolderEngine):
             return replace(seen, phase=Phase.WAITING, reason=reason)
         if state in _RUNS:
             return replace(seen, phase=Phase.RUNNING, reason="")
-        is_cancelled = (folder / CANCEL_FILE).exists() or state == "CANCELLED"
+        # Its script's last word may be on its way through a shared folder.
+        gone = folder / ".gone"
+        gone.touch() if not gone.exists() else None
+        if time.time() - gone.stat().st_mtime < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
+            return replace(seen, phase=Phase.RUNNING, reason=f"Slurm says {state}; its last word is awaited")
+        is_cancelled = _cancel_asked(folder) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
         unknown = "Slurm knows it no more" if state == "UNKNOWN" else f"Slurm says {state}"
         why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word"
@@ -183,6 +198,17 @@ class SlurmEngine(FolderEngine):
         return bool(found) and found[0] not in ("accounting_storage/none", "(null)", "")
 
 
+def _being_submitted(known: JobStatus) -> JobStatus:
+    assert known.submitted_at is not None, "of every job here"
+    if (datetime.now(UTC) - known.submitted_at).total_seconds() < _SUBMITTED_SEC:
+        return replace(known, reason="being submitted")
+    return replace(known, phase=Phase.FAILED, reason="its submit was cut off: submit it again")
+
+
+def _cancel_asked(folder: Path) -> bool:
+    return (folder / CANCEL_FILE).exists()
+
+
 def _first(folder: Path, name: str) -> str:
     """A file's line; empty where there is no such file yet."""
     try:
@@ -206,12 +232,13 @@ def _slurm(program: str, *words: str, may_fail: bool = False) -> str:
             "--on slurm", f"{program} is not on PATH", fix="begin it where Slurm's commands are, such as the login node"
         ) from None
     except subprocess.TimeoutExpired:
-        raise InputError(
+        raise EngineAwayError(
             "--on slurm",
             f"{program}: no answer within {_TIMEOUT_SEC:g} s",
             fix="look whether slurmctld is up: scontrol ping",
         ) from None
     if done.returncode and not may_fail:
         said = done.stderr.strip() or done.stdout.strip()
-        raise InputError("--on slurm", f"{program}: {said}", fix="scontrol ping says whether the controller answers")
+        kind = EngineAwayError if _AWAY.search(said) else InputError
+        raise kind("--on slurm", f"{program}: {said}", fix="scontrol ping says whether the controller answers")
     return done.stdout

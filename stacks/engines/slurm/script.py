@@ -26,6 +26,7 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         f"--partition={partition}",
         f"--nodes={job.nodes.min}-{job.nodes.max}",
         "--ntasks-per-node=1",
+        "--exclusive",
         f"--time={minutes}",
         f"--nice={NICE[job.priority]}",
         "--requeue",
@@ -64,8 +65,8 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     host, meeting_id, port, nodes = secrets.token_hex(16), secrets.token_hex(16), *_two_numbers()
     meeting = Meeting(host, port, meeting_id, nodes) if job.nodes.max > 1 else None
     at_run_time = {
-        host: "${MEET_HOST}",
-        str(port): "${MEET_PORT}",
+        host: "${GANGWAY_HOST}",
+        str(port): "${GANGWAY_PORT}",
         meeting_id: "${SLURM_JOB_ID}",
         str(nodes): "${SLURM_NNODES}",
     }
@@ -73,10 +74,10 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     words = " ".join(_word(each, at_run_time) for each in node_argv(job, place, meeting))
     return "".join(
         [
-            f'export PATH={shlex.quote(str(Path(python).parent))}:"$PATH"\n',
+            f'export PATH="$PATH":{shlex.quote(str(Path(python).parent))}\n',  # torchrun, where there is no other
             *(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()),
-            f"WORKDIR={shlex.quote(job.workdir or str(folder / RUN_FOLDER))}\n",
-            f"WORDS=({words})\n",
+            f"GANGWAY_WORKDIR={shlex.quote(job.workdir or str(folder / RUN_FOLDER))}\n",
+            f"GANGWAY_WORDS=({words})\n",
         ]
     )
 

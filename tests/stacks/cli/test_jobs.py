@@ -105,7 +105,7 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     moved = capsys.readouterr().out.strip()
     assert gangway(["job", "wait", moved, "--on", words[-1]]) == 0
     assert gangway(["job", "status", moved, "--on", words[-1]]) == 0
-    assert f"came from {other}" in capsys.readouterr().out
+    assert f"came from file://{tmp_path}/other/" in capsys.readouterr().out
     assert gangway(words) == 0
     assert capsys.readouterr().out.strip() == moved
     assert gangway(["job", "cancel", first.out.strip()]) == 0

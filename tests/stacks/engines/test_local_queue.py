@@ -12,7 +12,7 @@ import pytest
 
 from components.core.findings import InputError
 from stacks.engines.base import Phase
-from stacks.engines.local_queue import LocalQueue
+from stacks.engines.local_queue import LocalQueue, begin_runner
 from tests.stacks.engines.test_contract import job, limited, over, until
 
 
@@ -40,24 +40,58 @@ def test_a_killed_job_goes_on_with_the_next_submit(tmp_path: Path) -> None:
     assert (found.phase, found.starts) == (Phase.DONE, 2)
 
 
-def test_while_what_it_has_begun_lives_no_second_one_is_begun(tmp_path: Path) -> None:
-    """Its own process alone is killed: the command trains on, and two of them must not."""
+def test_what_a_killed_process_has_left_is_told_and_ended_before_it_is_begun_again(tmp_path: Path) -> None:
+    """Its own process alone is killed: the command trains on, and two of them must not write into one folder."""
     queue = LocalQueue(tmp_path / "queue")
-    first = queue.submit(job("echo x >>starts; echo begun; while [ ! -e end ]; do sleep 0.1; done"))
+    script = "test -e saved && exit 0; trap 'touch saved; exit 75' TERM; echo $$ >pid; echo begun; "
+    script += "while :; do sleep 0.1; done"
+    first = queue.submit(job(script))
     until(queue, first, lambda found, log: "begun" in log)
     for process in processes_of(tmp_path):
         if "stacks.engines.local_runner" in process.cmdline():
             process.kill()
-    second = queue.submit(job("true"))
-    time.sleep(1)
-    assert queue.status(first).phase is Phase.RUNNING
-    assert queue.status(second).phase is Phase.WAITING
-    (tmp_path / "queue" / first / "run" / "end").touch()
-    assert over(queue, second).phase is Phase.DONE
     until(queue, first, lambda found, log: found.phase is Phase.WAITING)
     queue.submit(job("true"))
-    assert over(queue, first).phase is Phase.DONE
-    assert (tmp_path / "queue" / first / "run" / "starts").read_text() == "x\nx\n"
+    found = over(queue, first)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+    assert not psutil.pid_exists(int((tmp_path / "queue" / first / "run" / "pid").read_text()))
+
+
+def test_nothing_that_a_job_has_begun_outlives_it(tmp_path: Path) -> None:
+    """A child in the background, one in a session of its own, one that ignores its end; done, cancelled, over."""
+    queue = LocalQueue(tmp_path)
+    left = "setsid sh -c 'trap \"\" TERM; echo x >up; while :; do sleep 0.1; done' & "
+    left += "while [ ! -e up ]; do sleep 0.05; done; "
+    done = queue.submit(job(left + "exit 0"))
+    assert over(queue, done).phase is Phase.DONE
+    cancelled = queue.submit(job(left + "echo begun; sleep 600", grace_sec=1))
+    until(queue, cancelled, lambda found, log: "begun" in log)
+    queue.cancel(cancelled)
+    assert over(queue, cancelled).phase is Phase.CANCELLED
+    alive = [each.cmdline() for each in processes_of(tmp_path) if "stacks.engines.local_runner" not in each.cmdline()]
+    assert alive == []
+
+
+def test_what_is_over_is_begun_by_nobody(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    job_id = queue.submit(job("echo ran"))
+    over(queue, job_id)
+    queue.ensure_begun(job_id)
+    begin_runner(tmp_path / job_id)
+    queue.submit(job("true"))
+    time.sleep(0.5)
+    assert (queue.status(job_id).starts, queue.log(job_id)[0]) == (1, "ran\n")
+
+
+def test_a_state_that_cannot_be_read_hides_no_other_job(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    first, second = queue.submit(job("true")), queue.submit(job("true"))
+    over(queue, second)
+    (tmp_path / first / "state.json").write_text("")
+    third = queue.submit(job("true"))
+    assert over(queue, third).phase is Phase.DONE
+    assert next((each.id, bool(each.reason)) for each in queue.jobs()) == (first, True)
+    assert {each.id for each in queue.jobs()} == {first, second, third}
 
 
 def test_a_process_that_is_told_to_leave_tells_the_job(tmp_path: Path) -> None:

@@ -52,11 +52,11 @@ def test_it_goes_on_where_it_was(two: tuple[LocalQueue, LocalQueue]) -> None:
     assert source.status(job_id).phase is Phase.CANCELLED
     found = over(target, moved.job_id)
     assert (found.phase, found.starts) == (Phase.DONE, 1)
-    first, rest = source.log(job_id)[0].split(), target.log(moved.job_id)[0].split()
-    numbers = [int(each) for each in (*first, *rest) if each.isdigit()]
+    said = [*source.log(job_id)[0].splitlines(), *target.log(moved.job_id)[0].splitlines()]
+    numbers = [int(line.removeprefix("at ")) for line in said if line.startswith("at ")]
     assert numbers == list(range(1, 41)), "each once, and none by two"
     (move,) = found.moves
-    assert move.source.endswith(f"/a {job_id}")
+    assert f"/a/{job_id}/run " in move.source
     assert move.bytes > 0
     assert (move.usd, bool(move.why_usd)) == (0.0, True)
     again = move_job(source, job_id, target, limited(), quiet)
@@ -142,14 +142,14 @@ def test_a_copy_goes_on_where_it_was_and_sends_what_has_changed(tmp_path: Path) 
     for name in names:
         (tmp_path / "a" / name).write_bytes(b"" if name == "empty" else name.encode() * 1000)
     source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
-    wanted = files_of_run(source)
+    wanted = files_of_run(source, whole=False)
     assert sorted(wanted) == ["checkpoints/2.json", "checkpoints/2.pt", "empty", "n"], "the newest alone"
     first = copy_folder(source, target, wanted, quiet)
     assert (first.files, first.bytes, first.new_bytes) == (4, sum(wanted.values()), sum(wanted.values()))
     assert copy_folder(source, target, wanted, quiet).new_bytes == 0
     (tmp_path / "a" / "n").write_bytes(b"x" * 1000)
     (tmp_path / "b" / "checkpoints" / "2.json").unlink()
-    wanted = files_of_run(source)
+    wanted = files_of_run(source, whole=False)
     assert copy_folder(source, target, wanted, quiet).new_bytes == 1000 + wanted["checkpoints/2.json"]
     forget_copy(target)
     for name, size in wanted.items():
@@ -237,10 +237,10 @@ def test_by_way_of_a_bucket(tmp_path: Path, bucket: S3Store) -> None:
     for name, each in content.items():
         (tmp_path / "a" / name).write_bytes(each)
     source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
-    copy_folder(source, bucket, files_of_run(source), quiet)
-    assert copy_folder(source, bucket, files_of_run(source), quiet).new_bytes == 0
-    assert sorted(files_of_run(bucket)) == sorted(content)
-    copy_folder(bucket, target, files_of_run(bucket), quiet)
+    copy_folder(source, bucket, files_of_run(source, whole=False), quiet)
+    assert copy_folder(source, bucket, files_of_run(source, whole=False), quiet).new_bytes == 0
+    assert sorted(files_of_run(bucket, whole=True)) == sorted(content)
+    copy_folder(bucket, target, files_of_run(bucket, whole=True), quiet)
     assert {name: (tmp_path / "b" / name).read_bytes() for name in content} == content
 
 

@@ -1,5 +1,6 @@
 """A program that knows nothing of Gangway, stopped and gone on with unchanged, on each engine."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.stacks.engines.test_contract import limited, over, until
 
 
 def classifier(**keys: object) -> JobFile:
-    command = ["python", str(REPO / "examples/own-job/train.py"), "--epochs", "4"]
+    command = [sys.executable, str(REPO / "examples/own-job/train.py"), "--epochs", "4"]
     given = {"name": "classifier", "command": command, "processes_per_node": 2, "max_hours": 1, "max_restarts": 0}
     return JobFile.model_validate({**given, **keys})
 
@@ -73,7 +74,9 @@ def test_requeued_by_slurm_and_moved_to_this_machine_it_ends_in_the_same_bits(
 
 def test_its_own_mistake_is_bad_input(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path)
-    job_id = queue.submit(classifier(command=["python", str(REPO / "examples/own-job/train.py"), "--epochs", "0"]))
+    job_id = queue.submit(
+        classifier(command=[sys.executable, str(REPO / "examples/own-job/train.py"), "--epochs", "0"])
+    )
     found = over(queue, job_id)
     assert (found.phase, found.starts) == (Phase.BAD_INPUT, 1)
     assert "--epochs: at least 1" in queue.log(job_id)[0]
