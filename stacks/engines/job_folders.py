@@ -123,8 +123,12 @@ class FolderEngine(ABC):
 
     def ensure_begun(self, job_id: str) -> None:
         """See `Movable`."""
-        if not self.status(job_id).phase.is_over:
+        if not self.status(job_id).phase.is_over and not self._has_begun(job_id):
             self._begun(job_id)
+
+    @abstractmethod
+    def _has_begun(self, job_id: str) -> bool:
+        """Whether somebody sees to a job that is not over."""
 
     @contextmanager
     def leaving(self, job_id: str, target: str) -> Iterator[Callable[[], None]]:

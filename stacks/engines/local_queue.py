@@ -6,6 +6,7 @@ runs it and outlives the terminal (`stacks.engines.local_runner`); there is no d
     FOLDER/<id>/alive             held by its process
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +23,8 @@ from stacks.engines.base import JobStatus, Phase, Room
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, number_of, read_job, read_status
 
 SPENT_FILE, ALIVE_FILE, TURN_FILE = "spent.json", "alive", "turn"
+MARK = "GANGWAY_LOCAL_JOB"
+"""A variable of all processes of a job: its folder."""
 RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})
 _POLL_SEC, _ASKED_SEC = 0.05, 2.0
 
@@ -57,6 +60,9 @@ class LocalQueue(FolderEngine):
             or (each.phase is Phase.WAITING and RANK[read_job(self._folder / each.id).priority] <= rank)
         ]
         return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
+
+    def _has_begun(self, job_id: str) -> bool:
+        return is_alive(self._folder / job_id)
 
     def _begun(self, job_id: str) -> str:
         """Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
@@ -128,6 +134,8 @@ def begin_runner(folder: Path) -> None:
             stdout=output,
             stderr=output,
             start_new_session=True,
+            # One that a job has submitted is not of that job.
+            env={name: value for name, value in os.environ.items() if name != MARK},
             pass_fds=(alive.fileno(),),
             check=True,
         )

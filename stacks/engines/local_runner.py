@@ -24,15 +24,13 @@ from stacks.config.job_file import JobFile
 from stacks.engines.attempts import after
 from stacks.engines.base import Phase
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
-from stacks.engines.local_queue import SPENT_FILE, TURN_FILE, is_alive, order
+from stacks.engines.local_queue import MARK, SPENT_FILE, TURN_FILE, is_alive, order
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.report.rendering import write_whole
 from trainer.core.errors import EXIT_BAD_INPUT
 
 _POLL_SEC = 0.1
 _FULL_SEC = 5.0
-MARK = "GANGWAY_LOCAL_JOB"
-"""A variable of all processes of a job: its folder."""
 _PAUSE_SEC = 1.0
 """Between two starts."""
 
@@ -83,6 +81,7 @@ class _Runner:
             self._say(phase=Phase.WAITING, reason="taken up again")
         while not self._has_turn():
             if self._is_cancelled:
+                end_all(self._folder, self._job.grace_sec)
                 self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
                 return
             if self._leaves:

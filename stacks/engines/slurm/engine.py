@@ -111,6 +111,9 @@ class SlurmEngine(FolderEngine):
         ).split())  # fmt: skip
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
+    def _has_begun(self, job_id: str) -> bool:
+        return bool(_first(self._folder / job_id, _ID_FILE))
+
     def _begun(self, job_id: str) -> str:
         folder, (partition, _) = self._folder / job_id, self._partition()
         job = read_job(folder)
@@ -154,7 +157,8 @@ class SlurmEngine(FolderEngine):
             return replace(seen, phase=Phase.RUNNING, reason="")
         # Its script's last word may be on its way through a shared folder.
         gone = folder / ".gone"
-        gone.touch() if not gone.exists() else None
+        if not gone.exists():
+            gone.touch()
         if time.time() - gone.stat().st_mtime < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
             return replace(seen, phase=Phase.RUNNING, reason=f"Slurm says {state}; its last word is awaited")
         is_cancelled = _cancel_asked(folder) or state == "CANCELLED"

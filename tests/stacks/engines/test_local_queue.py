@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.engines.base import Phase
 from stacks.engines.local_queue import LocalQueue, begin_runner
+from tests.conftest import REPO
 from tests.stacks.engines.test_contract import job, limited, over, until
 
 
@@ -55,6 +57,21 @@ def test_what_a_killed_process_has_left_is_told_and_ended_before_it_is_begun_aga
     found = over(queue, first)
     assert (found.phase, found.starts) == (Phase.DONE, 2)
     assert not psutil.pid_exists(int((tmp_path / "queue" / first / "run" / "pid").read_text()))
+
+
+def test_one_whose_process_was_killed_can_be_cancelled(tmp_path: Path) -> None:
+    """The command lives on, and is told."""
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job("trap 'touch told; exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
+    until(queue, job_id, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        if "stacks.engines.local_runner" in process.cmdline():
+            process.kill()
+    until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
+    queue.cancel(job_id)
+    assert over(queue, job_id).phase is Phase.CANCELLED
+    assert (tmp_path / "queue" / job_id / "run" / "told").exists()
+    assert processes_of(tmp_path / "queue" / job_id / "run") == []
 
 
 def test_nothing_that_a_job_has_begun_outlives_it(tmp_path: Path) -> None:
@@ -186,3 +203,13 @@ def test_folders_of_old_jobs_may_be_removed_while_others_wait(tmp_path: Path) ->
     (tmp_path / "queue" / first / "run" / "end").touch()
     assert over(queue, third).phase is Phase.DONE
     assert [each.id for each in queue.jobs()] == [first, third]
+
+
+def test_a_job_that_a_job_has_submitted_outlives_it(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    (tmp_path / "inner.yaml").write_text("name: inner\ncommand: [sleep, '1']\nmax_hours: 1\n")
+    submit = f"{sys.executable} -m stacks.cli job submit {tmp_path}/inner.yaml --on local:{tmp_path}/queue"
+    outer = queue.submit(job(f"cd '{REPO}'; {submit}"))
+    assert over(queue, outer).phase is Phase.DONE
+    (inner,) = (each.id for each in queue.jobs() if each.name == "inner")
+    assert over(queue, inner).phase is Phase.DONE

@@ -68,6 +68,8 @@ def test_requeued_by_slurm_and_moved_to_this_machine_it_ends_in_the_same_bits(
     assert not set(engine.status(job_id).nodes) & set(first.nodes)
     moved = move_job(engine, job_id, here, limited(), lambda done, total: None)
     assert engine.status(job_id).phase is Phase.CANCELLED
+    again = move_job(engine, job_id, here, limited(), lambda done, total: None)
+    assert (again.job_id, again.copied, len(here.jobs())) == (moved.job_id, None, 1)
     assert over(here, moved.job_id).phase is Phase.DONE
     assert_same(trained(here, moved.job_id), trained(engine, alone))
 

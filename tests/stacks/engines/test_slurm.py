@@ -9,9 +9,11 @@ import pytest
 from components.core.findings import InputError, Severity
 from stacks.config.job_file import JobFile
 from stacks.engines.base import JobStatus, Phase
+from stacks.engines.local_queue import LocalQueue
+from stacks.engines.moving import move_job
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.slurm_cluster import SlurmCluster
-from tests.stacks.engines.test_contract import job, over, until
+from tests.stacks.engines.test_contract import job, limited, over, until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
@@ -165,6 +167,20 @@ def test_a_slurm_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(InputError, match="sinfo is not on PATH"):
         SlurmEngine(tmp_path / "queue").submit(job("true"))
     assert not (tmp_path / "queue").exists()
+
+
+def test_what_is_moved_to_slurm_goes_on_there_once(engine: SlurmEngine, tmp_path: Path) -> None:
+    here = LocalQueue(tmp_path / "here")
+    script = 'cd "$GANGWAY_RUN_DIR"; echo x >>starts; [ "$(wc -l <starts)" -gt 1 ] && exec sleep 3; '
+    job_id = here.submit(job(f"{script} trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
+    until(here, job_id, lambda found, log: "begun" in log)
+    moved = move_job(here, job_id, engine, limited(), lambda done, total: None)
+    again = move_job(here, job_id, engine, limited(), lambda done, total: None)
+    assert (again.job_id, again.copied) == (moved.job_id, None)
+    engine.ensure_begun(moved.job_id)
+    found = over(engine, moved.job_id)
+    assert (found.phase, found.starts, len(engine.jobs())) == (Phase.DONE, 1, 1)
+    assert (tmp_path / "queue" / moved.job_id / "run" / "starts").read_text() == "x\nx\n"
 
 
 def test_what_sbatch_refuses_leaves_nothing(
