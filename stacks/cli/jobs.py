@@ -223,6 +223,7 @@ def logs(
 
     engine = engine_of(on)
     if follow:
+        engine.ensure_begun(job_id)
         for text in base.follow(engine, job_id, _pause):
             typer.echo(text, nl=False)
         return
@@ -259,7 +260,9 @@ def wait(job_id: _Id, on: _On = None) -> None:
             told.append(line)
         _pause()
 
-    found = waited(engine_of(on), job_id, tell)
+    engine = engine_of(on)
+    engine.ensure_begun(job_id)
+    found = waited(engine, job_id, tell)
     typer.echo(_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
     raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))

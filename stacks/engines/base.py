@@ -125,6 +125,9 @@ class Engine(Protocol):
     def room(self, job: JobFile) -> Room:
         """Whether it would begin at once."""
 
+    def ensure_begun(self, job_id: str) -> None:
+        """Takes up one that nobody sees to, whose submit was cut off, or its process killed. InputError: as `status`."""
+
 
 class Movable(Engine, Protocol):
     """An engine whose run folders can be read and filled from where Gangway runs: jobs can go on elsewhere."""
@@ -145,9 +148,6 @@ class Movable(Engine, Protocol):
         """While a move of the job to that place is at work; what it gives writes down that it has gone there.
         InputError: another move is, or it has gone to another place.
         """
-
-    def ensure_begun(self, job_id: str) -> None:
-        """Begins one that was submitted and, since that was cut off, never begun."""
 
     def moved(self, source: str) -> str | None:
         """The id of the job that has come from there; None where none has."""

@@ -122,7 +122,7 @@ class FolderEngine(ABC):
         return next((each.id for each in self.jobs() if each.moves and each.moves[-1].source == source), None)
 
     def ensure_begun(self, job_id: str) -> None:
-        """See `Movable`."""
+        """See `Engine`."""
         if not self.status(job_id).phase.is_over and not self._has_begun(job_id):
             self._begun(job_id)
 

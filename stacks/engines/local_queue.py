@@ -79,7 +79,11 @@ class LocalQueue(FolderEngine):
         again = read_status(self._known(job_id))  # it may have ended between the two looks
         if again.phase.is_over:
             return again
-        return replace(again, phase=Phase.WAITING, reason="its process is gone; the next submit takes it up again")
+        return replace(
+            again,
+            phase=Phase.WAITING,
+            reason="its process is gone; the next submit, or a wait for it, takes it up again",
+        )
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`."""

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from stacks.cli import main as cli
@@ -134,3 +135,17 @@ def test_one_that_waits_too_long_bursts(tmp_path: Path, capsys: pytest.CaptureFi
 
 def gangway_cancel(folder: Path, job_id: str) -> None:
     LocalQueue(folder).cancel(job_id)
+
+
+def test_who_waits_for_a_job_whose_process_was_killed_takes_it_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = 'cd "$GANGWAY_RUN_DIR"; test -e seen && exit 0; touch seen; echo begun; sleep 600'
+    job_id = submitted(tmp_path, script, capsys)
+    while not (tmp_path / "queue" / job_id / "run" / "seen").exists():
+        time.sleep(0.05)
+    for process in psutil.process_iter(["cmdline"]):
+        if str(tmp_path / "queue" / job_id) in (process.info["cmdline"] or []):
+            process.kill()
+    assert gangway(["job", "wait", job_id]) == 0
+    assert "start 2" in capsys.readouterr().err
