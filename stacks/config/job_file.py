@@ -20,8 +20,7 @@ from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig, Section
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 
-_Code = Annotated[Whole, Field(ge=1, le=255)]
-_Word = Annotated[str, Field(min_length=1, max_length=4096)]
+_Word = Annotated[str, Field(max_length=4096)]
 _OF_A_PRESET = ("kimg", "checkpoint_kimg", "seed", "settings")
 _OF_A_COMMAND = ("image", "env", "workdir", "exit_codes")
 
@@ -43,13 +42,15 @@ class ExitCodes(Section):
         unfit: this node is given up, and the job goes on without it.
     """
 
-    interrupted: tuple[_Code, ...] = (75,)
-    bad_input: tuple[_Code, ...] = (2,)
-    unfit: tuple[_Code, ...] = (4,)
+    interrupted: tuple[Whole, ...] = (75,)
+    bad_input: tuple[Whole, ...] = (2,)
+    unfit: tuple[Whole, ...] = (4,)
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         codes = [*self.interrupted, *self.bad_input, *self.unfit]
+        if odd := [code for code in codes if not 1 <= code <= 255]:
+            raise ValueError(f"codes from 1 to 255, for 0 is done; take {odd[0]} out")
         if twice := sorted({code for code in codes if codes.count(code) > 1}):
             raise ValueError(f"each code once; {twice[0]} has two meanings, take one of them out")
         return self
@@ -140,4 +141,6 @@ class JobFile(Section):
 
 def read_job_file(path: Path) -> JobFile:
     """InputError: or a group of them, one for each mistake."""
-    return read_model(path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs")
+    return read_model(
+        path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs", lined=("command", "env")
+    )

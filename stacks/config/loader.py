@@ -4,7 +4,7 @@ check of the settings, two ways in.
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -138,16 +138,19 @@ def read_yaml(path: Path, root: type[BaseModel] | None = None) -> Any:
         raise InputError(str(path), f"cannot be read: {error}", fix="mend that value, or put it in quotes") from None
 
 
-def read_model(path: Path, model: type[Model], *, named: str, keys: str, folder: str) -> Model:
+def read_model(
+    path: Path, model: type[Model], *, named: str, keys: str, folder: str, lined: Collection[str] = ()
+) -> Model:
     """What is written in a YAML file, as a model: `named` such as "suite", with `keys` such as "name and kimg"; some to
-    copy are in `folder`. ExceptionGroup: of InputError, one for each mistake; InputError: it cannot be read at all.
+    copy are in `folder`. `lined`: keys whose texts may have lines. ExceptionGroup: of InputError, one for each mistake;
+    InputError: it cannot be read at all.
     """
     data = read_yaml(path, model)
     if not isinstance(data, dict):
         raise InputError(
             str(path), f"no {named}", value=data, allowed=f"keys such as {keys}", fix=f"copy one of {folder}"
         )
-    if odd := list(odd_texts(data, f"{path}: ")):
+    if odd := list(odd_texts(data, f"{path}: ", lined)):
         raise ExceptionGroup(f"{path} is not valid", odd)
     try:
         return model.model_validate(data)

@@ -2,7 +2,7 @@
 or in a script than they show, and more than any setting is long.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from components.core.findings import InputError
@@ -15,9 +15,9 @@ _LONG_PATH = 200
 _PEM = "-----BEGIN "
 
 
-def odd_texts(values: Mapping[str, Any], place: str) -> Iterator[InputError]:
+def odd_texts(values: Mapping[str, Any], place: str, lined: Collection[str] = ()) -> Iterator[InputError]:
     """A mistake for each text that is too long, or has a character that cannot be seen. Keys (PEM) have lines, and are
-    never repeated.
+    never repeated; texts below the keys `lined` may have lines and tabs.
     """
     for loc, text in leaves(values):
         if not isinstance(text, str):
@@ -30,7 +30,9 @@ def odd_texts(values: Mapping[str, Any], place: str) -> Iterator[InputError]:
             yield InputError(
                 where, "longer than any setting", value=f"{len(text):,} characters", allowed=allowed, fix="shorten it"
             )
-        elif odd := _unseen(text.replace("\n", "") if is_key else text):
+            continue
+        may = "\n" if is_key else "\n\t" if loc[0] in lined else ""
+        if odd := _unseen(text.translate({ord(each): None for each in may})):
             yield InputError(
                 where,
                 f"holds a character that nobody sees, {visible(odd) if odd.strip() else ascii(odd)}",

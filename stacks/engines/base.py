@@ -126,7 +126,7 @@ class Engine(Protocol):
         """Whether it would begin at once."""
 
     def ensure_begun(self, job_id: str) -> None:
-        """Takes up one that nobody sees to, whose submit was cut off, or its process killed. InputError: as `status`."""
+        """Takes up one that nobody sees to: whose submit was cut off, or its process killed. Raises as `status`."""
 
 
 class Movable(Engine, Protocol):

@@ -40,14 +40,14 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         (PRESET.replace("kimg: 4\n", ""), "kimg beside preset"),
         (COMMAND + "image: mine:latest\n", "like registry"),
         (COMMAND + "exit_codes: {unfit: [2]}\n", "each code once"),
-        (COMMAND + "exit_codes: {unfit: [0]}\n", "1"),
+        (COMMAND + "exit_codes: {unfit: [0]}\n", "codes from 1 to 255"),
         (COMMAND + "nodes: {min: 2, max: 1}\n", "min not above max"),
         (COMMAND + "env: {1A: x}\n", "the first no digit"),
         (COMMAND + "env: {GANGWAY_RUN_DIR: /mine}\n", "names without GANGWAY_"),
         (COMMAND + "workdir: here\n", "/"),
         (COMMAND + "priority: urgent\n", "low"),
         (COMMAND.replace("name: mine", "name: Mine"), "like digits"),
-        (COMMAND.replace("max_hours: 1", "max_hours: 0"), "0"),
+        (COMMAND.replace("max_hours: 1", "max_hours: 0"), "a number above 0"),
     ],
 )
 def test_refused(tmp_path: Path, text: str, allowed: str) -> None:
@@ -56,6 +56,17 @@ def test_refused(tmp_path: Path, text: str, allowed: str) -> None:
     mistakes = [str(each) for each in refused.value.exceptions]
     assert all(isinstance(each, InputError) for each in refused.value.exceptions)
     assert any(allowed in each and str(tmp_path / "job.yaml") in each for each in mistakes), mistakes
+
+
+def test_a_command_and_its_variables_may_have_lines(tmp_path: Path) -> None:
+    text = 'name: mine\ncommand:\n- sh\n- -c\n- |\n  echo a\n  \techo b\nenv: {A: "x\\ny"}\nmax_hours: 1\n'
+    job = read(tmp_path, text)
+    assert job.command[-1] == "echo a\n\techo b\n"
+    assert job.env == {"A": "x\ny"}
+    with pytest.raises(ExceptionGroup):
+        read(tmp_path, COMMAND.replace("train.py", '"tr\\u200bain.py"'))
+    with pytest.raises(ExceptionGroup):
+        read(tmp_path, COMMAND + 'workdir: "/a\\nb"\n')
 
 
 def test_a_command_runs_once_on_each_node_or_as_processes_of_torchrun(tmp_path: Path) -> None:

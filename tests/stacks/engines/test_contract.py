@@ -83,6 +83,14 @@ def test_success(stand: Stand) -> None:
     assert "made of 42\n" in stand.engine.log(job_id)[0]
 
 
+def test_words_and_variables_arrive_as_they_are(stand: Stand) -> None:
+    words = ["a b", "", "$HOME", "--", "*", "x\"y'z", "ä\n\tö", "${GANGWAY_HOST}", "`id`"]
+    file = job("true").model_copy(update={"command": ("printf", "<%s>", *words), "env": {"child": "1", "folder": "/x"}})
+    job_id = stand.engine.submit(file)
+    assert over(stand.engine, job_id).phase is Phase.DONE
+    assert "".join(f"<{word}>" for word in words) in stand.engine.log(job_id)[0]
+
+
 def test_failure_is_tried_again_as_often_as_it_may_be(stand: Stand) -> None:
     found = over(stand.engine, stand.engine.submit(job("echo at work; exit 9", max_restarts=1)))
     assert (found.phase, found.starts) == (Phase.FAILED, 2)
