@@ -19,7 +19,7 @@ from obstore.store import LocalStore, S3Store
 
 from components.core.findings import InputError
 from stacks.config.job_file import JobFile
-from stacks.engines.base import Phase
+from stacks.engines.base import Engine, Phase
 from stacks.engines.copying import MANIFEST, CopyDamagedError, copy_folder, files_of_run, forget_copy
 from stacks.engines.local_queue import LocalQueue
 from stacks.engines.moving import move_job
@@ -204,11 +204,12 @@ def test_the_first_engine_with_room_has_it(
     assert (placed.engine, placed.now) == (first, False)
     with pytest.raises(InputError, match="no engine takes"):
         place(two, job("true", nodes={"min": 3, "max": 3}))
+    all_three: list[Engine] = [SlurmEngine(tmp_path / "shared"), first, second]
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
-        placed = place([SlurmEngine(tmp_path / "shared"), first], file)
-    assert placed.engine is first
-    assert "cannot be asked: sinfo" in placed.lines[0]
+        asked = place(all_three, file)
+    assert asked.engine is first
+    assert "cannot be asked: sinfo" in asked.lines[0]
     for queue, job_id in ((first, running), (second, other)):
         queue.cancel(job_id)
         over(queue, job_id)
