@@ -260,9 +260,7 @@ def wait(job_id: _Id, on: _On = None) -> None:
             told.append(line)
         _pause()
 
-    engine = engine_of(on)
-    engine.ensure_begun(job_id)
-    found = waited(engine, job_id, tell)
+    found = waited(engine_of(on), job_id, tell)
     typer.echo(_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
     raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))

@@ -177,5 +177,7 @@ def waited(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> J
     while not status.phase.is_over:
         pause(status)
         with suppress(EngineAwayError):  # it comes back, or somebody loses patience
+            if status.phase is Phase.WAITING:
+                engine.ensure_begun(job_id)
             status = engine.status(job_id)
     return status

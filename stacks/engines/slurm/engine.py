@@ -112,7 +112,7 @@ class SlurmEngine(FolderEngine):
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
     def _has_begun(self, job_id: str) -> bool:
-        return bool(_first(self._folder / job_id, _ID_FILE))
+        return True  # by Slurm, or by a submit that is at work; one that was cut off is told as failed
 
     def _begun(self, job_id: str) -> str:
         folder, (partition, _) = self._folder / job_id, self._partition()

@@ -148,4 +148,4 @@ def test_who_waits_for_a_job_whose_process_was_killed_takes_it_up(
         if str(tmp_path / "queue" / job_id) in (process.info["cmdline"] or []):
             process.kill()
     assert gangway(["job", "wait", job_id]) == 0
-    assert "start 2" in capsys.readouterr().err
+    assert f"{job_id}: done, start 2" in capsys.readouterr().out
