@@ -71,7 +71,7 @@ def stages(config: TrainConfig) -> tuple[Stage, ...]:
     sizes = [SMALLEST << step for step in range(_doublings(config) + 1)]
     lasts = config.stable_kimg + config.fade_kimg
     firsts = [max(0.0, number * lasts - config.fade_kimg) * 1000 for number in range(len(sizes))]
-    last_step = config.total_images - config.step_images
+    last_step = max(0, config.total_images - config.step_images)  # of a run of no whole step, too
     reached = [(size, first) for size, first in zip(sizes, firsts, strict=True) if first <= last_step]
     ends = [*(first for _, first in reached[1:]), float(config.total_images)]
     return tuple(

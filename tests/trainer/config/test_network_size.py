@@ -312,3 +312,11 @@ def test_smaller_networks_fit(config: TrainConfig, share: float) -> None:
     assert value is None or value < getattr(config, field)
     if value is not None:
         assert needed_gib(config.replace({field: value})) <= memory_gib
+
+
+def test_a_run_of_less_than_its_first_batch_has_a_size() -> None:
+    """Its segments have batches of their own, and end before one of the configuration's would."""
+    config = PRESETS["progan-celebahq512"].replace({"kimg": 1, "batch_size": 262_144})
+    assert config.total_images < config.step_images
+    (stage,) = stages(config)
+    assert (stage.first, stage.share) == (0.0, 1.0)
