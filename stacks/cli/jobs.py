@@ -92,8 +92,7 @@ def submit(
 
 def _burst(engine: "Engine", job_id: str, others: "Sequence[Engine]", minutes: float) -> "tuple[Engine, str]":
     """Waits; then takes a job that waits still to the first of the others with room, if one has any."""
-    from components.core.findings import Severity
-    from stacks.engines.base import Phase
+    from stacks.engines.base import Phase, refusals
     from stacks.engines.moving import move_job
     from stacks.engines.registry import movable
 
@@ -103,7 +102,7 @@ def _burst(engine: "Engine", job_id: str, others: "Sequence[Engine]", minutes: f
         if time.monotonic() >= until:
             job = movable(engine, "--burst-after").job(job_id)
             for other in others:
-                errors = [each for each in other.findings(job) if each.severity is Severity.ERROR]
+                errors = refusals(other, job)
                 if errors:
                     typer.echo(f"{other.kind}, {other.where}: not for it: {errors[0].message}", err=True)
                     continue

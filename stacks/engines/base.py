@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from components.core.findings import Finding, InputError
+from components.core.findings import Finding, InputError, Severity
 from stacks.config.job_file import JobFile
 
 
@@ -154,6 +154,11 @@ class Movable(Engine, Protocol):
 
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
         """As `submit`, with what was gathered for the last move's source as its run folder."""
+
+
+def refusals(engine: Engine, job: JobFile) -> list[Finding]:
+    """Why the engine would not take it; empty where it does."""
+    return [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
 
 
 def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[str]:

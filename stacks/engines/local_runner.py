@@ -38,8 +38,8 @@ _PAUSE_SEC = 1.0
 def main(argv: list[str]) -> int:
     """Returns 0; what became of the job stands in its state."""
     folder = Path(argv[0])
-    with os.fdopen(int(argv[1]), "ab") as alive, (folder.parent / TURN_FILE).open("ab") as turn:
-        runner = _Runner(folder, (alive, turn))
+    with os.fdopen(int(argv[1]), "ab"), (folder.parent / TURN_FILE).open("ab") as turn:
+        runner = _Runner(folder, turn)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, runner.leave)
         runner.run()
@@ -63,10 +63,10 @@ class _Spent:
 
 
 class _Runner:
-    """One job in its folder. `locks`: alive, which is held, and turn."""
+    """One job in its folder, whose lock is held meanwhile. `turn`: the queue's, open and not held yet."""
 
-    def __init__(self, folder: Path, locks: tuple[IO[bytes], IO[bytes]]) -> None:
-        self._folder, self._alive, self._turn = folder, *locks
+    def __init__(self, folder: Path, turn: IO[bytes]) -> None:
+        self._folder, self._turn = folder, turn
         self._job, self._status = read_job(folder), read_status(folder)
         self._leaves = False
         self._over = set[str]()

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from components.core.findings import InputError, Severity
+from components.core.findings import InputError
 from stacks.bench.run_store import object_store
-from stacks.engines.base import Engine, JobStatus, Movable, Move, Phase, waited
+from stacks.engines.base import Engine, JobStatus, Movable, Move, Phase, refusals, waited
 from stacks.engines.copying import Copied, copy_folder, files_of_run, forget_copy
 
 
@@ -45,9 +45,8 @@ def move_job(
             target.ensure_begun(known)
             return Moved(known, None)
         job = source.job(job_id)
-        for finding in target.findings(job):
-            if finding.severity is Severity.ERROR:
-                raise InputError(f"--to {place_of(target)}: {finding.path}", finding.message, fix=finding.fix)
+        for refusal in refusals(target, job):
+            raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
         to_store, began = object_store(target.stage(origin), ""), datetime.now(UTC)
         source.cancel(job_id)
         ended = waited(source, job_id, pause)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from components.core.findings import InputError, Severity
+from components.core.findings import InputError
 from stacks.config.job_file import JobFile
-from stacks.engines.base import Engine
+from stacks.engines.base import Engine, refusals
 
 Kind = TypeVar("Kind", bound=Engine)
 
@@ -28,7 +28,7 @@ def place(engines: Sequence[Kind], job: JobFile) -> Placed[Kind]:
     for engine in engines:
         named = f"{engine.kind}, {engine.where}"
         try:
-            errors = [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
+            errors = refusals(engine, job)
             room = engine.room(job)
         except InputError as error:
             lines.append(f"{named}: cannot be asked: {error.problem}")
