@@ -60,10 +60,11 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 @dataclass
 class SlurmCluster:
-    """One that is up. `env`: with which Slurm's commands find it."""
+    """One that is up. `env`: with which Slurm's commands find it; `nodes`: how many."""
 
     folder: Path
     env: Mapping[str, str]
+    nodes: int
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def run(self, *words: str) -> str:
@@ -94,15 +95,25 @@ class SlurmCluster:
             assert time.monotonic() < limit, (done, (self.folder / "slurmctld.log").read_text()[-2000:])
             time.sleep(0.1)
 
+    def until_left(self, number: str) -> None:
+        """Until a requeued job waits and its nodes have told all of its first start: begun at once, which Slurm itself
+        never does, it would take that start's end for its own.
+        """
+        self.until(("squeue", "--noheader", f"--jobs={number}", "--format=%T"), "PENDING")
+        self.until_idle()
+
+    def until_idle(self) -> None:
+        self.until(("sinfo", "--noheader", "--partition=gpu", "--format=%T %D"), f"idle {self.nodes}")
+
     def reset(self) -> None:
         """No jobs, and all nodes fit again."""
         self.run("scancel", "--quiet", "--full", "--signal=KILL", "--me")
         self.run("scancel", "--quiet", "--me")
-        self.until(("squeue", "--noheader", "--format=.%i"), "")
         for line in set(self.run("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()):
             name, state = line.split()[:2]
             if "drain" in state:
                 self.run("scontrol", "update", f"nodename={name}", "state=resume")
+        self.until_idle()
 
 
 @contextmanager
@@ -122,7 +133,7 @@ def slurm(folder: Path, nodes: int = 3) -> Iterator[SlurmCluster]:
     key.chmod(0o600)
     own = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": _PATH}
     outer = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    cluster = SlurmCluster(folder, {**outer, **own})
+    cluster = SlurmCluster(folder, {**outer, **own}, nodes)
     try:
         munge = ("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.sock")
         cluster.begin("munged", *munge, f"--pid-file={folder}/munged.pid", f"--seed-file={folder}/munge.seed")
@@ -132,7 +143,7 @@ def slurm(folder: Path, nodes: int = 3) -> Iterator[SlurmCluster]:
         cluster.begin_controller()
         for number in range(1, nodes + 1):
             cluster.begin(f"slurmd-n{number}", "slurmd", "-D", "-N", f"n{number}")
-        cluster.until(("sinfo", "--noheader", "--partition=gpu", "--format=%T %D"), f"idle {nodes}")
+        cluster.until_idle()
         yield cluster
     finally:
         with suppress(subprocess.SubprocessError, OSError):

@@ -214,6 +214,7 @@ def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Gener
     size = max(1, min(_LARGEST_CHUNK, recipe.items_per_shard // _CHUNKS_PER_SHARD))
     chunks = iter([items[start : start + size] for start in range(0, len(items), size)])
     # spawn: a fork of a process with threads, as torch's, may hang.
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (recipe,))
     under_way: deque[Future[list[_Sent]]] = deque()
     try:
@@ -224,6 +225,8 @@ def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Gener
                 return
             yield from map(_received, under_way.popleft().result())
     except BrokenProcessPool:
+        for left in set(multiprocessing.active_children()) - others:
+            left.kill()  # the pool's own TERM is not heard
         raise TrainerError(
             place="--workers",
             problem="a decoding process was killed; most often memory is short",
@@ -238,7 +241,10 @@ def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Gener
 def _begin(recipe: Recipe) -> None:
     global _recipe
     _recipe = recipe
+    # A service's end reaches the whole group. A worker that died of it half-way through a result would leave the pool
+    # waiting for the other half for ever; the parent ends it between two.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

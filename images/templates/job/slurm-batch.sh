@@ -42,7 +42,7 @@ heard() {
     stop
 }
 
-# stop: the step is told, which has its grace, and then it is killed.
+# stop: the step is told, which has its grace, and then it is killed. One that has not begun finds the notice.
 stop() {
     [ -n "$srun" ] || return 0
     # Before the signal, which all processes of the step get at once.
@@ -130,6 +130,7 @@ while :; do
     put nodes "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd' ')"
     [ -e "$folder/started" ] || put started "$(now_ms)"
     : >"$folder/notices.jsonl"
+    [ -z "$is_told" ] || is_heard=yes
     began_ms=$(now_ms)
     step=$((step + 1))
     srun --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
@@ -137,11 +138,12 @@ while :; do
     srun=$!
     (sleep "$((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))" && kill -USR1 $$) &
     timer=$!
-    [ -z "$is_told" ] || is_heard=yes
     while :; do
+        # Told before there was a step to tell, or while the last signal was passed on: `wait` would not wake for it.
+        heard || :
         wait "$srun"
         code=$?
-        heard || break
+        [ -n "$is_heard" ] || break
     done
     srun=
     kill "$timer" 2>/dev/null

@@ -7,6 +7,8 @@ GANGWAY_FOLDER=$1
 GANGWAY_HEARD=
 GANGWAY_CHILD=
 trap 'GANGWAY_HEARD=yes; [ -z "$GANGWAY_CHILD" ] || kill -TERM "$GANGWAY_CHILD" 2>/dev/null' TERM
+# A signal from before this line found nobody; the notice was written first.
+[ ! -s "$GANGWAY_FOLDER/notices.jsonl" ] || GANGWAY_HEARD=yes
 GANGWAY_HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 # A name that the others may not resolve: its address, as the controller has it.
 GANGWAY_HOST=$(scontrol show node --oneliner "$GANGWAY_HOST" | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)

@@ -62,7 +62,7 @@ def test_requeued_by_slurm_and_moved_to_this_machine_it_ends_in_the_same_bits(
     first = until(engine, job_id, lambda found, log: "epoch 1:" in log)
     number = (tmp_path / "slurm" / job_id / "slurm-id").read_text().strip()
     cluster.run("scontrol", "requeue", number)
-    cluster.until(("squeue", "--noheader", f"--jobs={number}", "--format=%T"), "PENDING")
+    cluster.until_left(number)
     cluster.run("scontrol", "update", f"jobid={number}", f"ExcNodeList={','.join(first.nodes)}", "StartTime=now")
     until(engine, job_id, lambda found, log: found.starts == 2 and "epoch 2:" in log)
     assert not set(engine.status(job_id).nodes) & set(first.nodes)

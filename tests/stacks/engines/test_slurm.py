@@ -1,6 +1,8 @@
 """What Slurm alone does to jobs: nodes that differ, requeues, drains, a controller that goes away; with a real one."""
 
 import json
+import os
+import shutil
 import time
 from pathlib import Path
 
@@ -37,7 +39,8 @@ def test_nodes_of_one_job_meet_and_each_runs_its_processes(engine: SlurmEngine) 
 
 
 def test_a_plain_command_runs_once_on_each_node_and_the_first_failure_decides(engine: SlurmEngine) -> None:
-    script = 'echo "here on $SLURMD_NODENAME"; test "$SLURM_PROCID" = 1 && exit 2; sleep 60'
+    all_here = "touch here-$SLURM_PROCID; while ! [ -e here-0 -a -e here-1 -a -e here-2 ]; do sleep 0.1; done"
+    script = f'echo "here on $SLURMD_NODENAME"; {all_here}; test "$SLURM_PROCID" = 1 && exit 2; sleep 60'
     job_id = engine.submit(job(script, nodes={"min": 3, "max": 3}))
     found = over(engine, job_id)
     assert (found.phase, found.starts) == (Phase.BAD_INPUT, 1)
@@ -79,7 +82,7 @@ def test_a_requeue_is_no_failure_and_its_state_is_saved(
 def requeued_without(cluster: SlurmCluster, number: str, seen: JobStatus) -> None:
     """Requeues a job that runs, onto other nodes than it is on. Slurm would wait two minutes."""
     cluster.run("scontrol", "requeue", number)
-    cluster.until(("squeue", "--noheader", f"--jobs={number}", "--format=%T"), "PENDING")
+    cluster.until_left(number)
     cluster.run("scontrol", "update", f"jobid={number}", f"ExcNodeList={','.join(seen.nodes)}", "StartTime=now")
 
 
@@ -92,9 +95,10 @@ def test_one_that_is_told_by_somebody_else_goes_back_into_the_queue(
     until(engine, job_id, lambda found, log: "begun" in log)
     number = slurm_id(tmp_path, job_id)
     cluster.run("scancel", "--batch", "--signal=TERM", number)
-    cluster.until(("squeue", "--noheader", f"--jobs={number}", "--format=%T"), "PENDING")
+    cluster.until_left(number)
     assert engine.status(job_id).phase is Phase.WAITING
-    cluster.run("scontrol", "update", f"jobid={number}", "StartTime=now")
+    # Within the second of its requeue the same node holds its credential for revoked.
+    cluster.run("scontrol", "update", f"jobid={number}", "StartTime=now+2")
     assert over(engine, job_id).phase is Phase.DONE
 
 
@@ -192,6 +196,23 @@ def test_what_sbatch_refuses_leaves_nothing(
     with pytest.raises(InputError, match="invalid partition"):
         engine.submit(job("true"))
     assert [path.name for path in (tmp_path / "queue").iterdir()] == []
+
+
+@pytest.mark.parametrize("program", ["scontrol", "srun"])
+def test_cancelled_while_its_step_begins(
+    engine: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    slow, real = tmp_path / "slow" / program, shutil.which(program)
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\ntouch "{tmp_path}/begun"\nsleep 2\nexec {real} "$@"\n')
+    slow.chmod(0o755)
+    with monkeypatch.context() as path:
+        path.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")  # which sbatch hands on
+        job_id = engine.submit(job("while [ ! -e end ]; do sleep 0.1; done", nodes={"min": 3, "max": 3}))
+        (tmp_path / "begun").unlink(missing_ok=True)
+    until(engine, job_id, lambda found, log: (tmp_path / "begun").exists())
+    engine.cancel(job_id)
+    assert over(engine, job_id).phase is Phase.CANCELLED
 
 
 def test_room_is_idle_nodes_and_an_empty_queue(engine: SlurmEngine) -> None:

@@ -294,6 +294,17 @@ def test_interrupted_it_says_so_and_leaves_nothing_half_done(
     assert not (out / "index.json").exists()
 
 
+def test_a_signal_to_its_processes_alone_disturbs_nothing(
+    start: Callable[..., Any], photos: list[str], tmp_path: Path
+) -> None:
+    """One that died of it in the middle of a result would keep the others waiting for its rest."""
+    command = start(*photos)
+    for child in _begun(command, tmp_path / "out"):
+        child.send_signal(signal.SIGTERM)
+    code, output = command.finish()
+    assert code == 0, output
+
+
 @dataclass(frozen=True)
 class Hungry:
     """Items that take so many bytes of memory on the way."""
