@@ -161,6 +161,12 @@ def refusals(engine: Engine, job: JobFile) -> list[Finding]:
     return [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
 
 
+def no_resources(job: JobFile) -> Iterator[Finding]:
+    """Of an engine that gives whole nodes to a job."""
+    if job.resources:
+        yield Finding.warning("job.resources", "resources", "of no effect here: a job has its nodes as a whole")
+
+
 def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[str]:
     """What the job writes, until it is over."""
     offset, is_over = 0, engine.status(job_id).phase.is_over

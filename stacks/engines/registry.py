@@ -1,6 +1,9 @@
-"""The engine that a word of the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`."""
+"""The engine that a word of the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`,
+`kubernetes:CONTEXT@NAMESPACE/QUEUE`.
+"""
 
 import os
+import re
 from pathlib import Path
 from typing import cast
 
@@ -8,7 +11,8 @@ from components.core.findings import InputError
 from stacks.engines.base import Engine, Movable
 
 VARIABLE = "GANGWAY_ENGINE"
-_KINDS = ("local", "slurm")
+_KINDS = ("local", "slurm", "kubernetes")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _DEFAULT_FOLDER = Path("~/.gangway/jobs")
 
 
@@ -47,6 +51,23 @@ def engine_of(asked: str | None) -> Engine:
                 allowed="slurm:FOLDER or slurm:FOLDER@PARTITION", fix="slurm:/shared/jobs",
             )  # fmt: skip
         return SlurmEngine(Path(folder).expanduser().resolve(), partition)
+    if kind == "kubernetes":
+        return _kubernetes(text, place, "--on" if asked else VARIABLE)
     from stacks.engines.local_queue import LocalQueue
 
     return LocalQueue((Path(place) if place else _DEFAULT_FOLDER).expanduser().resolve())
+
+
+def _kubernetes(text: str, place: str, option: str) -> Engine:
+    from stacks.engines.kubernetes.engine import KubernetesEngine
+
+    # A context's name may have an @ and a / of its own.
+    context, _, rest = place.rpartition("@")
+    namespace, _, queue = rest.partition("/")
+    if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(queue):
+        raise InputError(
+            option, "a namespace and one of its queues have to be named", value=text,
+            allowed="kubernetes:CONTEXT@NAMESPACE/QUEUE, without CONTEXT for the current one",
+            fix="kubernetes:@team-a/gpu",
+        )  # fmt: skip
+    return KubernetesEngine(context, namespace, queue)
