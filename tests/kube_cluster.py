@@ -215,7 +215,9 @@ def _begin_control_plane(cluster: KubeCluster, ports: Mapping[str, int], chain: 
         # Nobody beats for the nodes, and nothing else is judged here.
         "--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-taint-eviction-controller",
     )  # fmt: skip
-    cluster.begin("scheduler", "kube-scheduler", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--leader-elect=false")
+    cluster.begin(
+        "scheduler", "kube-scheduler", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--leader-elect=false"
+    )
 
 
 def _begin_controllers(cluster: KubeCluster, ports: Mapping[str, int], chain: Path, key: Path) -> None:

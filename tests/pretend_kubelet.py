@@ -29,6 +29,7 @@ _LOG_PATH = re.compile(r"/containerLogs/([^/]+)/([^/]+)/[^/]+")
 _MOUNTED = """set -e
 hosts=$1 volumes=$2
 shift 2
+hostname "$HOSTNAME"
 mount --make-rprivate /
 mount -t tmpfs pod /mnt
 mount --bind "$hosts" /etc/hosts
@@ -58,9 +59,7 @@ class _Pod:
 class PretendKubelet:
     """`server`: the API server's address, asked with `token`. Logs are served at `port`."""
 
-    def __init__(
-        self, server: str, token: str, certificate: Certificate, port: int, folder: Path, nodes: int
-    ) -> None:
+    def __init__(self, server: str, token: str, certificate: Certificate, port: int, folder: Path, nodes: int) -> None:
         self._server, self._token, self._certificate = server, token, certificate
         self._port, self._folder, self._nodes = port, folder, nodes
         self._context = ssl.create_default_context(cafile=str(certificate.chain))
@@ -153,9 +152,9 @@ class PretendKubelet:
         (folder / "volumes").write_text("".join(f"{source} {target}\n" for source, target in volumes))
         words = [_expanded(word, env) for word in (*container["command"], *container.get("args", ()))]
         process = subprocess.Popen(
-            ["unshare", "--mount", "/bin/sh", "-c", _MOUNTED, "pod", folder / "hosts", folder / "volumes", *words],
+            ["unshare", "--mount", "--uts", "/bin/sh", "-c", _MOUNTED, "pod", folder / "hosts", folder / "volumes", *words],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={"PATH": f"{os.environ['PATH']}:{Path(sys.executable).parent}", "HOSTNAME": meta["name"], **env},
+            env={"PATH": f"{os.environ['PATH']}:{Path(sys.executable).parent}", "HOSTNAME": spec.get("hostname", meta["name"]), **env},
             cwd=container.get("workingDir", "/"), start_new_session=True,
         )  # fmt: skip
         mine = _Pod(meta["namespace"], meta["name"], folder, process, spec["terminationGracePeriodSeconds"])
@@ -309,6 +308,7 @@ def _kill(pod: _Pod) -> None:
 def _hosts(pod: dict[str, Any]) -> str:
     """Every pod of a JobSet has a name, and all are on this machine."""
     lines, labels = ["127.0.0.1 localhost"], pod["metadata"].get("labels", {})
+    lines.append(f"127.0.0.1 {pod['spec'].get('hostname', pod['metadata']['name'])}")
     if name := labels.get("jobset.sigs.k8s.io/jobset-name"):
         group, index = labels["jobset.sigs.k8s.io/replicatedjob-name"], labels["jobset.sigs.k8s.io/job-index"]
         lines += [f"127.0.0.1 {name}-{group}-{index}-{number}.{name}" for number in range(64)]

@@ -74,7 +74,9 @@ class KubernetesEngine:
         quota = self._quota(queue)
         if quota is None:
             yield Finding.warning(
-                "job.quota", "resources", f"whether {self._queue} has ever room cannot be told: its quota may not be read"
+                "job.quota",
+                "resources",
+                f"whether {self._queue} has ever room cannot be told: its quota may not be read",
             )
             return
         for name, why in beyond(job, quota):

@@ -66,7 +66,9 @@ class Kubectl:
             raise InputError("--on kubernetes", "kubectl is not on PATH", fix="install kubectl") from None
         except subprocess.TimeoutExpired:
             raise EngineAwayError(
-                "--on kubernetes", f"kubectl {words[0]}: no answer within {_TIMEOUT_SEC:g} s", fix="kubectl cluster-info"
+                "--on kubernetes",
+                f"kubectl {words[0]}: no answer within {_TIMEOUT_SEC:g} s",
+                fix="kubectl cluster-info",
             ) from None
         if done.returncode:
             raise _error(words, done.stderr.strip())

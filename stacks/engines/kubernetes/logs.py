@@ -9,7 +9,7 @@ _AGREEMENT_NS = 2 * 10**9
 
 
 def since(offset_ns: int) -> list[str]:
-    """kubectl's words, which go by whole seconds."""
+    """Kubectl's words, which go by whole seconds."""
     if not offset_ns:
         return []
     return [f"--since-time={datetime.fromtimestamp(offset_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"]

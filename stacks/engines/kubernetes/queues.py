@@ -33,7 +33,7 @@ def quantity(text: str) -> Decimal:
     >>> quantity("500m"), quantity("2Gi")
     (Decimal('0.500'), Decimal('2147483648'))
     """
-    number = text.rstrip("mkMGTPEi")
+    number = text.rstrip("mkKMGTPEi")
     return Decimal(number) * _SUFFIXES[text[len(number) :]]
 
 

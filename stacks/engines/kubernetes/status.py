@@ -46,7 +46,9 @@ class Seen:
         return self.sets[-1]
 
 
-def by_job(sets: Iterable[Found], workloads: Iterable[Found], jobs: Iterable[Found], pods: Iterable[Found]) -> list[Seen]:
+def by_job(
+    sets: Iterable[Found], workloads: Iterable[Found], jobs: Iterable[Found], pods: Iterable[Found]
+) -> list[Seen]:
     """Of all objects in a namespace, the oldest job first."""
     groups = dict[str, list[Found]]()
     for each in sorted(sets, key=lambda each: int(each["metadata"]["labels"][START_LABEL])):
@@ -161,7 +163,9 @@ def _starts(seen: Seen) -> int:
 
 
 def _started_at(seen: Seen) -> datetime | None:
-    times = [each["status"]["startTime"] for each in (*seen.jobs, *seen.pods) if each.get("status", {}).get("startTime")]
+    times = [
+        each["status"]["startTime"] for each in (*seen.jobs, *seen.pods) if each.get("status", {}).get("startTime")
+    ]
     return min(map(_time, times), default=None)
 
 

@@ -1,6 +1,7 @@
 """What Kubernetes alone does to jobs: quotas, preemption, evictions, pods that meet; with a real control plane."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_pods_of_one_job_meet_and_each_runs_its_processes(
         "import torch.distributed as d; d.init_process_group('gloo'); r = [None] * 4; d.all_gather_object(r, d.get_rank());"
         "print('met', r); d.destroy_process_group()"
     )
-    script = f'python -c "{program}"'
+    script = f'{sys.executable} -c "{program}"'
     found = over(
         engine, job_id := engine.submit(job(script, nodes={"min": 2, "max": 2}, processes_per_node=2, max_restarts=0))
     )
@@ -117,7 +118,7 @@ def test_on_a_node_that_is_not_fit_it_is_not_begun_again(engine: KubernetesEngin
 
 def test_its_run_folder_is_nobody_elses(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:
     for _ in range(2):
-        over(engine, engine.submit(job("test -z \"$(ls)\" && touch mine")))
+        over(engine, engine.submit(job('test -z "$(ls)" && touch mine')))
     assert [each.phase for each in engine.jobs()] == [Phase.DONE, Phase.DONE]
     assert len(list(kube_queue.runs.glob("*/mine"))) == 2
 
@@ -131,7 +132,11 @@ def test_its_run_folder_is_nobody_elses(engine: KubernetesEngine, kube_queue: Ku
     ],
 )
 def test_what_the_queue_never_has_is_refused_and_nothing_is_kept(
-    engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue, keys: dict[str, object], path: str
+    engine: KubernetesEngine,
+    standing_kubernetes: KubeCluster,
+    kube_queue: KubeQueue,
+    keys: dict[str, object],
+    path: str,
 ) -> None:
     file = job("true").model_copy(update=dict(JobFile.model_validate({**_plain(), **keys})))
     assert [each.path for each in engine.findings(file) if each.severity is Severity.ERROR] == [path]
@@ -149,7 +154,7 @@ def _plain() -> dict[str, object]:
 def test_what_is_not_there_is_named(kube_queue: KubeQueue, standing_kubernetes: KubeCluster) -> None:
     with pytest.raises(InputError, match="no such queue") as caught:
         list(KubernetesEngine("judge", kube_queue.namespace, "gpus").findings(job("true")))
-    assert caught.value.fix == "did you mean gpu?" or "gpu" in caught.value.fix
+    assert "gpu" in caught.value.fix
     with pytest.raises(InputError, match="context"):
         list(KubernetesEngine("other", kube_queue.namespace, "gpu").findings(job("true")))
     standing_kubernetes.kubectl("delete", "pvc", "gangway-runs", f"--namespace={kube_queue.namespace}", "--wait=false")
@@ -166,6 +171,31 @@ def test_a_cluster_that_does_not_answer_is_told(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(EngineAwayError, match="refused"):
         KubernetesEngine("judge", "default", "gpu").jobs()
+
+
+def test_what_the_docs_have_applied_is_a_queue_that_works(
+    standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(standing_kubernetes.kubeconfig))
+    text = Path("examples/kubernetes/queue.yaml").read_text()
+    standing_kubernetes.kubectl("apply", "--validate=strict", "--filename=-", told=text)
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "shared"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "capacity": {"storage": "1Ti"},
+            "hostPath": {"path": "/nonexistent"},
+            "storageClassName": "shared",
+        },
+    }
+    standing_kubernetes.apply(volume)
+    engine = KubernetesEngine("", "team-a", "gpu")
+    file = job("true", priority=Priority.HIGH, resources={"cpu": "1", "memory": "1Gi"})
+    assert [each for each in engine.findings(file) if each.severity is Severity.ERROR] == []
+    assert over(engine, engine.submit(file)).phase is Phase.DONE
+    standing_kubernetes.kubectl("delete", "jobsets", "--all", "--namespace=team-a")
 
 
 def test_everything_of_a_job_goes_with_it(
