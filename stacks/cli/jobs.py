@@ -28,7 +28,7 @@ _POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
 _EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
 _On = Annotated[
     str | None,
-    typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER@PARTITION. [$GANGWAY_ENGINE]"),
+    typer.Option("--on", metavar="ENGINE", help="local:FOLDER or slurm:FOLDER@PARTITION, #REGION behind."),
 ]
 _Id = Annotated[str, typer.Argument(metavar="JOB", help="Its id, as submit and list have it.")]
 

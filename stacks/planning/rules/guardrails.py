@@ -38,6 +38,7 @@ _SAID_BY_PLAN = (
     ("budget.unknown-price", Severity.WARNING, "The budget is held against known prices", "budget.monthly_usd"),
     ("capacity.spot-infeasible", Severity.ERROR, "A run on spot capacity is expected to end", "cluster.capacity"),
     ("checkpoint.interval", Severity.WARNING, "A run on spot is saved neither too seldom nor too often", "job"),
+    ("regions.refused", Severity.ERROR, "The stack and its data are where gangway:regions allows", "regions"),
     ("prices.stale", Severity.WARNING, "The estimate is made of prices younger than 180 days", "region"),
 )
 PLAN_RULES: tuple[Rule, ...] = (
