@@ -169,4 +169,4 @@ def read_place(text: str, option: str) -> Place:
             option, "another country than the catalogue's", value=text, allowed=known[region].value,
             fix=f"write {provider}:{region}",
         )  # fmt: skip
-    return Place(provider, region, country)
+    return Place(provider, region, "" if known else country)

@@ -100,14 +100,16 @@ def _advice(
 ) -> "AdviceGiven":
     """InputError: no such offer."""
     from components.estimate.moving import Luggage, advise
-    from stacks.finops.quotes.move_tables import AdviceGiven, egress_of
+    from components.estimate.regions import Place
+    from components.estimate.traffic import traffic_price
+    from stacks.finops.quotes.move_tables import AdviceGiven
 
     here = next((offer for offer in offers if offer.label == label.rstrip("*")), None)
     if here is None:
         raise InputError.not_among("--here", "no such offer", label, [offer.label for offer in offers])
-    egress = egress_of(here)
-    luggage = Luggage(carry_gib, None if egress is None else egress.value)
-    return AdviceGiven(advise(here, within, job, luggage, by), luggage, egress, by)
+    source = Place(here.provider, here.region)
+    luggage = Luggage(carry_gib, lambda offer: traffic_price(source, Place(offer.provider, offer.region)))
+    return AdviceGiven(advise(here, within, job, luggage, by), luggage, by)
 
 
 def hours_of(text: str, place: str) -> float:

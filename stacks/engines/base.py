@@ -28,7 +28,7 @@ class Move:
 
     Attributes:
         source: engine and job that it came from; names the job's way for good.
-        usd: what the traffic cost; None where nobody knows its price.
+        usd: what the way there cost by `why_usd`, in which price and source stand; None where nobody knows the price.
     """
 
     source: str

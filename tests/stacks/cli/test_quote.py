@@ -292,6 +292,9 @@ def test_a_job_that_runs_is_told_to_stay_or_to_move() -> None:
     heavy = ask("--here", here, "--carry-gib", "1000000", "--providers", "aws,gcp")["move"]
     assert heavy["to"].startswith("aws us-east-1 "), "what stays in the region carries nothing"
     assert heavy["egress"]["usd"] == 0
+    near = ask("--here", "gcp europe-west4 a3-highgpu-8g on-demand", "--allow", "gcp:europe-west1")["move"]
+    assert near["to"].startswith("gcp europe-west1 ")
+    assert (near["egress"]["usd_per_gib"], near["egress"]["usd"]) == (0.02, 0.2), "the pair's, not the internet's 0.12"
     text = run("--here", here)
     assert f"you are on {here}" in text
     assert f"move to {move['to']}: saves $" in text

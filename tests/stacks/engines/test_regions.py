@@ -10,7 +10,7 @@ from components.estimate.regions import Place, read_place
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase
 from stacks.engines.local_queue import LocalQueue
-from stacks.engines.moving import move_job
+from stacks.engines.moving import move_job, traffic_cost
 from stacks.engines.placing import place
 from stacks.engines.registry import VARIABLE, engine_of, engines_of
 from stacks.engines.slurm.engine import SlurmEngine
@@ -86,7 +86,30 @@ def test_a_move_to_where_it_may_be(tmp_path: Path) -> None:
     job_id = source.submit(job("test -e seen && exit 0; touch seen; while :; do sleep 0.1; done", **EU))
     until(source, job_id, lambda found, log: (tmp_path / "a" / job_id / "run" / "seen").exists())
     moved = move_job(source, job_id, target, limited(), lambda done, total: None)
-    assert over(target, moved.job_id).phase is Phase.DONE
+    found = over(target, moved.job_id)
+    assert found.phase is Phase.DONE
+    assert found.moves == (moved.move,)
+    (move,) = found.moves
+    assert move.usd == pytest.approx(move.bytes / 2**30 * 0.09), "leaving AWS for anywhere"
+    assert move.why_usd.startswith("0.09 USD a GiB, aws:eu-west-1 to hosts:lab: ")
+    assert move.sec > 0
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "usd", "why"),
+    [
+        ("aws:eu-west-1", "aws:eu-west-3", 0.02, "list-price"),
+        ("aws:eu-west-1", "aws:eu-west-1", 0.0, "within one region"),
+        ("hosts:lab/DE", "aws:eu-west-1", None, "hosts:lab"),
+        ("aws:eu-west-1", None, None, "in which region local:"),
+        (None, "aws:eu-west-1", None, "in which region local:"),
+        (None, None, 0.0, "on this machine"),
+    ],
+)
+def test_what_a_gib_costs(tmp_path: Path, source: str | None, target: str | None, usd: float | None, why: str) -> None:
+    found, said = traffic_cost(queue(tmp_path / "a", source), queue(tmp_path / "b", target), 2**30)
+    assert found == usd
+    assert why in said
 
 
 def test_regions_behind_names_of_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
