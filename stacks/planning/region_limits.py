@@ -66,7 +66,7 @@ def resource_findings(config: StackConfig, resources: Sequence[Declared]) -> Ite
     for resource in resources:
         if not resource.type.startswith(_PACKAGES):
             continue
-        for region in sorted(set(_regions(resource.inputs, config.provider)) - {here.region.lower(), _EVERYWHERE}):
+        for region in sorted(set(_regions(resource.inputs, config.provider)) - {here.region, _EVERYWHERE}):
             if (refused := refusal(limits, Place(config.provider, region))) is not None:
                 breaches.setdefault(f"{refused.said} (regions.{refused.why})", []).append(resource.name)
     for said, names in breaches.items():
@@ -88,7 +88,8 @@ def _regions(inputs: Any, provider: str, key: str = "") -> Iterable[str]:
         for value in inputs:
             yield from _regions(value, provider, key)
     elif isinstance(inputs, str) and not is_unknown(inputs) and key in (*_REGIONS, *_ZONES):
-        word = inputs.replace(" ", "").lower()
+        # Of a site's regions nobody knows how they are spelled.
+        word = inputs.replace(" ", "").lower() if load_jurisdictions().regions(provider) else inputs
         region = _region_of_zone(word, provider)
         if region is not None or key in _REGIONS:
             yield region or word

@@ -161,5 +161,7 @@ def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
     if finding.code != CLEAN_REGION.code or provider.settings.reads_site:
         return finding
     accelerator = cluster.accelerator or provider.catalog_here().machines[cluster.machine_type or ""].accelerator
-    command = f"gangway quote --accelerator {accelerator} --hours {config.job.max_hours:g}"
+    words = [f"gangway quote --accelerator {accelerator} --hours {config.job.max_hours:g}"]
+    words += [f"--{name} {','.join(named)}" for name, named in config.regions if named]
+    command = " ".join(words)
     return replace(finding, fix=f"{finding.fix}; `{command}` ranks regions with price and emissions")

@@ -106,12 +106,22 @@ def test_the_bucket_that_data_are_copied_from(edited: Edited) -> None:
         ("azure-ndv4", "azure-native:storage:StorageAccount", {"location": "West Europe"}, True),
         ("azure-ndv4", "azure-native:storage:StorageAccount", {"location": "westus4"}, True),
         ("azure-ndv4", "azure-native:compute:Disk", {"zones": ["1"], "location": "westus2"}, False),
+        ("azure-ndv4", "azure-native:monitor:ActionGroup", {"location": "Global"}, False),
+        ("openstack-gpu", "openstack:objectstorage/container:Container", {"region": "RegionTwo"}, True),
     ],
 )
 def test_what_resources_say(repo: Path, name: str, kind: str, inputs: dict[str, Any], refused: bool) -> None:
     config = with_regions(from_file(repo / "stacks" / f"Pulumi.{name}.yaml"), **US)
     found = list(resource_findings(config, [resource(kind, **inputs)]))
     assert [finding.severity for finding in found] == ([Severity.ERROR] if refused else [])
+
+
+def test_another_region_is_proposed_only_within_the_limits(repo: Path, tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.dirty.yaml"
+    text = (repo / "stacks" / "Pulumi.gcp-a3-spot.yaml").read_text("utf-8")
+    path.write_text(f"{text}  gangway:regions: {{allow: ['gcp:us-'], residency: [US]}}\n")
+    (finding,) = [each for each in make_plan(from_file(path)).findings if each.code == "region.carbon-intensity"]
+    assert " --allow gcp:us- --residency US` ranks" in finding.fix
 
 
 def test_a_site_says_its_country(repo: Path) -> None:
