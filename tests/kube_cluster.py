@@ -196,12 +196,14 @@ def _begin_control_plane(cluster: KubeCluster, ports: Mapping[str, int], chain: 
     store = f"http://127.0.0.1:{ports['etcd']}"
     peer = f"http://127.0.0.1:{ports['peer']}"
     cluster.begin(
-        "etcd", "etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls={store}", f"--advertise-client-urls={store}",
+        "etcd", "etcd", f"--data-dir={folder}/etcd",
+        f"--listen-client-urls={store}", f"--advertise-client-urls={store}",
         f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
         "--unsafe-no-fsync",
     )  # fmt: skip
     cluster.begin(
-        "apiserver", "kube-apiserver", f"--etcd-servers={store}", "--bind-address=127.0.0.1", f"--secure-port={ports['api']}",
+        "apiserver", "kube-apiserver", f"--etcd-servers={store}", "--bind-address=127.0.0.1",
+        f"--secure-port={ports['api']}",
         f"--tls-cert-file={chain}", f"--tls-private-key-file={key}", f"--token-auth-file={folder}/tokens",
         "--authorization-mode=RBAC", "--service-cluster-ip-range=10.99.0.0/24", "--allow-privileged=false",
         "--service-account-issuer=https://judge.invalid", f"--service-account-key-file={key}",

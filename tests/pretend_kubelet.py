@@ -151,10 +151,12 @@ class PretendKubelet:
         (folder / "hosts").write_text(_hosts(pod))
         (folder / "volumes").write_text("".join(f"{source} {target}\n" for source, target in volumes))
         words = [_expanded(word, env) for word in (*container["command"], *container.get("args", ()))]
+        apart = ("unshare", "--mount", "--uts", "/bin/sh", "-c", _MOUNTED, "pod", folder / "hosts", folder / "volumes")
+        path = f"{os.environ['PATH']}:{Path(sys.executable).parent}"
         process = subprocess.Popen(
-            ["unshare", "--mount", "--uts", "/bin/sh", "-c", _MOUNTED, "pod", folder / "hosts", folder / "volumes", *words],
+            [*apart, *words],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={"PATH": f"{os.environ['PATH']}:{Path(sys.executable).parent}", "HOSTNAME": spec.get("hostname", meta["name"]), **env},
+            env={"PATH": path, "HOSTNAME": spec.get("hostname", meta["name"]), **env},
             cwd=container.get("workingDir", "/"), start_new_session=True,
         )  # fmt: skip
         mine = _Pod(meta["namespace"], meta["name"], folder, process, spec["terminationGracePeriodSeconds"])
@@ -188,7 +190,7 @@ class PretendKubelet:
         for name, content in files.items():
             (folder / name).write_text(content)
 
-    def _named(self, pod: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+    def _named(self, pod: dict[str, Any], kind: str, name: str) -> Any:
         return self._ask("GET", f"/api/v1/namespaces/{pod['metadata']['namespace']}/{kind}/{name}")
 
     def _variables(self, pod: dict[str, Any], container: dict[str, Any]) -> dict[str, str]:
@@ -276,7 +278,7 @@ def _served(port: int, certificate: Certificate, log_of: Any) -> ThreadingHTTPSe
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, *args: Any) -> None:
             """Nothing to say."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)

@@ -16,6 +16,7 @@ from components.core.findings import InputError
 from components.core.image_reference import BY_DIGEST
 from stacks.config.job_settings import Overrides, Settings, check_settings
 from stacks.config.loader import read_model
+from stacks.config.region_settings import RegionsConfig
 from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig, Section
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
@@ -78,6 +79,7 @@ class JobFile(Section):
         grace_sec: from SIGTERM to SIGKILL, in which the command saves its state.
         priority: in a queue.
         team: whose quota and account it is.
+        regions: where it and its run folder may be; an engine elsewhere, or nobody knows where, does not get it.
     """
 
     name: str = Field(pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$", examples=["digits"])
@@ -105,6 +107,7 @@ class JobFile(Section):
     grace_sec: PositiveWhole = Field(default=25, le=3600)
     priority: Priority = Priority.NORMAL
     team: str | None = Field(default=None, pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$", examples=["vision"])
+    regions: RegionsConfig = Field(default=RegionsConfig(), examples=[{"residency": ["EU"]}])
 
     @model_validator(mode="after")
     def _one_workload(self) -> Self:

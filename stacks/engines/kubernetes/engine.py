@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import JobStatus, Phase, Room
+from stacks.engines.base import JobStatus, Phase, Room, region_findings
 from stacks.engines.kubernetes import logs
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.manifests import (
@@ -44,9 +45,9 @@ class KubernetesEngine:
 
     kind = "kubernetes"
 
-    def __init__(self, context: str, namespace: str, queue: str, user: str = "") -> None:
+    def __init__(self, context: str, namespace: str, queue: str, user: str = "", region: Place | None = None) -> None:
         self._kubectl, self._queue = Kubectl(context, namespace), queue
-        self._user = user or getpass.getuser()
+        self._user, self.region = user or getpass.getuser(), region
         self.where = f"{context}@{namespace}/{queue}"
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
@@ -76,7 +77,7 @@ class KubernetesEngine:
             yield Finding.warning(
                 "job.quota",
                 "resources",
-                f"whether {self._queue} has ever room cannot be told: its quota may not be read",
+                f"whether {self._queue} ever has room cannot be told: its quota is hidden",
             )
             return
         for name, why in beyond(job, quota):
@@ -97,7 +98,7 @@ class KubernetesEngine:
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`."""
-        for finding in self.findings(job):
+        for finding in (*region_findings(job, self.region), *self.findings(job)):
             if finding.severity is Severity.ERROR:
                 raise InputError(finding.path, finding.message, fix=finding.fix)
         taken = [int(job_id_of(each).rpartition("-")[2]) for each in self._kubectl.get(_SETS, _OURS)]

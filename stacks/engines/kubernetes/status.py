@@ -152,7 +152,7 @@ def _now(seen: Seen) -> tuple[Phase, int | None, str]:
 
 def _starts(seen: Seen) -> int:
     """Of all JobSets; one that Kueue has put back into the queue has begun once more."""
-    restarts = sum(each.get("status", {}).get("restarts", 0) for each in seen.sets)
+    restarts: int = sum(each.get("status", {}).get("restarts", 0) for each in seen.sets)
     evictions = 0
     if seen.workload is not None:
         stats = seen.workload.get("status", {}).get("schedulingStats", {}).get("evictions", ())

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from components.core.findings import Finding, InputError, nearest_hint
+from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
 from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, no_resources
@@ -50,8 +51,8 @@ class SlurmEngine(FolderEngine):
 
     kind = "slurm"
 
-    def __init__(self, folder: Path, partition: str = "", user: str = "") -> None:
-        super().__init__(folder, user)
+    def __init__(self, folder: Path, partition: str = "", user: str = "", region: Place | None = None) -> None:
+        super().__init__(folder, user, region)
         self._asked = partition
         self.where = f"{folder}{f'@{partition}' if partition else ''}"
 

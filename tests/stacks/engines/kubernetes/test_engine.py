@@ -88,7 +88,8 @@ def test_pods_of_one_job_meet_and_each_runs_its_processes(
 ) -> None:
     standing_kubernetes.set_quota(kube_queue, 3)
     program = (
-        "import torch.distributed as d; d.init_process_group('gloo'); r = [None] * 4; d.all_gather_object(r, d.get_rank());"
+        "import torch.distributed as d; d.init_process_group('gloo');"
+        "r = [None] * 4; d.all_gather_object(r, d.get_rank());"
         "print('met', r); d.destroy_process_group()"
     )
     script = f'{sys.executable} -c "{program}"'

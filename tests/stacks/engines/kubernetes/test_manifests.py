@@ -1,6 +1,7 @@
 """What a job file becomes, without a cluster; test_engine.py has real ones judge it."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,22 +20,19 @@ def job(**keys: object) -> JobFile:
     )
 
 
-def pod_of(file: JobFile, placing: Placing = PLACING) -> dict[str, object]:
+def pod_of(file: JobFile, placing: Placing = PLACING) -> Any:
     [group] = job_set(file, placing)["spec"]["replicatedJobs"]
-    found: dict[str, object] = group["template"]["spec"]["template"]["spec"]
-    return found
+    return group["template"]["spec"]["template"]["spec"]
 
 
-def container_of(file: JobFile, placing: Placing = PLACING) -> dict[str, object]:
-    [container] = pod_of(file, placing)["containers"]  # type: ignore[misc]
-    found: dict[str, object] = container
-    return found
+def container_of(file: JobFile, placing: Placing = PLACING) -> Any:
+    [container] = pod_of(file, placing)["containers"]
+    return container
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20), min_size=1, max_size=5))
 def test_no_word_is_taken_for_a_variable(words: list[str]) -> None:
     made = container_of(job(command=words))["command"]
-    assert isinstance(made, list)
     # As Kubernetes reads a command: $$ is a dollar, and $(NAME) a variable's value.
     assert not any(re.search(r"(?<!\$)(\$\$)*\$\(", word) for word in made)
     assert [word.replace("$$", "$") for word in made][-len(words) :] == words
@@ -43,8 +41,8 @@ def test_no_word_is_taken_for_a_variable(words: list[str]) -> None:
 def test_a_pod_may_do_nothing_that_it_need_not() -> None:
     pod, container = pod_of(job()), container_of(job())
     assert pod["automountServiceAccountToken"] is False
-    assert pod["securityContext"]["runAsNonRoot"] is True  # type: ignore[index]
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}  # type: ignore[index]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -67,7 +65,6 @@ def test_env_is_in_a_secret_and_nowhere_else() -> None:
 
 def test_all_nodes_of_a_job_meet_at_the_first() -> None:
     words = container_of(job(nodes={"min": 2, "max": 4}, processes_per_node=8))["command"]
-    assert isinstance(words, list)
     assert "--nnodes=4" in words
     assert "--nproc-per-node=8" in words
     assert "--rdzv-endpoint=mine-3-node-0-0.mine-3:29400" in words
