@@ -109,12 +109,12 @@ def _end_of(seen: Seen, job: JobFile, other_nodes: int) -> _End | None:
     if (done := _condition(seen.last, "Completed")) is not None:
         return Phase.DONE, 0, "", _time(done["lastTransitionTime"])
     cancelled = seen.last["metadata"]["annotations"].get(CANCELLED_ANNOTATION)
-    runs = any(each["status"].get("phase") in ("Pending", "Running") for each in seen.pods)
+    has_left = _is_inactive(seen) and not seen.pods
     failed = _condition(seen.last, "Failed")
-    if cancelled is not None and (failed is not None or (_is_inactive(seen) and not runs)):
+    if cancelled is not None and (failed is not None or has_left):
         return Phase.CANCELLED, None, "cancelled", _time(cancelled)
     evicted = None if seen.workload is None else _condition(seen.workload, "Evicted")
-    if evicted is not None and evicted["reason"] == _OVER_HOURS and _is_inactive(seen) and not runs:
+    if evicted is not None and evicted["reason"] == _OVER_HOURS and has_left:
         return Phase.OVER_HOURS, None, "its hours are over", _time(evicted["lastTransitionTime"])
     if failed is None:
         return None
@@ -140,8 +140,7 @@ def _now(seen: Seen) -> tuple[Phase, int | None, str]:
     workload = seen.workload
     if workload is None:
         return Phase.WAITING, None, "Kueue has not seen it yet"
-    runs = any(each["status"].get("phase") in ("Pending", "Running") for each in seen.pods)
-    if runs or (_is_true(workload, "Admitted") and not _is_inactive(seen)):
+    if seen.pods or (_is_true(workload, "Admitted") and not _is_inactive(seen)):
         waiting = [each["metadata"]["name"] for each in seen.pods if each["status"].get("phase") == "Pending"]
         return Phase.RUNNING, None, f"not begun yet: {', '.join(waiting)}" if waiting else ""
     if _is_inactive(seen):
