@@ -1,7 +1,6 @@
 """Machines on AWS: what a worker or the head node does at boot, as cloud-init for AWS's own images."""
 
 import base64
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,8 +24,11 @@ from images.shell import (
     bash_assignments,
     container_argv,
     life_argv,
+    max_sec_text,
     member_argv,
     member_mount,
+    own_argv,
+    own_mounts,
     results_sec,
     run_array,
     signature_settings,
@@ -135,19 +137,24 @@ class AwsHeadSpec(AwsMachineSpec):
             check_pinned("AwsHeadSpec.prometheus_image", self.prometheus_image)
 
 
-def aws_docker_argv(spec: AwsNodeSpec) -> list[str]:
+def aws_docker_argv(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     """Arguments of `docker` that run the job on AWS."""
     fabric = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     if spec.efa_interfaces_planned:
         # NCCL_NET makes NCCL fail when the plugin does not load; without it NCCL would go on over TCP, in silence.
         fabric += ["--device", "/dev/infiniband", "--env", "NCCL_NET=AWS Libfabric"]
+    if spec.job.command is not None:
+        workload = own_argv(spec.job, bin_dir, spec.run_dir, spec.max_hours)
+    else:
+        life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+        workload = [*WATCH, *member_argv(spec.member_key), *life, *spec.job.torchrun_argv()]
     return [
         *container_argv(spec.job, fabric, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID),
         *NOTICES_MOUNT,
         *member_mount(spec.member_key),
         *log_argv(spec.log_group, spec.region),
-        *(spec.job.image, *WATCH, *member_argv(spec.member_key)),
-        *(*life_argv(spec.job, spec.run_dir, spec.max_hours), *spec.job.torchrun_argv()),
+        *own_mounts(spec.job, bin_dir),
+        *(spec.job.image, *workload),
     ]
 
 
@@ -166,7 +173,7 @@ def log_argv(log_group: str | None, region: str, stream: str | None = None) -> l
 
 def aws_job_env_text(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> str:
     """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
-    return bash_array("DOCKER_ARGV", aws_docker_argv(spec)) + run_array(spec.job, bin_dir)
+    return bash_array("DOCKER_ARGV", aws_docker_argv(spec, bin_dir)) + run_array(spec.job, bin_dir)
 
 
 def aws_env_text(spec: AwsMachineSpec) -> str:
@@ -192,7 +199,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         **signature_settings(spec.job),
-        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "MAX_SEC": max_sec_text(spec.max_hours),
         "REGION": spec.region,
         "RESULTS_SEC": "",
         "ROLE": "worker" if node else "head",
@@ -234,7 +241,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
     files = [
         NodeFile(f"{ETC_DIR}/job.env", "0600", aws_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", aws_env_text(spec)),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *run]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *run], spec.job),
         *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.core.job import JobSpec
 from images.pins import pinned_image
-from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR
+from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OWN_SCRIPTS
 from images.specs import TRAINER_UID, DockerfileSpec
 from images.unit_words import unit_text
 
@@ -26,7 +26,8 @@ BIN_DIR = "/opt/gangway/bin"
 ETC_DIR = "/etc/gangway"
 LIB_DIR = "/opt/gangway/lib"
 _NODE = Path(__file__).parent / "node"
-_CALLED = MappingProxyType({"upload-record.sh": "outbox.py"})
+_CALLED = MappingProxyType({"upload-record.sh": ("outbox.py",)})
+_OWN_CALLED = MappingProxyType({"upload-record.sh": ("outbox.py", "run_folder.py")})
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 # Of words that are not there; no unit of ours is indented.
@@ -87,12 +88,15 @@ def _is_prose(line: ast.stmt) -> bool:
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
-def scripts(cloud: str, names: Sequence[str]) -> list[NodeFile]:
+def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> list[NodeFile]:
     """Shell scripts of the cloud, or of all, with the Python that they call, without comments: prose packs worst, and
-    EC2's limit leaves no room.
+    EC2's limit leaves no room. `job`: of a worker, whose own command brings scripts and has some in place of others.
     """
-    called = [bare_python_file(_CALLED[name]) for name in names if name in _CALLED]
-    shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", script_text(cloud, name))) for name in names]
+    own = job is not None and job.command is not None
+    called = [bare_python_file(file) for name in names for file in (_OWN_CALLED if own else _CALLED).get(name, ())]
+    names = [*names, *OWN_SCRIPTS] if own else names
+    texts = {name: own_script_text(cloud, name) if own else script_text(cloud, name) for name in names}
+    shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
     return shell + called
 
 
@@ -158,6 +162,12 @@ def _unit_environment() -> Environment:
 def script_text(cloud: str, name: str) -> str:
     """A script as it is on disk: bash's `${#array[@]}` would open a comment in Jinja."""
     return (TEMPLATES / _template_of(cloud, name)).read_text("utf-8")
+
+
+def own_script_text(cloud: str, name: str) -> str:
+    """The same where the job is a command of the user's own."""
+    own = TEMPLATES / "job" / name
+    return own.read_text("utf-8") if own.is_file() else script_text(cloud, name)
 
 
 def _template_of(cloud: str, name: str) -> str:

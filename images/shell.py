@@ -4,6 +4,7 @@ Everything is printable ASCII: it survives YAML's literal blocks, gzip and any l
 """
 
 import json
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,6 +20,8 @@ NOTICES_DIR = "/run/gangway-notices"
 NOTICES_MOUNT = ("--mount", f"type=bind,source={NOTICES_DIR},target={NOTICES_DIR},readonly")
 """The folder, for the file in it is made anew with each answer."""
 WATCH = ("--watch", f"{NOTICES_DIR}/held")
+OWN_NOTICES = "/tmp/gangway-notices.jsonl"
+"""Where a command of the user's own reads what its node was told, in its container."""
 CONTAINED = (
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
     # torch.compile loads what it has compiled from there.
@@ -27,6 +30,8 @@ CONTAINED = (
 """Of every container but a privileged one, which has all capabilities whatever else is said: it can become nobody else,
 and changes nothing of its image. Docker's own seccomp profile stays as it is.
 """
+OWN_SCRIPTS = ("own-node.sh", "own-job.sh")
+"""What runs a job's own command; the first begins the other, beside it."""
 _PIDS = 32_768
 """Of a job: eight GPUs with their loaders and all threads of 200 cores are below 10,000."""
 # For putting a run's results where they outlive the stack: gigabytes at 100 MB a second.
@@ -165,6 +170,36 @@ def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
     """The launcher's arguments by which a job's nodes know of each other, and of its hours."""
     hours = [] if max_hours is None else ["--max-hours", f"{max_hours:.10g}"]
     return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
+
+
+def own_mounts(job: JobSpec, bin_dir: str) -> list[str]:
+    """Docker's arguments by which the container of a job's own command has the scripts that run it, whatever its image
+    holds, and begins in its folder; none for the trainer.
+    """
+    if job.command is None:
+        return []
+    argv = ["--entrypoint", "/bin/sh"]
+    for script in OWN_SCRIPTS:
+        argv += ["--mount", f"type=bind,source={bin_dir}/{script},target={bin_dir}/{script},readonly"]
+    return argv + (["--workdir", job.command.workdir] if job.command.workdir else [])
+
+
+def own_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) -> list[str]:
+    """What that shell runs: own-node.sh, with what is left of the words for own-job.sh."""
+    assert job.command is not None, "asked of a job's own command alone"
+    processes = job.command.torchrun_processes
+    torchrun = ["--standalone", "--nnodes=1", f"--nproc-per-node={processes}", "--max-restarts=0"] if processes else []
+    return [
+        f"{bin_dir}/{OWN_SCRIPTS[0]}",
+        *(f"{NOTICES_DIR}/held", f"{run_dir}/.launch/{job_key(job)}", max_sec_text(max_hours)),
+        *(str(job.max_restarts), str(job.shutdown_timeout_sec)),
+        *(*torchrun, "--", *job.command.words),
+    ]
+
+
+def max_sec_text(max_hours: float | None) -> str:
+    """A job's hours in seconds; empty for no end."""
+    return "" if max_hours is None else str(math.ceil(max_hours * 3600))
 
 
 def store_values(

@@ -35,14 +35,19 @@ PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"
 
 def job_key(job: JobSpec) -> str:
     """Tells this job from a stack's next one, on any number of nodes. `max_hours` does not count: more let it go on."""
-    return hashlib.sha256(json.dumps([job.image, job.argv]).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(_what_runs(job)).encode()).hexdigest()[:12]
+
+
+def _what_runs(job: JobSpec) -> list[object]:
+    own = [] if job.command is None else [job.command.model_dump(mode="json")]
+    return [job.image, job.argv, *own]
 
 
 def ended_object(job: JobSpec, max_hours: float | None) -> str:
     """Below a stack's place in its bucket: exists once this very job has ended (on any number of nodes: a pool of
     another size has the same head), so that nobody fills groups for it.
     """
-    what = json.dumps([job.image, job.argv, max_hours])
+    what = json.dumps([*_what_runs(job), max_hours])
     return f"{job.name}/ended-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 

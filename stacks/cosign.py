@@ -41,7 +41,7 @@ def check_keyless(config: StackConfig) -> None:
     """Has cosign look at the image's signature where the stack file names who must have signed it keyless: the
     certificate's chain, its identity and issuer, the entry in the log. InputError: cosign is not satisfied.
     """
-    signed, image = config.image.signature, config.image.prebuilt
+    signed, image = config.image.signature, config.ready_image
     if signed is None or signed.identity is None or image is None:
         return
     who = [f"--certificate-identity={signed.identity}", f"--certificate-oidc-issuer={signed.issuer}"]

@@ -156,15 +156,19 @@ def check_groups(groups: Sequence[str]) -> list[str]:
 
 
 def plan_alarms(
-    log_group: str, steps_alarm_minutes: int, interruptions_per_hour: int, *, expect_gpu: bool
+    log_group: str, steps_alarm_minutes: int | None, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack on metrics, with the parts of `plan_no_steps`. InputError: see `check_steps_alarm`."""
-    check_steps_alarm(steps_alarm_minutes)
+    """Every alarm of a stack on metrics, with the parts of `plan_no_steps` where a job tells of its
+    steps. InputError: see `check_steps_alarm`.
+    """
+    of_steps = []
+    if steps_alarm_minutes is not None:
+        check_steps_alarm(steps_alarm_minutes)
+        of_steps = [_steps_absent(steps_alarm_minutes), _nodes_up(steps_alarm_minutes)]
     idle = [_gpu_idle()] if expect_gpu else []
     events = events_group(log_group)
     return [
-        _steps_absent(steps_alarm_minutes),
-        _nodes_up(steps_alarm_minutes),
+        *of_steps,
         _given_up(events),
         _launches_held(events),
         _ended_badly(events),

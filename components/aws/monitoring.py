@@ -206,9 +206,9 @@ class NodeLogsArgs(TypedDict):
 
 class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `steps_alarm_minutes` has to be longer than a node needs from boot to the first
-    statistics line (image pull, data preparation) and than two ticks lie apart. `expect_gpu`: whether idle GPUs are
-    worth an alarm. `emails` hear of every alarm, once each has confirmed its address. `interruptions_per_hour` (3):
-    above it, an alarm tells so.
+    statistics line (image pull, data preparation) and than two ticks lie apart; None where the job tells of no steps.
+    `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm, once each has confirmed its
+    address. `interruptions_per_hour` (3): above it, an alarm tells so.
     """
 
     stack: str
@@ -216,7 +216,7 @@ class ObservabilityArgs(TypedDict):
     group_names: pulumi.Input[list[str]]
     emails: list[str]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
-    steps_alarm_minutes: int
+    steps_alarm_minutes: int | None
     expect_gpu: bool
     interruptions_per_hour: NotRequired[int]
     tags: dict[str, str]
@@ -367,8 +367,8 @@ class Observability(pulumi.ComponentResource):
         )
         self._groups = pulumi.Output.from_input(args["group_names"]).apply(check_groups)
         alarms = {plan.name: self._alarm(plan) for plan in plans}
-        no_steps = self._composite(plan_no_steps(log_group, minutes), alarms)
-        alarm_arns = [no_steps.arn, *(alarms[plan.name].arn for plan in plans if plan.tells)]
+        no_steps = [] if minutes is None else [self._composite(plan_no_steps(log_group, minutes), alarms).arn]
+        alarm_arns = [*no_steps, *(alarms[plan.name].arn for plan in plans if plan.tells)]
         self.alarm_arns = pulumi.Output.all(*alarm_arns).apply(list)
         self.dashboard_name = self._dashboard().dashboard_name
         self.topic_arn = self._topic.arn

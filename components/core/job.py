@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.core.image_signature import ImageSignature
 
-__all__ = ["Backend", "JobSpec", "Rendezvous", "Volume"]
+__all__ = ["Backend", "JobSpec", "OwnCommand", "Rendezvous", "Volume"]
 
 Backend = Literal["gloo", "nccl", "xla"]
 
@@ -34,8 +34,22 @@ class Rendezvous(_Frozen):
     standalone: bool = False
 
 
+class OwnCommand(_Frozen):
+    """A command of the user's own, run in the job's image in place of the trainer.
+
+    Attributes:
+        words: the program and its arguments.
+        workdir: folder in which it begins; empty for the image's own.
+        torchrun_processes: on a node, by torchrun; 0 runs the command once, as it is.
+    """
+
+    words: tuple[str, ...] = Field(min_length=1)
+    workdir: str = ""
+    torchrun_processes: int = Field(default=0, ge=0)
+
+
 class JobSpec(_Frozen):
-    """A distributed training job, independent of the cloud it runs in.
+    """A distributed job, independent of the cloud it runs in.
 
     Attributes:
         image: container image by digest; empty when the job runs in the current Python environment.
@@ -45,6 +59,7 @@ class JobSpec(_Frozen):
         processes_per_node: one per accelerator; on a CPU-only node the number of gloo processes.
         module: the Python module each process runs.
         argv: its arguments.
+        command: what runs in place of module and argv; None for the trainer.
         run_id: the run record's id; empty where the trainer makes one up.
         max_restarts: restarts after a failure; a change of membership does not count.
         shutdown_timeout_sec: time workers get between SIGTERM and SIGKILL, for the checkpoint (GCP and Azure
@@ -63,6 +78,7 @@ class JobSpec(_Frozen):
     env: dict[str, str] = Field(default_factory=dict)
     module: str = "trainer"
     argv: tuple[str, ...] = ()
+    command: OwnCommand | None = Field(default=None, exclude_if=lambda own: own is None)
     run_id: str = ""
     max_restarts: int = Field(default=3, ge=0)
     shutdown_timeout_sec: int = Field(default=25, ge=1)

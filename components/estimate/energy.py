@@ -4,7 +4,7 @@ docs/decisions.md). Carbon is location-based; with the emissions of making the m
 Intensity's E * I + M.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -59,6 +59,10 @@ class EnergyEstimate:
     pue_source: str
     pue_as_of: str
     pue_confidence: str
+
+    def unknown(self, why: str) -> "EnergyEstimate":
+        """The same where nobody can tell how much of its rating a machine draws."""
+        return replace(self, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, source=f"absent: {why}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""

@@ -13,7 +13,7 @@ from components.core.fields import PositiveNumber, PositiveWhole, Seed
 from components.core.findings import InputError, nearest_hint
 from stacks.config.job_settings import Settings, check_settings
 from stacks.config.loader import find_stack_file, read_model, read_settings
-from stacks.config.sections import Section
+from stacks.config.section import Section
 from trainer.config.presets import PRESETS
 
 LOCAL = "local"

@@ -169,7 +169,7 @@ def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:
             "env": {"OMP_NUM_THREADS": "1"},
             "max_restarts": 0,
             "argv": (
-                "train", "--preset", plan.config.job.preset, "--kimg", f"{size.kimg:g}",
+                "train", "--preset", plan.config.training.preset, "--kimg", f"{size.kimg:g}",
                 "--run-dir", str(run_dir), "--context", str(run_dir / "context.json"),
             ),
         }

@@ -29,6 +29,7 @@ from stacks.config.corrections import (
     unit_of,
     words_of,
 )
+from stacks.config.section import OF_COMMAND, OF_PRESET
 
 _Schema = JsonSchemaValue
 Settle = Callable[[Sequence[int | str], Any], Any]
@@ -236,7 +237,7 @@ class _Setting:
                 return f"{about}true or false"
             case "array":
                 return f"{about}a list{_length(self.schema)}{such_as}"
-            case "object" if len(self.schemas) > 1:
+            case "object" if self.kinds():
                 return f"{about}a mapping with kind: {', '.join(self.kinds())}{such_as}"
             case "object":
                 required = " and ".join(self.schema.get("required", []))
@@ -451,6 +452,8 @@ def _without_tags(loc: Sequence[int | str], schema: _Schema) -> list[int | str]:
     """Pydantic puts a union's tag into the path (`capacity.0.spot.max`); the user never wrote it there."""
     kept: list[int | str] = []
     for part in loc:
+        if part in (OF_PRESET, OF_COMMAND):
+            continue
         if isinstance(part, str) and kept and isinstance(kept[-1], int) and part in _setting_at(schema, kept).kinds():
             continue
         kept.append(part)

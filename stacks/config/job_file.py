@@ -13,19 +13,17 @@ from pydantic import Field, field_validator, model_validator
 
 from components.core.fields import Number, PositiveNumber, PositiveWhole, Seed, Whole
 from components.core.findings import InputError
-from components.core.image_reference import BY_DIGEST
 from stacks.config.job_settings import Overrides, Settings, check_settings
 from stacks.config.loader import read_model
+from stacks.config.own_command import CommandKeys, check_one_workload
 from stacks.config.region_settings import RegionsConfig
-from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig, Section
+from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 
-_Word = Annotated[str, Field(max_length=4096)]
 _RESOURCE = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _QUANTITY = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _OF_A_PRESET = ("kimg", "checkpoint_kimg", "seed", "settings")
-_OF_A_COMMAND = ("image", "env", "workdir", "exit_codes")
 
 
 class Priority(StrEnum):
@@ -36,40 +34,14 @@ class Priority(StrEnum):
     HIGH = "high"
 
 
-class ExitCodes(Section):
-    """What a command's own exit codes mean; 0 is done, and any other a failure.
-
-    Attributes:
-        interrupted: its state is saved, and it goes on when it is started again.
-        bad_input: it is never tried again.
-        unfit: this node is given up, and the job goes on without it.
-    """
-
-    interrupted: tuple[Whole, ...] = (75,)
-    bad_input: tuple[Whole, ...] = (2,)
-    unfit: tuple[Whole, ...] = (4,)
-
-    @model_validator(mode="after")
-    def _each_once(self) -> Self:
-        codes = [*self.interrupted, *self.bad_input, *self.unfit]
-        if odd := [code for code in codes if not 1 <= code <= 255]:
-            raise ValueError(f"codes from 1 to 255, for 0 is done; take {odd[0]} out")
-        if twice := sorted({code for code in codes if codes.count(code) > 1}):
-            raise ValueError(f"each code once; {twice[0]} has two meanings, take one of them out")
-        return self
-
-
-class JobFile(Section):
+class JobFile(CommandKeys):
     """One job: what it runs, and on how much.
 
     Attributes:
         name: of the job, and of its folder of runs; several jobs may have the same.
         preset: of the trainer's; then kimg, checkpoint_kimg, seed and settings are as in a stack's job.
-        command: the program and its arguments, started once on each node, or processes_per_node times by torchrun.
-        image: container image of the command, by digest; the nodes' own environment when left out.
-        env: variables of the command.
-        workdir: folder in which the command begins: the image's own, or without one where the job was submitted.
-        exit_codes: what the command's codes mean.
+        command: of one's own; its keys are in CommandKeys. Without an image it finds the nodes' own environment, and
+            without a workdir the folder where the job was submitted.
         nodes: on which it begins, and which it has at most.
         resources: what a node's pod asks for, and may take at most, in Kubernetes' names and quantities; nodes of other
             engines are a job's as a whole.
@@ -88,20 +60,10 @@ class JobFile(Section):
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
     seed: Seed | None = Field(default=None, examples=[0])
     settings: Settings = Field(default={}, examples=[{"batch_size": 256}])
-    command: tuple[_Word, ...] = Field(default=(), examples=[["python", "train.py", "--epochs", "3"]])
-    image: str | None = Field(
-        default=None,
-        pattern=f"^{BY_DIGEST}$",
-        examples=[f"registry.example.com/mine@sha256:{'0123456789abcdef' * 4}"],
-    )
-    env: dict[str, str] = Field(default={}, examples=[{"NCCL_DEBUG": "WARN"}])
-    workdir: str | None = Field(default=None, pattern=r"^/", examples=["/work"])
-    exit_codes: ExitCodes = ExitCodes()
     nodes: NodesConfig = Field(default=NodesConfig(min=1, max=1), examples=[{"min": 1, "max": 2}])
     resources: dict[str, str] = Field(
         default={}, examples=[{"cpu": "90", "memory": "1000Gi", "nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}]
     )
-    processes_per_node: PositiveWhole | None = Field(default=None, examples=[8])
     max_hours: Number = Field(gt=0, le=MOST_HOURS, examples=[4])
     max_restarts: Whole = Field(default=3, ge=0, le=100)
     grace_sec: PositiveWhole = Field(default=25, le=3600)
@@ -111,28 +73,13 @@ class JobFile(Section):
 
     @model_validator(mode="after")
     def _one_workload(self) -> Self:
-        if (self.preset is None) == (not self.command):
-            fix = (
-                "leave one of them out"
-                if self.command
-                else "write preset: dcgan-digits, or command: [python, train.py]"
-            )
-            raise ValueError(f"exactly one of preset and command; {fix}")
-        other = _OF_A_COMMAND if self.preset is not None else _OF_A_PRESET
-        if odd := [name for name in other if name in self.model_fields_set]:
-            kind = "command" if self.preset is not None else "preset"
-            raise ValueError(f"{odd[0]} only beside {kind}; leave {odd[0]} out")
+        check_one_workload(
+            self.model_fields_set,
+            has_preset=self.preset is not None,
+            has_command=bool(self.command),
+            of_a_preset=_OF_A_PRESET,
+        )
         return self
-
-    @field_validator("env")
-    @classmethod
-    def _names(cls, env: dict[str, str]) -> dict[str, str]:
-        for name in env:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(f"names of letters, digits and _, the first no digit; mend {name!r}")
-            if name.startswith("GANGWAY_"):
-                raise ValueError(f"names without GANGWAY_, which are told to a command; leave {name} out")
-        return env
 
     @field_validator("resources")
     @classmethod

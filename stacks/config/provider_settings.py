@@ -72,6 +72,7 @@ class ProviderSettings:
         has_slices: whether `cluster.topology` means something.
         deletes_runs: whether `job.keep_runs: false` is heeded.
         nodes_can_leave: whether `job.terminate_when_done` is heeded.
+        runs_commands: whether a job may be a command of one's own.
     """
 
     own: OwnSection | None = None
@@ -87,3 +88,4 @@ class ProviderSettings:
     has_slices: bool = False
     deletes_runs: bool = False
     nodes_can_leave: bool = True
+    runs_commands: bool = False

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from components.core.findings import InputError
 from components.estimate.regions import RegionLimits, check_jurisdiction, check_name
-from stacks.config.sections import Section
+from stacks.config.section import Section
 
 # The mistake's own place is put before it by whoever reads the file.
 _Name = Annotated[str, AfterValidator(lambda entry: check_name(entry, ""))]

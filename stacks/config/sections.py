@@ -3,9 +3,9 @@ frozen, validated at the door.
 """
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, field_validator, model_validator
 
 from components.core.capacity import Moment, Rung
 from components.core.fields import (
@@ -26,6 +26,8 @@ from components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, 
 from components.estimate.spot import RESTART_SEC
 from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
+from stacks.config.own_command import OF_A_COMMAND, CommandKeys, check_one_workload
+from stacks.config.section import OF_COMMAND, OF_PRESET, Section
 from trainer.config.control import ControlSettings
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
@@ -42,12 +44,6 @@ def _email(value: str) -> str:
 
 # The patterns are there for messages alone: what the validators say themselves is more.
 _Email = Annotated[str, AfterValidator(_email), Field(json_schema_extra={"pattern": f"^{_EMAIL.pattern}$"})]
-
-
-class Section(BaseModel):
-    """What every section has in common: frozen, no unknown keys, no infinities."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class NodesConfig(Section):
@@ -308,19 +304,35 @@ class AutoscaleConfig(Section):
         return self
 
 
-class JobConfig(Section):
-    """What the nodes run.
+_OF_A_COMMAND = (*OF_A_COMMAND, "processes_per_node")
+"""A preset has one process for each accelerator of a node."""
+
+
+class StackJob(Section):
+    """What holds of any job of a stack.
 
     Attributes:
         max_hours: what the run is priced for, and after which the nodes stop it; time without any node does not count.
-        checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
-        seed: of initial weights, order of images, latents and augmentation; the preset's own when left out.
-        settings: other fields of the trainer's configuration that differ from the preset's.
-        run_id: the run record's id; one the trainer makes up when left out.
         keep_runs: false lets `destroy` take the run bucket with every record in it.
         terminate_when_done: each node leaves its group when the job has ended, well or for good: out of time, bad
             input, a fabric too slow, failure after failure.
         member_key_refresh: another number than before makes another member key at the next `up`.
+    """
+
+    max_hours: Number = Field(ge=LEAST_HOURS, le=MOST_HOURS)
+    keep_runs: StrictBool = True
+    terminate_when_done: StrictBool = False
+    member_key_refresh: Whole = Field(default=0, ge=0, examples=[1])
+
+
+class JobConfig(StackJob):
+    """The trainer on a preset.
+
+    Attributes:
+        checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
+        seed: of initial weights, order of images, latents and augmentation; the preset's own when left out.
+        settings: other fields of the trainer's configuration that differ from the preset's.
+        run_id: the run record's id; one the trainer makes up when left out.
         controller: changes what the run uses while it trains, within bounds; none when left out.
         autoscale: says how many of the cluster's nodes the job should have; told, not done.
     """
@@ -335,15 +347,18 @@ class JobConfig(Section):
         json_schema_extra={"takes": [*TrainConfig.model_fields]},
     )
     run_id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$", examples=["digits-s0-20260101"])
-    keep_runs: StrictBool = True
-    max_hours: Number = Field(ge=LEAST_HOURS, le=MOST_HOURS)
-    terminate_when_done: StrictBool = False
-    member_key_refresh: Whole = Field(default=0, ge=0, examples=[1])
     controller: ControlSettings | None = Field(
         default=None, examples=[{"policy": "rules", "objective": "time", "bounds": {"batch_size": [256, 1024]}}]
     )
 
     autoscale: AutoscaleConfig | None = Field(default=None, examples=[{"deadline": "2027-01-31T18:00:00Z"}])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_command(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (odd := [name for name in _OF_A_COMMAND if name in value]):
+            raise ValueError(f"{odd[0]} only beside command; leave {odd[0]} out")
+        return value
 
     @field_validator("preset")
     @classmethod
@@ -364,6 +379,38 @@ class JobConfig(Section):
     def effective_config(self) -> TrainConfig:
         """What the nodes train, but for the backend that their machines may need."""
         return effective_config(self.preset, self.settings, self.overrides())
+
+
+class CommandConfig(StackJob, CommandKeys):
+    """A command of one's own, in a container of its own."""
+
+    # Nothing of it is trained by Gangway's trainer.
+    run_id: ClassVar[None] = None
+    controller: ClassVar[None] = None
+    autoscale: ClassVar[None] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_workload(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            check_one_workload(
+                value,
+                has_preset="preset" in value,
+                has_command=bool(value.get("command")),
+                of_a_preset=sorted(JobConfig.model_fields.keys() - cls.model_fields.keys() - {"preset"}),
+            )
+        return value
+
+
+def _kind_of_job(value: Any) -> str:
+    if isinstance(value, dict):
+        return OF_COMMAND if "command" in value else OF_PRESET
+    return OF_COMMAND if isinstance(value, CommandConfig) else OF_PRESET
+
+
+AnyJob = Annotated[
+    Annotated[JobConfig, Tag(OF_PRESET)] | Annotated[CommandConfig, Tag(OF_COMMAND)], Discriminator(_kind_of_job)
+]
 
 
 class NetworkConfig(Section):

@@ -9,16 +9,18 @@ from pydantic import Field, field_validator
 
 from components.catalog.site import SiteConfig
 from stacks.config.region_settings import RegionsConfig
+from stacks.config.section import Section
 from stacks.config.sections import (
+    AnyJob,
     BudgetConfig,
     ClusterConfig,
+    CommandConfig,
     EstimateConfig,
     HeadConfig,
     ImageConfig,
     JobConfig,
     NetworkConfig,
     ObserveConfig,
-    Section,
     StorageConfig,
 )
 from stacks.providers.azure.settings import AzureConfig
@@ -50,7 +52,7 @@ class StackConfig(Section):
     budget: BudgetConfig = Field(
         examples=[{"monthly_usd": 50000, "emails": ["ml-platform@example.com"], "alert_percent": [50, 80, 100]}]
     )
-    job: JobConfig = Field(examples=[{"preset": "dcgan-digits", "kimg": 150, "max_hours": 1}])
+    job: AnyJob = Field(examples=[{"preset": "dcgan-digits", "kimg": 150, "max_hours": 1}])
     image: ImageConfig = ImageConfig()
     network: NetworkConfig = Field(default=NetworkConfig(), examples=[{"egress": "nat"}])
     head: HeadConfig = HeadConfig()
@@ -119,3 +121,19 @@ class StackConfig(Section):
         if missing := [key for key in ("team", "cost_center") if not tags.get(key)]:
             raise ValueError(f"team and cost_center among the tags; add {' and '.join(missing)}")
         return tags
+
+    @property
+    def training(self) -> JobConfig:
+        """The job, where it is of a preset."""
+        assert isinstance(self.job, JobConfig), "what is about training is asked of a preset alone"
+        return self.job
+
+    @property
+    def own_command(self) -> CommandConfig | None:
+        """The job, where it is a command of one's own."""
+        return self.job if isinstance(self.job, CommandConfig) else None
+
+    @property
+    def ready_image(self) -> str | None:
+        """What the nodes run that is there already; None where `up` builds it."""
+        return self.image.prebuilt if self.own_command is None else self.own_command.image

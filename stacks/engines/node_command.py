@@ -7,9 +7,7 @@ from pathlib import Path
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
 from stacks.config.job_settings import trainer_flags
-
-RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
-"""Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
+from stacks.config.own_command import command_variables
 
 
 @dataclass(frozen=True)
@@ -59,24 +57,12 @@ def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str
     """Of a command; its `env` besides. `notices`: a file of the node's, which may not be there."""
     if job.preset is not None:
         return {}
-    codes = job.exit_codes
-    return {
-        RUN_DIR: place.run_dir,
-        NOTICES: notices,
-        "GANGWAY_CODES_INTERRUPTED": _words(codes.interrupted),
-        "GANGWAY_CODES_BAD_INPUT": _words(codes.bad_input),
-        "GANGWAY_CODES_UNFIT": _words(codes.unfit),
-        **job.env,
-    }
+    return command_variables(job, place.run_dir, notices)
 
 
 def own_job_script() -> Path:
     """The script on this machine."""
     return TEMPLATES / "job" / "own-job.sh"
-
-
-def _words(codes: tuple[int, ...]) -> str:
-    return " ".join(str(code) for code in codes)
 
 
 def _torchrun(job: JobFile, meeting: Meeting | None) -> list[str]:

@@ -88,7 +88,7 @@ def _kept(config: StackConfig, machine: MachineType, nodes: int, images_per_sec:
     """With its checkpoints and interruptions on the first rung in reach; 0 where it never ends."""
     position = first_in_reach(config, machine) or 0
     hours = stops(_unmeasured(config, nodes), machine, position, images_per_sec).hours
-    return 0.0 if hours == inf else config.job.kimg * 1000 / hours / 3600
+    return 0.0 if hours == inf else config.training.kimg * 1000 / hours / 3600
 
 
 def wanted_nodes(
@@ -114,7 +114,7 @@ def wanted_nodes(
         node_usd = sum(known) / nodes if known and len(known) == len(lines) else None
         around_usd = cost.hourly - sum(known)
     state = State(
-        images_left=max(1.0, config.job.kimg * 1000 - images_done),
+        images_left=max(1.0, config.training.kimg * 1000 - images_done),
         nodes=present,
         since_change_sec=since_change_sec,
         left_sec=inf if asked.deadline is None else (asked.deadline - now).total_seconds(),

@@ -44,25 +44,30 @@ def common_findings(
     the stack has no file system.
     """
     unpriced = [
-        *_batch(config, machine),
-        *trainer_findings(config, machine),
-        *memory_findings(config, machine),
-        *run_findings(config, machine, cost),
-        *controller_findings(config, machine, cost),
-        *autoscale_findings(config, machine, cost, datetime.now(UTC)),
+        *(_of_training(config, machine, cost) if config.own_command is None else run_findings(config, machine, cost)),
         *([] if shared else _state(config)),
-        *_data(config),
+        *(_data(config) if config.own_command is None else ()),
         *_pins(config),
         *region_findings(config),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
 
+def _of_training(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
+    """What concerns the trainer alone."""
+    yield from _batch(config, machine)
+    yield from trainer_findings(config, machine)
+    yield from memory_findings(config, machine)
+    yield from run_findings(config, machine, cost)
+    yield from controller_findings(config, machine, cost)
+    yield from autoscale_findings(config, machine, cost, datetime.now(UTC))
+
+
 def _pins(config: StackConfig) -> Iterable[Finding]:
     """A tag can be moved to other bytes: two builds of one Dockerfile differ then, and nobody sees it. A signature that
     no plan has looked at is told.
     """
-    bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()} if config.image.prebuilt is None else ()
+    bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()} if config.ready_image is None else ()
     for base in sorted(bases):
         if "@" not in pinned_image(base):
             yield Finding.warning(
@@ -120,7 +125,7 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     """The global batch stays what it is when nodes come and go: each worker needs an image, better all equally many.
     Where a discriminator looks at groups of images, whole groups are shared.
     """
-    trained, nodes = config.job.effective_config(), config.cluster.nodes
+    trained, nodes = config.training.effective_config(), config.cluster.nodes
     batch_size, group, per_node = trained.batch_size, trained.group, machine.num_accelerators.value
     shared = "image" if group == 1 else f"group of {group} images (minibatch_std)"
     most, whose = batch_size // group // per_node, _origin(config, "batch_size")
@@ -159,14 +164,14 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
 
 def _origin(config: StackConfig, field: str) -> str:
     """Who has said what is trained with: the stack file, or the preset."""
-    return "job.settings" if field in config.job.settings else config.job.preset
+    return "job.settings" if field in config.training.settings else config.training.preset
 
 
 def _or_batch_size(config: StackConfig, fix: str, workers: int) -> str:
     """The fix, and beside it the next batch that these workers share evenly, where the stack file has said its own."""
-    if "batch_size" not in config.job.settings:
+    if "batch_size" not in config.training.settings:
         return fix
-    batch_size = config.job.effective_config().batch_size
+    batch_size = config.training.effective_config().batch_size
     even = f"batch_size: {ceil(batch_size / workers) * workers} in job.settings"
     return f"{fix}, or {even}" if fix else f"set {even}"
 
@@ -214,7 +219,7 @@ def _state(config: StackConfig) -> Iterable[Finding]:
 
 def _data(config: StackConfig) -> Iterable[Finding]:
     """Data that no node can fetch by itself: it would be found missing when the cluster is up and paid for."""
-    trained = config.job.effective_config()
+    trained = config.training.effective_config()
     provider = provider_of(config.provider)
     named = (config.storage and config.storage.source) or provider.own_data(config)
     if named and (other := _other_data(config, trained.dataset, named)):
@@ -227,7 +232,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         size = f"{trained.resolution}x{trained.resolution}"
         yield Finding.info(
             "data.prepared",
-            "gangway:job.settings" if "dataset" in config.job.settings else "gangway:job.preset",
+            "gangway:job.settings" if "dataset" in config.training.settings else "gangway:job.preset",
             f"the job reads {trained.dataset} at {size} from {named}, prepared before",
             f"write it with `{prepare}`; docs/data.md",
         )
@@ -255,7 +260,7 @@ def _other_data(config: StackConfig, dataset: str, named: str) -> Finding | None
     on_it = [name for name, preset in PRESETS.items() if preset.dataset == called[0]]
     return Finding.warning(
         "data.other-name",
-        "gangway:job.settings" if "dataset" in config.job.settings else "gangway:job.preset",
+        "gangway:job.settings" if "dataset" in config.training.settings else "gangway:job.preset",
         f"the job trains on {dataset}, and {named} is called like {called[0]}: where its shards are of that, the "
         "trainer refuses them on the nodes",
         f"take a preset on {called[0]} ({', '.join(on_it)}), or name the folder of {dataset}'s shards",
@@ -314,20 +319,27 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
 
 
 def money_findings(
-    config: StackConfig, rungs: Sequence[RungCost], job: Pace, lines: Sequence[CostComponent], today: date
+    config: StackConfig, rungs: Sequence[RungCost], job: Pace | None, lines: Sequence[CostComponent], today: date
 ) -> tuple[Finding, ...]:
-    """All findings about the estimate."""
+    """All findings about the estimate. `job`: None for a command of one's own, whose checkpoints nobody knows."""
     rungs = [rung for rung in rungs if rung.in_reach]
-    known = [rung for rung in rungs if rung.spot.feasible and rung.taken is not None and rung.taken.value is not None]
-    # Where no rung is spot of a known rate, checkpoints cost their time on the first alone, once said.
-    judged = known or [rung for rung in rungs[:1] if rung.spot.feasible]
     return (
-        *(finding for rung in rungs for finding in _spot(config, rung, job)),
-        *(finding for rung in judged for finding in _interval(config, rung, job)),
+        *(() if job is None else _interruptions(config, rungs, job)),
         *stale_prices(lines, rungs, today),
         *_unsaid(config),
         *_ignored(config),
     )
+
+
+def _interruptions(config: StackConfig, rungs: Sequence[RungCost], job: Pace) -> Iterable[Finding]:
+    """What nodes that are taken or fail mean to the run, on rungs in reach."""
+    for rung in rungs:
+        yield from _spot(config, rung, job)
+    ending = [rung for rung in rungs if rung.spot.feasible]
+    known = [rung for rung in ending if rung.taken is not None and rung.taken.value is not None]
+    # Where no rung is spot of a known rate, checkpoints cost their time on the first alone, once said.
+    for rung in known or [rung for rung in rungs[:1] if rung.spot.feasible]:
+        yield from _interval(config, rung, job)
 
 
 def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
@@ -380,7 +392,7 @@ def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Findin
 
     best_sec = min(spot.best_interval_sec, run_sec)
     often = job.interval_sec < best_sec
-    if often and job.checkpoint_kimg >= config.job.kimg:
+    if often and job.checkpoint_kimg >= config.training.kimg:
         return  # saved once, at its end
     surely = ratio(job.longest_sec if often else job.shortest_sec)
     if min(surely, ratio(job.interval_sec)) <= FAR_FROM_BEST or often != (job.longest_sec < best_sec):

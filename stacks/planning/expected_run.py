@@ -66,7 +66,8 @@ class ExpectedRun:
 
 def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
     """What the run takes at this speed, and costs by the bill of the first rung."""
-    most, rate, memory = config.job.max_hours, speed.images_per_second, worker_memory(config, machine)
+    most, rate = config.job.max_hours, speed.images_per_second
+    memory = worker_memory(config, machine) if config.own_command is None else None
     if rate is None or first_in_reach(config, machine) is None:
         return ExpectedRun(speed, memory=memory)
     whole = _whole(config, machine, rate)
@@ -88,6 +89,9 @@ def _whole(config: StackConfig, machine: MachineType, rate: Band) -> Band:
 
 def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
     """`cost`: the priced plan; None where nothing is priced, and then money is not spoken of."""
+    if config.own_command is not None:
+        yield from _own_command(config, machine, cost)
+        return
     speed, trained = throughput(config, machine), trained_on(config, machine)
     peak = worker_peak(trained, machine)
     workers = config.cluster.nodes.max * machine.num_accelerators.value
@@ -102,6 +106,19 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
         yield from _budget(config, expected_run(config, machine, speed, cost), cost)
 
 
+def _own_command(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
+    """What is told in place of all that is known of a training."""
+    yield Finding.info(
+        "run.own-command",
+        "gangway:job.command",
+        f"a run is priced as all of max_hours, {config.job.max_hours:g} h: of a command of your own no speed, time or "
+        "energy is forecast, and it leaves no run record",
+        "set max_hours to what it takes at most",
+    )
+    if cost is not None:
+        yield from _budget(config, expected_run(config, machine, throughput(config, machine), cost), cost)
+
+
 def _measured(
     config: StackConfig,
     machine: MachineType,
@@ -111,7 +128,7 @@ def _measured(
     machines: str,
 ) -> Iterable[Finding]:
     """By the speed that the stack file has measured: whether it can be, and whether it is enough."""
-    job, rate = config.job, speed.images_per_second
+    job, rate = config.training, speed.images_per_second
     assert rate is not None, "it is measured"
     if at_peak is not None and peak is not None and rate.mid > at_peak:
         yield Finding.error(
@@ -144,7 +161,7 @@ def _projected(
     """By the least work of the images at the full peak of all accelerators, which no run reaches; then by the band: an
     error where even its fast end is too slow.
     """
-    job, rate = config.job, speed.images_per_second
+    job, rate = config.training, speed.images_per_second
     hours = None if at_peak is None else job.kimg * 1000 / at_peak / 3600
     if hours is not None and peak is not None and hours > job.max_hours:
         usual = hours if rate is None else job.kimg * 1000 / rate.mid / 3600
@@ -224,7 +241,7 @@ def _halving(config: StackConfig, machine: MachineType, trained: TrainConfig, wa
     """
     batch_size = trained.batch_size * 2
     while batch_size * _FEWEST_STEPS <= trained.total_images:
-        job = config.job.model_copy(update={"settings": {**config.job.settings, "batch_size": batch_size}})
+        job = config.training.model_copy(update={"settings": {**config.training.settings, "batch_size": batch_size}})
         found = throughput(config.model_copy(update={"job": job}), machine).waiting
         if found is not None and found[1] <= waiting / 2:
             larger = trained.model_copy(update={"batch_size": batch_size})

@@ -20,7 +20,7 @@ def ladder_cost(
     least, most = failure_band(machine)
     job = LadderJob(
         num_nodes=config.cluster.nodes.max,
-        hours=config.job.kimg * 1000 / pace.images_per_second / 3600,
+        hours=config.training.kimg * 1000 / pace.images_per_second / 3600,
         failures_per_hour=Span(least, rungs[0].failures.value, most),
         interval_sec=pace.interval_sec,
         save_sec=save_sec(config),

@@ -45,7 +45,8 @@ from stacks.providers.registry import provider_of
 @dataclass(frozen=True)
 class Plan:
     """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung that
-    machines can come to; rungs, ladder and `expected` are what a run is expected to take at its speed.
+    machines can come to; rungs, ladder and `expected` are what a run is expected to take at its speed. Nobody knows
+    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent.
     """
 
     config: StackConfig
@@ -53,13 +54,25 @@ class Plan:
     findings: tuple[Finding, ...]
     cost: CostEstimate
     rungs: tuple[RungCost, ...]
-    ladder: LadderEstimate
-    pace: Pace
+    ladder_if_trained: LadderEstimate | None
+    pace_if_trained: Pace | None
     expected: ExpectedRun
     energy: EnergyEstimate
     carbon: CarbonEstimate
     embodied: EmbodiedEstimate
     job: dict[str, Any]
+
+    @property
+    def ladder(self) -> LadderEstimate:
+        """All rungs as one, of a training."""
+        assert self.ladder_if_trained is not None, "asked of a training alone"
+        return self.ladder_if_trained
+
+    @property
+    def pace(self) -> Pace:
+        """Of a training, likewise."""
+        assert self.pace_if_trained is not None, "asked of a training alone"
+        return self.pace_if_trained
 
     @property
     def rung(self) -> RungCost | None:
@@ -95,9 +108,9 @@ class Plan:
     @property
     def sci_g_per_kimg(self) -> float | None:
         """Software Carbon Intensity, gCO2e for 1,000 images: (E * I + M) / R; None where a part is not known."""
-        if self.carbon.gco2e is None or self.embodied.gco2e is None:
+        if self.config.own_command is not None or self.carbon.gco2e is None or self.embodied.gco2e is None:
             return None
-        return (self.carbon.gco2e + self.embodied.gco2e) / self.config.job.kimg
+        return (self.carbon.gco2e + self.embodied.gco2e) / self.config.training.kimg
 
     @property
     def errors(self) -> list[Finding]:
@@ -125,9 +138,9 @@ class Plan:
                 "run_most": self._run_most(),
             },
             "rungs": [rung.to_json() for rung in self.rungs],
-            "ladder": {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
+            "ladder": self.ladder_if_trained and {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
             "expected_run": self.expected.to_json(),
-            "checkpoints": self.pace.to_json(),
+            "checkpoints": self.pace_if_trained and self.pace.to_json(),
             "energy": self.energy.to_json(),
             "carbon": {
                 **self.carbon.to_json(),
@@ -160,9 +173,13 @@ def make_plan(config: StackConfig) -> Plan:
         cost = estimate(lines, hours)
         check_budget(config, cost)
         energy = estimate_energy(planned.machine, num_nodes, hours, planned.region)
+        trains = config.own_command is None
+        if not trains:
+            energy = energy.unknown("what a command of your own draws is not known")
         speed = throughput(config, planned.machine)
-        job = pace(config, speed)
-        rungs = price_ladder(config, planned.machine, lines, job)
+        job = pace(config, speed) if trains else None
+        rungs, paid = price_ladder(config, planned.machine, lines, job), cost.upfront + cost.once
+        ladder = None if job is None else ladder_cost(config, planned.machine, rungs, job, paid)
         return Plan(
             config=config,
             resources=program.resources,
@@ -177,8 +194,8 @@ def make_plan(config: StackConfig) -> Plan:
             ),
             cost=cost,
             rungs=rungs,
-            ladder=ladder_cost(config, planned.machine, rungs, job, cost.upfront + cost.once),
-            pace=job,
+            ladder_if_trained=ladder,
+            pace_if_trained=job,
             expected=expected_run(config, planned.machine, speed, cost),
             energy=energy,
             carbon=estimate_carbon(energy, planned.region),

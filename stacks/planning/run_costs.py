@@ -37,6 +37,8 @@ _TIER = re.compile(r"egress-internet(?:-from-([0-9]+)tb)?")
 _GIB_PER_TIB = 1024
 OF_SPOT = ("taken_percent_per_month",)
 """Settings that only the estimate of spot reads."""
+OF_TRAINING = ("images_per_second", "checkpoint_sec", "restart_sec")
+"""Settings of a training's speed and its stops."""
 OF_BILLED = (
     *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
     *("flow_log_gib", "key_operations"),
@@ -93,6 +95,8 @@ def idle_settings(config: StackConfig) -> dict[str, str]:
     own = config.estimate
     spot = any(isinstance(rung, Spot) for rung in config.cluster.capacity)
     reasons = dict.fromkeys(OF_SPOT, "" if spot else "no rung is spot")
+    if config.own_command is not None:
+        reasons |= dict.fromkeys((*OF_SPOT, *OF_TRAINING), "nothing is forecast of a command of your own")
     if config.site is not None:
         reasons |= dict.fromkeys(OF_BILLED, f"no list has what use costs with provider: {config.provider}")
     else:
@@ -105,7 +109,7 @@ def _no_use(config: StackConfig) -> dict[str, str]:
     services = _services(config)
     source = "" if _source(config) else "there is no storage.source"
     flow_logs = "" if config.network.flow_logs else "there are no flow logs"
-    built = "" if config.image.prebuilt is None else "the stack has no registry: its image is there already"
+    built = "" if config.ready_image is None else "the stack has no registry: its image is there already"
     return {
         "source_gib": source,
         "source_region": source,
@@ -209,8 +213,9 @@ class RungCost:
         run_hours: what the run is expected to take at the pace, max_hours at most; None where it would never end.
         run: US dollars of such a run; None where a price or an end is missing.
         share: of the images, expected by max_hours, 0..1; None likewise.
-        spot: the interruptions, of nodes that are taken or fail, as if max_hours ended nothing; where nobody knows how
-            often spot is taken, of failures alone.
+        spot_if_trained: the interruptions, of nodes that are taken or fail, as if max_hours ended nothing; where nobody
+            knows how often spot is taken, of failures alone. None of a command of one's own, whose run is taken to last
+            for all of max_hours.
         taken: share of nodes taken within 720 hours; None on capacity that is not taken back.
         failures: how often one node fails in an hour.
     """
@@ -224,17 +229,23 @@ class RungCost:
     run_hours: float | None
     run: float | None
     share: float | None
-    spot: SpotEstimate
+    spot_if_trained: SpotEstimate | None
     taken: Fact[float | None] | None
     failures: Fact[float]
 
+    @property
+    def spot(self) -> SpotEstimate:
+        """The interruptions of a training."""
+        assert self.spot_if_trained is not None, "asked of a training alone"
+        return self.spot_if_trained
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
-        facts = ("spot", "taken", "failures")
+        facts = ("spot_if_trained", "taken", "failures")
         own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in facts}
         return {
             **own,
-            "spot": self.spot.to_json(),
+            "spot": self.spot_if_trained and self.spot.to_json(),
             "taken_per_month": None if self.taken is None else self.taken.model_dump(mode="json"),
             "failures_per_node_hour": self.failures.model_dump(mode="json"),
         }
@@ -325,7 +336,7 @@ def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
     """How far checkpoints are apart in seconds, which the trainer counts in images. `speed`: None, as where nobody can
     tell it, takes the slowest that still ends the run in time: a job may be no faster.
     """
-    job, measured = config.job, config.estimate.images_per_second
+    job, measured = config.training, config.estimate.images_per_second
     every = job.effective_config().checkpoint_kimg
     if speed is not None and speed.images_per_second is not None:
         rate = speed.images_per_second
@@ -341,7 +352,7 @@ def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
 
 def _interval_sec(config: StackConfig, images_per_second: float) -> float:
     """The trainer also saves at the end: no two checkpoints are further apart than the run is long."""
-    job = config.job
+    job = config.training
     images = min(job.effective_config().checkpoint_kimg, job.kimg) * 1000
     return min(images / images_per_second, job.max_hours * 3600)
 
@@ -351,7 +362,7 @@ def save_sec(config: StackConfig) -> float:
     it was measured. The trainer writes beside the training, so this is an upper end.
     """
     own = config.estimate.checkpoint_sec
-    return state_gib(config.job.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC if own is None else own
+    return state_gib(config.training.effective_config()) * (1 << 30) / SAVE_BYTES_PER_SEC if own is None else own
 
 
 def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
@@ -373,15 +384,15 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
 
 
 def price_ladder(
-    config: StackConfig, machine: MachineType, lines: Sequence[CostComponent], job: Pace
+    config: StackConfig, machine: MachineType, lines: Sequence[CostComponent], job: Pace | None
 ) -> tuple[RungCost, ...]:
-    """Each rung of the ladder, first choice first, at the pace of `job`."""
+    """Each rung of the ladder, first choice first, at the pace of `job`; None for a command of one's own."""
     positions, unmet = range(len(config.cluster.capacity)), unmet_caps(config, machine)
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.
     around = sum(line.hourly or 0.0 for line in lines if id(line) not in of_rungs)
     paid = sum(line.upfront + line.once for line in lines)
-    speed = job.images_per_second
+    speed = None if job is None else job.images_per_second
     return tuple(
         _rung(config, machine, None if at in unmet else rung_lines(config, lines, at), at, around, paid, speed)
         for at in positions
@@ -395,17 +406,19 @@ def _rung(
     position: int,
     around: float,
     paid: float,
-    images_per_second: float,
+    images_per_second: float | None,
 ) -> RungCost:
-    """`own`: the lines of its nodes; None where none comes."""
+    """`own`: the lines of its nodes; None where none comes. `images_per_second`: None of a command."""
     rung, unknown = config.cluster.capacity[position], own is None or any(line.hourly is None for line in own)
     nodes_hourly = None if own is None or unknown else sum(line.hourly or 0.0 for line in own)
     hourly = None if nodes_hourly is None else around + nodes_hourly
     fact = taken(config, machine) if isinstance(rung, Spot) else None
-    spot = stops(config, machine, position, images_per_second, nodes_hourly or 0.0)
-    if unknown:
-        spot = replace(spot, usd=None)
-    hours = min(spot.hours, config.job.max_hours) if spot.feasible and own is not None else None
+    spot, hours = None, None if own is None else config.job.max_hours
+    if images_per_second is not None:
+        spot = stops(config, machine, position, images_per_second, nodes_hourly or 0.0)
+        if unknown:
+            spot = replace(spot, usd=None)
+        hours = min(spot.hours, config.job.max_hours) if spot.feasible and own is not None else None
     return RungCost(
         position=position,
         kind=rung.kind,
@@ -415,8 +428,8 @@ def _rung(
         monthly=None if hourly is None else hourly * HOURS_PER_MONTH + paid,
         run_hours=hours,
         run=None if hourly is None or hours is None else hourly * hours + paid,
-        share=None if hours is None else hours / spot.hours,
-        spot=spot,
+        share=None if hours is None or spot is None else hours / spot.hours,
+        spot_if_trained=spot,
         taken=fact,
         failures=failures_per_hour(machine),
     )
@@ -426,7 +439,7 @@ def stops(
     config: StackConfig, machine: MachineType, position: int, images_per_second: float, nodes_hourly: float = 0.0
 ) -> SpotEstimate:
     """All images of the job at this speed on one rung, with its checkpoints and with what stops it."""
-    num_nodes, job = config.cluster.nodes.max, config.job
+    num_nodes, job = config.cluster.nodes.max, config.training
     fact = taken(config, machine) if isinstance(config.cluster.capacity[position], Spot) else None
     return estimate_spot(
         num_nodes,

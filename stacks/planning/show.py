@@ -73,7 +73,7 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
         full = detail is Detail.FULL
         console.print(cost_table(plan.cost, sources=full))
         console.print(ladder_table(plan.rungs, sources=full))
-        if len(plan.rungs) > 1:
+        if plan.ladder_if_trained is not None and len(plan.rungs) > 1:
             console.print(_ladder(plan, sources=full), highlight=False)
         console.print(_envelope(plan, sources=full))
     shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
@@ -333,7 +333,10 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True) -> Table:
     """What a run costs on each rung, and what interruptions make of it; with `sources`, how often there are any by
     whom.
     """
-    table = Table(title="a run expected on each rung of the ladder", title_justify="left", expand=True)
+    rungs = list(rungs)
+    forecast = all(rung.spot_if_trained is not None for rung in rungs)
+    what = "a run expected" if forecast else "a run of all of max_hours"
+    table = Table(title=f"{what} on each rung of the ladder", title_justify="left", expand=True)
     for column in ("capacity", "an hour", "a month", "hours", "a run"):
         table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
     for rung in rungs:
@@ -344,7 +347,8 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True) -> Table:
             continue
         hours = "no end" if rung.run_hours is None else span(rung.run_hours * 3600)
         # Spot's interruptions are news; that machines fail is in the hours, and said in full only.
-        stops = f"\n[dim]{escape(_stops(rung, source=sources))}[/]" if sources or rung.taken else ""
+        said = _stops(rung, source=sources) if sources or rung.taken else ""
+        stops = f"\n[dim]{escape(said)}[/]" if said else ""
         table.add_row(
             f"{rung.position}: {rung.kind}{stops}",
             *(usd(rung.hourly), usd(rung.monthly), hours, usd(rung.run)),
@@ -368,7 +372,9 @@ def _ladder(plan: Plan, *, sources: bool) -> str:
 
 
 def _stops(rung: RungCost, *, source: bool) -> str:
-    """How often a rung's nodes are taken or fail, and what that costs."""
+    """How often a rung's nodes are taken or fail, and what that costs; empty where no run is forecast."""
+    if rung.spot_if_trained is None:
+        return ""
     spot, taken = rung.spot, rung.taken
     facts = [fact for fact in (taken, rung.failures) if fact is not None]
     by_whom = ": " + "; ".join(f"{fact.source}, {fact.dated}, {fact.confidence}" for fact in facts) if source else ""

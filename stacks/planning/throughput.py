@@ -103,8 +103,8 @@ class WorkerPeak(NamedTuple):
 
 def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
     """What the nodes train: with PyTorch/XLA where the machine needs it, unless the settings name a backend."""
-    effective = config.job.effective_config()
-    if machine.backend == "xla" and "backend" not in config.job.settings:
+    effective = config.training.effective_config()
+    if machine.backend == "xla" and "backend" not in config.training.settings:
         return effective.model_copy(update={"backend": "xla"})
     return effective
 
@@ -135,6 +135,8 @@ def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None
 
 def throughput(config: StackConfig, machine: MachineType) -> Throughput:
     """Measured, else projected."""
+    if config.own_command is not None:
+        return Throughput(None, "unknown", "a command of your own: nothing here knows how fast it is")
     measured = config.estimate.images_per_second
     if measured is not None:
         source = "gangway:estimate.images_per_second"

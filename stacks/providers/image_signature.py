@@ -13,7 +13,7 @@ def signature_mistakes(config: StackConfig) -> Iterator[InputError]:
     """What is wrong with a valid section: no image to sign, or a signature that does not hold."""
     if config.image.signature is None:
         return
-    if config.image.prebuilt is None:
+    if config.ready_image is None:
         yield InputError(
             _PLACE,
             "there is nothing yet that could have been signed: `up` builds the image",
@@ -29,7 +29,7 @@ def signature_mistakes(config: StackConfig) -> Iterator[InputError]:
 
 def image_signature(config: StackConfig) -> ImageSignature | None:
     """What machines look at; None where they are asked for nothing. Raises SignatureError."""
-    signed, image = config.image.signature, config.image.prebuilt
+    signed, image = config.image.signature, config.ready_image
     if signed is None or image is None or signed.public_key is None:
         return None
     return checked_signature(

@@ -14,10 +14,13 @@ from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_
 from components.core.capacity import Spot, plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
-from components.core.job import JobSpec, Rendezvous, Volume
+from components.core.job import JobSpec, OwnCommand, Rendezvous, Volume
 from components.core.tags import TagPolicy, carbon_class
 from components.estimate.cost import elsewhere
+from images.shell import OWN_NOTICES
 from stacks.config.job_settings import control_flags, trainer_flags
+from stacks.config.own_command import command_variables
+from stacks.config.sections import CommandConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import first_in_reach, unmet_caps
 from stacks.providers.image_signature import image_signature
@@ -155,6 +158,35 @@ def job_of(
     )
 
 
+def command_job(
+    config: StackConfig,
+    own: CommandConfig,
+    image: str,
+    *,
+    run_dir: str,
+    state: str,
+    accelerators: int,
+    shutdown_timeout_sec: int,
+) -> JobSpec:
+    """A command of one's own on one node; `accelerators` of a node, otherwise as `job_of`."""
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        image_signature=image_signature(config),
+        backend="nccl",
+        num_nodes_min=1,
+        num_nodes_max=1,
+        processes_per_node=accelerators,
+        rendezvous=Rendezvous(standalone=True),
+        volumes=(Volume(source=state, target=state),),
+        env=dict(command_variables(own, run_dir, OWN_NOTICES)),
+        command=OwnCommand(
+            words=own.command, workdir=own.workdir or "", torchrun_processes=own.processes_per_node or 0
+        ),
+        shutdown_timeout_sec=shutdown_timeout_sec,
+    )
+
+
 def head_host(config: StackConfig) -> str:
     """The head node's fixed private name."""
     return f"head.{config.stack}.gangway.internal"
@@ -172,7 +204,7 @@ def train_argv(
     have; empty for none. Not said to the trainer where there is no source; `fabric_min_gbps`: bus bandwidth below
     which the job does not start; None to start without a test; `backend`: where it is not the trainer's own choice.
     """
-    job = config.job
+    job = config.training
     return (
         "train",
         *trainer_flags(job.preset, job.settings, job.overrides(backend)),
@@ -207,6 +239,17 @@ def trainable(machine: MachineType) -> Iterable[Finding]:
             CLUSTER,
             f"{machine.name} can be declared, but nothing would train on it: {why}",
             "choose a machine type with NVIDIA GPUs of Turing or later; `gangway catalog list` names them",
+        )
+
+
+def runs_commands(machine: MachineType) -> Iterable[Finding]:
+    """The same of a command of one's own: the nodes' image is x86_64 with NVIDIA's driver, and has docker for it."""
+    if machine.backend != "nccl" or machine.architecture != "x86_64":
+        yield Finding.error(
+            "machine.not-run-on",
+            CLUSTER,
+            f"{machine.name} can be declared, but no command would run on it: nodes are x86_64, with NVIDIA GPUs",
+            "choose a machine type with NVIDIA GPUs; `gangway catalog list` names them",
         )
 
 

@@ -10,6 +10,7 @@ from components.core.image_reference import BY_DIGEST, is_reference
 from stacks.config.corrections import Span, sentence_for
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
+from stacks.providers.command_settings import command_mistakes
 from stacks.providers.controller_settings import controller_mistakes
 from stacks.providers.image_signature import signature_mistakes
 from stacks.providers.registry import all_providers, provider_of
@@ -119,7 +120,7 @@ def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:
     """
     checks: tuple[Callable[[StackConfig], Iterator[InputError]], ...] = (
         _section, _image, _topology, _storage, _source, _lacking, _kept_runs, site_mistakes, _own, unsupported_settings,
-        signature_mistakes, controller_mistakes,
+        signature_mistakes, controller_mistakes, command_mistakes,
     )  # fmt: skip
     return [mistake.within(place) for check in checks for mistake in check(config)]
 

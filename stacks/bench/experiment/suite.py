@@ -11,7 +11,7 @@ from components.core.fields import PositiveNumber, PositiveWhole, Seed
 from components.core.findings import InputError, nearest_hint
 from stacks.config.job_settings import Settings, check_settings
 from stacks.config.loader import read_model, read_yaml
-from stacks.config.sections import Section
+from stacks.config.section import Section
 from trainer.config.presets import PRESETS
 
 _Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]

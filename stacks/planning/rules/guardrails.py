@@ -58,15 +58,15 @@ _SAID_AS = {
 def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
     """A run on spot that saves only at its end: whatever interrupts it takes all of it."""
     on_spot = [at for at, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
-    if on_spot and (job.shortest_sec >= config.job.max_hours * 3600 or job.checkpoint_kimg >= config.job.kimg):
-        advised = float(f"{config.job.kimg / SAVES:.2g}")
+    if on_spot and (job.shortest_sec >= config.job.max_hours * 3600 or job.checkpoint_kimg >= config.training.kimg):
+        advised = float(f"{config.training.kimg / SAVES:.2g}")
         yield Finding(
             SPOT_SAVES.severity,
             SPOT_SAVES.code,
             SPOT_SAVES.path,
             f"a checkpoint every {job.checkpoint_kimg:g} kimg is none before the end of a run that makes "
-            f"{config.job.kimg:g} kimg in {config.job.max_hours:g} h: whatever interrupts it on capacity[{on_spot[0]}] "
-            "(spot) takes all of it",
+            f"{config.training.kimg:g} kimg in {config.job.max_hours:g} h: whatever interrupts it on "
+            f"capacity[{on_spot[0]}] (spot) takes all of it",
             f"set checkpoint_kimg: {advised:g}",
         )
 
@@ -143,15 +143,15 @@ def with_guardrails(
     said: Iterable[Finding],
     config: StackConfig,
     resources: Sequence[Declared],
-    job: Pace,
+    job: Pace | None,
 ) -> tuple[Finding, ...]:
-    """`said` and what the rules have to add to it; nothing is said twice."""
+    """`said` and what the rules have to add to it; nothing is said twice. `job`: None for a command of one's own."""
     before = tuple(said)
     codes = {finding.code for finding in before}
     grid = grid_of(config)
     judged = (*resources, *(() if grid is None else (grid,)))
     rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
-    found = (*rules, *unsaved_spot(config, job))
+    found = (*rules, *(() if job is None else unsaved_spot(config, job)))
     return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))
 
 

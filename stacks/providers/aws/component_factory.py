@@ -110,7 +110,7 @@ class ComponentFactory:
 
     def image(self, key: Key) -> Image:
         """The prebuilt image, or a repository and the build that fills it."""
-        prebuilt = self.config.image.prebuilt
+        prebuilt = self.config.ready_image
         if prebuilt is not None:
             assert self.planned.repository_arn is not None, "AwsPlan has taken it from the image's name"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_arn)
@@ -318,9 +318,13 @@ class ComponentFactory:
                 "group_names": pool.group_names,
                 "emails": list(self.config.budget.emails),
                 "kms_key_arn": key,
-                "steps_alarm_minutes": self.config.observe.no_steps_minutes,
+                "steps_alarm_minutes": self._steps_alarm_minutes(),
                 "expect_gpu": self.planned.machine.backend == "nccl",
                 "tags": self.planned.tags,
             },
             self.opts,
         )
+
+    def _steps_alarm_minutes(self) -> int | None:
+        """A command of one's own tells nobody of its steps."""
+        return self.config.observe.no_steps_minutes if self.config.own_command is None else None

@@ -19,6 +19,7 @@ from stacks.providers.shared import (
     fabric_check,
     member_key_refreshed,
     nodes_stay,
+    runs_commands,
     sold_here,
     spot_caps,
     trainable,
@@ -41,7 +42,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
     )
     return (
         *common_findings(config, planned.machine, cost),
-        *trainable(planned.machine),
+        *(trainable if config.own_command is None else runs_commands)(planned.machine),
         *sold_here(config, planned.machine, "aws", planned.zone, now.date()),
         *_fabric(config, planned),
         *zone(planned.zone, planned.zone_reason),

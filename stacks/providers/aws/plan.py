@@ -133,16 +133,18 @@ def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[st
 
 def _repository_arn(config: StackConfig) -> str | None:
     """The repository nodes must be allowed to pull from, when it is not the stack's own."""
-    if config.image.prebuilt is None:
+    image = config.ready_image
+    if image is None:
         return None
-    match = _ECR.fullmatch(config.image.prebuilt)
+    match = _ECR.fullmatch(image)
     if match is None or match[2] != config.region:
         raise InputError(
-            "gangway:image.prebuilt",
+            "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image",
             "not an image in a repository the nodes can pull from",
-            value=config.image.prebuilt,
+            value=image,
             allowed=f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>",
-            fix=f"push the image to ECR in {config.region}, or leave it out and let `up` build it",
+            fix=f"push the image to ECR in {config.region}"
+            + (", or leave it out and let `up` build it" if config.own_command is None else ""),
         )
     return f"arn:{partition_in(match[2])}:ecr:{match[2]}:{match[1]}:repository/{match[3]}"
 
@@ -158,6 +160,18 @@ def purchases(config: StackConfig) -> list[CostComponent]:
 
 def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
     """The job the nodes run."""
+    processes = planned.machine.num_accelerators.value
+    state = shared.state_root(config, MOUNT)
+    if config.own_command is not None:
+        return shared.command_job(
+            config,
+            config.own_command,
+            image,
+            run_dir=run_dir(config),
+            state=state,
+            accelerators=processes,
+            shutdown_timeout_sec=SHUTDOWN_SEC,
+        )
     price = load().price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
     argv = shared.train_argv(
@@ -166,16 +180,14 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
         data_dir=f"{MOUNT}/data",
         fabric_min_gbps=fabric_min_gbps(config, planned),
     )
-    at = shared.rendezvous(config, at_head=planned.head)
-    processes = planned.machine.num_accelerators.value
     return shared.job_of(
         config,
         image,
         context,
         argv,
-        state=shared.state_root(config, MOUNT),
+        state=state,
         processes_per_node=processes,
-        at=at,
+        at=shared.rendezvous(config, at_head=planned.head),
         shutdown_timeout_sec=SHUTDOWN_SEC,
     )
 

@@ -76,6 +76,7 @@ _SETTINGS = ProviderSettings(
     storage_kinds=("lustre",),
     account=Account("aws", "AWS", "region", "choose the account by the environment, such as AWS_PROFILE"),
     deletes_runs=True,
+    runs_commands=True,
 )
 
 

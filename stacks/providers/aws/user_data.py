@@ -71,7 +71,8 @@ def head_user_data(config: StackConfig, user_data_inputs: UserDataInputs) -> pul
 
 def _data_dir(job: JobSpec) -> str | None:
     """The folder that the job is told to read, so that the node cannot prepare another one."""
-    return job.argv[job.argv.index("--data") + 1] if "--data" in job.argv else None
+    trained = job.argv if job.command is None else ()
+    return trained[trained.index("--data") + 1] if "--data" in trained else None
 
 
 def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
     """
     registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
     names = _Names(
-        job=job_spec(config, planned, config.image.prebuilt or f"{registry}@sha256:{'0' * 64}"),
+        job=job_spec(config, planned, config.ready_image or f"{registry}@sha256:{'0' * 64}"),
         bucket="b" * 63,
         log_group=f"/gangway/{config.stack}",
         mount_source=f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None,

@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool
 
 from components.core.fields import Whole
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
-from stacks.config.sections import Section
+from stacks.config.section import Section
 
 _GUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _RESOURCE = r"^/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]{1,90}/providers/"

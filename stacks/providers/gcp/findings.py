@@ -87,7 +87,7 @@ def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 def _even_number(config: StackConfig, planned: GcpPlan) -> int:
     """The most slices of those asked for that share the batch evenly, which XLA needs; all of them where none do."""
-    batch_size, chips = config.job.effective_config().batch_size, planned.machine.num_accelerators.value
+    batch_size, chips = config.training.effective_config().batch_size, planned.machine.num_accelerators.value
     most = config.cluster.nodes.max
     return next((num for num in range(most, 0, -1) if batch_size % (num * chips) == 0), most)
 

@@ -8,7 +8,7 @@ from pydantic import Field, StrictBool, model_validator
 
 from components.core.fields import PositiveNumber, PositiveWhole, Whole
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
-from stacks.config.sections import Section
+from stacks.config.section import Section
 
 _IMAGE = "projects/my-project/global/images/my-image"
 

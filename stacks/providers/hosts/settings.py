@@ -14,7 +14,7 @@ from components.core.findings import InputError
 from components.hosts.wireguard import tunnel_addresses
 from stacks.config.encrypted import Encrypted
 from stacks.config.provider_settings import OwnSection, ProviderSettings
-from stacks.config.sections import Section
+from stacks.config.section import Section
 
 # What Pulumi's plugin can pin: it offers a server this one algorithm, and no server takes ssh-rsa any more.
 _HOST_KEY = r"^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,2}$"

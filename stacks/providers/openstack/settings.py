@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool
 
 from stacks.config.encrypted import Encrypted
 from stacks.config.provider_settings import OwnSection, ProviderSettings
-from stacks.config.sections import Section
+from stacks.config.section import Section
 
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _UUID_EXAMPLES = [f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "12"]

@@ -183,7 +183,7 @@ MISTAKES = {
     ),
     "a section that is no mapping": (
         lambda v: v.update({"gangway:job": "train"}), "gangway:job", "train",
-        "a mapping with preset and kimg and max_hours, such as {preset: dcgan-digits, ",
+        "a mapping with max_hours and preset and kimg, such as {preset: dcgan-digits, ",
         "write job: {preset: dcgan-digits, kimg: 150, max_hours: 1}",
     ),
     "one number of nodes": (

@@ -310,7 +310,7 @@ def test_plan_launch_and_record_have_one_configuration(repo: Path, stack: str) -
     from trainer.__main__ import _parser
 
     shipped = from_file(repo / "stacks" / f"Pulumi.{stack}.yaml")
-    job = shipped.job.model_copy(update={"settings": SETTINGS, "seed": 11, "checkpoint_kimg": 12.5})
+    job = shipped.training.model_copy(update={"settings": SETTINGS, "seed": 11, "checkpoint_kimg": 12.5})
     config = shipped.model_copy(update={"job": job})
     planned = make_plan(config)
     parsed = vars(_parser().parse_args(list(planned.job["argv"])))
@@ -321,7 +321,7 @@ def test_plan_launch_and_record_have_one_configuration(repo: Path, stack: str) -
     assert (trained.seed, trained.checkpoint_kimg, trained.kimg) == (11, 12.5, job.kimg)
     assert planned.pace.checkpoint_kimg == 12.5
     assert {name: getattr(trained, name) for name in SETTINGS} == SETTINGS
-    assert config.job.effective_config() == trained.model_copy(update={"backend": "auto"})
+    assert config.training.effective_config() == trained.model_copy(update={"backend": "auto"})
 
 
 @pytest.mark.parametrize("settings", [{}, {"resolution": 32, "channels": 1, "augment": "translation"}], ids=str)
@@ -331,7 +331,7 @@ def test_the_size_of_pictures_is_said_to_the_nodes_which_would_take_that_of_the_
     """The plan knows no pictures: what it has counted with is trained, or refused at the start."""
     config = edited(lambda values: values["gangway:job"].update(preset="few-images", settings=settings))
     argv = list(make_plan(config).job["argv"])
-    size = config.job.effective_config()
+    size = config.training.effective_config()
     assert argv[argv.index("--resolution") + 1] == str(size.resolution)
     assert argv[argv.index("--channels") + 1] == str(size.channels)
     machine = load_provider("aws").machine("p5.48xlarge")
@@ -345,4 +345,7 @@ def test_a_backend_of_the_settings_counts_more_than_the_machines(gcp_edited: Cal
     machine = plan_gcp(config).machine
     assert trained_on(config, machine).backend == "gloo"
     assert trained_on(gcp_edited("gcp-v5e-pod"), machine).backend == "xla"
-    assert effective_config(config.job.preset, config.job.settings, config.job.overrides("xla")).backend == "gloo"
+    assert (
+        effective_config(config.training.preset, config.training.settings, config.training.overrides("xla")).backend
+        == "gloo"
+    )

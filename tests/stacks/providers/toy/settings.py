@@ -3,7 +3,7 @@
 from pydantic import Field, StrictBool
 
 from stacks.config.provider_settings import OwnSection, ProviderSettings
-from stacks.config.sections import Section
+from stacks.config.section import Section
 from stacks.config.stack_config import StackConfig
 
 __all__ = ["SETTINGS", "ToyConfig", "toy_of"]

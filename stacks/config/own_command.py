@@ -1,0 +1,111 @@
+"""A command of one's own beside the trainer's presets: its keys in a job file and in a stack's job section, with the
+same rules and errors, and what it finds in its environment on every engine.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from components.core.fields import PositiveWhole, Whole
+from components.core.image_reference import BY_DIGEST
+from stacks.config.section import Section
+
+RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
+"""Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
+
+_Word = Annotated[str, Field(max_length=4096)]
+
+
+class ExitCodes(Section):
+    """What a command's own exit codes mean; 0 is done, and any other a failure.
+
+    Attributes:
+        interrupted: its state is saved, and it goes on when it is started again.
+        bad_input: it is never tried again.
+        unfit: this node is given up, and the job goes on without it.
+    """
+
+    interrupted: tuple[Whole, ...] = (75,)
+    bad_input: tuple[Whole, ...] = (2,)
+    unfit: tuple[Whole, ...] = (4,)
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        codes = [*self.interrupted, *self.bad_input, *self.unfit]
+        if odd := [code for code in codes if not 1 <= code <= 255]:
+            raise ValueError(f"codes from 1 to 255, for 0 is done; take {odd[0]} out")
+        if twice := sorted({code for code in codes if codes.count(code) > 1}):
+            raise ValueError(f"each code once; {twice[0]} has two meanings, take one of them out")
+        return self
+
+
+class CommandKeys(Section):
+    """What goes with a command.
+
+    Attributes:
+        command: the program and its arguments, started once on each node, or processes_per_node times by torchrun.
+        image: container image of the command, by digest.
+        env: variables of the command.
+        workdir: folder in which the command begins.
+        exit_codes: what the command's codes mean.
+        processes_per_node: workers of a node; without it the command runs once on each.
+    """
+
+    command: tuple[_Word, ...] = Field(default=(), examples=[["python", "train.py", "--epochs", "3"]])
+    image: str | None = Field(
+        default=None,
+        pattern=f"^{BY_DIGEST}$",
+        examples=[f"registry.example.com/mine@sha256:{'0123456789abcdef' * 4}"],
+    )
+    env: dict[str, str] = Field(default={}, examples=[{"NCCL_DEBUG": "WARN"}])
+    workdir: str | None = Field(default=None, pattern=r"^/", examples=["/work"])
+    exit_codes: ExitCodes = ExitCodes()
+    processes_per_node: PositiveWhole | None = Field(default=None, examples=[8])
+
+    @field_validator("env")
+    @classmethod
+    def _names(cls, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(f"names of letters, digits and _, the first no digit; mend {name!r}")
+            if name.startswith("GANGWAY_"):
+                raise ValueError(f"names without GANGWAY_, which are told to a command; leave {name} out")
+        return env
+
+
+OF_A_COMMAND = ("image", "env", "workdir", "exit_codes")
+"""Keys that a preset has no use for, on any engine."""
+
+
+def check_one_workload(
+    given: Iterable[str], *, has_preset: bool, has_command: bool, of_a_preset: Iterable[str]
+) -> None:
+    """`given`: all keys that were written. ValueError: not exactly one of the two, or a key of the other's."""
+    if has_preset == has_command:
+        fix = "leave one of them out" if has_command else "write preset: dcgan-digits, or command: [python, train.py]"
+        raise ValueError(f"exactly one of preset and command; {fix}")
+    kind, other = ("command", OF_A_COMMAND) if has_preset else ("preset", of_a_preset)
+    written = set(given)
+    if odd := [name for name in other if name in written]:
+        raise ValueError(f"{odd[0]} only beside {kind}; leave {odd[0]} out")
+
+
+def command_variables(job: CommandKeys, run_dir: str, notices: str) -> Mapping[str, str]:
+    """What a command finds in its environment, its own `env` besides. `notices`: a file of the node's, which may not be
+    there yet.
+    """
+    codes = job.exit_codes
+    return {
+        RUN_DIR: run_dir,
+        NOTICES: notices,
+        "GANGWAY_CODES_INTERRUPTED": _words(codes.interrupted),
+        "GANGWAY_CODES_BAD_INPUT": _words(codes.bad_input),
+        "GANGWAY_CODES_UNFIT": _words(codes.unfit),
+        **job.env,
+    }
+
+
+def _words(codes: tuple[int, ...]) -> str:
+    return " ".join(str(code) for code in codes)

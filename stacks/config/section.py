@@ -1,0 +1,13 @@
+"""What every section of a file that people write has in common."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """Frozen, no unknown keys, no infinities."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+OF_PRESET, OF_COMMAND = "job of a preset", "job of a command"
+"""Tags of a stack's two kinds of job, which pydantic puts into the path of what is wrong; no key is spelled so."""

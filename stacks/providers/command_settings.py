@@ -1,0 +1,47 @@
+"""What a stack whose job is a command of one's own has to have, and cannot have."""
+
+from collections.abc import Iterator
+
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
+from stacks.providers.registry import all_providers, provider_of
+
+
+def command_mistakes(config: StackConfig) -> Iterator[InputError]:
+    """One InputError for each setting that does not go with a command."""
+    own = config.own_command
+    if own is None:
+        return
+    if not provider_of(config.provider).settings.runs_commands:
+        able = [provider.name for provider in all_providers() if provider.settings.runs_commands]
+        yield InputError(
+            "gangway:job.command",
+            f"nodes of provider: {config.provider} run the trainer alone so far",
+            value=list(own.command),
+            allowed=f"only with provider: {' or '.join(able)}",
+            fix="write a preset, or submit the command to an engine: gangway job submit FILE",
+        )
+    if own.image is None:
+        yield InputError(
+            "gangway:job.image",
+            "missing",
+            allowed="it is required beside command in a stack: <registry>/<repository>@sha256:<digest>",
+            fix="push the image that holds the command, and write its digest",
+        )
+    if config.image.prebuilt is not None:
+        yield InputError(
+            "gangway:image.prebuilt",
+            "the trainer's image, which a command does not run in",
+            value=config.image.prebuilt,
+            allowed="left out beside job.command",
+            fix="write the command's image as image in gangway:job",
+        )
+    nodes = config.cluster.nodes
+    if nodes.max > 1:
+        yield InputError(
+            "gangway:cluster.nodes",
+            "a stack runs a command on one node so far: its own image has no rendezvous of Gangway's to meet at",
+            value={"min": nodes.min, "max": nodes.max},
+            allowed="{min: 1, max: 1} beside job.command",
+            fix="set nodes: {min: 1, max: 1}, or submit the command to Slurm: gangway job submit FILE",
+        )

@@ -1,0 +1,319 @@
+"""A node whose job is a command of one's own: what docker is told, the scripts run for real, and what is put of it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.job import JobSpec, OwnCommand
+from images.aws import USER_DATA_LIMIT_BYTES, AwsNodeSpec, aws_docker_argv, render_aws_node, user_data_base64gzip
+from images.render import TEMPLATES
+from images.specs import FileSystem, ended_object, job_key
+
+SCRIPT = TEMPLATES / "job" / "own-node.sh"
+GRACE_SEC = 60
+DOCKER = """
+[ "$1" = run ] || exit 0
+shift
+env=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --env) env+=("$2"); shift 2 ;;
+        --entrypoint) entry=$2; shift 2 ;;
+        --workdir) cd "$2"; shift 2 ;;
+        --rm | --init | --read-only) shift ;;
+        --*) shift 2 ;;
+        *) break ;;
+    esac
+done
+shift
+exec env "${env[@]}" "$entry" "$@"
+"""
+"""A docker that runs the words behind the image here."""
+
+
+def job_of(run_dir: str, *words: str, processes: int = 0, workdir: str = "") -> JobSpec:
+    return JobSpec(
+        name="mine",
+        image="123456789012.dkr.ecr.us-east-2.amazonaws.com/mine@sha256:" + "cd" * 32,
+        backend="nccl",
+        num_nodes_min=1,
+        num_nodes_max=1,
+        processes_per_node=8,
+        env={"GANGWAY_RUN_DIR": run_dir, "GANGWAY_NOTICES": f"{run_dir}.notices", "GREETING": "two words"},
+        command=OwnCommand(words=words, workdir=workdir, torchrun_processes=processes),
+        shutdown_timeout_sec=GRACE_SEC,
+    )
+
+
+@pytest.fixture
+def own_spec(node: AwsNodeSpec) -> AwsNodeSpec:
+    """A worker alone, whose command is started eight times by torchrun."""
+    job = job_of("/fsx/runs/mine", "python", "train.py", "--note", 'it\'s "50 %"', processes=8, workdir="/work")
+    return replace(node, job=job, run_dir="/fsx/runs/mine", member_key=None)
+
+
+def test_the_command_runs_by_scripts_of_the_node_in_its_own_image(own_spec: AwsNodeSpec) -> None:
+    argv = aws_docker_argv(own_spec)
+    image = argv.index(own_spec.job.image)
+    assert argv[argv.index("--entrypoint") + 1] == "/bin/sh"
+    assert argv[argv.index("--workdir") + 1] == "/work"
+    for script in ("own-node.sh", "own-job.sh"):
+        path = f"/opt/gangway/bin/{script}"
+        assert argv[argv.index(f"type=bind,source={path},target={path},readonly") - 1] == "--mount"
+    folder = f"/fsx/runs/mine/.launch/{job_key(own_spec.job)}"
+    assert argv[image + 1 :] == [
+        *("/opt/gangway/bin/own-node.sh", "/run/gangway-notices/held", folder, "28800", "3", "60"),
+        *("--standalone", "--nnodes=1", "--nproc-per-node=8", "--max-restarts=0"),
+        *("--", "python", "train.py", "--note", 'it\'s "50 %"'),
+    ]
+    assert {"--read-only", "no-new-privileges"} <= set(argv[:image]), "it is contained as the trainer is"
+
+
+def test_a_node_with_a_command_is_golden(own_spec: AwsNodeSpec, same_as_golden: Callable[[str, str], None]) -> None:
+    same_as_golden("cloud-init-aws.command_node.yaml", render_aws_node(own_spec))
+
+
+def test_it_fits_into_user_data(own_spec: AwsNodeSpec) -> None:
+    packed = user_data_base64gzip(render_aws_node(own_spec))
+    assert len(packed) * 3 / 4 < USER_DATA_LIMIT_BYTES
+
+
+def test_another_command_is_another_job() -> None:
+    one, other = job_of("/run", "a"), job_of("/run", "b")
+    assert job_key(one) != job_key(other)
+    assert ended_object(one, 1) != ended_object(other, 1)
+    assert job_key(one) == job_key(one.model_copy(update={"env": {}}))
+
+
+@pytest.mark.parametrize("name", ["own-node.sh", "own-job.sh", "upload-record.sh"])
+def test_scripts_pass_shellcheck(name: str) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not on PATH")
+    script = TEMPLATES / "job" / name
+    subprocess.run(["shellcheck", "--external-sources", script.name], cwd=script.parent, check=True)
+
+
+# own-node.sh itself
+
+
+class Node:
+    """What own-node.sh is told, and what is left of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.run_dir, self.held = root, root / "run", root / "held"
+        self.run_dir.mkdir()
+        self.folder = self.run_dir / ".launch" / "key"
+        self.notices = root / "notices.jsonl"
+        self.max_sec, self.grace_sec = "", GRACE_SEC
+
+    def argv(self, script: str) -> list[str]:
+        own = [str(self.held), str(self.folder), self.max_sec, "2", str(self.grace_sec)]
+        return ["/bin/sh", str(SCRIPT), *own, "--", "sh", "-c", script]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**os.environ, "GANGWAY_RUN_DIR": str(self.run_dir), "GANGWAY_NOTICES": str(self.notices)}
+
+    def ended(self, script: str) -> int:
+        return subprocess.run(self.argv(script), env=self.variables, timeout=120).returncode
+
+    @contextmanager
+    def begun(self, script: str) -> Iterator[subprocess.Popen[str]]:
+        """Once the command has written a line."""
+        with subprocess.Popen(self.argv(script), env=self.variables, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
+            yield process
+
+    def kinds(self) -> list[str]:
+        return [json.loads(line)["kind"] for line in self.notices.read_text().splitlines()]
+
+
+@pytest.fixture
+def own_node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+SAVES = "trap 'exit 75' TERM; echo up; while :; do sleep 0.05; done"
+DEAF = "trap '' TERM; echo up; while :; do sleep 0.05; done"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 4, 75])
+def test_codes_go_through(own_node: Node, code: int) -> None:
+    assert own_node.ended(f"exit {code}") == code
+
+
+def test_failures_are_counted_over_all_starts(own_node: Node) -> None:
+    assert [own_node.ended(script) for script in ("exit 1", "exit 75", "exit 9", "exit 3")] == [1, 75, 1, 5]
+
+
+def test_what_the_job_has_kept_may_be_anything(own_node: Node) -> None:
+    own_node.folder.mkdir(parents=True)
+    for name, text in (("failures", "x; exit 3\n"), ("used", "")):
+        (own_node.folder / name).write_text(text)
+    assert own_node.ended("exit 1") == 1
+    assert (own_node.folder / "failures").read_text() == "1\n"
+
+
+def test_a_signal_goes_on_to_the_command(own_node: Node) -> None:
+    with own_node.begun(SAVES) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 75
+    assert own_node.kinds() == ["stop"]
+
+
+def test_a_command_that_fails_when_it_is_told_is_no_failure_of_the_job(own_node: Node) -> None:
+    for _ in range(4):
+        with own_node.begun("trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done") as process:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 1
+
+
+def test_who_does_not_leave_in_time_is_killed(own_node: Node) -> None:
+    own_node.grace_sec = 1
+    deaf = f"echo $$ >{own_node.root}/pid; {DEAF}"
+    with own_node.begun(deaf) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 137
+        # A container ends with its first process; here the command has to be ended.
+        os.kill(int((own_node.root / "pid").read_text()), signal.SIGKILL)
+
+
+def test_notices_of_the_cloud_are_told_once_and_end_the_command(own_node: Node) -> None:
+    with own_node.begun(SAVES) as process:
+        own_node.held.write_text("rebalance 2026-11-21T08:10:00Z\n")
+        until = time.monotonic() + 60
+        while own_node.kinds() != ["rebalance"] and time.monotonic() < until:
+            time.sleep(0.05)
+        assert process.poll() is None, "it is likely to be taken, and is not yet"
+        own_node.held.write_text("rebalance 2026-11-21T08:10:00Z\nspot-interruption 2026-11-21T08:22:00Z\n")
+        assert process.wait(60) == 75
+    assert own_node.kinds() == ["rebalance", "spot-interruption", "stop"]
+    told = json.loads(own_node.notices.read_text().splitlines()[1])
+    assert told["deadline"] == "2026-11-21T08:22:00Z"
+    assert isinstance(told["seen_at"], int)
+
+
+def test_hours_count_over_all_starts(own_node: Node) -> None:
+    own_node.max_sec = "7200"
+    own_node.folder.mkdir(parents=True)
+    (own_node.folder / "used").write_text("7199\n")
+    with own_node.begun(SAVES) as process:
+        assert process.wait(60) == 6
+    assert own_node.kinds() == ["max-hours", "stop"]
+    assert int((own_node.folder / "used").read_text()) >= 7200
+    assert own_node.ended("exit 0") == 6, "and it does not begin again"
+
+
+def test_who_is_done_in_its_last_seconds_is_done(own_node: Node) -> None:
+    own_node.max_sec = "1"
+    with own_node.begun("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done") as process:
+        assert process.wait(60) == 0
+
+
+# on a node
+
+
+@pytest.fixture
+def own_machine(job_node: Any, tmp_path: Path, aws_scripts: Path) -> Any:
+    """A node on which docker runs the command here."""
+    folder = tmp_path / "bin"
+    shutil.copytree(aws_scripts, folder)
+    for script in (TEMPLATES / "job").glob("*.sh"):
+        shutil.copy(script, folder)
+        (folder / script.name).chmod(0o755)
+    (tmp_path / "lib").symlink_to(aws_scripts.parent / "lib")
+    job_node.bin = folder
+    job_node.fake("docker", DOCKER)
+    copy = f'target={tmp_path}/bucket/${{@: -1}}; mkdir -p "$target"; cp -r "${{@: -2:1}}/." "$target"'
+    job_node.fake("aws", f'[ "$1" = s3 ] || exit 0; {copy}')
+    return job_node
+
+
+def plan(machine: Any, script: str, **more: Any) -> None:
+    run_dir = machine.root / "run"
+    machine.plan(job=job_of(str(run_dir), "sh", "-c", script), run_dir=str(run_dir), member_key=None, **more)
+
+
+def test_the_node_runs_the_command_with_its_environment(own_machine: Any) -> None:
+    plan(own_machine, 'echo "$GREETING" >"$GANGWAY_RUN_DIR/said"; exit 75')
+    done = own_machine.run("run-trainer.sh")
+    assert done.returncode == 75, done.stderr
+    assert (own_machine.root / "run/said").read_text() == "two words\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(0, "done"), (2, "bad-input"), (5, "too-many-failures"), (6, "max-hours")]
+)
+def test_an_end_for_all_ends_the_job(own_machine: Any, code: int, reason: str) -> None:
+    plan(own_machine, "exit 0")
+    own_machine.state("ran").touch()
+    own_machine.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": str(code)}
+    assert own_machine.run("leave-node.sh").returncode == 0
+    assert own_machine.state("ended").read_text() == f"{code} {reason}\n"
+
+
+FILES = {"model.pt": "1", "deep/er/weights.bin": "22", ".hidden": "3"}
+
+
+def in_bucket(machine: Any) -> dict[str, str]:
+    root = machine.root / "bucket/s3:/gangway-records/runs/mine"
+    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def has_files(machine: Any) -> None:
+    for name, text in {**FILES, ".launch/key/used": "9"}.items():
+        path = machine.root / "run" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_all_of_the_run_folder_is_put_when_it_has_changed(own_machine: Any) -> None:
+    plan(own_machine, "exit 0", file_system=None)
+    has_files(own_machine)
+    for _ in range(2):
+        done = own_machine.run("upload-record.sh")
+        assert done.returncode == 0, done.stderr
+    assert in_bucket(own_machine) == FILES
+    assert len(own_machine.asked("s3")) == 1
+    (own_machine.root / "run/model.pt").write_text("later")
+    assert own_machine.run("upload-record.sh").returncode == 0
+    assert in_bucket(own_machine)["model.pt"] == "later"
+    assert sorted(path.name for path in (own_machine.root / "run").iterdir()) == [
+        ".hidden",
+        ".launch",
+        "deep",
+        "model.pt",
+    ]
+
+
+def test_on_a_file_system_it_is_put_once_the_job_has_ended(own_machine: Any) -> None:
+    plan(own_machine, "exit 0", file_system=FileSystem("lustre", "fs.example@tcp:/x", "/fsx"))
+    has_files(own_machine)
+    assert own_machine.run("upload-record.sh").returncode == 0
+    assert own_machine.asked("s3") == []
+    own_machine.state("ended").write_text("0 done\n")
+    assert own_machine.run("upload-record.sh").returncode == 0
+    assert in_bucket(own_machine) == FILES
+
+
+def test_what_cannot_be_put_is_told_and_tried_again(own_machine: Any) -> None:
+    plan(own_machine, "exit 0", file_system=None)
+    has_files(own_machine)
+    own_machine.fake("aws", '[ "$1" = s3 ] || exit 0; echo "no such bucket" >&2; exit 1')
+    done = own_machine.run("upload-record.sh")
+    assert done.returncode == 1
+    assert "no such bucket" in done.stderr
+    assert len(own_machine.asked("s3")) == 1
+    own_machine.run("upload-record.sh")
+    assert len(own_machine.asked("s3")) == 2

@@ -1,0 +1,151 @@
+"""A stack whose job is a command of one's own: which keys go together, on which provider; as in a job file."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.core.findings import InputError
+from stacks.config.job_file import read_job_file
+from stacks.config.loader import from_file
+from stacks.config.own_command import command_variables
+from stacks.config.sections import CommandConfig, JobConfig
+
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
+JOB: dict[str, Any] = {"command": ["python", "train.py"], "image": IMAGE, "max_hours": 4}
+
+
+@pytest.fixture
+def own_file(repo: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A shipped stack of one node with another job, and other sections changed."""
+
+    def write(stack: str = "aws-g5-dev", job: Any = None, **sections: Any) -> Path:
+        values = yaml.safe_load((repo / "stacks" / f"Pulumi.{stack}.yaml").read_text("utf-8"))["config"]
+        values["gangway:job"] = JOB if job is None else job
+        values |= {f"gangway:{name}": value for name, value in sections.items()}
+        path = tmp_path / "Pulumi.own.yaml"
+        path.write_text(yaml.safe_dump({"config": values}), "utf-8")
+        return path
+
+    return write
+
+
+def mistakes(path: Path) -> list[InputError]:
+    try:
+        from_file(path)
+    except ExceptionGroup as group:
+        return [one for one in group.exceptions if isinstance(one, InputError)]
+    except InputError as error:
+        return [error]
+    return []
+
+
+def test_a_command_is_a_job(own_file: Callable[..., Path]) -> None:
+    more = {"env": {"A": "1"}, "workdir": "/work", "processes_per_node": 8, "exit_codes": {"interrupted": [75, 85]}}
+    config = from_file(own_file(job={**JOB, **more, "terminate_when_done": True}))
+    assert isinstance(config.job, CommandConfig)
+    assert config.own_command is config.job
+    assert config.ready_image == IMAGE
+    assert (config.job.command, config.job.workdir) == (("python", "train.py"), "/work")
+    assert command_variables(config.job, "/run", "/notices") == {
+        "GANGWAY_RUN_DIR": "/run",
+        "GANGWAY_NOTICES": "/notices",
+        "GANGWAY_CODES_INTERRUPTED": "75 85",
+        "GANGWAY_CODES_BAD_INPUT": "2",
+        "GANGWAY_CODES_UNFIT": "4",
+        "A": "1",
+    }
+
+
+def test_a_preset_is_what_it_was(repo: Path) -> None:
+    config = from_file(repo / "stacks/Pulumi.aws-g5-dev.yaml")
+    assert isinstance(config.job, JobConfig)
+    assert (config.own_command, config.ready_image) == (None, None)
+
+
+PRESET = {"preset": "dcgan-digits", "kimg": 1, "max_hours": 1}
+
+
+@pytest.mark.parametrize(
+    ("job", "place", "allowed", "fix"),
+    [
+        (
+            {**JOB, "preset": "dcgan-digits"},
+            "gangway:job",
+            "exactly one of preset and command",
+            "leave one of them out",
+        ),
+        ({**JOB, "command": []}, "gangway:job", "exactly one of preset and command", "write preset"),
+        ({**JOB, "kimg": 3}, "gangway:job", "kimg only beside preset", "leave kimg out"),
+        ({**JOB, "run_id": "a"}, "gangway:job", "run_id only beside preset", "leave run_id out"),
+        ({**JOB, "autoscale": {}}, "gangway:job", "autoscale only beside preset", "leave autoscale out"),
+        ({**PRESET, "env": {}}, "gangway:job", "env only beside command", "leave env out"),
+        ({**PRESET, "processes_per_node": 2}, "gangway:job", "processes_per_node only beside command", "leave"),
+        ({**JOB, "env": {"GANGWAY_X": "1"}}, "gangway:job.env", "names without GANGWAY_", "leave GANGWAY_X out"),
+        ({**JOB, "env": {"a b": "1"}}, "gangway:job.env", "names of letters", "mend 'a b'"),
+        ({**JOB, "workdir": "work"}, "gangway:job.workdir", "/work", ""),
+        ({**JOB, "image": "mine:latest"}, "gangway:job.image", "@sha256:", ""),
+        ({**JOB, "exit_codes": {"unfit": [75]}}, "gangway:job.exit_codes", "each code once", "75"),
+        ({**JOB, "processes_per_node": 0}, "gangway:job.processes_per_node", "whole number", ""),
+        ({"command": ["a"], "image": IMAGE}, "gangway:job.max_hours", "it is required", "add max_hours"),
+        ({**JOB, "comand": 1}, "gangway:job.comand", "command", ""),
+        ({"command": ["a"], "max_hours": 1}, "gangway:job.image", "it is required beside command", "push the image"),
+    ],
+)
+def test_a_mistake_has_its_place_rule_and_fix(
+    own_file: Callable[..., Path], job: dict[str, Any], place: str, allowed: str, fix: str
+) -> None:
+    path = own_file(job=job)
+    (mistake,) = mistakes(path)
+    assert mistake.place == f"{path}: {place}"
+    assert allowed in (mistake.allowed or "")
+    assert fix in mistake.fix
+
+
+def test_the_trainers_image_is_none_of_a_command(own_file: Callable[..., Path]) -> None:
+    (mistake,) = mistakes(own_file(image={"prebuilt": IMAGE}))
+    assert mistake.place.endswith("gangway:image.prebuilt")
+
+
+def test_several_nodes_are_refused(own_file: Callable[..., Path]) -> None:
+    cluster = {
+        "machine_type": "g5.xlarge",
+        "nodes": {"min": 1, "max": 2},
+        "capacity": [{"kind": "on-demand"}],
+    }
+    (mistake,) = mistakes(own_file(cluster=cluster))
+    assert mistake.place.endswith("gangway:cluster.nodes")
+    assert "{min: 1, max: 1}" in mistake.fix
+
+
+@pytest.mark.parametrize("stack", ["gcp-a3-spot", "gcp-v5e-pod", "azure-nc-dev", "openstack-gpu", "hosts-lab"])
+def test_other_providers_refuse_it_by_name(own_file: Callable[..., Path], stack: str) -> None:
+    found = {mistake.place.rpartition(": ")[2]: mistake for mistake in mistakes(own_file(stack))}
+    assert "provider: aws" in (found["gangway:job.command"].allowed or "")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"env": {"GANGWAY_X": "1"}},
+        {"workdir": "work"},
+        {"image": "mine:latest"},
+        {"exit_codes": {"unfit": [300]}},
+        {"processes_per_node": -1},
+        {"command": [3]},
+    ],
+)
+def test_a_job_file_and_a_stack_say_the_same(
+    own_file: Callable[..., Path], tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({"name": "mine", **JOB, **wrong}), "utf-8")
+    with pytest.raises(ExceptionGroup) as caught:
+        read_job_file(path)
+    (of_file,) = caught.value.exceptions
+    (of_stack,) = mistakes(own_file(job={**JOB, **wrong}))
+    assert isinstance(of_file, InputError)
+    assert (of_file.value, of_file.allowed, of_file.fix) == (of_stack.value, of_stack.allowed, of_stack.fix)
+    assert of_stack.place.rpartition("gangway:job.")[2] == of_file.place.rpartition(": ")[2]

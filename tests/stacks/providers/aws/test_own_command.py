@@ -1,0 +1,149 @@
+"""A stack on AWS whose job is a command of one's own: what its node is told, and a plan that makes nothing up."""
+
+import base64
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from components.core.findings import InputError
+from components.core.job import JobSpec
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
+from stacks.planning.difference import compare
+from stacks.planning.infracost import infracost
+from stacks.planning.plan import Plan, make_plan
+from stacks.planning.show import Detail, show_plan
+
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
+SPOT = [{"kind": "spot", "max_usd_per_hour": 0.9}, {"kind": "on-demand"}]
+
+
+@pytest.fixture
+def own(repo: Path, tmp_path: Path) -> Callable[..., StackConfig]:
+    """The small stack with a command, and other sections changed."""
+
+    def config(**sections: Any) -> StackConfig:
+        values = yaml.safe_load((repo / "stacks/Pulumi.aws-g5-dev.yaml").read_text("utf-8"))["config"]
+        values["gangway:job"] = {
+            "command": ["python", "train.py", "--epochs", "3"],
+            "image": IMAGE,
+            "env": {"GREETING": "two words"},
+            "workdir": "/work",
+            "processes_per_node": 1,
+            "max_hours": 4,
+        }
+        for name, change in sections.items():
+            values[f"gangway:{name}"] = {**values.get(f"gangway:{name}", {}), **change}
+        path = tmp_path / "Pulumi.own.yaml"
+        path.write_text(yaml.safe_dump({"config": values}), "utf-8")
+        return from_file(path)
+
+    return config
+
+
+def codes(plan: Plan) -> set[str]:
+    return {finding.code for finding in plan.findings}
+
+
+def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(own: Callable[..., StackConfig]) -> None:
+    plan = make_plan(own(cluster={"capacity": SPOT}))
+    assert not plan.has_errors, plan.errors
+    data = plan.to_json()
+    assert (data["ladder"], data["checkpoints"]) == (None, None)
+    assert data["expected_run"]["hours"] is None
+    assert data["expected_run"]["throughput"]["provenance"] == "unknown"
+    assert [rung["run_hours"] for rung in data["rungs"]] == [4, 4]
+    assert [rung["spot"] for rung in data["rungs"]] == [None, None]
+    for rung in plan.rungs:
+        assert rung.hourly is not None
+        assert rung.run == pytest.approx(rung.hourly * 4)
+    assert data["energy"]["kwh"] is data["carbon"]["gco2e"] is data["carbon"]["sci_g_per_kimg"] is None
+    assert data["energy"]["source"].startswith("absent: ")
+    assert data["cost"]["run_most"]["usd"] == pytest.approx(max(rung.run or 0.0 for rung in plan.rungs))
+    assert "run.own-command" in codes(plan)
+    assert "storage.lost-with-node" in codes(plan), "what holds of any job is told"
+    trainers = ("batch.", "data.", "checkpoint.", "memory.", "controller.", "autoscale.", "capacity.spot-infeasible")
+    assert not [code for code in codes(plan) if code.startswith(trainers)]
+
+
+@pytest.mark.parametrize("detail", list(Detail))
+def test_a_person_reads_it(own: Callable[..., StackConfig], detail: Detail) -> None:
+    console = Console(record=True, width=120, file=None, quiet=False)
+    with console.capture() as caught:
+        show_plan(make_plan(own(cluster={"capacity": SPOT})), console, detail)
+    said = caught.get()
+    assert "unknown" in said
+    assert "images/s" not in said
+    assert "4 h" in said
+
+
+def test_it_is_compared_with_a_training_and_priced_as_infracost_does(
+    own: Callable[..., StackConfig], repo: Path
+) -> None:
+    now = make_plan(own()).to_json()
+    before = make_plan(from_file(repo / "stacks/Pulumi.aws-g5-dev.yaml")).to_json()
+    energy = next(figure for figure in compare(before, now).figures if figure.unit == "kWh")
+    assert (energy.now, energy.change) == (None, None)
+    assert infracost(now, None)
+
+
+def test_a_budget_that_does_not_pay_for_all_hours_is_told(own: Callable[..., StackConfig]) -> None:
+    plan = make_plan(own(budget={"monthly_usd": 3}))
+    assert "budget.below-run" in codes(plan)
+
+
+def test_estimates_of_a_training_have_no_effect(own: Callable[..., StackConfig]) -> None:
+    plan = make_plan(own(estimate={"images_per_second": 100, "taken_percent_per_month": 5, "log_gib": 1}))
+    ignored = {finding.path for finding in plan.findings if finding.code == "estimate.ignored"}
+    assert ignored == {"gangway:estimate.images_per_second", "gangway:estimate.taken_percent_per_month"}
+
+
+def test_nobody_waits_for_steps(own: Callable[..., StackConfig]) -> None:
+    names = {resource.name for resource in make_plan(own()).resources}
+    assert "own-no-steps" not in names
+    assert "own-nodes-missing" in names
+
+
+def test_the_job_says_what_runs(own: Callable[..., StackConfig]) -> None:
+    job = JobSpec.model_validate(make_plan(own()).job)
+    assert job.command is not None
+    assert job.command.words == ("python", "train.py", "--epochs", "3")
+    assert job.image == IMAGE
+    assert job.env["GANGWAY_RUN_DIR"] == "/var/lib/gangway/runs/own"
+    assert "GANGWAY_CONTEXT" not in job.env, "it leaves no record"
+    assert job.rendezvous.standalone
+
+
+def test_the_worker_is_told(own: Callable[..., StackConfig]) -> None:
+    plan = make_plan(own())
+    (template,) = [one for one in plan.resources if one.type.endswith(":LaunchTemplate")]
+    text = gzip.decompress(base64.b64decode(template.inputs["userData"])).decode()
+    files = {entry["path"]: entry["content"] for entry in yaml.safe_load(text)["write_files"]}
+    assert {"/opt/gangway/bin/own-node.sh", "/opt/gangway/bin/own-job.sh"} <= files.keys()
+    assert "own-node.sh" in files["/etc/gangway/job.env"]
+    assert "trainer.launch" not in files["/etc/gangway/job.env"]
+    assert "run_folder" in files["/opt/gangway/bin/upload-record.sh"]
+
+
+def test_no_repository_is_made_for_an_image_that_is_there(own: Callable[..., StackConfig]) -> None:
+    assert not [one for one in make_plan(own()).resources if "Repository" in one.type]
+
+
+def test_an_image_of_another_registry_is_refused_by_its_place(own: Callable[..., StackConfig]) -> None:
+    config = own(job={})
+    assert config.own_command is not None
+    elsewhere = config.own_command.model_copy(update={"image": "registry.example.com/mine@sha256:" + "ab" * 32})
+    with pytest.raises(InputError) as caught:
+        make_plan(config.model_copy(update={"job": elsewhere}))
+    assert caught.value.place == "gangway:job.image"
+    assert "ECR" in caught.value.fix
+
+
+def test_a_machine_without_gpus_of_nvidia_runs_no_command(own: Callable[..., StackConfig]) -> None:
+    plan = make_plan(own(cluster={"machine_type": "trn1.2xlarge"}))
+    assert "machine.not-run-on" in codes(plan)
