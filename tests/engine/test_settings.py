@@ -45,6 +45,28 @@ def test_a_controller_is_in_what_the_nodes_run(make_engine: Any, set_value: Call
     engine.applied("destroy")
 
 
+def test_a_command_of_ones_own_comes_up_once_and_goes_again(make_engine: Any, set_value: Callable[..., Edit]) -> None:
+    engine = make_engine("aws-g5-dev")
+    command = {
+        "command": ["python", "train.py"],
+        "image": PREBUILT.replace("us-east-2", "us-east-1"),
+        "max_hours": 4,
+        "env": {"LEVEL": "debug"},
+    }
+    engine.change(set_value("job", command))
+    engine.change(set_value("cluster.nodes", {"min": 1, "max": 1}))
+    preview = engine.run("preview")
+    assert preview.status == 0, preview.text
+    assert "gangway:job.command: a run is priced as all of max_hours" in preview.text
+    up = engine.applied("up")
+    assert "docker-build:index:Image" not in up.types("create"), "its image is there already"
+    job = json.loads(engine.plain("stack", "output", "--json"))["job"]
+    assert (job["image"], job["command"]["words"]) == (command["image"], command["command"])
+    assert set(engine.applied("up", "--expect-no-changes").changes) == {"same"}
+    engine.applied("destroy")
+    assert engine.resources() == []
+
+
 @pytest.mark.parametrize(
     ("edits", "made"),
     [

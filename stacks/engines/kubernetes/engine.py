@@ -20,6 +20,7 @@ from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingEr
 from stacks.engines.kubernetes.manifests import (
     CANCELLED_ANNOTATION,
     JOB_LABEL,
+    JOB_SET_VERSION,
     RUN_ANNOTATION,
     USER_ANNOTATION,
     Placing,
@@ -36,7 +37,6 @@ CLAIM = "gangway-runs"
 _OURS = "--selector=app.kubernetes.io/managed-by=gangway"
 _SETS, _WORKLOADS, _QUEUES = "jobsets.jobset.x-k8s.io", "workloads.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io"
 _CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
-_SUPPORTS = ("configmap", "secret", "networkpolicy")
 _LOOKS, _LOOK_SEC = 60, 0.5
 
 
@@ -116,24 +116,21 @@ class KubernetesEngine:
 
     def _put(self, job: JobFile, placing: Placing, variables: dict[str, str]) -> None:
         """All of one start, or nothing. TakenError: there is one of that name."""
-        script, *others = supports(placing, variables)
-        self._kubectl.create(script)  # whose name nobody else can have from now on
+        made = list[tuple[str, str]]()
         try:
-            self._kubectl.create(*others)
-            stored = self._kubectl.create(job_set(job, placing))
-        except InputError:
-            for kind in _SUPPORTS:
+            # The first one's name nobody else can have from then on.
+            for each in (*supports(placing, variables), job_set(job, placing)):
+                stored = self._kubectl.create(each)
+                made.append((each["kind"], stored["metadata"]["uid"]))
+        except BaseException:
+            for kind, _ in made:
                 with suppress(InputError):
                     self._kubectl.run("delete", kind, placing.name, "--ignore-not-found", "--wait=false")
             raise
-        owner = {
-            "apiVersion": stored["apiVersion"],
-            "kind": "JobSet",
-            "name": placing.name,
-            "uid": stored["metadata"]["uid"],
-        }
-        for kind in _SUPPORTS:
-            self._kubectl.patch(kind, placing.name, {"metadata": {"ownerReferences": [owner]}})
+        *others, (kind, uid) = made
+        owner = {"apiVersion": JOB_SET_VERSION, "kind": kind, "name": placing.name, "uid": uid}
+        for other, _ in others:
+            self._kubectl.patch(other, placing.name, {"metadata": {"ownerReferences": [owner]}})
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
@@ -180,6 +177,8 @@ class KubernetesEngine:
         """See `Engine`."""
         queue = self._local_queue()
         waiting = queue.get("status", {}).get("pendingWorkloads", 0)
+        if (policy := queue["spec"].get("stopPolicy", "None")) != "None":
+            return Room(False, f"somebody has stopped the queue: {policy}")
         quota = self._quota(queue)
         if quota is None:
             return Room(False, "its quota may not be read")

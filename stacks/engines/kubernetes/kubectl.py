@@ -41,13 +41,10 @@ class Kubectl:
         found = json.loads(self.run("get", kind, *words, "--output=json"))
         return found["items"] if found["kind"].endswith("List") else found
 
-    def create(self, *manifests: Mapping[str, Any]) -> Mapping[str, Any]:
-        """All of them, strictly; returns the last as it was stored. TakenError besides what `get` raises."""
-        stored: Mapping[str, Any] = {}
-        for each in manifests:
-            words = ("create", "--validate=strict", "--output=json", "--filename=-")
-            stored = json.loads(self.run(*words, told=json.dumps(each)))
-        return stored
+    def create(self, manifest: Mapping[str, Any]) -> Any:
+        """Strictly; returns it as it was stored. TakenError besides what `get` raises."""
+        words = ("create", "--validate=strict", "--output=json", "--filename=-")
+        return json.loads(self.run(*words, told=json.dumps(manifest)))
 
     def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
         """A merge patch. Raises as `get`."""

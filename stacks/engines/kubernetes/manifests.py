@@ -24,6 +24,7 @@ from trainer.core.errors import (
 
 Manifest = dict[str, Any]
 
+JOB_SET_VERSION = "jobset.x-k8s.io/v1alpha2"
 JOB_LABEL = "gangway.dev/job"
 """Of everything that belongs to a job: its id."""
 START_LABEL = "gangway.dev/start"
@@ -90,7 +91,7 @@ def resources_of(job: JobFile) -> Mapping[str, str]:
 
 def variables_of(job: JobFile) -> Mapping[str, str]:
     """Of its pods; they may be secrets."""
-    return node_variables(job, _PLACE, _NOTICES)
+    return {"HOME": "/tmp", **node_variables(job, _PLACE, _NOTICES)}  # the image's own may not be written to
 
 
 def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, ...]:
@@ -143,7 +144,7 @@ def job_set(job: JobFile, placing: Placing) -> Manifest:
         EXCLUDED_ANNOTATION: ",".join(placing.excluded),
     }
     return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "apiVersion": JOB_SET_VERSION,
         "kind": "JobSet",
         "metadata": {**_meta(placing, placing.name), "labels": labels, "annotations": annotations},
         "spec": {

@@ -34,7 +34,7 @@ def pods(cluster: KubeCluster, queue: KubeQueue) -> list[str]:
 def test_a_quota_holds_the_second_job_and_says_why(engine: KubernetesEngine) -> None:
     first = engine.submit(job(_WAITS))
     until(engine, first, lambda found, log: found.phase is Phase.RUNNING)
-    assert not engine.room(job("true")).now
+    until(engine, first, lambda found, log: not engine.room(job("true")).now)  # Kueue counts a moment later
     second = engine.submit(job("true"))
     found = until(engine, second, lambda found, log: "quota" in found.reason)
     assert found.phase is Phase.WAITING
@@ -197,6 +197,33 @@ def test_what_the_docs_have_applied_is_a_queue_that_works(
     assert [each for each in engine.findings(file) if each.severity is Severity.ERROR] == []
     assert over(engine, engine.submit(file)).phase is Phase.DONE
     standing_kubernetes.kubectl("delete", "jobsets", "--all", "--namespace=team-a")
+
+
+def test_what_has_the_name_already_is_left_alone(
+    engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
+) -> None:
+    space = f"--namespace={kube_queue.namespace}"
+    standing_kubernetes.kubectl("create", "secret", "generic", "case-1", "--from-literal=mine=1", space)
+    assert engine.submit(job("true")) == "case-2"
+    found = standing_kubernetes.kubectl("get", "secrets,configmaps", "--output=name", space).split()
+    assert sorted(found) == [
+        "configmap/case-2",
+        "configmap/kube-root-ca.crt",
+        "secret/case-1",
+        "secret/case-2",
+    ]
+
+
+def test_a_stopped_queue_has_no_room(
+    engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
+) -> None:
+    assert engine.room(job("true")).now
+    hold = json.dumps({"spec": {"stopPolicy": "Hold"}})
+    space = f"--namespace={kube_queue.namespace}"
+    standing_kubernetes.kubectl("patch", "localqueue", kube_queue.name, "--type=merge", f"--patch={hold}", space)
+    room = engine.room(job("true"))
+    assert not room.now
+    assert "Hold" in room.reason
 
 
 def test_everything_of_a_job_goes_with_it(
