@@ -206,7 +206,7 @@ class NodeLogsArgs(TypedDict):
 
 class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `steps_alarm_minutes` has to be longer than a node needs from boot to the first
-    statistics line (image pull, data preparation) and than two ticks lie apart; None where the job tells of no steps.
+    statistics line (image pull, data preparation) and than two ticks lie apart; left out where the job tells of no steps.
     `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm, once each has confirmed its
     address. `interruptions_per_hour` (3): above it, an alarm tells so.
     """
@@ -216,7 +216,7 @@ class ObservabilityArgs(TypedDict):
     group_names: pulumi.Input[list[str]]
     emails: list[str]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
-    steps_alarm_minutes: int | None
+    steps_alarm_minutes: NotRequired[int | None]
     expect_gpu: bool
     interruptions_per_hour: NotRequired[int]
     tags: dict[str, str]
@@ -348,7 +348,7 @@ class Observability(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:Observability", name, None, opts)
-        log_group, minutes = log_group_name(args["stack"]), args["steps_alarm_minutes"]
+        log_group, minutes = log_group_name(args["stack"]), args.get("steps_alarm_minutes")
         plans = plan_alarms(
             log_group,
             minutes,
