@@ -8,10 +8,11 @@ end saves something, and the middle a tenth of what is left.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from components.catalog.schema import Fact
 from components.estimate.offers import Offer
 from components.estimate.quotes import Job, Quoted, Sort, quote
 from components.estimate.spot import RESTART_SEC
@@ -39,12 +40,12 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Luggage:
-    """What travels along, GiB, and what a GiB that leaves the provider costs; None where nobody knows, and then nothing
-    is advised that leaves it.
+    """What travels along, GiB, and the price of a GiB on its way to an offer: where nobody knows it, that offer is not
+    advised.
     """
 
     gib: float
-    egress_usd_per_gib: float | None
+    price_to: Callable[[Offer], Fact[float | None]]
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,15 @@ class Move:
         to: the offer, with what is left of the job on it, the move's own hours included.
         saves: against staying, in the sort's unit.
         hours: that the move takes without training.
-        egress_usd: expected.
+        traffic_usd: expected.
+        traffic: the price of a GiB that it is made of.
     """
 
     to: Quoted
     saves: Band
     hours: Band
-    egress_usd: float
+    traffic_usd: float
+    traffic: Fact[float | None]
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,11 @@ def _move(
     """
     if offer.label == here.label:
         return None
-    leaves = (offer.provider, offer.region) != (here.provider, here.region)
-    if leaves and luggage.egress_usd_per_gib is None:
+    price = luggage.price_to(offer)
+    if price.value is None:
         return None
-    gib = luggage.gib if leaves else 0.0
-    usd = gib * (luggage.egress_usd_per_gib or 0.0)
+    gib = luggage.gib if (offer.provider, offer.region) != (here.provider, here.region) else 0.0
+    usd = gib * price.value
     saves, hours = list[float](), list[float]()
     to: Quoted | None = None
     for number, case in enumerate(_CASES):
@@ -133,7 +136,7 @@ def _move(
         saves.append(-math.inf if not math.isfinite(value) else stays[number] - value - paid)
         hours.append(took)
     assert to is not None, "the middle case"
-    return Move(to, Band(min(saves), saves[1], max(saves)), Band(min(hours), hours[1], max(hours)), usd)
+    return Move(to, Band(min(saves), saves[1], max(saves)), Band(min(hours), hours[1], max(hours)), usd, price)
 
 
 def _value(quoted: Quoted, sort: Sort, job: Job) -> float:

@@ -3,6 +3,7 @@ carriers (a machine type or TPU slice that has it, with its provider's prices an
 lacks stays None; none travels to another region, as it does in a plan.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -12,8 +13,19 @@ from components.catalog.reliability import failures_per_hour
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from components.catalog.tables import load_interruptions, taken_per_month
 from components.core.findings import InputError
+from components.estimate.regions import Place, RegionLimits, Why, refusal
 
-__all__ = ["COMMITMENTS", "KINDS", "Carrier", "Kind", "Offer", "carriers_of", "find_offers", "unknown_accelerator"]
+__all__ = [
+    "COMMITMENTS",
+    "KINDS",
+    "Carrier",
+    "Kind",
+    "Offer",
+    "carriers_of",
+    "find_offers",
+    "permitted_offers",
+    "unknown_accelerator",
+]
 
 Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -116,6 +128,17 @@ def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str
         allowed=", ".join(known) + further,
         fix=accelerator_hint(wanted, known),
     )
+
+
+def permitted_offers(offers: Iterable[Offer], limits: RegionLimits) -> tuple[list[Offer], dict[Why, int]]:
+    """Those in regions within the limits, and how many each limit leaves out."""
+    permitted, refused = list[Offer](), Counter[Why]()
+    for offer in offers:
+        if (why := refusal(limits, Place(offer.provider, offer.region))) is None:
+            permitted.append(offer)
+        else:
+            refused[why.why] += 1
+    return permitted, dict(refused)
 
 
 def find_offers(carriers: Iterable[Carrier]) -> list[Offer]:

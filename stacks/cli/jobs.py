@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
     from typer._click import Context
 
-    from stacks.engines.base import Engine, JobStatus
+    from stacks.engines.base import Engine, JobStatus, Move
+    from stacks.engines.moving import Moved
 
 _POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
 _EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
 _On = Annotated[
     str | None,
-    typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER@PARTITION. [$GANGWAY_ENGINE]"),
+    typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER or kubernetes:@NAMESPACE/QUEUE."),
 ]
 _Id = Annotated[str, typer.Argument(metavar="JOB", help="Its id, as submit and list have it.")]
 
@@ -110,7 +111,9 @@ def _burst(engine: "Engine", job_id: str, others: "Sequence[Engine]", minutes: f
                 typer.echo(f"{other.kind}, {other.where}: {'room' if room.now else 'no room'}: {room.reason}", err=True)
                 if room.now:
                     source, target = movable(engine, "--burst-after"), movable(other, "--burst-after")
-                    return other, move_job(source, job_id, target, lambda _: _pause(), _no_progress).job_id
+                    moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress)
+                    _say_moved(moved)
+                    return other, moved.job_id
             until += max(60 * minutes, _LOOK_AGAIN_SEC)
         _pause()
     typer.echo(_line(found), err=True)
@@ -137,17 +140,27 @@ def move(
     target = movable(engine_of(to), "--to")
     with _bar() as bar:
         moved = move_job(movable(engine_of(on), "--on"), job_id, target, lambda _: _pause(), bar)
-    if moved.copied is None:
-        typer.echo("it had been moved before", err=True)
-    else:
-        done = moved.copied
-        typer.echo(
-            f"{done.files} files, {done.bytes / 2**20:,.1f} MiB, of which {done.new_bytes / 2**20:,.1f} now, in "
-            f"{done.sec:.1f} s",
-            err=True,
-        )
+    _say_moved(moved)
     typer.echo(moved.job_id)
     typer.echo(f"on {target.kind}, {target.where}", err=True)
+
+
+def _say_moved(moved: "Moved") -> None:
+    """What was copied, and what that cost."""
+    if (done := moved.copied) is None or moved.move is None:
+        typer.echo("it had been moved before", err=True)
+        return
+    typer.echo(
+        f"{done.files} files, {done.bytes / 2**20:,.1f} MiB, of which {done.new_bytes / 2**20:,.1f} now, in "
+        f"{done.sec:.1f} s; {_dollars(moved.move)}",
+        err=True,
+    )
+
+
+def _dollars(move: "Move") -> str:
+    """`0.02 USD (why)`: a little is not nothing."""
+    usd = "unpriced" if move.usd is None else f"{move.usd:,.2f} USD" if move.usd >= 0.01 else f"{move.usd:.2g} USD"
+    return f"{usd} ({move.why_usd})"
 
 
 @contextmanager
@@ -205,8 +218,7 @@ def status(
         return
     typer.echo(_line(found))
     for each in found.moves:
-        usd = "unpriced" if each.usd is None else f"{each.usd:,.2f} USD"
-        moved = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {usd} ({each.why_usd})"
+        moved = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {_dollars(each)}"
         typer.echo(f"came from {each.source}, {each.at:%Y-%m-%d %H:%M} UTC: {moved}")
 
 

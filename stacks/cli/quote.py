@@ -38,6 +38,9 @@ def quote(
     deadline: Annotated[str | None, typer.Option(help="When it must be done, from the first step: 130h or 6d.")] = None,
     providers: Annotated[str | None, typer.Option(help="Only these, such as aws,gcp.")] = None,
     max_intensity: Annotated[float | None, typer.Option(help="Only grids of at most so many gCO2e per kWh.")] = None,
+    allow: Annotated[str | None, typer.Option(help="Only these regions, such as aws:eu-,gcp:europe-west4.")] = None,
+    deny: Annotated[str | None, typer.Option(help="None of these regions.")] = None,
+    residency: Annotated[str | None, typer.Option(help="Only in these countries or groups, such as EU,CH.")] = None,
     interruptions: Annotated[
         float | None,
         typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
@@ -54,23 +57,26 @@ def quote(
 
     Exit code 0: at least one offer will do. 1: none will, or none has a known price. 2: a mistake in the question.
     """
-    from components.estimate.offers import find_offers
+    from components.estimate.offers import find_offers, permitted_offers
     from components.estimate.quotes import quote as quote_one
     from components.estimate.quotes import rank
+    from stacks.config.region_settings import limits_of_options
     from stacks.finops.quotes.quote_tables import Answer, answer_json, show_answer
 
     job = _job(nodes, hours, deadline, interruptions)
     _check_carried(carry_gib)
     by = _sort(sort)
     _check_shown(max_intensity, top)
+    limits = limits_of_options(allow, deny, residency)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
+    permitted, refused = permitted_offers(offers, limits)
     within = [
         offer
-        for offer in offers
+        for offer in permitted
         if max_intensity is None or (offer.place and offer.place.intensity_g_per_kwh.value <= max_intensity)
     ]
     ranking = rank([quote_one(offer, job) for offer in within], by)
-    answer = Answer(accelerator, job, by, max_intensity, len(offers) - len(within), ranking, top)
+    answer = Answer(accelerator, job, by, max_intensity, len(permitted) - len(within), ranking, top, refused=refused)
     if here is not None:
         answer = replace(answer, advice=_advice(here, offers, within, job, by, carry_gib))
     if as_json:
@@ -94,14 +100,16 @@ def _advice(
 ) -> "AdviceGiven":
     """InputError: no such offer."""
     from components.estimate.moving import Luggage, advise
-    from stacks.finops.quotes.move_tables import AdviceGiven, egress_of
+    from components.estimate.regions import Place
+    from components.estimate.traffic import traffic_price
+    from stacks.finops.quotes.move_tables import AdviceGiven
 
     here = next((offer for offer in offers if offer.label == label.rstrip("*")), None)
     if here is None:
         raise InputError.not_among("--here", "no such offer", label, [offer.label for offer in offers])
-    egress = egress_of(here)
-    luggage = Luggage(carry_gib, None if egress is None else egress.value)
-    return AdviceGiven(advise(here, within, job, luggage, by), luggage, egress, by)
+    source = Place(here.provider, here.region)
+    luggage = Luggage(carry_gib, lambda offer: traffic_price(source, Place(offer.provider, offer.region)))
+    return AdviceGiven(advise(here, within, job, luggage, by), luggage, by)
 
 
 def hours_of(text: str, place: str) -> float:

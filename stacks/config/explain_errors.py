@@ -142,7 +142,7 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             return InputError(where, "not one of the allowed words", value=tag, allowed=expected, fix=fix)
         case "value_error" if isinstance(own := context.get("error"), InputError):
             # A validator that knows the place inside what it was given, and says all of it itself.
-            return own.within(where, joint="." if loc else "")
+            return own.within(where, joint="." if loc and own.place else "")
         case "rule":
             # The trainer's own validators say all of it in the error's context.
             return _rule(detail, where)

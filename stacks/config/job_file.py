@@ -16,11 +16,14 @@ from components.core.findings import InputError
 from components.core.image_reference import BY_DIGEST
 from stacks.config.job_settings import Overrides, Settings, check_settings
 from stacks.config.loader import read_model
+from stacks.config.region_settings import RegionsConfig
 from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig, Section
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 
 _Word = Annotated[str, Field(max_length=4096)]
+_RESOURCE = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_QUANTITY = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _OF_A_PRESET = ("kimg", "checkpoint_kimg", "seed", "settings")
 _OF_A_COMMAND = ("image", "env", "workdir", "exit_codes")
 
@@ -68,12 +71,15 @@ class JobFile(Section):
         workdir: folder in which the command begins: the image's own, or without one where the job was submitted.
         exit_codes: what the command's codes mean.
         nodes: on which it begins, and which it has at most.
+        resources: what a node's pod asks for, and may take at most, in Kubernetes' names and quantities; nodes of other
+            engines are a job's as a whole.
         processes_per_node: workers of a node; without it a command runs once on each, and a preset in one process.
         max_hours: after which it is ended; time in a queue does not count.
         max_restarts: after failures; an interruption is none.
         grace_sec: from SIGTERM to SIGKILL, in which the command saves its state.
         priority: in a queue.
         team: whose quota and account it is.
+        regions: where it and its run folder may be; an engine elsewhere, or nobody knows where, does not get it.
     """
 
     name: str = Field(pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$", examples=["digits"])
@@ -92,12 +98,16 @@ class JobFile(Section):
     workdir: str | None = Field(default=None, pattern=r"^/", examples=["/work"])
     exit_codes: ExitCodes = ExitCodes()
     nodes: NodesConfig = Field(default=NodesConfig(min=1, max=1), examples=[{"min": 1, "max": 2}])
+    resources: dict[str, str] = Field(
+        default={}, examples=[{"cpu": "90", "memory": "1000Gi", "nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}]
+    )
     processes_per_node: PositiveWhole | None = Field(default=None, examples=[8])
     max_hours: Number = Field(gt=0, le=MOST_HOURS, examples=[4])
     max_restarts: Whole = Field(default=3, ge=0, le=100)
     grace_sec: PositiveWhole = Field(default=25, le=3600)
     priority: Priority = Priority.NORMAL
     team: str | None = Field(default=None, pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$", examples=["vision"])
+    regions: RegionsConfig = Field(default=RegionsConfig(), examples=[{"residency": ["EU"]}])
 
     @model_validator(mode="after")
     def _one_workload(self) -> Self:
@@ -123,6 +133,18 @@ class JobFile(Section):
             if name.startswith("GANGWAY_"):
                 raise ValueError(f"names without GANGWAY_, which are told to a command; leave {name} out")
         return env
+
+    @field_validator("resources")
+    @classmethod
+    def _quantities(cls, resources: dict[str, str]) -> dict[str, str]:
+        for name, quantity in resources.items():
+            if not _RESOURCE.fullmatch(name):
+                raise ValueError(f"names such as cpu, memory and nvidia.com/gpu; mend {name!r}")
+            if not _QUANTITY.fullmatch(quantity):
+                raise ValueError(f"quantities such as 8, 500m and 64Gi; mend {name}: {quantity!r}")
+        if missing := [name for name in ("cpu", "memory") if resources and name not in resources]:
+            raise ValueError(f"cpu and memory beside what else there is; add {missing[0]}")
+        return resources
 
     @model_validator(mode="after")
     def _known_preset(self) -> Self:

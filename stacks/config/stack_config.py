@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from components.catalog.site import SiteConfig
+from stacks.config.region_settings import RegionsConfig
 from stacks.config.sections import (
     BudgetConfig,
     ClusterConfig,
@@ -55,6 +56,7 @@ class StackConfig(Section):
     head: HeadConfig = HeadConfig()
     observe: ObserveConfig = ObserveConfig()
     estimate: EstimateConfig = Field(default=EstimateConfig(), examples=[{"images_per_second": 1200, "source_gib": 40}])
+    regions: RegionsConfig = Field(default=RegionsConfig(), examples=[{"residency": ["EU"], "deny": ["aws:eu-west-2"]}])
     encryption: Literal["provider-key", "customer-key"] = "provider-key"
     gcp: GcpConfig | None = Field(
         default=None, examples=[{"project": "my-project", "billing_account": "012345-6789AB-CDEF01"}]

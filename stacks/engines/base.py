@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from components.core.findings import Finding, InputError, Severity
+from components.estimate.regions import Place, refusal
 from stacks.config.job_file import JobFile
 
 
@@ -27,7 +28,7 @@ class Move:
 
     Attributes:
         source: engine and job that it came from; names the job's way for good.
-        usd: what the traffic cost; None where nobody knows its price.
+        usd: what the way there cost by `why_usd`, in which price and source stand; None where nobody knows the price.
     """
 
     source: str
@@ -99,6 +100,8 @@ class Engine(Protocol):
     """local, slurm, kubernetes."""
     where: str
     """Which one, for people: a folder, a controller's host, a context."""
+    region: Place | None
+    """Its region; None where nobody has said it."""
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """What it would refuse, and what it would ignore."""
@@ -157,8 +160,28 @@ class Movable(Engine, Protocol):
 
 
 def refusals(engine: Engine, job: JobFile) -> list[Finding]:
-    """Why the engine would not take it; empty where it does."""
+    """Why the job is not to go there; empty where it may."""
+    if elsewhere := region_findings(job, engine.region):
+        return elsewhere  # it is not even asked
     return [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
+
+
+def no_resources(job: JobFile) -> Iterator[Finding]:
+    """Of an engine that gives whole nodes to a job."""
+    if job.resources:
+        yield Finding.warning("job.resources", "resources", "of no effect here: a job has its nodes as a whole")
+
+
+def region_findings(job: JobFile, region: Place | None) -> list[Finding]:
+    """The error of an engine that stands where the job may not be, or nobody knows where; empty without limits."""
+    if (refused := refusal(job.regions.limits, region)) is None:
+        return []
+    fix = "submit it to another engine, or change regions"
+    if region is None:
+        fix = "say it behind the engine's name: #aws:eu-central-1, or #hosts:lab/DE for machines of your own"
+    elif region.jurisdiction is None and job.regions.residency:
+        fix = f"say its country: #{region.name}/DE"
+    return [Finding.error("regions.refused", "regions", f"{refused.said} (regions: {refused.why})", fix)]
 
 
 def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[str]:

@@ -22,8 +22,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.core.json_lines import lock
+from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import JobStatus, Move, Phase
+from stacks.engines.base import JobStatus, Move, Phase, region_findings
 from stacks.report.rendering import write_whole
 
 JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
@@ -41,13 +42,15 @@ class UnreadableError(InputError):
 
 
 class FolderEngine(ABC):
-    """Most of `Movable`, over one folder. `user`: whose jobs these are, in their status."""
+    """Most of `Movable`, over one folder. `user`: whose jobs these are, in their status; `region`: the region of
+    the machines that run them, and of the folder.
+    """
 
     kind: str
     run_folders_are_here = True
 
-    def __init__(self, folder: Path, user: str = "") -> None:
-        self._folder, self.where = folder, str(folder)
+    def __init__(self, folder: Path, user: str = "", region: Place | None = None) -> None:
+        self._folder, self.where, self.region = folder, str(folder), region
         self._user = user or getpass.getuser()
 
     @abstractmethod
@@ -150,8 +153,8 @@ class FolderEngine(ABC):
             yield has_gone
 
     def _check(self, job: JobFile) -> None:
-        """InputError: what this engine cannot do."""
-        for finding in self.findings(job):
+        """InputError: what this engine cannot do, or where it stands."""
+        for finding in (*region_findings(job, self.region), *self.findings(job)):
             if finding.severity is Severity.ERROR:
                 raise InputError(finding.path, finding.message, fix=finding.fix)
 

@@ -19,7 +19,7 @@ from typing import IO
 from components.core.findings import Finding
 from components.core.json_lines import is_locked, lock
 from stacks.config.job_file import JobFile, Priority
-from stacks.engines.base import JobStatus, Phase, Room
+from stacks.engines.base import JobStatus, Phase, Room, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, number_of, read_job, read_status
 
 SPENT_FILE, ALIVE_FILE, TURN_FILE = "spent.json", "alive", "turn"
@@ -43,6 +43,7 @@ class LocalQueue(FolderEngine):
                 "this engine runs no containers: the command would run in another environment than the image's",
                 "leave image out to run in this environment, or submit it to another engine",
             )
+        yield from no_resources(job)
         if job.nodes.min > 1:
             yield Finding.error(
                 "job.nodes", "nodes.min", f"one machine is no {job.nodes.min} nodes", "nodes: {min: 1, max: 1}"

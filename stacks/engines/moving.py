@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from components.core.findings import InputError
+from components.estimate.traffic import traffic_price
 from stacks.bench.run_store import object_store
 from stacks.engines.base import Engine, JobStatus, Movable, Move, Phase, refusals, waited
 from stacks.engines.copying import Copied, copy_folder, files_of_run, forget_copy
@@ -16,10 +17,13 @@ from stacks.engines.copying import Copied, copy_folder, files_of_run, forget_cop
 
 @dataclass(frozen=True)
 class Moved:
-    """What became of it: the job at the target, and the copy; None where an earlier call had done that."""
+    """What became of it: the job at the target, the copy, and what is recorded of it; None where an earlier call had
+    done that.
+    """
 
     job_id: str
-    copied: Copied | None
+    copied: Copied | None = None
+    move: Move | None = None
 
 
 def place_of(engine: Engine) -> str:
@@ -43,7 +47,7 @@ def move_job(
     with source.leaving(job_id, place_of(target)) as has_gone:
         if (known := target.moved(origin)) is not None:
             target.ensure_begun(known)
-            return Moved(known, None)
+            return Moved(known)
         job = source.job(job_id)
         for refusal in refusals(target, job):
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
@@ -58,13 +62,21 @@ def move_job(
         copied = copy_folder(from_store, to_store, files_of_run(from_store, whole=job.preset is None), tell)
         forget_copy(to_store)
         sec = (datetime.now(UTC) - began).total_seconds()
-        move = Move(origin, place_of(target), began, sec, copied.bytes, *_cost(source, target))
+        move = Move(origin, place_of(target), began, sec, copied.bytes, *traffic_cost(source, target, copied.bytes))
         has_gone()
-        return Moved(target.submit_staged(job, (*before.moves, move)), copied)
+        return Moved(target.submit_staged(job, (*before.moves, move)), copied, move)
 
 
-def _cost(source: Movable, target: Movable) -> tuple[float | None, str]:
-    """Dollars of the traffic, and why."""
-    if source.run_folders_are_here and target.run_folders_are_here:
-        return 0.0, "both folders are on this machine, or mounted on it"
-    return None, "nobody has said what traffic between them costs"
+def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | None, str]:
+    """Dollars of so many bytes on their way, and by what price; None where nobody knows it."""
+    here, there = source.region, target.region
+    if here is None and there is None and source.run_folders_are_here and target.run_folders_are_here:
+        return 0.0, "both folders are on this machine, or mounted on it, and no regions are said"
+    if here is None or there is None:
+        unsaid = source if here is None else target
+        return None, f"nobody has said in which region {place_of(unsaid)} stands"
+    price = traffic_price(here, there)
+    way = f"{here.name} to {there.name}: {price.source}, {price.dated}, {price.confidence}"
+    if price.value is None:
+        return None, way
+    return size / 2**30 * price.value, f"{price.value:g} USD a GiB, {way}"

@@ -24,17 +24,17 @@ class Placed(Generic[Kind]):
 
 def place(engines: Sequence[Kind], job: JobFile) -> Placed[Kind]:
     """InputError: none takes such a job."""
-    lines, queues = list[str](), list[Kind]()
+    lines, queues, fixes = list[str](), list[Kind](), dict[str, None]()
     for engine in engines:
         named = f"{engine.kind}, {engine.where}"
         try:
-            errors = refusals(engine, job)
+            if errors := refusals(engine, job):
+                lines.append(f"{named}: not for it: {errors[0].path}: {errors[0].message}")
+                fixes[errors[0].fix] = None
+                continue
             room = engine.room(job)
         except InputError as error:
             lines.append(f"{named}: cannot be asked: {error.problem}")
-            continue
-        if errors:
-            lines.append(f"{named}: not for it: {errors[0].path}: {errors[0].message}")
             continue
         if room.now:
             return Placed(engine, True, (*lines, f"{named}: begins at once: {room.reason}"))
@@ -42,6 +42,6 @@ def place(engines: Sequence[Kind], job: JobFile) -> Placed[Kind]:
         lines.append(f"{named}: no room now: {room.reason}")
     if not queues:
         raise InputError(
-            "--on", "no engine takes this job", value="; ".join(lines), fix="mend the job, or name another"
+            "--on", f"no engine takes this job: {'; '.join(lines)}", fix="; or ".join(fixes) or "name another"
         )
     return Placed(queues[0], False, (*lines, f"{queues[0].kind}, {queues[0].where}: it waits there, the first named"))

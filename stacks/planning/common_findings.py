@@ -17,6 +17,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.autoscale import autoscale_findings
 from stacks.planning.controller import controller_findings
 from stacks.planning.expected_run import run_findings
+from stacks.planning.region_limits import region_findings
 from stacks.planning.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
 from stacks.planning.worker_memory import memory_findings
@@ -52,6 +53,7 @@ def common_findings(
         *([] if shared else _state(config)),
         *_data(config),
         *_pins(config),
+        *region_findings(config),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 

@@ -25,6 +25,7 @@ from stacks.planning.expected_run import ExpectedRun, expected_run
 from stacks.planning.gc_pause import without_gc
 from stacks.planning.ladder_cost import assumptions, ladder_cost
 from stacks.planning.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
+from stacks.planning.region_limits import resource_findings
 from stacks.planning.rules.guardrails import with_guardrails
 from stacks.planning.run_costs import (
     Pace,
@@ -170,6 +171,7 @@ def make_plan(config: StackConfig) -> Plan:
                     *provider.findings(config, planned, cost),
                     *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
                     *unpriced(program.resources, lines),
+                    *resource_findings(config, program.resources),
                 ),
                 *(config, program.resources, job),
             ),

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from components.core.findings import Finding, InputError, nearest_hint
+from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
-from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room
+from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, read_job, read_status, write_status
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
@@ -50,8 +51,8 @@ class SlurmEngine(FolderEngine):
 
     kind = "slurm"
 
-    def __init__(self, folder: Path, partition: str = "", user: str = "") -> None:
-        super().__init__(folder, user)
+    def __init__(self, folder: Path, partition: str = "", user: str = "", region: Place | None = None) -> None:
+        super().__init__(folder, user, region)
         self._asked = partition
         self.where = f"{folder}{f'@{partition}' if partition else ''}"
 
@@ -72,6 +73,7 @@ class SlurmEngine(FolderEngine):
                 "this engine starts no containers: it would take Slurm's pyxis or Apptainer on every node",
                 "leave image out to run in the nodes' own environment, or submit it to another engine",
             )
+        yield from no_resources(job)
         if job.team and not self._has_accounts():
             yield Finding.warning(
                 "job.team", "team", "of no effect in Slurm: this one keeps no accounts", "leave it out, or add slurmdbd"

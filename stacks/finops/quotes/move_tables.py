@@ -4,36 +4,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from components.catalog.loader import PROVIDERS, load_provider
-from components.catalog.schema import Fact
 from components.estimate.moving import UNITS, Advice, Band, Luggage, Move
 from components.estimate.offers import Offer
 from components.estimate.quotes import Sort
 
-_EGRESS = "egress-internet"
-
-
-def egress_of(here: Offer) -> Fact[float | None] | None:
-    """What a GiB that leaves the provider costs, to anywhere; None of one without a list of services."""
-    catalog = load_provider(next(each for each in PROVIDERS if each == here.provider))
-    if not any(row.service == _EGRESS for row in catalog.services):
-        return None
-    return catalog.service_price(here.provider, here.region, _EGRESS).usd
-
 
 @dataclass(frozen=True)
 class AdviceGiven:
-    """An advice, and what it was given by. `egress`: see `egress_of`."""
+    """An advice, and what it was given by."""
 
     advice: Advice
     luggage: Luggage
-    egress: Fact[float | None] | None
     sort: Sort
 
 
 def advice_json(given: AdviceGiven) -> dict[str, Any]:
     """Plain JSON data."""
-    advice, luggage, egress, sort = given.advice, given.luggage, given.egress, given.sort
+    advice, luggage, sort = given.advice, given.luggage, given.sort
     best = advice.best
     return {
         "here": advice.here.offer.label,
@@ -43,13 +30,13 @@ def advice_json(given: AdviceGiven) -> dict[str, Any]:
         "saves": None if best is None else {**_finite(best.saves), "unit": UNITS[sort], "confidence": "estimated"},
         "hours_without_training": None if best is None else {**_finite(best.hours), "confidence": "assumed"},
         "egress": None
-        if egress is None
+        if best is None
         else {
             "gib": luggage.gib,
-            "usd": None if best is None else best.egress_usd,
-            "usd_per_gib": egress.value,
-            "source": egress.source,
-            "confidence": egress.confidence,
+            "usd": best.traffic_usd,
+            "usd_per_gib": best.traffic.value,
+            "source": best.traffic.source,
+            "confidence": best.traffic.confidence,
         },
     }
 
@@ -103,9 +90,9 @@ def _saves(move: Move, sort: Sort) -> str:
 
 
 def _way(move: Move, luggage: Luggage) -> str:
-    if not move.egress_usd:
+    if not move.traffic_usd:
         return "and nothing for the way"
-    return f"${move.egress_usd:,.2f} for {luggage.gib:g} GiB that leave"
+    return f"${move.traffic_usd:,.2f} for {luggage.gib:g} GiB on the way"
 
 
 def _rung(offer: Offer) -> str:

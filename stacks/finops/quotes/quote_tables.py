@@ -3,14 +3,15 @@
 Computes nothing: what stands here was worked out by `components.estimate.offers` and `components.estimate.quotes`.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from components.catalog.schema import Fact, Region
 from components.estimate.energy import ERROR_BAND
 from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
+from components.estimate.regions import Why
 from stacks.finops.quotes.move_tables import AdviceGiven, advice_json, advice_lines
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class Answer:
     """A question and its answer. `max_intensity`: gCO2e per kWh that a grid may have at most; None for any; `left_out`:
     offers on other grids; `top`: of how many of the ranked a person reads the reasons; 0 for all. JSON has them all.
-    `advice`: to a job that runs already; None where none does.
+    `advice`: to a job that runs already; None where none does. `refused`: how many offers each limit on regions leaves
+    out.
     """
 
     accelerator: str
@@ -32,6 +34,7 @@ class Answer:
     ranking: Ranking
     top: int = 0
     advice: AdviceGiven | None = None
+    refused: Mapping[Why, int] = field(default_factory=dict)
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -46,6 +49,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "sort": answer.sort,
         "max_intensity_g_per_kwh": answer.max_intensity,
         "left_out": answer.left_out,
+        "left_out_by_regions": {str(why): number for why, number in answer.refused.items()},
         **({} if answer.advice is None else {"move": advice_json(answer.advice)}),
         "currency": "USD",
         "ranked": [
@@ -210,6 +214,8 @@ def show_answer(answer: Answer, console: "Console") -> None:
             _say(console, line, indent=2)
     if answer.left_out:
         _say(console, f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh")
+    for why, number in answer.refused.items():
+        _say(console, f"{number} offers left out: {_REFUSED[why]}")
     for line in _assumptions(ranking):
         _say(console, line, style="dim")
     for line in () if answer.advice is None else advice_lines(answer.advice):
@@ -235,6 +241,11 @@ def _label_and_usd(quoted: Quoted) -> str:
     return quoted.offer.label if quoted.usd is None else f"{quoted.offer.label}, ${quoted.usd:,.0f}"
 
 
+_REFUSED = {
+    Why.NOT_ALLOWED: "in none of the regions of --allow",
+    Why.DENIED: "in a region of --deny",
+    Why.RESIDENCY: "in none of the countries of --residency",
+}
 _BY = {"cost": "expected dollars", "carbon": "kg CO2e", "risk": "hours at risk"}
 _HEADINGS = ("", "USD", "hours", "risk", "kWh", "kgCO2e", "offer")
 

@@ -38,6 +38,7 @@ _SAID_BY_PLAN = (
     ("budget.unknown-price", Severity.WARNING, "The budget is held against known prices", "budget.monthly_usd"),
     ("capacity.spot-infeasible", Severity.ERROR, "A run on spot capacity is expected to end", "cluster.capacity"),
     ("checkpoint.interval", Severity.WARNING, "A run on spot is saved neither too seldom nor too often", "job"),
+    ("regions.refused", Severity.ERROR, "The stack and its data are where gangway:regions allows", "regions"),
     ("prices.stale", Severity.WARNING, "The estimate is made of prices younger than 180 days", "region"),
 )
 PLAN_RULES: tuple[Rule, ...] = (
@@ -160,5 +161,7 @@ def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
     if finding.code != CLEAN_REGION.code or provider.settings.reads_site:
         return finding
     accelerator = cluster.accelerator or provider.catalog_here().machines[cluster.machine_type or ""].accelerator
-    command = f"gangway quote --accelerator {accelerator} --hours {config.job.max_hours:g}"
+    words = [f"gangway quote --accelerator {accelerator} --hours {config.job.max_hours:g}"]
+    words += [f"--{name} {','.join(named)}" for name, named in config.regions if named]
+    command = " ".join(words)
     return replace(finding, fix=f"{finding.fix}; `{command}` ranks regions with price and emissions")

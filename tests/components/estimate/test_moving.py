@@ -1,6 +1,7 @@
 """Moving: never for what may as well save nothing, always for what surely does; dearer ways change no mind for it."""
 
 from dataclasses import replace
+from datetime import date
 from functools import cache
 
 import pytest
@@ -8,11 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.catalog.loader import load_provider
+from components.catalog.schema import Fact
 from components.estimate.moving import LEAST_SHARE, Advice, Luggage, advise
 from components.estimate.offers import Offer, carriers_of, find_offers
 from components.estimate.quotes import SORTS, Job, Sort
 
-NOTHING = Luggage(0.0, 0.09)
+
+def carrying(gib: float, usd_per_gib: float | None, at: str = "aws us-east-1 ") -> Luggage:
+    """At one price to everywhere but the place itself, whose labels begin so."""
+    day = date(2026, 11, 27)
+
+    def price_to(offer: Offer) -> Fact[float | None]:
+        usd = 0.0 if offer.label.startswith(at) else usd_per_gib
+        return Fact[float | None](value=usd, source="a test", as_of=day, confidence="assumed")
+
+    return Luggage(gib, price_to)
+
+
+NOTHING = carrying(0.0, 0.09)
 
 
 @cache
@@ -37,24 +51,26 @@ jobs = st.builds(
     deadline_hours=st.none() | st.floats(2000, 4000),
     interruptions=st.none() | st.floats(0.01, 0.6),
 )
-luggages = st.builds(Luggage, gib=st.floats(0, 20_000), egress_usd_per_gib=st.none() | st.floats(0, 0.2))
+prices = st.none() | st.floats(0, 0.2)
 
 
-@given(st.integers(0, 1000), jobs, luggages, st.sampled_from(SORTS))
+@given(st.integers(0, 1000), jobs, st.floats(0, 20_000), prices, st.sampled_from(SORTS))
 def test_what_is_advised_surely_saves_and_what_is_not_does_not(
-    number: int, job: Job, luggage: Luggage, sort: Sort
+    number: int, job: Job, gib: float, usd_per_gib: float | None, sort: Sort
 ) -> None:
     here = offers()[number % len(offers())]
+    luggage = carrying(gib, usd_per_gib, f"{here.provider} {here.region} ")
     found = advise(here, offers()[::4], job, luggage, sort)
     if found.best is None:
         assert not found.go
         return
     assert found.best.to.offer.label != here.label
+    assert found.best.traffic == luggage.price_to(found.best.to.offer)
     assert found.best.saves.low <= found.best.saves.mid <= found.best.saves.high
     assert found.best.hours.low <= found.best.hours.mid <= found.best.hours.high
     if found.go:
         assert found.best.saves.low > 0
-    if luggage.egress_usd_per_gib is None:
+    if usd_per_gib is None:
         to = found.best.to.offer
         assert (to.provider, to.region) == (here.provider, here.region), "nobody knows what leaving costs"
 
@@ -63,7 +79,7 @@ def test_what_is_advised_surely_saves_and_what_is_not_does_not(
 def test_more_to_carry_never_makes_a_move(job: Job, one: float, other: float) -> None:
     less, more = sorted((one, other))
     here = offer(ON_DEMAND)
-    light, heavy = (advise(here, offers()[::4], job, Luggage(gib, 0.09), "cost") for gib in (less, more))
+    light, heavy = (advise(here, offers()[::4], job, carrying(gib, 0.09), "cost") for gib in (less, more))
     assert light.go or not heavy.go
     if heavy.best is not None:
         assert light.best is not None
@@ -93,7 +109,7 @@ def test_dollars_of_the_way_count_and_so_does_the_deadline() -> None:
     elsewhere = [each for each in offers() if each.provider == "gcp" and each.kind == "spot"]
 
     def go(gib: float, deadline_hours: float | None = None) -> Advice:
-        return advise(here, elsewhere, replace(job, deadline_hours=deadline_hours), Luggage(gib, 0.09), "cost")
+        return advise(here, elsewhere, replace(job, deadline_hours=deadline_hours), carrying(gib, 0.09), "cost")
 
     assert go(10).go
     assert not go(1_000_000).go, "90,000 dollars"
@@ -115,9 +131,25 @@ def test_the_same_at_other_prices_is_the_same_decision(factor: float) -> None:
         assert each.price.value is not None
         return replace(each, price=each.price.model_copy(update={"value": factor * each.price.value}))
 
-    job, luggage = Job(4, 30.0), Luggage(500, 0.09)
+    job, luggage = Job(4, 30.0), carrying(500, 0.09)
     plain = advise(offer(ON_DEMAND), offers(), job, luggage, "cost")
-    scaled = advise(priced(offer(ON_DEMAND)), map(priced, offers()), job, Luggage(500, factor * 0.09), "cost")
+    scaled = advise(priced(offer(ON_DEMAND)), map(priced, offers()), job, carrying(500, factor * 0.09), "cost")
     assert plain.best is not None
     assert scaled.best is not None
     assert (plain.go, plain.best.to.offer.label) == (scaled.go, scaled.best.to.offer.label)
+
+
+def test_a_cheaper_way_is_taken_where_all_else_is_equal() -> None:
+    """Two offers that differ in their price of traffic alone."""
+    here, twin = offer(ON_DEMAND), offer(SPOT)
+    far = replace(twin, region="us-west-2")
+    near = replace(twin, region="us-east-2")
+
+    def price_to(each: Offer) -> Fact[float | None]:
+        usd = {"us-east-2": 0.01, "us-west-2": 0.02}[each.region]
+        return Fact[float | None](value=usd, source=each.region, as_of=date(2026, 11, 27), confidence="assumed")
+
+    found = advise(here, (far, near), Job(4, 100.0), Luggage(10_000, price_to), "cost")
+    assert found.best is not None
+    assert (found.best.to.offer.region, found.best.traffic.source) == ("us-east-2", "us-east-2")
+    assert found.best.traffic_usd == pytest.approx(100)

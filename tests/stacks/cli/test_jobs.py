@@ -101,12 +101,18 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     while not (tmp_path / "other" / second.out.strip() / "run" / "seen").exists():
         time.sleep(0.05)
     other = f"local:{tmp_path / 'other'}"
-    words = ["job", "move", second.out.strip(), "--on", other, "--to", f"local:{tmp_path / 'third'}"]
+    regions = ("#aws:eu-west-1", "#aws:eu-west-3")
+    words = ["job", "move", second.out.strip(), "--on", other + regions[0], "--to", f"local:{tmp_path / 'third'}"]
+    words[-1] += regions[1]
     assert gangway(words) == 0
-    moved = capsys.readouterr().out.strip()
+    told = capsys.readouterr()
+    moved = told.out.strip()
+    assert "0.02 USD a GiB, aws:eu-west-1 to aws:eu-west-3: " in told.err
     assert gangway(["job", "wait", moved, "--on", words[-1]]) == 0
     assert gangway(["job", "status", moved, "--on", words[-1]]) == 0
-    assert f"came from file://{tmp_path}/other/" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"came from file://{tmp_path}/other/" in said
+    assert "0.02 USD a GiB" in said
     assert gangway(words) == 0
     assert capsys.readouterr().out.strip() == moved
     assert gangway(["job", "cancel", first.out.strip()]) == 0

@@ -292,6 +292,9 @@ def test_a_job_that_runs_is_told_to_stay_or_to_move() -> None:
     heavy = ask("--here", here, "--carry-gib", "1000000", "--providers", "aws,gcp")["move"]
     assert heavy["to"].startswith("aws us-east-1 "), "what stays in the region carries nothing"
     assert heavy["egress"]["usd"] == 0
+    near = ask("--here", "gcp europe-west4 a3-highgpu-8g on-demand", "--allow", "gcp:europe-west1")["move"]
+    assert near["to"].startswith("gcp europe-west1 ")
+    assert (near["egress"]["usd_per_gib"], near["egress"]["usd"]) == (0.02, 0.2), "the pair's, not the internet's 0.12"
     text = run("--here", here)
     assert f"you are on {here}" in text
     assert f"move to {move['to']}: saves $" in text
@@ -317,3 +320,53 @@ def test_it_loads_no_sdk(repo: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=repo, capture_output=True, text=True, check=True)
     assert done.stdout == "0 []\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        (
+            ("--residency", "EU"),
+            {
+                *("aws eu-north-1", "gcp europe-north1", "gcp europe-west1", "gcp europe-west4"),
+                *("azure polandcentral", "azure spaincentral", "azure swedencentral", "azure westeurope"),
+            },
+        ),
+        (("--allow", "aws:eu-north-1,gcp:europe-west4"), {"aws eu-north-1", "gcp europe-west4"}),
+        (("--residency", "US", "--deny", "gcp:,azure:"), {"aws us-east-1", "aws us-east-2", "aws us-west-2"}),
+    ],
+)
+def test_offers_elsewhere_are_left_out_and_counted(options: tuple[str, ...], kept: set[str]) -> None:
+    every, answer = ask("--top", "0"), ask("--top", "0", *options)
+
+    def offers(of: dict[str, Any]) -> list[dict[str, Any]]:
+        return [row for kind in ("ranked", "infeasible", "unknown") for row in of[kind]]
+
+    seen = {f"{row['provider']} {row['region']}" for row in offers(answer)}
+    assert seen == kept
+    left_out = answer["left_out_by_regions"]
+    assert sum(left_out.values()) == len(offers(every)) - len(offers(answer)) > 0
+    assert set(left_out) <= {option.removeprefix("--") for option in options}
+    text = run(*options)
+    assert all(f"{number} offers left out: " in text for number in left_out.values())
+    assert every["left_out_by_regions"] == {}
+
+
+def test_nowhere_is_no_offer() -> None:
+    answer = ask("--residency", "IS", exit_code=1)
+    assert answer["ranked"] == answer["unknown"] == []
+    assert list(answer["left_out_by_regions"]) == ["residency"]
+
+
+def test_a_job_is_advised_to_go_only_where_it_may() -> None:
+    here = ("--here", "aws us-east-1 p5.48xlarge on-demand", "--sort", "carbon")
+    free, bound = ask(*here), ask(*here, "--allow", "aws:us-east-1")
+    assert "us-east-1" not in free["move"]["to"]
+    assert bound["move"]["to"].startswith("aws us-east-1 ")
+
+
+@pytest.mark.parametrize("options", [("--residency", "UK"), ("--allow", "eu-west-1"), ("--deny", "aws:eu-,")])
+def test_limits_on_regions_that_are_none(options: tuple[str, str]) -> None:
+    found = mistake(*ASK, *options)
+    assert found.place == options[0]
+    assert found.fix

@@ -1,4 +1,4 @@
-"""A real Slurm for this folder's tests, where there can be one."""
+"""A real Slurm and a real Kubernetes for this folder's tests, where there can be one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,8 @@ from tempfile import mkdtemp
 
 import pytest
 
+from tests import kube_cluster
+from tests.kube_cluster import KubeCluster, KubeQueue, kubernetes
 from tests.slurm_cluster import SlurmCluster, slurm, why_not
 
 
@@ -25,3 +27,21 @@ def cluster(standing_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(name, standing_cluster.env[name])
     yield standing_cluster
     standing_cluster.reset()
+
+
+@pytest.fixture(scope="session")
+def standing_kubernetes() -> Iterator[KubeCluster]:
+    if why := kube_cluster.why_not():
+        pytest.skip(why)
+    with kubernetes(Path(mkdtemp(prefix="gw-kube-"))) as made:
+        yield made
+
+
+@pytest.fixture
+def kube_queue(standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeQueue]:
+    """A namespace with a queue of one CPU, found by kubectl."""
+    monkeypatch.setenv("KUBECONFIG", str(standing_kubernetes.kubeconfig))
+    queue = standing_kubernetes.queue(cpus=1)
+    yield queue
+    standing_kubernetes.remove(queue)
+    assert standing_kubernetes.kubelet.broken == []

@@ -1,0 +1,59 @@
+"""In which country a region stands, and which countries make a group such as the EU."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from components.catalog.schema import Fact, Frozen
+from components.catalog.tables import read_file, with_facts
+
+__all__ = ["JurisdictionTable", "load_jurisdictions"]
+
+
+class _Country(Frozen):
+    """Regions of one provider in one country, by ISO 3166-1's two letters."""
+
+    country: Fact[str]
+    regions: tuple[str, ...]
+
+
+class _Group(Frozen):
+    """Countries that keep data as one."""
+
+    members: Fact[tuple[str, ...]]
+
+
+class JurisdictionTable(Frozen):
+    """Countries by provider and region; groups by name."""
+
+    countries: Mapping[str, Mapping[str, Fact[str]]]
+    groups: Mapping[str, Fact[tuple[str, ...]]]
+
+    def regions(self, provider: str) -> Mapping[str, Fact[str]]:
+        """Every region of the provider that somebody here knows, with its country."""
+        return self.countries.get(provider, {})
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What may be named as a jurisdiction: groups first, then countries that some region or group has."""
+        of_regions = {fact.value for regions in self.countries.values() for fact in regions.values()}
+        of_groups = {country for group in self.groups.values() for country in group.value}
+        return (*self.groups, *sorted(of_regions | of_groups))
+
+    def members(self, word: str) -> frozenset[str]:
+        """The countries of a group; a country alone is itself."""
+        return frozenset(self.groups[word].value) if word in self.groups else frozenset({word})
+
+
+@cache
+def load_jurisdictions() -> JurisdictionTable:
+    """The table, read once a process."""
+    tables, sources = read_file(Path(__file__).parent / "jurisdictions.yaml")
+    countries: dict[str, dict[str, Fact[str]]] = {}
+    for provider, rows in tables["countries"].items():
+        for row in (_Country.model_validate(with_facts(_Country, row, sources)) for row in rows):
+            countries.setdefault(provider, {}).update(dict.fromkeys(row.regions, row.country))
+    groups = {
+        name: _Group.model_validate(with_facts(_Group, row, sources)).members for name, row in tables["groups"].items()
+    }
+    return JurisdictionTable(countries=countries, groups=groups)

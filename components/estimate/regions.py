@@ -1,0 +1,172 @@
+"""Where a stack, a job and their data may be: limits by the names of regions and by jurisdictions, and whether a place
+is within them. The one place of that logic: plans, quotes, submits and moves ask it. Pure.
+
+A name is `PROVIDER:REGION`, such as `gcp:europe-west4`; one that ends in `-`, `:` or `*` stands for all that begin so.
+What nobody knows of a place speaks against it.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from components.catalog.jurisdictions import load_jurisdictions
+from components.catalog.loader import PROVIDERS
+from components.core.findings import InputError, nearest_hint
+
+__all__ = [
+    "SITES",
+    "Place",
+    "Refusal",
+    "RegionLimits",
+    "Why",
+    "check_jurisdiction",
+    "check_name",
+    "read_place",
+    "refusal",
+]
+
+SITES: Final = ("hosts", "openstack")
+"""Providers whose regions no catalogue knows: their owners name them."""
+_NAME: Final = re.compile(r"(?P<provider>[a-z]+):(?P<region>[A-Za-z0-9._-]*\*?)")
+_PLACE: Final = re.compile(r"(?P<provider>[a-z]+):(?P<region>[A-Za-z0-9._-]+)(/(?P<country>[A-Z]{2}))?")
+_ENDS: Final = ("-", ":", "*")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A region. `country`: as its owner says it; of a region of the catalogue the catalogue's is taken."""
+
+    provider: str
+    region: str
+    country: str = ""
+
+    @property
+    def name(self) -> str:
+        """As limits name it."""
+        return f"{self.provider}:{self.region}"
+
+    @property
+    def jurisdiction(self) -> str | None:
+        """The country; None where nobody says it."""
+        known = load_jurisdictions().regions(self.provider).get(self.region)
+        return known.value if known is not None else self.country or None
+
+
+@dataclass(frozen=True)
+class RegionLimits:
+    """What is written of it, checked by `check_name` and `check_jurisdiction`.
+
+    Attributes:
+        allow: no others than these; any, where there are none.
+        deny: none of these, whatever else is said.
+        residency: only in one of these countries or groups; anywhere, where there are none.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    residency: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is asked at all."""
+        return bool(self.allow or self.deny or self.residency)
+
+
+class Why(StrEnum):
+    """Which of the limits refuses a place."""
+
+    UNKNOWN = "unknown place"
+    DENIED = "deny"
+    NOT_ALLOWED = "allow"
+    RESIDENCY = "residency"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a place is not within the limits. `said`: a sentence about the place, without a full stop."""
+
+    why: Why
+    said: str
+
+
+def refusal(limits: RegionLimits, place: Place | None) -> Refusal | None:
+    """None where the place is within the limits. `place` None: nobody knows which it is."""
+    if not limits.asked:
+        return None
+    if place is None:
+        return Refusal(Why.UNKNOWN, "nobody has said in which region it stands")
+    if denied := [entry for entry in limits.deny if _fits(entry, place)]:
+        return Refusal(Why.DENIED, f"{place.name} is denied by {denied[0]}")
+    if limits.allow and not any(_fits(entry, place) for entry in limits.allow):
+        return Refusal(Why.NOT_ALLOWED, f"{place.name} is none of {', '.join(limits.allow)}")
+    if not limits.residency:
+        return None
+    country, asked = place.jurisdiction, " or ".join(limits.residency)
+    if country is None:
+        return Refusal(Why.RESIDENCY, f"nobody knows whether {place.name} is in {asked}")
+    if not any(country in load_jurisdictions().members(word) for word in limits.residency):
+        return Refusal(Why.RESIDENCY, f"{place.name} is in {country}, not in {asked}")
+    return None
+
+
+def _fits(entry: str, place: Place) -> bool:
+    if entry.endswith(_ENDS):
+        return place.name.startswith(entry.rstrip("*"))
+    return place.name == entry
+
+
+def check_name(entry: str, place: str) -> str:
+    """The entry of `allow` or `deny`, as it is written. InputError: no region is called so, or begins so: a misspelt
+    one would allow nothing, or deny nothing. `place`: config path or option that holds it.
+    """
+    match = _NAME.fullmatch(entry)
+    if match is None or (not match["region"] and not entry.endswith(_ENDS)):
+        raise InputError(
+            place, "no name of a region", value=entry, allowed="PROVIDER:REGION, or how several begin, such as aws:eu-",
+            fix=f"write {entry}: for all of {entry}" if entry in (*PROVIDERS, *SITES) else "write aws:eu-central-1",
+        )  # fmt: skip
+    provider = match["provider"]
+    if provider not in (*PROVIDERS, *SITES):
+        raise InputError.not_among(place, "no such provider", provider, (*PROVIDERS, *SITES))
+    known = [f"{provider}:{region}" for region in sorted(load_jurisdictions().regions(provider))]
+    if known and not any(_fits(entry, Place(provider, name.partition(":")[2])) for name in known):
+        begun = any(name.startswith(entry) for name in known)
+        hint = f"write {entry}* for all that begin so" if begun else nearest_hint(entry, known)
+        raise InputError(
+            place, "no region that the catalogue knows is called so, or begins so", value=entry,
+            allowed=", ".join(known), fix=hint,
+        )  # fmt: skip
+    return entry
+
+
+def check_jurisdiction(word: str, place: str) -> str:
+    """The entry of `residency`, as it is written. InputError: the catalogue knows no such country or group."""
+    words = load_jurisdictions().words
+    if word not in words:
+        meant = {"UK": "GB", "USA": "US"}.get(word.upper(), word.upper())
+        fix = f"write {meant}" if meant in words else nearest_hint(word, words)
+        raise InputError(place, "no such country or group", value=word, allowed=", ".join(words), fix=fix)
+    return word
+
+
+def read_place(text: str, option: str) -> Place:
+    """`aws:eu-central-1`; of machines that no catalogue knows with their country, `hosts:lab/DE`. InputError: it is
+    none.
+    """
+    match = _PLACE.fullmatch(text)
+    if match is None or match["provider"] not in (*PROVIDERS, *SITES):
+        raise InputError(
+            option, "no region", value=text, allowed="PROVIDER:REGION, or hosts:NAME/COUNTRY for machines of your own",
+            fix="write aws:eu-central-1, or hosts:lab/DE",
+        )  # fmt: skip
+    provider, region, country = match["provider"], match["region"], match["country"] or ""
+    known = load_jurisdictions().regions(provider)
+    if known and region not in known:
+        raise InputError.not_among(option, f"no region of {provider} that the catalogue knows", region, sorted(known))
+    if known and country not in ("", known[region].value):
+        raise InputError(
+            option, "another country than the catalogue's", value=text, allowed=known[region].value,
+            fix=f"write {provider}:{region}",
+        )  # fmt: skip
+    return Place(provider, region, "" if known else country)

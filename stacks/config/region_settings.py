@@ -1,0 +1,52 @@
+"""The section `regions`, of stack files and of job files: where a stack, a job and their data may be."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from components.core.findings import InputError
+from components.estimate.regions import RegionLimits, check_jurisdiction, check_name
+from stacks.config.sections import Section
+
+# The mistake's own place is put before it by whoever reads the file.
+_Name = Annotated[str, AfterValidator(lambda entry: check_name(entry, ""))]
+_Jurisdiction = Annotated[str, AfterValidator(lambda word: check_jurisdiction(word, ""))]
+_MOST = 200
+
+
+class RegionsConfig(Section):
+    """Limits; what is left out limits nothing.
+
+    Attributes:
+        allow: no other regions than these: names, or how several begin.
+        deny: none of these, whatever else is said.
+        residency: only in these countries or groups of them.
+    """
+
+    allow: tuple[_Name, ...] = Field(default=(), max_length=_MOST, examples=[["aws:eu-", "gcp:europe-west4"]])
+    deny: tuple[_Name, ...] = Field(default=(), max_length=_MOST, examples=[["aws:eu-west-2"]])
+    residency: tuple[_Jurisdiction, ...] = Field(default=(), max_length=_MOST, examples=[["EU", "CH"]])
+
+    @property
+    def limits(self) -> RegionLimits:
+        """As planners take them."""
+        return RegionLimits(self.allow, self.deny, self.residency)
+
+
+def limits_of_options(allow: str | None, deny: str | None, residency: str | None) -> RegionLimits:
+    """Of a command's options, each several with commas between. InputError: one names no region or jurisdiction."""
+
+    def words(option: str, text: str | None) -> Sequence[str]:
+        found = () if text is None else tuple(word.strip() for word in text.split(","))
+        if "" in found:
+            raise InputError(
+                option, "a name is empty", value=text, allowed="names with commas between", fix="leave it out"
+            )
+        return found
+
+    return RegionLimits(
+        tuple(check_name(word, "--allow") for word in words("--allow", allow)),
+        tuple(check_name(word, "--deny") for word in words("--deny", deny)),
+        tuple(check_jurisdiction(word, "--residency") for word in words("--residency", residency)),
+    )

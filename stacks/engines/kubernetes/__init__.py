@@ -1,0 +1,1 @@
+"""Kubernetes, where one stands with JobSet and Kueue: kubectl is on PATH, and one of its contexts names the cluster."""

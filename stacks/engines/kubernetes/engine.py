@@ -1,0 +1,259 @@
+"""The engine `kubernetes`: jobs go to a cluster that stands already, as JobSets in one of Kueue's queues, by kubectl.
+All that is known of a job stands in the cluster; nothing of Gangway runs there.
+"""
+
+import getpass
+import secrets
+import time
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.estimate.regions import Place
+from stacks.config.job_file import JobFile
+from stacks.engines.base import JobStatus, Phase, Room, region_findings
+from stacks.engines.kubernetes import logs
+from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
+from stacks.engines.kubernetes.manifests import (
+    CANCELLED_ANNOTATION,
+    JOB_LABEL,
+    RUN_ANNOTATION,
+    USER_ANNOTATION,
+    Placing,
+    job_set,
+    priority_class,
+    supports,
+    variables_of,
+)
+from stacks.engines.kubernetes.queues import Quota, beyond, lacking, quota_of
+from stacks.engines.kubernetes.status import Seen, by_job, excluded_of, file_of, job_id_of, status_of, unfit_nodes
+
+CLAIM = "gangway-runs"
+"""Name of the volume claim that has the run folders."""
+_OURS = "--selector=app.kubernetes.io/managed-by=gangway"
+_SETS, _WORKLOADS, _QUEUES = "jobsets.jobset.x-k8s.io", "workloads.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io"
+_CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
+_SUPPORTS = ("configmap", "secret", "networkpolicy")
+_LOOKS, _LOOK_SEC = 60, 0.5
+
+
+class KubernetesEngine:
+    """`queue`: a LocalQueue of the namespace; `context`: the kubeconfig's current one where empty."""
+
+    kind = "kubernetes"
+
+    def __init__(self, context: str, namespace: str, queue: str, user: str = "", region: Place | None = None) -> None:
+        self._kubectl, self._queue = Kubectl(context, namespace), queue
+        self._user, self.region = user or getpass.getuser(), region
+        self.where = f"{context}@{namespace}/{queue}"
+
+    def findings(self, job: JobFile) -> Iterable[Finding]:
+        """See `Engine`. InputError: the cluster does not answer, or has no such queue."""
+        queue = self._local_queue()
+        if job.preset is not None:
+            yield Finding.error(
+                "job.preset",
+                "preset",
+                "this engine runs images, and a job file with a preset names none",
+                "command: [python, -m, trainer, train, ...] and an image with the trainer in it",
+            )
+        elif job.image is None:
+            yield Finding.error("job.image", "image", "a pod has to have one", "image: NAME@sha256:...")
+        if job.nodes.min < job.nodes.max:
+            yield Finding.warning(
+                "job.nodes", "nodes.min", f"of no effect here: Kueue admits all {job.nodes.max} nodes or none"
+            )
+        if not job.resources:
+            yield Finding.info(
+                "job.resources", "resources", "left out: 1 CPU and 2 GiB a node, and no accelerator",
+                "resources: {cpu: ..., memory: ..., nvidia.com/gpu: ...}",
+            )  # fmt: skip
+        yield from self._missing(job)
+        quota = self._quota(queue)
+        if quota is None:
+            yield Finding.warning(
+                "job.quota",
+                "resources",
+                f"whether {self._queue} ever has room cannot be told: its quota is hidden",
+            )
+            return
+        for name, why in beyond(job, quota):
+            yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or name another queue")
+
+    def _missing(self, job: JobFile) -> Iterable[Finding]:
+        if not self._has("persistentvolumeclaim", CLAIM):
+            yield Finding.error(
+                "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
+                "docs/first-kubernetes.md has one to apply",
+            )  # fmt: skip
+        name = priority_class(job.priority)
+        if name is not None and not self._has(_PRIORITIES, name):
+            yield Finding.error(
+                "job.priority", "priority", f"the cluster has no WorkloadPriorityClass {name}",
+                "priority: normal, or docs/first-kubernetes.md has one to apply",
+            )  # fmt: skip
+
+    def submit(self, job: JobFile) -> str:
+        """See `Engine`."""
+        for finding in (*region_findings(job, self.region), *self.findings(job)):
+            if finding.severity is Severity.ERROR:
+                raise InputError(finding.path, finding.message, fix=finding.fix)
+        taken = [int(job_id_of(each).rpartition("-")[2]) for each in self._kubectl.get(_SETS, _OURS)]
+        number = max(taken, default=0) + 1
+        while True:
+            job_id = f"{job.name}-{number}"
+            folder = f"{job_id}-{secrets.token_hex(8)}"
+            placing = Placing(self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder)
+            try:
+                self._put(job, placing, dict(variables_of(job)))
+            except TakenError:
+                number += 1  # somebody else had it first
+            else:
+                return job_id
+
+    def _put(self, job: JobFile, placing: Placing, variables: dict[str, str]) -> None:
+        """All of one start, or nothing. TakenError: there is one of that name."""
+        script, *others = supports(placing, variables)
+        self._kubectl.create(script)  # whose name nobody else can have from now on
+        try:
+            self._kubectl.create(*others)
+            stored = self._kubectl.create(job_set(job, placing))
+        except InputError:
+            for kind in _SUPPORTS:
+                with suppress(InputError):
+                    self._kubectl.run("delete", kind, placing.name, "--ignore-not-found", "--wait=false")
+            raise
+        owner = {
+            "apiVersion": stored["apiVersion"],
+            "kind": "JobSet",
+            "name": placing.name,
+            "uid": stored["metadata"]["uid"],
+        }
+        for kind in _SUPPORTS:
+            self._kubectl.patch(kind, placing.name, {"metadata": {"ownerReferences": [owner]}})
+
+    def status(self, job_id: str) -> JobStatus:
+        """See `Engine`."""
+        return self._status(self._seen(job_id))
+
+    def jobs(self) -> Sequence[JobStatus]:
+        """See `Engine`."""
+        return [self._status(each) for each in self._all(_OURS)]
+
+    def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
+        """See `Engine`. What pods wrote that are gone, those of an earlier start, is gone with them: Kubernetes keeps
+        no more. `offset` is a time, in ns since 1970.
+        """
+        seen = self._seen(job_id)
+        runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
+        if not any(each["status"].get("containerStatuses") for each in seen.pods):
+            return "", offset
+        said = self._kubectl.run(
+            "logs", f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
+            "--max-log-requests=1000", *logs.since(offset),
+        )  # fmt: skip
+        return logs.read(said, offset, time.time_ns() if runs else None)
+
+    def cancel(self, job_id: str) -> None:
+        """See `Engine`. Kueue takes it off its nodes, by way of SIGTERM and its grace."""
+        seen = self._seen(job_id)
+        if self._status(seen).phase.is_over:
+            return
+        name = seen.last["metadata"]["name"]
+        if CANCELLED_ANNOTATION not in seen.last["metadata"]["annotations"]:
+            now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+            self._kubectl.patch(_SETS, name, {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}})
+        for _ in range(_LOOKS):
+            seen = self._seen(job_id)
+            if self._status(seen).phase.is_over:
+                return
+            if seen.workload is not None:
+                self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
+                return
+            time.sleep(_LOOK_SEC)
+        raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="look at Kueue's own log")
+
+    def room(self, job: JobFile) -> Room:
+        """See `Engine`."""
+        queue = self._local_queue()
+        waiting = queue.get("status", {}).get("pendingWorkloads", 0)
+        quota = self._quota(queue)
+        if quota is None:
+            return Room(False, "its quota may not be read")
+        lacks = lacking(job, quota)
+        free = "its quota has room" if not lacks else "; ".join(lacks)
+        return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
+
+    def ensure_begun(self, job_id: str) -> None:
+        """See `Engine`: of a job that has ended on a node that is not fit, the next start, without that node."""
+        seen = self._seen(job_id)
+        nodes, status = unfit_nodes(seen), self._status(seen)
+        if status.phase is not Phase.WAITING or not nodes:
+            return
+        last, job = seen.last, file_of(seen.last)
+        meta = last["metadata"]
+        placing = Placing(
+            self._kubectl.namespace, self._queue, CLAIM, job_id, meta["annotations"][USER_ANNOTATION],
+            meta["annotations"][RUN_ANNOTATION], excluded_of(last), len(seen.sets), None,
+        )  # fmt: skip
+        used = (datetime.now(UTC) - (status.started_at or datetime.now(UTC))).total_seconds()
+        following = placing.without(nodes, max(1, round(job.max_hours * 3600 - used)))
+        data = self._kubectl.get("secret", meta["name"]).get("data", {})
+        variables = {name: b64decode(value).decode() for name, value in data.items()}
+        with suppress(TakenError):  # somebody else has begun it
+            self._put(job, following, variables)
+
+    def _all(self, *words: str) -> list[Seen]:
+        sets = self._kubectl.get(_SETS, *words)
+        if not sets:
+            return []
+        workloads, jobs, pods = (self._kubectl.get(kind, *more) for kind, more in (
+            (_WORKLOADS, ()), ("jobs.batch", words), ("pods", words)
+        ))  # fmt: skip
+        return by_job(sets, workloads, jobs, pods)
+
+    def _seen(self, job_id: str) -> Seen:
+        if found := self._all(f"--selector={JOB_LABEL}={job_id}"):
+            return found[0]
+        ids = [job_id_of(each) for each in self._kubectl.get(_SETS, _OURS)]
+        raise InputError(
+            "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
+            fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
+        )  # fmt: skip
+
+    def _status(self, seen: Seen) -> JobStatus:
+        others = 0
+        if unfit_nodes(seen):
+            with suppress(ForbiddenError):
+                names = {each["metadata"]["name"] for each in self._kubectl.get("nodes")}
+                others = len(names - set(excluded_of(seen.last)))
+        return status_of(seen, others)
+
+    def _local_queue(self) -> Any:
+        try:
+            return self._kubectl.get(_QUEUES, self._queue)
+        except MissingError:
+            names = [each["metadata"]["name"] for each in self._kubectl.get(_QUEUES)]
+            raise InputError(
+                f"--on kubernetes:{self.where}", "the namespace has no such queue of Kueue's", value=self._queue,
+                allowed=", ".join(names) or "none is there", fix=nearest_hint(self._queue, names),
+            ) from None  # fmt: skip
+
+    def _quota(self, local_queue: Any) -> Quota | None:
+        """None where this user may not read it."""
+        try:
+            return quota_of(self._kubectl.get(_CLUSTER_QUEUES, local_queue["spec"]["clusterQueue"]))
+        except ForbiddenError:
+            return None
+
+    def _has(self, kind: str, name: str) -> bool:
+        try:
+            self._kubectl.get(kind, name)
+        except MissingError:
+            return False
+        except ForbiddenError:
+            return True  # it cannot be told, and Kueue says so itself
+        return True

@@ -1,0 +1,36 @@
+"""Lines of several pods, put in the order of their times; pure."""
+
+import re
+from datetime import UTC, datetime
+
+_LINE = re.compile(r"\[pod/[^\]]+\] (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ?(.*)", re.DOTALL)
+_AGREEMENT_NS = 2 * 10**9
+"""By which nodes' clocks may differ: as much of the newest lines of pods that run waits for the next call."""
+
+
+def since(offset_ns: int) -> list[str]:
+    """Kubectl's words, which go by whole seconds."""
+    if not offset_ns:
+        return []
+    return [f"--since-time={datetime.fromtimestamp(offset_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"]
+
+
+def read(said: str, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
+    """Text and time of the last line, of what kubectl said that is later than the offset. `now_ns` while pods run:
+    a line of another pod, a little older than those that were read, may come still.
+    """
+    lines = list[tuple[int, str]]()
+    for each in said.splitlines(keepends=True):
+        if found := _LINE.fullmatch(each):
+            lines.append((_ns(found[1], found[2]), found[3]))
+    until = None if now_ns is None else now_ns - _AGREEMENT_NS
+    new = sorted(
+        (each for each in lines if each[0] > offset_ns and (until is None or each[0] <= until)),
+        key=lambda each: each[0],
+    )
+    return "".join(text for _, text in new), new[-1][0] if new else offset_ns
+
+
+def _ns(second: str, fraction: str | None) -> int:
+    at = int(datetime.fromisoformat(f"{second}+00:00").timestamp())
+    return at * 10**9 + int((fraction or "").ljust(9, "0") or 0)

@@ -1,0 +1,274 @@
+"""What a job file becomes for Kubernetes: a JobSet in one of Kueue's queues, and what its pods need; pure.
+
+A pod's end fails its Job, whose message names the exit code, and the JobSet's failure policy reads it there: 2, 3, 5
+and 6 end the job, 4 ends it until it is begun again without that node, 75 and a disruption begin it again, and what is
+left does so `max_restarts` times.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from stacks.config.job_file import JobFile, Priority
+from stacks.engines.node_command import Meeting, Place, node_argv, node_variables, own_job_script
+from trainer.core.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_ENDED_FOR_ALL,
+    EXIT_HOURS_OVER,
+    EXIT_INTERRUPTED,
+    EXIT_UNFIT,
+    EXIT_UNHEALTHY,
+)
+
+Manifest = dict[str, Any]
+
+JOB_LABEL = "gangway.dev/job"
+"""Of everything that belongs to a job: its id."""
+START_LABEL = "gangway.dev/start"
+"""Of a JobSet: the how manieth of its job, from 1; more than one where a node was not fit."""
+FILE_ANNOTATION, USER_ANNOTATION, CANCELLED_ANNOTATION = "gangway.dev/file", "gangway.dev/user", "gangway.dev/cancelled"
+EXCLUDED_ANNOTATION = "gangway.dev/excluded-nodes"
+RUN_ANNOTATION = "gangway.dev/run-folder"
+CONTAINER, GROUP = "node", "node"
+_TEAM_LABEL = "gangway.dev/team"
+_QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+_HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
+_RUN_DIR, _SCRIPTS_DIR = "/mnt/gangway/run", "/mnt/gangway/scripts"
+_OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
+_PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
+_PORT = 29400
+_USER = 1000
+_KEPT_SEC = 7 * 24 * 3600
+"""How long a job that is over can be asked for."""
+DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where a job goes.
+
+    Attributes:
+        claim: of a volume that all nodes can write to, for run folders.
+        run_folder: of this job in it, of an unguessable name.
+        excluded: nodes that were not fit for it.
+        start: of its JobSets this is the how manieth, from 1.
+        max_sec: what is left of its hours; None for all of them.
+    """
+
+    namespace: str
+    queue: str
+    claim: str
+    job_id: str
+    user: str
+    run_folder: str
+    excluded: tuple[str, ...] = ()
+    start: int = 1
+    max_sec: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the JobSet, and of all that belongs to it."""
+        return self.job_id if self.start == 1 else f"{self.job_id}-s{self.start}"
+
+    def without(self, nodes: Iterable[str], max_sec: int) -> "Placing":
+        """The next start's."""
+        excluded = tuple(sorted({*self.excluded, *nodes}))
+        return replace(self, excluded=excluded, start=self.start + 1, max_sec=max_sec)
+
+
+def priority_class(priority: Priority) -> str | None:
+    """Name of Kueue's WorkloadPriorityClass; None for what has none."""
+    return None if priority is Priority.NORMAL else f"gangway-{priority}"
+
+
+def resources_of(job: JobFile) -> Mapping[str, str]:
+    """What each node's pod asks for, and may take at most."""
+    return job.resources or DEFAULT_RESOURCES
+
+
+def variables_of(job: JobFile) -> Mapping[str, str]:
+    """Of its pods; they may be secrets."""
+    return node_variables(job, _PLACE, _NOTICES)
+
+
+def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, ...]:
+    """What there is before the JobSet: the script, the job's variables, and who may talk to its pods."""
+    return (
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": _meta(placing, placing.name),
+            "immutable": True,
+            "data": {_OWN_JOB: own_job_script().read_text()},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": _meta(placing, placing.name),
+            "immutable": True,
+            "type": "Opaque",
+            "stringData": dict(variables),
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": _meta(placing, placing.name),
+            "spec": {
+                "podSelector": {"matchLabels": {JOB_LABEL: placing.job_id}},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"podSelector": {"matchLabels": {JOB_LABEL: placing.job_id}}}]}],
+            },
+        },
+    )
+
+
+def job_set(job: JobFile, placing: Placing) -> Manifest:
+    """The JobSet. Of a job file its annotation has all but `env`, which is in a Secret."""
+    labels = {
+        **_labels(placing),
+        START_LABEL: str(placing.start),
+        _QUEUE_LABEL: placing.queue,
+        _HOURS_LABEL: str(placing.max_sec or math.ceil(job.max_hours * 3600)),
+    }
+    if (name := priority_class(job.priority)) is not None:
+        labels[_PRIORITY_LABEL] = name
+    if job.team is not None:
+        labels[_TEAM_LABEL] = job.team
+    annotations = {
+        FILE_ANNOTATION: job.model_dump_json(exclude_unset=True, exclude={"env"}),
+        USER_ANNOTATION: placing.user,
+        RUN_ANNOTATION: placing.run_folder,
+        EXCLUDED_ANNOTATION: ",".join(placing.excluded),
+    }
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {**_meta(placing, placing.name), "labels": labels, "annotations": annotations},
+        "spec": {
+            "suspend": True,  # until Kueue admits it
+            "ttlSecondsAfterFinished": _KEPT_SEC,
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "failurePolicy": _failure_policy(job),
+            "replicatedJobs": [
+                {
+                    "name": GROUP,
+                    "replicas": 1,
+                    "template": {"metadata": {"labels": _labels(placing)}, "spec": _job(job, placing)},
+                }
+            ],
+        },
+    }
+
+
+def _failure_policy(job: JobFile) -> Manifest:
+    over = (EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_ENDED_FOR_ALL, EXIT_HOURS_OVER)
+    return {
+        "maxRestarts": job.max_restarts,
+        # All pods are gone before the next begin: two of a kind in one run folder would spoil it.
+        "restartStrategy": "BlockingRecreate",
+        "rules": [
+            {"name": "over", "action": "FailJobSet", "onJobFailureMessagePatterns": [_with_code(*over)]},
+            {"name": "unfit", "action": "FailJobSet", "onJobFailureMessagePatterns": [_with_code(EXIT_UNFIT)]},
+            {
+                "name": "interrupted",
+                "action": "RestartJobSetAndIgnoreMaxRestarts",
+                "onJobFailureMessagePatterns": [_with_code(EXIT_INTERRUPTED), "has condition DisruptionTarget"],
+            },
+        ],
+    }
+
+
+def _with_code(*codes: int) -> str:
+    """As the Job controller words it."""
+    return f"failed with exit code ({'|'.join(str(code) for code in codes)}) "
+
+
+def _job(job: JobFile, placing: Placing) -> Manifest:
+    return {
+        "parallelism": job.nodes.max,
+        "completions": job.nodes.max,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {
+                    "action": "FailJob",
+                    "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn", "values": [0]},
+                },
+            ]
+        },
+        "template": {"metadata": {"labels": _labels(placing)}, "spec": _pod(job, placing)},
+    }
+
+
+def _pod(job: JobFile, placing: Placing) -> Manifest:
+    asked = dict(resources_of(job))
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": job.image,
+        "command": [_literal(word) for word in _words(job, placing)],
+        "envFrom": [{"secretRef": {"name": placing.name}}],
+        "resources": {"requests": asked, "limits": asked},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "runs", "mountPath": _RUN_DIR, "subPath": placing.run_folder},
+            {"name": "scripts", "mountPath": _SCRIPTS_DIR, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "shm", "mountPath": "/dev/shm"},
+        ],
+    }
+    if job.workdir is not None:
+        container["workingDir"] = job.workdir
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": job.grace_sec,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "runs", "persistentVolumeClaim": {"claimName": placing.claim}},
+            {"name": "scripts", "configMap": {"name": placing.name}},
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        ],
+    }
+    if placing.excluded:
+        away = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(placing.excluded)}
+        needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": needed}}
+    return spec
+
+
+def _words(job: JobFile, placing: Placing) -> list[str]:
+    first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
+    meeting = Meeting(first, _PORT, placing.name, job.nodes.max) if job.nodes.max > 1 else None
+    return node_argv(job, _PLACE, meeting)
+
+
+def _literal(word: str) -> str:
+    """For a container's command, in which $(NAME) is a variable's value and $$ a dollar."""
+    return word.replace("$", "$$")
+
+
+def _labels(placing: Placing) -> dict[str, str]:
+    return {"app.kubernetes.io/managed-by": "gangway", JOB_LABEL: placing.job_id}
+
+
+def _meta(placing: Placing, name: str) -> Manifest:
+    return {"name": name, "namespace": placing.namespace, "labels": _labels(placing)}

@@ -1,0 +1,160 @@
+"""Limits on regions: what holds for any limits and any place, and the mistakes of who writes them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.catalog.jurisdictions import load_jurisdictions
+from components.catalog.loader import PROVIDERS
+from components.core.findings import InputError
+from components.estimate.regions import (
+    SITES,
+    Place,
+    RegionLimits,
+    Why,
+    check_jurisdiction,
+    check_name,
+    read_place,
+    refusal,
+)
+
+TABLE = load_jurisdictions()
+KNOWN = [Place(provider, region) for provider in PROVIDERS for region in TABLE.regions(provider)]
+NAMES = [
+    *(place.name for place in KNOWN),
+    *("aws:eu-", "aws:us-", "aws:", "gcp:europe-", "gcp:*", "azure:west*", "azure:uk*", "hosts:lab", "openstack:"),
+]
+places = st.one_of(
+    st.sampled_from(KNOWN),
+    st.builds(Place, st.sampled_from(SITES), st.sampled_from(["lab", "attic"]), st.sampled_from(["", "DE", "US"])),
+    st.just(Place("aws", "xx-new-1")),
+)
+names = st.lists(st.sampled_from(NAMES), max_size=4).map(tuple)
+jurisdictions = st.lists(st.sampled_from(TABLE.words), max_size=3).map(tuple)
+limits = st.builds(RegionLimits, names, names, jurisdictions)
+
+
+def permits(asked: RegionLimits, place: Place | None) -> bool:
+    return refusal(asked, place) is None
+
+
+@given(places)
+def test_no_limits_permit_all(place: Place) -> None:
+    assert permits(RegionLimits(), place)
+    assert permits(RegionLimits(), None)
+
+
+@given(limits)
+def test_a_place_that_nobody_knows_is_refused_by_any_limit(asked: RegionLimits) -> None:
+    found = refusal(asked, None)
+    assert (found is not None) == bool(asked.allow or asked.deny or asked.residency)
+    assert found is None or found.why is Why.UNKNOWN
+
+
+@given(limits, places)
+def test_whoever_denies_a_permitted_place_refuses_it(asked: RegionLimits, place: Place) -> None:
+    found = refusal(replace(asked, deny=(*asked.deny, place.name)), place)
+    assert found is not None
+    assert found.why is Why.DENIED
+
+
+@given(limits, places, names)
+def test_denying_more_permits_no_more(asked: RegionLimits, place: Place, more: tuple[str, ...]) -> None:
+    if permits(replace(asked, deny=(*asked.deny, *more)), place):
+        assert permits(asked, place)
+
+
+@given(limits, places, names, jurisdictions)
+def test_lists_that_grow_permit_no_less(
+    asked: RegionLimits, place: Place, more: tuple[str, ...], further: tuple[str, ...]
+) -> None:
+    if permits(asked, place):
+        assert not asked.allow or permits(replace(asked, allow=(*asked.allow, *more)), place)
+        assert not asked.residency or permits(replace(asked, residency=(*asked.residency, *further)), place)
+
+
+@given(limits, places)
+def test_the_limits_are_those_of_each_alone(asked: RegionLimits, place: Place) -> None:
+    alone = (RegionLimits(asked.allow), RegionLimits(deny=asked.deny), RegionLimits(residency=asked.residency))
+    assert permits(asked, place) == all(permits(one, place) for one in alone)
+
+
+@given(limits, st.permutations(range(4)), places)
+def test_their_order_is_no_matter(asked: RegionLimits, order: list[int], place: Place) -> None:
+    def turned(words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(words[at] for at in order if at < len(words))
+
+    other = RegionLimits(turned(asked.allow), turned(asked.deny), turned(asked.residency))
+    found, again = refusal(asked, place), refusal(other, place)
+    assert (found and found.why) == (again and again.why)
+
+
+@given(places, jurisdictions.filter(bool))
+def test_residency_is_of_the_country_alone(place: Place, asked: tuple[str, ...]) -> None:
+    inside = place.jurisdiction is not None and any(place.jurisdiction in TABLE.members(word) for word in asked)
+    assert permits(RegionLimits(residency=asked), place) == inside
+
+
+@pytest.mark.parametrize(
+    ("entry", "region", "permitted"),
+    [
+        ("azure:westus", "azure:westus2", False),
+        ("azure:westus*", "azure:westus2", True),
+        ("gcp:europe-west1", "gcp:europe-west12", False),
+        ("aws:eu-", "aws:eu-west-2", True),
+        ("aws:", "gcp:us-central1", False),
+        ("azure:westeurope", "azure:westeurope", True),
+    ],
+)
+def test_a_whole_name_is_no_beginning(entry: str, region: str, permitted: bool) -> None:
+    assert permits(RegionLimits((check_name(entry, "allow"),)), read_place(region, "--on")) is permitted
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_are_taken(name: str) -> None:
+    assert check_name(name, "allow") == name
+
+
+@pytest.mark.parametrize(
+    ("entry", "fix"),
+    [
+        ("aws", "write aws: for all of aws"),
+        ("aws:eu-wset-1", "did you mean 'aws:eu-west-1'?"),
+        ("azure:west", "write azure:west* for all that begin so"),
+        ("aws:xx-", ""),
+        ("amazon:eu-", ""),
+        ("AWS:eu-", ""),
+        ("hosts", "write hosts: for all of hosts"),
+        ("", ""),
+    ],
+)
+def test_names_that_are_not(entry: str, fix: str) -> None:
+    with pytest.raises(InputError) as refused:
+        check_name(entry, "regions.deny")
+    mistake = refused.value
+    assert (mistake.place, bool(mistake.allowed), bool(mistake.fix)) == ("regions.deny", True, True)
+    assert fix in mistake.fix
+
+
+@pytest.mark.parametrize(("word", "fix"), [("UK", "write GB"), ("eu", "write EU"), ("usa", "write US"), ("XX", "")])
+def test_jurisdictions_that_are_none(word: str, fix: str) -> None:
+    with pytest.raises(InputError) as refused:
+        check_jurisdiction(word, "regions.residency")
+    assert fix in refused.value.fix
+    assert {"EU", "DE"} <= set(refused.value.allowed.split(", "))
+
+
+def test_places_as_they_are_written() -> None:
+    assert read_place("aws:eu-central-1", "--on").jurisdiction == "DE"
+    assert read_place("hosts:lab/FR", "--on").jurisdiction == "FR"
+    assert read_place("hosts:lab", "--on").jurisdiction is None
+    assert read_place("gcp:us-east4/US", "--on").jurisdiction == "US"
+
+
+@pytest.mark.parametrize("text", ["", "lab", "aws:", "aws:eu-west-9", "aws:eu-west-1/DE", "moon:base", "hosts:lab/de"])
+def test_places_that_are_none(text: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_place(text, "--on")
+    assert refused.value.fix

@@ -1,0 +1,211 @@
+"""What Kubernetes alone does to jobs: quotas, preemption, evictions, pods that meet; with a real control plane."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.core.findings import InputError, Severity
+from stacks.config.job_file import JobFile, Priority
+from stacks.engines.base import EngineAwayError, Phase
+from stacks.engines.kubernetes.engine import KubernetesEngine
+from tests.kube_cluster import KubeCluster, KubeQueue
+from tests.stacks.engines.test_contract import job as file_of
+from tests.stacks.engines.test_contract import over, until
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
+_WAITS = "while [ ! -e end ]; do sleep 0.1; done"
+
+
+@pytest.fixture
+def engine(kube_queue: KubeQueue) -> KubernetesEngine:
+    return KubernetesEngine("judge", kube_queue.namespace, kube_queue.name)
+
+
+def job(script: str, **keys: object) -> JobFile:
+    return file_of(script, image=f"registry.example.com/any@sha256:{'0' * 64}", **keys)
+
+
+def pods(cluster: KubeCluster, queue: KubeQueue) -> list[str]:
+    return cluster.kubectl("get", "pods", f"--namespace={queue.namespace}", "--output=name").split()
+
+
+def test_a_quota_holds_the_second_job_and_says_why(engine: KubernetesEngine) -> None:
+    first = engine.submit(job(_WAITS))
+    until(engine, first, lambda found, log: found.phase is Phase.RUNNING)
+    assert not engine.room(job("true")).now
+    second = engine.submit(job("true"))
+    found = until(engine, second, lambda found, log: "quota" in found.reason)
+    assert found.phase is Phase.WAITING
+    assert "cpu" in found.reason
+    engine.cancel(first)
+    assert over(engine, second).phase is Phase.DONE
+
+
+def test_a_higher_priority_takes_the_place_of_one_that_goes_on_later(
+    engine: KubernetesEngine, kube_queue: KubeQueue
+) -> None:
+    script = "trap 'touch told; exit 75' TERM; echo x >>begun; while [ ! -e end ]; do sleep 0.1; done"
+    low = engine.submit(job(script, priority=Priority.LOW, max_restarts=0))
+    [folder] = _until_begun(engine, low, kube_queue)
+    high = engine.submit(job("true", priority=Priority.HIGH))
+    assert over(engine, high).phase is Phase.DONE
+    assert (folder / "told").exists(), "told before it was taken off"
+    (folder / "end").touch()
+    found = over(engine, low)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+    assert (folder / "begun").read_text() == "x\nx\n"
+
+
+def _until_begun(engine: KubernetesEngine, job_id: str, queue: KubeQueue) -> list[Path]:
+    until(engine, job_id, lambda found, log: any(queue.runs.glob(f"{job_id}-*/begun")))
+    return list(queue.runs.glob(f"{job_id}-*"))
+
+
+def test_an_eviction_is_no_failure(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster
+) -> None:
+    """As a drained node's pods are evicted, and a spot node's by its termination handler."""
+    script = "trap 'touch told; exit 75' TERM; echo x >>begun; while [ ! -e told ]; do sleep 0.1; done"
+    job_id = engine.submit(job(script, max_restarts=0))
+    _until_begun(engine, job_id, kube_queue)
+    [pod] = pods(standing_kubernetes, kube_queue)
+    name = pod.removeprefix("pod/")
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": kube_queue.namespace},
+    }
+    path = f"/api/v1/namespaces/{kube_queue.namespace}/pods/{name}/eviction"
+    standing_kubernetes.kubectl("create", f"--raw={path}", "-f", "-", told=json.dumps(eviction))
+    found = over(engine, job_id)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+
+
+def test_pods_of_one_job_meet_and_each_runs_its_processes(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster
+) -> None:
+    standing_kubernetes.set_quota(kube_queue, 3)
+    program = (
+        "import torch.distributed as d; d.init_process_group('gloo');"
+        "r = [None] * 4; d.all_gather_object(r, d.get_rank());"
+        "print('met', r); d.destroy_process_group()"
+    )
+    script = f'{sys.executable} -c "{program}"'
+    found = over(
+        engine, job_id := engine.submit(job(script, nodes={"min": 2, "max": 2}, processes_per_node=2, max_restarts=0))
+    )
+    log = engine.log(job_id)[0]
+    assert (found.phase, len(set(found.nodes))) == (Phase.DONE, 2), log
+    assert log.count("met [0, 1, 2, 3]") == 4
+
+
+def test_on_a_node_that_is_not_fit_it_is_not_begun_again(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:
+    script = 'echo "$HOSTNAME" >>hosts; [ "$(wc -l <hosts)" -gt 2 ] || exit 4'
+    job_id = engine.submit(job(script, env={"SECRET": "s"}))
+    seen = list[tuple[str, ...]]()
+    for _ in range(2):
+        found = until(engine, job_id, lambda found, log: "not fit" in found.reason)
+        assert found.phase is Phase.WAITING
+        seen.append(found.nodes)
+        engine.ensure_begun(job_id)
+        engine.ensure_begun(job_id)  # as two who wait for it at once
+    found = over(engine, job_id)
+    assert (found.phase, found.starts) == (Phase.DONE, 3)
+    assert len({*seen, found.nodes}) == 3
+    assert [each.id for each in engine.jobs()] == [job_id]
+
+
+def test_its_run_folder_is_nobody_elses(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:
+    for _ in range(2):
+        over(engine, engine.submit(job('test -z "$(ls)" && touch mine')))
+    assert [each.phase for each in engine.jobs()] == [Phase.DONE, Phase.DONE]
+    assert len(list(kube_queue.runs.glob("*/mine"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({"nodes": {"min": 2, "max": 2}}, "resources.cpu"),
+        ({"resources": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}}, "resources.nvidia.com/gpu"),
+        ({"image": None}, "image"),
+    ],
+)
+def test_what_the_queue_never_has_is_refused_and_nothing_is_kept(
+    engine: KubernetesEngine,
+    standing_kubernetes: KubeCluster,
+    kube_queue: KubeQueue,
+    keys: dict[str, object],
+    path: str,
+) -> None:
+    file = job("true").model_copy(update=dict(JobFile.model_validate({**_plain(), **keys})))
+    assert [each.path for each in engine.findings(file) if each.severity is Severity.ERROR] == [path]
+    with pytest.raises(InputError):
+        engine.submit(file)
+    kinds = "jobsets,configmaps,secrets,networkpolicies"
+    left = standing_kubernetes.kubectl("get", kinds, f"--namespace={kube_queue.namespace}", "--output=name").split()
+    assert left == ["configmap/kube-root-ca.crt"]
+
+
+def _plain() -> dict[str, object]:
+    return {"name": "case", "command": ["true"], "image": f"registry.example.com/any@sha256:{'0' * 64}", "max_hours": 1}
+
+
+def test_what_is_not_there_is_named(kube_queue: KubeQueue, standing_kubernetes: KubeCluster) -> None:
+    with pytest.raises(InputError, match="no such queue") as caught:
+        list(KubernetesEngine("judge", kube_queue.namespace, "gpus").findings(job("true")))
+    assert "gpu" in caught.value.fix
+    with pytest.raises(InputError, match="context"):
+        list(KubernetesEngine("other", kube_queue.namespace, "gpu").findings(job("true")))
+    standing_kubernetes.kubectl("delete", "pvc", "gangway-runs", f"--namespace={kube_queue.namespace}", "--wait=false")
+    engine = KubernetesEngine("judge", kube_queue.namespace, "gpu")
+    assert "job.claim" in [each.code for each in engine.findings(job("true"))]
+
+
+def test_a_cluster_that_does_not_answer_is_told(
+    tmp_path: Path, standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = json.loads(standing_kubernetes.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+    (tmp_path / "config").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(EngineAwayError, match="refused"):
+        KubernetesEngine("judge", "default", "gpu").jobs()
+
+
+def test_what_the_docs_have_applied_is_a_queue_that_works(
+    standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(standing_kubernetes.kubeconfig))
+    text = Path("examples/kubernetes/queue.yaml").read_text()
+    standing_kubernetes.kubectl("apply", "--validate=strict", "--filename=-", told=text)
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "shared"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "capacity": {"storage": "1Ti"},
+            "hostPath": {"path": "/nonexistent"},
+            "storageClassName": "shared",
+        },
+    }
+    standing_kubernetes.apply(volume)
+    engine = KubernetesEngine("", "team-a", "gpu")
+    file = job("true", priority=Priority.HIGH, resources={"cpu": "1", "memory": "1Gi"})
+    assert [each for each in engine.findings(file) if each.severity is Severity.ERROR] == []
+    assert over(engine, engine.submit(file)).phase is Phase.DONE
+    standing_kubernetes.kubectl("delete", "jobsets", "--all", "--namespace=team-a")
+
+
+def test_everything_of_a_job_goes_with_it(
+    engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
+) -> None:
+    job_id = engine.submit(job("true"))
+    over(engine, job_id)
+    space = f"--namespace={kube_queue.namespace}"
+    standing_kubernetes.kubectl("delete", "jobset", job_id, space)
+    for kind in ("configmap", "secret", "networkpolicy"):
+        standing_kubernetes.kubectl("wait", "--for=delete", f"{kind}/{job_id}", space, "--timeout=60s")
+    assert engine.jobs() == []

@@ -1,0 +1,120 @@
+"""What a job file becomes, without a cluster; test_engine.py has real ones judge it."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.config.job_file import JobFile
+from stacks.engines.kubernetes.manifests import Placing, job_set, supports, variables_of
+
+IMAGE = f"registry.example.com/mine@sha256:{'0' * 64}"
+PLACING = Placing("team-a", "gpu", "gangway-runs", "mine-3", "ada", "mine-3-0123")
+
+
+def job(**keys: object) -> JobFile:
+    return JobFile.model_validate(
+        {"name": "mine", "command": ["python", "train.py"], "image": IMAGE, "max_hours": 2, **keys}
+    )
+
+
+def pod_of(file: JobFile, placing: Placing = PLACING) -> Any:
+    [group] = job_set(file, placing)["spec"]["replicatedJobs"]
+    return group["template"]["spec"]["template"]["spec"]
+
+
+def container_of(file: JobFile, placing: Placing = PLACING) -> Any:
+    [container] = pod_of(file, placing)["containers"]
+    return container
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20), min_size=1, max_size=5))
+def test_no_word_is_taken_for_a_variable(words: list[str]) -> None:
+    made = container_of(job(command=words))["command"]
+    # As Kubernetes reads a command: $$ is a dollar, and $(NAME) a variable's value.
+    assert not any(re.search(r"(?<!\$)(\$\$)*\$\(", word) for word in made)
+    assert [word.replace("$$", "$") for word in made][-len(words) :] == words
+
+
+def test_a_pod_may_do_nothing_that_it_need_not() -> None:
+    pod, container = pod_of(job()), container_of(job())
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_requests_are_limits() -> None:
+    asked = {"cpu": "90", "memory": "1000Gi", "nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
+    assert container_of(job(resources=asked))["resources"] == {"requests": asked, "limits": asked}
+
+
+def test_env_is_in_a_secret_and_nowhere_else() -> None:
+    file = job(env={"TOKEN": "hunter2"})
+    assert "hunter2" not in str(job_set(file, PLACING))
+    script, secret, policy = supports(PLACING, variables_of(file))
+    assert secret["stringData"]["TOKEN"] == "hunter2"
+    assert "hunter2" not in f"{script}{policy}"
+
+
+def test_all_nodes_of_a_job_meet_at_the_first() -> None:
+    words = container_of(job(nodes={"min": 2, "max": 4}, processes_per_node=8))["command"]
+    assert "--nnodes=4" in words
+    assert "--nproc-per-node=8" in words
+    assert "--rdzv-endpoint=mine-3-node-0-0.mine-3:29400" in words
+
+
+@pytest.mark.parametrize(
+    ("message", "action"),
+    [
+        ("Container node for pod a/b failed with exit code 2 matching FailJob rule at index 1", "FailJobSet"),
+        ("Container node for pod a/b failed with exit code 6 matching FailJob rule at index 1", "FailJobSet"),
+        ("Container node for pod a/b failed with exit code 4 matching FailJob rule at index 1", "FailJobSet"),
+        (
+            "Container node for pod a/b failed with exit code 75 matching FailJob rule at index 1",
+            "RestartJobSetAndIgnoreMaxRestarts",
+        ),
+        (
+            "Pod a/b has condition DisruptionTarget matching FailJob rule at index 0",
+            "RestartJobSetAndIgnoreMaxRestarts",
+        ),
+        ("Container node for pod a/b failed with exit code 1 matching FailJob rule at index 1", None),
+        ("Container node for pod a/b failed with exit code 25 matching FailJob rule at index 1", None),
+        ("Container node for pod a/b failed with exit code 137 matching FailJob rule at index 1", None),
+    ],
+)
+def test_what_an_end_leads_to(message: str, action: str | None) -> None:
+    policy = job_set(job(max_restarts=7), PLACING)["spec"]["failurePolicy"]
+    found = [
+        rule["action"]
+        for rule in policy["rules"]
+        if any(re.search(pattern, message) for pattern in rule["onJobFailureMessagePatterns"])
+    ]
+    assert found[:1] == ([action] if action else [])
+    assert policy["maxRestarts"] == 7
+
+
+def test_the_next_start_leaves_nodes_out_and_has_what_is_left_of_the_hours() -> None:
+    following = PLACING.without(["n2"], 1200).without(["n1", "n2"], 600)
+    made = job_set(job(), following)
+    assert made["metadata"]["name"] == "mine-3-s3"
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == "600"
+    assert made["metadata"]["annotations"]["gangway.dev/run-folder"] == "mine-3-0123", "it goes on in its folder"
+    affinity = pod_of(job(), following)["affinity"]
+    assert "'values': ['n1', 'n2']" in str(affinity)
+    assert "affinity" not in pod_of(job())
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [({"cpu": "1"}, "memory"), ({"cpu": "1", "memory": "1 GiB"}, "memory"), ({"C P U": "1"}, "C P U")],
+)
+def test_resources_that_cannot_be_are_refused(resources: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        job(resources=resources)
