@@ -206,9 +206,9 @@ class NodeLogsArgs(TypedDict):
 
 class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `steps_alarm_minutes` has to be longer than a node needs from boot to the first
-    statistics line (image pull, data preparation) and than two ticks lie apart; left out where the job tells of no steps.
-    `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm, once each has confirmed its
-    address. `interruptions_per_hour` (3): above it, an alarm tells so.
+    statistics line (image pull, data preparation) and than two ticks lie apart; left out where the job tells of no
+    steps. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm, once each has confirmed
+    its address. `interruptions_per_hour` (3): above it, an alarm tells so.
     """
 
     stack: str
