@@ -60,7 +60,7 @@ class Plan:
     energy: EnergyEstimate
     carbon: CarbonEstimate
     embodied: EmbodiedEstimate
-    job: dict[str, Any]
+    job: dict[str, Any] | None
 
     @property
     def ladder(self) -> LadderEstimate:
@@ -94,13 +94,33 @@ class Plan:
             return None
         return {"usd": self.most_usd, "position": self.dearest.position, "kind": self.dearest.kind}
 
+    def hourly_with(self, nodes: int) -> float | None:
+        """US dollars an hour with so many nodes of the rung in use; None where their price is not known."""
+        of_all = None if self.rung is None else self.rung.nodes_hourly
+        if of_all is None:
+            return None
+        return self.cost.hourly - of_all * (1 - nodes / self.config.cluster.nodes.max)
+
+    def _standing(self) -> dict[str, Any] | None:
+        """What a cluster with a queue costs an hour, by the nodes that are up; None where the stack is one job."""
+        if self.config.job is not None:
+            return None
+        nodes = self.config.cluster.nodes
+        return {
+            "no_nodes_hourly": self.hourly_with(0),
+            "nodes_min_hourly": self.hourly_with(nodes.min),
+            "nodes_max_hourly": self.hourly_with(nodes.max),
+        }
+
     @property
     def idle_hourly(self) -> float | None:
-        """US dollars an hour when the job is done: of everything, or of what stays once the nodes have left."""
+        """US dollars an hour when no job runs: of everything, or of what stays once the nodes have left."""
         stays = provider_of(self.config.provider).nodes_stay(self.resources)
         if self.rung is None:
             return self.cost.hourly
-        if not self.config.job.terminate_when_done or stays:
+        if self.config.job is None:
+            return self.hourly_with(self.config.cluster.nodes.min)
+        if not self.config.work.terminate_when_done or stays:
             return self.rung.hourly
         nodes = self.rung.nodes_hourly
         return None if nodes is None else self.cost.hourly - nodes
@@ -108,7 +128,7 @@ class Plan:
     @property
     def sci_g_per_kimg(self) -> float | None:
         """Software Carbon Intensity, gCO2e for 1,000 images: (E * I + M) / R; None where a part is not known."""
-        if self.config.own_command is not None or self.carbon.gco2e is None or self.embodied.gco2e is None:
+        if not self.config.trains or self.carbon.gco2e is None or self.embodied.gco2e is None:
             return None
         return (self.carbon.gco2e + self.embodied.gco2e) / self.config.training.kimg
 
@@ -136,6 +156,7 @@ class Plan:
                 **self.cost.to_json(),
                 "idle_hourly": self.idle_hourly,
                 "run_most": self._run_most(),
+                "standing": self._standing(),
             },
             "rungs": [rung.to_json() for rung in self.rungs],
             "ladder": self.ladder_if_trained and {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
@@ -169,13 +190,14 @@ def make_plan(config: StackConfig) -> Plan:
         program = run_program(config, PlaceholderCloud(), planned)
         lines = bill_in_reach(config, planned.machine, provider.price(config, program.resources))
         lines += usage_lines(config, program.resources)
-        num_nodes, hours = config.cluster.nodes.max, config.job.max_hours
+        num_nodes, hours = config.cluster.nodes.max, config.work.max_hours
         cost = estimate(lines, hours)
         check_budget(config, cost)
         energy = estimate_energy(planned.machine, num_nodes, hours, planned.region)
-        trains = config.own_command is None
+        trains = config.trains
         if not trains:
-            energy = energy.unknown("what a command of your own draws is not known")
+            whose = "a command of your own draws" if config.job is not None else "jobs of a queue will draw"
+            energy = energy.unknown(f"what {whose} is not known")
         speed = throughput(config, planned.machine)
         job = pace(config, speed) if trains else None
         rungs, paid = price_ladder(config, planned.machine, lines, job), cost.upfront + cost.once
@@ -200,5 +222,5 @@ def make_plan(config: StackConfig) -> Plan:
             energy=energy,
             carbon=estimate_carbon(energy, planned.region),
             embodied=estimate_embodied(planned.machine, num_nodes, hours),
-            job=program.result["job"],
+            job=program.result.get("job"),
         )
