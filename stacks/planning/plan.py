@@ -46,8 +46,8 @@ from stacks.providers.registry import provider_of
 class Plan:
     """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung that
     machines can come to; rungs, ladder and `expected` are what a run is expected to take at its speed. Nobody knows
-    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent. So they are
-    of a cluster with a queue, priced for a month, whose `job` is empty.
+    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent. So
+    they are of a cluster with a queue, priced for a month, whose `job` is empty.
     """
 
     config: StackConfig
