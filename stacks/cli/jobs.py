@@ -303,6 +303,16 @@ def logs(
         text, offset = engine.log(job_id, offset)
 
 
+@jobs.command(hidden=True)
+def serve() -> None:
+    """Answer for this machine's engines over standard input and output: begun by SSH, for an engine with `via`."""
+    import sys
+
+    from stacks.engines.serve import serve as answer
+
+    answer(sys.stdin, sys.stdout)
+
+
 @jobs.command()
 def cancel(job_id: _Id, on: _On = None) -> None:
     """End a job: one that runs is told first, and has its grace."""

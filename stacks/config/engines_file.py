@@ -36,6 +36,8 @@ class NamedEngine(Section):
 
     Attributes:
         on: what it is, as --on has it.
+        via: host, or user and host, as ssh has it, where the engine is and Gangway too; without it, here.
+        program: Gangway there.
         region: where it stands; then nothing of that stands in `on`.
         machine_type: of its nodes, in the catalogue of the region's provider: what they cost and draw.
         capacity: which of its prices.
@@ -43,6 +45,8 @@ class NamedEngine(Section):
     """
 
     on: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
+    via: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", examples=["ann@login.example.com"])
+    program: str = Field(default="gangway", min_length=1, examples=["/opt/gangway/bin/gangway"])
     region: Annotated[str, AfterValidator(_place)] | None = Field(default=None, examples=["aws:eu-central-1"])
     machine_type: str | None = Field(default=None, min_length=1, examples=["p5.48xlarge"])
     capacity: Literal["on-demand", "spot"] = "on-demand"
@@ -56,6 +60,12 @@ class NamedEngine(Section):
         if "#" in on or "," in on:
             raise ValueError("one engine, whose region stands in a key of its own; write region: aws:eu-central-1")
         return on
+
+    @model_validator(mode="after")
+    def _program_elsewhere(self) -> Self:
+        if "program" in self.model_fields_set and self.via is None:
+            raise ValueError("program only beside via; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _priced_once(self) -> Self:
