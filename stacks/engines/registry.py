@@ -71,9 +71,9 @@ def site_of(asked: str | None) -> Site:
     if own.via is not None:
         from stacks.engines.remote import RemoteEngine
 
-        engine = RemoteEngine(own.via, own.on, own.program, region)
+        engine = RemoteEngine(own.via, own.engine, own.program, region)
     else:
-        engine = _engine(own.on, f"engines.{named}.on", region)
+        engine = _engine(own.engine, f"engines.{named}.engine", region)
     return Site(engine, named, nodes_of(named, own))
 
 

@@ -172,7 +172,7 @@ def test_a_connection_that_breaks_is_dialled_anew(engine: RemoteEngine, gangway:
 def test_a_name_of_the_engines_file_says_by_whom(
     gangway: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = {"on": f"local:{tmp_path}/jobs", "via": "login", "program": str(gangway), "region": "hosts:lab/DE"}
+    own = {"engine": f"local:{tmp_path}/jobs", "via": "login", "program": str(gangway), "region": "hosts:lab/DE"}
     (tmp_path / "engines.yaml").write_text(yaml.safe_dump({"engines": {"box": own}}))
     monkeypatch.setenv(engines_file.VARIABLE, str(tmp_path / "engines.yaml"))
     (tmp_path / "job.yaml").write_text(
