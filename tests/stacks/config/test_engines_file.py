@@ -38,7 +38,8 @@ def test_engines_have_names(write: Write) -> None:
     write({
         "private": {"engine": "slurm:/jobs@gpu", "region": "hosts:lab/DE", "usd_per_node_hour": 11.5},
         "cloud": {
-            "engine": "kubernetes:prod@a/gpu", "region": "aws:us-east-1", "machine_type": "p5.48xlarge", "capacity": "spot",
+            "engine": "kubernetes:prod@a/gpu", "region": "aws:us-east-1", "machine_type": "p5.48xlarge",
+            "capacity": "spot",
         },
     })  # fmt: skip
     found = named_engines()
