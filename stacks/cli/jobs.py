@@ -9,7 +9,7 @@ Heavy imports stand inside: `gangway --help` imports this module.
 
 import shlex
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,11 +77,13 @@ def submit(
     from components.core.findings import InputError
     from stacks.config.job_file import read_job_file
     from stacks.engines.placing import place
-    from stacks.engines.registry import sites_of
+    from stacks.engines.registry import movable, sites_of
 
     job, sites, decided_by = read_job_file(job_file), sites_of(on), None if by is None else _by(by)
     if burst_after is not None and len(sites) == 1:
         raise InputError("--burst-after", "of no effect with one engine", fix="name several: --on local:A,local:B")
+    for site in sites if burst_after is not None else ():
+        movable(site.engine, "--burst-after")  # before anything is submitted
     placed = place(sites, job, decided_by)
     for line in placed.lines if len(sites) > 1 else ():
         typer.echo(line, err=True)
@@ -90,7 +92,11 @@ def submit(
     job_id = engine.submit(job)
     if burst_after is not None and not placed.now:
         others = [site for site in sites if site.engine is not engine]
-        engine, job_id = _burst(engine, job_id, others, burst_after, decided_by)
+        try:
+            engine, job_id = _burst(engine, job_id, others, burst_after, decided_by)
+        except InputError:
+            typer.echo(job_id)  # it stays in its queue
+            raise
     for finding in warnings:
         typer.echo(f"{finding.severity}: {finding.path}: {finding.message}", err=True)
     typer.echo(job_id)
@@ -113,14 +119,14 @@ def _burst(
 ) -> "tuple[Engine, str]":
     """Waits; then takes a job that waits still to the best of the others with room, if one has any."""
     from components.core.findings import InputError
-    from stacks.engines.base import Phase
+    from stacks.engines.base import EngineAwayError, Phase
     from stacks.engines.moving import move_job
     from stacks.engines.placing import place
     from stacks.engines.registry import movable
 
-    until = time.monotonic() + 60 * minutes
+    until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
     typer.echo(f"{job_id}: waiting, {minutes:g} minutes at most", err=True)
-    while (found := engine.status(job_id)).phase is Phase.WAITING:
+    while found.phase is Phase.WAITING:
         if time.monotonic() >= until:
             try:
                 placed = place(others, movable(engine, "--burst-after").job(job_id), by)
@@ -136,6 +142,8 @@ def _burst(
                     return placed.engine, moved.job_id
             until += max(60 * minutes, _LOOK_AGAIN_SEC)
         _pause()
+        with suppress(EngineAwayError):  # it comes back
+            found = engine.status(job_id)
     typer.echo(_line(found), err=True)
     return engine, job_id
 
@@ -250,7 +258,7 @@ def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as 
         table.add_column(column, overflow="fold")
     for name, (own, nodes) in known.items():
         price = "unknown" if nodes.usd_per_hour is None else f"${nodes.usd_per_hour:,.2f}"
-        table.add_row(name, own.on, own.region or "not said", price, nodes.source)
+        table.add_row(name, own.engine, own.region or "not said", price, nodes.source)
     Console().print(table)
 
 
@@ -301,6 +309,16 @@ def logs(
     while text:
         typer.echo(text, nl=False)
         text, offset = engine.log(job_id, offset)
+
+
+@jobs.command(hidden=True)
+def serve() -> None:
+    """Answer for this machine's engines over standard input and output: begun by SSH, for an engine with `via`."""
+    import sys
+
+    from stacks.engines.serve import serve as answer
+
+    answer(sys.stdin, sys.stdout)
 
 
 @jobs.command()

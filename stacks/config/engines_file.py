@@ -1,8 +1,8 @@
 """The file that gives engines names, and says where each stands and what a node of it costs.
 
 engines:
-  private: {on: "slurm:/shared/jobs@gpu", region: "hosts:lab/DE", usd_per_node_hour: 11.5}
-  aws-spot: {on: "kubernetes:prod@team-a/gpu", region: "aws:us-east-1", machine_type: p5.48xlarge, capacity: spot}
+  private: {engine: "slurm:/shared/jobs@gpu", region: "hosts:lab/DE", usd_per_node_hour: 11.5}
+  aws-spot: {engine: "kubernetes:prod@team-a/gpu", region: "aws:us-east-1", machine_type: p5.48xlarge, capacity: spot}
 """
 
 import os
@@ -35,27 +35,37 @@ class NamedEngine(Section):
     """One engine.
 
     Attributes:
-        on: what it is, as --on has it.
-        region: where it stands; then nothing of that stands in `on`.
+        engine: what it is, as --on has it.
+        via: host, or user and host, as ssh has it, where the engine is and Gangway too; without it, here.
+        program: Gangway there.
+        region: where it stands; then nothing of that stands in `engine`.
         machine_type: of its nodes, in the catalogue of the region's provider: what they cost and draw.
         capacity: which of its prices.
         usd_per_node_hour: of its nodes, in place of the list's.
     """
 
-    on: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
+    engine: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
+    via: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", examples=["ann@login.example.com"])
+    program: str = Field(default="gangway", min_length=1, examples=["/opt/gangway/bin/gangway"])
     region: Annotated[str, AfterValidator(_place)] | None = Field(default=None, examples=["aws:eu-central-1"])
     machine_type: str | None = Field(default=None, min_length=1, examples=["p5.48xlarge"])
     capacity: Literal["on-demand", "spot"] = "on-demand"
     usd_per_node_hour: Amount | None = Field(default=None, examples=[11.5])
 
-    @field_validator("on")
+    @field_validator("engine")
     @classmethod
-    def _an_engine(cls, on: str) -> str:
-        if on.partition(":")[0] not in KINDS:
+    def _an_engine(cls, engine: str) -> str:
+        if engine.partition(":")[0] not in KINDS:
             raise ValueError(f"an engine that begins with {', '.join(KINDS)}; write slurm:/shared/jobs")
-        if "#" in on or "," in on:
+        if "#" in engine or "," in engine:
             raise ValueError("one engine, whose region stands in a key of its own; write region: aws:eu-central-1")
-        return on
+        return engine
+
+    @model_validator(mode="after")
+    def _program_elsewhere(self) -> Self:
+        if "program" in self.model_fields_set and self.via is None:
+            raise ValueError("program only beside via; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _priced_once(self) -> Self:
@@ -72,7 +82,7 @@ class NamedEngine(Section):
 class EnginesFile(Section):
     """All engines with names."""
 
-    engines: dict[str, NamedEngine] = Field(examples=[{"private": {"on": "slurm:/shared/jobs@gpu"}}])
+    engines: dict[str, NamedEngine] = Field(examples=[{"private": {"engine": "slurm:/shared/jobs@gpu"}}])
 
     @field_validator("engines")
     @classmethod

@@ -24,7 +24,6 @@ from stacks.config.sections import (
     JobConfig,
     NetworkConfig,
     ObserveConfig,
-    StackJob,
     StandingConfig,
     StorageConfig,
 )
@@ -184,7 +183,7 @@ class StackConfig(Section):
         return job
 
     @property
-    def work(self) -> StackJob:
+    def work(self) -> JobConfig | CommandConfig | StandingConfig:
         """The job, or what stands for it where the stack is a cluster with a queue: priced for a month."""
         if self.job is not None:
             return self.job

@@ -53,14 +53,19 @@ def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placed:
                 continue
             each = _Candidate(site, engine.room(job), charge(site, job))
         except InputError as error:
+            if len(sites) == 1:
+                raise
             lines.append(f"{named(engine)}: cannot be asked: {error.problem}")
+            fixes[error.fix] = None
             continue
         found.append(each)
         if each.room.now and (by is By.ORDER or (by is None and each.charge.usd is None)):
             break  # nobody behind it is better
     if not found:
         raise InputError(
-            "--on", f"no engine takes this job: {'; '.join(lines)}", fix="; or ".join(fixes) or "name another"
+            "--on",
+            f"no engine takes this job: {'; '.join(lines)}",
+            fix="; or ".join(filter(None, fixes)) or "name another",
         )
     chosen_by = by or (By.COST if all(each.charge.usd is not None for each in found) else By.ORDER)
     best = _best(found, chosen_by)

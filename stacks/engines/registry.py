@@ -67,7 +67,14 @@ def site_of(asked: str | None) -> Site:
         )  # fmt: skip
     own = known[named]
     region = None if own.region is None else read_place(own.region, f"engines.{named}.region")
-    return Site(_engine(own.on, f"engines.{named}.on", region), named, nodes_of(named, own))
+    engine: Engine
+    if own.via is not None:
+        from stacks.engines.remote import RemoteEngine
+
+        engine = RemoteEngine(own.via, own.engine, own.program, region)
+    else:
+        engine = _engine(own.engine, f"engines.{named}.engine", region)
+    return Site(engine, named, nodes_of(named, own))
 
 
 def _engine(text: str, option: str, region: Place | None) -> Engine:

@@ -46,7 +46,8 @@ from stacks.providers.registry import provider_of
 class Plan:
     """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung that
     machines can come to; rungs, ladder and `expected` are what a run is expected to take at its speed. Nobody knows
-    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent.
+    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent. So
+    they are of a cluster with a queue, priced for a month, whose `job` is empty.
     """
 
     config: StackConfig
@@ -60,7 +61,7 @@ class Plan:
     energy: EnergyEstimate
     carbon: CarbonEstimate
     embodied: EmbodiedEstimate
-    job: dict[str, Any] | None
+    job: dict[str, Any]
 
     @property
     def ladder(self) -> LadderEstimate:
@@ -168,7 +169,7 @@ class Plan:
                 "embodied": self.embodied.to_json(),
                 "sci_g_per_kimg": self.sci_g_per_kimg,
             },
-            "job": self.job,
+            "job": self.job or None,
             "versions": {name: version(package) for name, package in packages.items()},
         }
 
@@ -222,5 +223,5 @@ def make_plan(config: StackConfig) -> Plan:
             energy=energy,
             carbon=estimate_carbon(energy, planned.region),
             embodied=estimate_embodied(planned.machine, num_nodes, hours),
-            job=program.result.get("job"),
+            job=program.result.get("job", {}),
         )

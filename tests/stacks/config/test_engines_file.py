@@ -36,9 +36,10 @@ def mistakes() -> list[InputError]:
 
 def test_engines_have_names(write: Write) -> None:
     write({
-        "private": {"on": "slurm:/jobs@gpu", "region": "hosts:lab/DE", "usd_per_node_hour": 11.5},
+        "private": {"engine": "slurm:/jobs@gpu", "region": "hosts:lab/DE", "usd_per_node_hour": 11.5},
         "cloud": {
-            "on": "kubernetes:prod@a/gpu", "region": "aws:us-east-1", "machine_type": "p5.48xlarge", "capacity": "spot",
+            "engine": "kubernetes:prod@a/gpu", "region": "aws:us-east-1", "machine_type": "p5.48xlarge",
+            "capacity": "spot",
         },
     })  # fmt: skip
     found = named_engines()
@@ -61,15 +62,19 @@ def test_a_file_that_is_named_is_there(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("engine", "place", "said"),
     [
-        ({"on": "pbs:/jobs"}, "a.on", "write slurm:/shared/jobs"),
-        ({"on": "local:/jobs#aws:us-east-1"}, "a.on", "write region: aws:eu-central-1"),
-        ({"on": "local:/a,local:/b"}, "a.on", "write region"),
-        ({"on": "local", "region": "aws:nowhere-1"}, "a.region", "did you mean"),
-        ({"on": "local", "machine_type": "p5.48xlarge"}, "a", "add region: aws:us-east-1"),
-        ({"on": "local", "region": "hosts:lab/DE", "machine_type": "p5.48xlarge"}, "a", "or write usd_per_node_hour"),
-        ({"on": "local", "usd_per_node_hour": 1, "capacity": "spot"}, "a", "leave it out"),
-        ({"on": "local", "usd_per_node_hour": -1}, "a.usd_per_node_hour", ""),
-        ({"onn": "local"}, "a.onn", "did you mean 'on'?"),
+        ({"engine": "pbs:/jobs"}, "a.engine", "write slurm:/shared/jobs"),
+        ({"engine": "local:/jobs#aws:us-east-1"}, "a.engine", "write region: aws:eu-central-1"),
+        ({"engine": "local:/a,local:/b"}, "a.engine", "write region"),
+        ({"engine": "local", "region": "aws:nowhere-1"}, "a.region", "did you mean"),
+        ({"engine": "local", "machine_type": "p5.48xlarge"}, "a", "add region: aws:us-east-1"),
+        (
+            {"engine": "local", "region": "hosts:lab/DE", "machine_type": "p5.48xlarge"},
+            "a",
+            "or write usd_per_node_hour",
+        ),
+        ({"engine": "local", "usd_per_node_hour": 1, "capacity": "spot"}, "a", "leave it out"),
+        ({"engine": "local", "usd_per_node_hour": -1}, "a.usd_per_node_hour", ""),
+        ({"engin": "local"}, "a.engin", "did you mean 'engine'?"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(write: Write, engine: dict[str, Any], place: str, said: str) -> None:
@@ -81,6 +86,6 @@ def test_a_mistake_is_told_with_its_place(write: Write, engine: dict[str, Any], 
 
 @pytest.mark.parametrize("name", ["slurm", "A", "1a", "with_line"])
 def test_a_name_is_none_of_the_kinds(write: Write, name: str) -> None:
-    write({name: {"on": "local"}})
+    write({name: {"engine": "local"}})
     (found,) = mistakes()
     assert f"rename '{name}'" in found.fix

@@ -134,7 +134,7 @@ def test_one_with_room_goes_before_all_without(given: list[tuple[float | None, b
 
 
 def test_the_catalogue_has_what_nodes_cost_and_emit() -> None:
-    named = NamedEngine(on="local", region="aws:us-east-1", machine_type="p5.48xlarge")
+    named = NamedEngine(engine="local", region="aws:us-east-1", machine_type="p5.48xlarge")
     nodes = nodes_of("a", named)
     catalog = load_provider("aws")
     price = catalog.price("p5.48xlarge", "us-east-1")
@@ -155,7 +155,7 @@ def test_a_price_does_not_travel_to_another_region() -> None:
     catalog = load_provider("aws")
     listed = {price.region for price in catalog.prices if price.machine_type == "p5.48xlarge"}
     other = next(name for name in catalog.regions if name not in listed)
-    nodes = nodes_of("a", NamedEngine(on="local", region=f"aws:{other}", machine_type="p5.48xlarge"))
+    nodes = nodes_of("a", NamedEngine(engine="local", region=f"aws:{other}", machine_type="p5.48xlarge"))
     assert nodes.usd_per_hour is None
     assert other in nodes.source
 
@@ -165,7 +165,7 @@ def test_the_cleaner_region_where_carbon_decides() -> None:
     dirty, clean = (f(regions.values(), key=lambda region: region.intensity_g_per_kwh.value).name for f in (max, min))
 
     def of(region: str) -> Site:
-        named = NamedEngine(on="local", region=f"aws:{region}", machine_type="p5.48xlarge", usd_per_node_hour=1)
+        named = NamedEngine(engine="local", region=f"aws:{region}", machine_type="p5.48xlarge", usd_per_node_hour=1)
         return Site(_Pretended(region, True), region, nodes_of(region, named))
 
     assert chosen([of(dirty), of(clean)], By.CARBON) == clean
@@ -174,8 +174,8 @@ def test_the_cleaner_region_where_carbon_decides() -> None:
 @pytest.fixture
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "engines.yaml"
-    own = {"on": f"local:{tmp_path}/a", "region": "hosts:lab/DE", "usd_per_node_hour": 2}
-    path.write_text(yaml.safe_dump({"engines": {"mine": own, "other": {"on": f"local:{tmp_path}/b"}}}), "utf-8")
+    own = {"engine": f"local:{tmp_path}/a", "region": "hosts:lab/DE", "usd_per_node_hour": 2}
+    path.write_text(yaml.safe_dump({"engines": {"mine": own, "other": {"engine": f"local:{tmp_path}/b"}}}), "utf-8")
     monkeypatch.setenv(engines_file.VARIABLE, str(path))
 
 

@@ -41,7 +41,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
 
 
 def _build(config: StackConfig, planned: Any) -> Mapping[str, pulumi.Input[Any]]:
-    from toy.program import ToyBox
+    from toy.program import ToyBox  # type: ignore[import-not-found]
 
     machine = {"size": planned.machine.name, "place": config.region, "labels": planned.tags}
     kind, monthly_usd = config.cluster.capacity[0].kind, config.budget.monthly_usd
