@@ -46,10 +46,7 @@ def quote(
         float | None,
         typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
     ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="REGION=GIB", help="What the job reads, and from where, such as aws:us-east-1=40."),
-    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="REGION=GIB", help="What it reads, aws:us-east-1=40.")] = None,
     sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
     here: Annotated[
         str | None, typer.Option(help="The offer that a job is on, --hours of it left: stay, or move?")
