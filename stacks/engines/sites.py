@@ -7,9 +7,9 @@ from enum import StrEnum
 from components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
 from components.catalog.schema import MachineType
 from components.core.findings import InputError
+from components.estimate.carried import DataAt, carried
 from components.estimate.energy import estimate_carbon, estimate_energy
 from components.estimate.regions import Place, read_place
-from components.estimate.traffic import traffic_price
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Engine, JobStatus
@@ -140,15 +140,9 @@ def _carried(job: JobFile, target: Place | None) -> tuple[float | None, str]:
     assert job.data is not None, "asked of a job with data"
     if target is None:
         return None, "nobody has said in which region it stands, so that the way of its data has no price"
-    source = read_place(job.data.region, "data.region")
-    price = traffic_price(source, target)
-    way = f"{job.data.gib:g} GiB from {source.name}"
-    if price.value is None:
-        return None, f"{way}: {price.source}"
-    return (
-        price.value * job.data.gib,
-        f"{way} at {price.value:g} USD: {price.source}, {price.dated}, {price.confidence}",
-    )
+    data = DataAt(read_place(job.data.region, "data.region"), job.data.gib)
+    way = carried(data, target)
+    return way.usd, f"{way.in_words(data)}: {way.price.source}, {way.price.dated}, {way.price.confidence}"
 
 
 def _gco2e(nodes: Nodes, hours: float, num: int) -> float | None:
