@@ -22,11 +22,10 @@ from components.azure.node_pool import CapacityRungArgs
 from components.catalog.loader import load_provider
 from components.catalog.schema import AzureMachineType
 from components.core.capacity import plan_ladder
+from components.kubernetes.spec import RUNG_LABEL
 
-__all__ = ["RUNG_LABEL", "SPOT_TAINT", "AksNodePools", "AksNodePoolsArgs", "PoolPlan", "plan_node_pools", "pool_name"]
+__all__ = ["SPOT_TAINT", "AksNodePools", "AksNodePoolsArgs", "PoolPlan", "plan_node_pools", "pool_name"]
 
-RUNG_LABEL = "gangway.dev/rung"
-"""By which a flavour of the queue knows the nodes of a rung; its value is as `0-spot`."""
 SPOT_TAINT = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
 """That AKS gives the nodes of spot pools ("Add an Azure Spot node pool"); who is to run there tolerates it."""
 # AKS documentation, "Resource naming": lowercase letters and digits, twelve of them for Linux.

@@ -5,7 +5,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from components.azure.aks_pools import RUNG_LABEL
 from components.azure.capacity import UP_TO_ON_DEMAND
 from components.azure.names import NODES_TAG, RUNG_TAG
 from components.catalog.loader import Catalog
@@ -20,6 +19,7 @@ from components.estimate.cost import (
     spot_line,
     unknown_price,
 )
+from components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["disk_tier", "price_resources"]
 

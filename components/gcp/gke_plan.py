@@ -20,7 +20,6 @@ from components.gcp.tpu.slices import SlicePlan, plan_slice
 __all__ = [
     "MAX_NAME",
     "MAX_NODES",
-    "RUNG_LABEL",
     "Gpus",
     "NodeKind",
     "PoolPlan",
@@ -34,8 +33,6 @@ __all__ = [
 
 MAX_NAME = 40
 """Of clusters and node pools (GKE API, `Cluster.name` and `NodePool.name`)."""
-RUNG_LABEL = "gangway.dev/rung"
-"""By which a flavour of the queue knows the nodes of a rung; its value is as `0-spot`."""
 
 # What GKE calls the accelerators of a series (GKE documentation, "About GPUs in GKE"; Google's xpk of 2026-06-25 has
 # the same names).

@@ -7,9 +7,10 @@ import pulumi
 from pulumi_gcp import container
 
 from components.gcp.capacity import rung_from_args
-from components.gcp.gke_plan import RUNG_LABEL, NodeKind, PoolPlan, gpu_nodes, plan_pools, pool_name, tpu_nodes
+from components.gcp.gke_plan import NodeKind, PoolPlan, gpu_nodes, plan_pools, pool_name, tpu_nodes
 from components.gcp.launch import SCOPES
 from components.gcp.node_pool import CapacityRungArgs
+from components.kubernetes.spec import RUNG_LABEL
 
 __all__ = [
     "GkeNodePools",

@@ -18,8 +18,9 @@ from components.estimate.cost import (
     spot_line,
     unknown_price,
 )
-from components.gcp.gke_plan import RUNG_LABEL, tpu_chips
+from components.gcp.gke_plan import tpu_chips
 from components.gcp.tpu.slices import SlicePlan, plan_slice
+from components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["price_resources"]
 

@@ -54,8 +54,23 @@ BESIDES = {
         "TpuReconciler",
     },
 }
+# A cluster with a queue, which has nothing of one job's.
+GKE = {
+    "Budget",
+    "ClusterCharts",
+    "ClusterIdentity",
+    "ClusterManifests",
+    "Filestore",
+    "GkeCluster",
+    "GkeNodePools",
+    "ImageRegistry",
+    "ProjectServices",
+    "RunBucket",
+    "TrainingNetwork",
+}
 # Machines that are there already have everything else; OpenStack has no budget, and no service for lines.
 ALONE = {
+    **dict.fromkeys(("gke-a3-jobset", "gke-tpu-v5e"), GKE),
     "hosts-lab": {"HostPool"},
     "openstack-gpu": {
         "HeadNode",
@@ -84,6 +99,7 @@ COUNTED_ON_GCP = (
     "InstanceGroupManager",
     "InstanceTemplate",
     "Network",
+    "NodePool",
     "RouterNat",
     "Topic",
     "Workflow",
@@ -110,9 +126,12 @@ COUNTS = {
     "azure-ndv4": (1, 1, 0, 1, 2, 1, 1, 0),
     "azure-ndv5-spot": (1, 2, 1, 1, 2, 1, 2, 1),
     # Instances: the head's and Lustre's, or Filestore's.
-    "gcp-a3-spot": (1, 2, 2, 2, 9, 1, 1, 1),
-    "gcp-v5e-pod": (1, 1, 0, 0, 1, 1, 1, 1),
-    "gcp-v5p-multislice": (1, 1, 0, 0, 1, 1, 1, 2),
+    "gcp-a3-spot": (1, 2, 2, 2, 9, 0, 1, 1, 1),
+    "gcp-v5e-pod": (1, 1, 0, 0, 1, 0, 1, 1, 1),
+    "gcp-v5p-multislice": (1, 1, 0, 0, 1, 0, 1, 1, 2),
+    # Pools: of the system, and of each rung.
+    "gke-a3-jobset": (0, 1, 0, 0, 9, 3, 1, 1, 1),
+    "gke-tpu-v5e": (0, 1, 0, 0, 1, 3, 1, 1, 0),
     "hosts-lab": (6, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
     "openstack-gpu": (1, 2, 5, 37, 1, 2, 1),
