@@ -88,7 +88,6 @@ def _runs(config: StackConfig) -> Iterable[Finding]:
         yield Finding.warning(
             "cluster.no-claim",
             "gangway:storage",
-            "there is nowhere for run folders: a job submitted to a queue wants, in its team's namespace, a volume claim "
-            "gangway-runs",
+            "there is nowhere for run folders: a job of a queue wants a volume claim gangway-runs in its team's namespace",
             "add storage: {kind: filestore, capacity_gib: 2560}, or make the claims yourself",
         )
