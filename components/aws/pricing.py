@@ -21,12 +21,14 @@ from components.estimate.cost import (
     unknown_price,
 )
 
-__all__ = ["Difference", "Ec2Client", "compare", "fetch_types", "not_offered", "price_resources"]
+__all__ = ["QUEUE_TAG", "Difference", "Ec2Client", "compare", "fetch_types", "not_offered", "price_resources"]
 
 
 Answer = Mapping[str, Any]
 Value = str | int | float | None
 
+QUEUE_TAG = ("gangway:sized-by", "queue")
+"""On a group whose size a queue of jobs sets."""
 GP3_MIBPS = 125
 """What a gp3 volume has without paying for more (Amazon EBS user guide, "General Purpose SSD volumes")."""
 _PERFORMANCE = re.compile(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit$")
@@ -179,21 +181,28 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
 
 def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     templates, opened = _templates(resources), _opened_sizes(resources)
-    for group in resources:
-        if group.type == "aws:autoscaling/group:Group":
-            yield from of_resources(_group(group, templates, opened, catalog, region), group)
+    groups = [one for one in resources if one.type == "aws:autoscaling/group:Group"]
+    # Of those that a queue sizes the first is filled first, with all nodes when there is work for them.
+    first = next((group for group in groups if _is_sized_by_queue(group)), None)
+    for group in groups:
+        standby = group.inputs.get("desiredCapacity") is None and group is not first
+        yield from of_resources(_group(group, templates, opened, catalog, region, standby), group)
 
 
 def _group(
-    group: Declared, templates: Mapping[str, Declared], opened: Mapping[str, int], catalog: Catalog, region: str
+    group: Declared,
+    templates: Mapping[str, Declared],
+    opened: Mapping[str, int],
+    catalog: Catalog,
+    region: str,
+    standby: bool,
 ) -> Iterable[CostComponent]:
     market, offers = _launches(group, templates)
     cap_usd = _spot_cap(group, offers[0]) if market == "spot" else None
     machine_types = [template.inputs["instanceType"] for template in offers]
     desired = group.inputs.get("desiredCapacity")
-    standby = desired is None
     # A group that is still closed costs its price as soon as it opens.
-    num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if standby else desired or 0)
+    num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if desired is None else desired or 0)
     disk, more_mibps = _root_gib(offers[0]), _root_mibps(offers[0]) - GP3_MIBPS
     prices = [
         _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd) for name in machine_types
@@ -207,6 +216,11 @@ def _group(
         label = f"{group.name}: root volumes, {more_mibps:g} MiB/s a node beyond gp3's own"
         price = catalog.service_price("aws", region, "ebs-gp3-throughput")
         yield from_service(label, price, num_nodes * more_mibps, region, standby=standby)
+
+
+def _is_sized_by_queue(group: Declared) -> bool:
+    key, value = QUEUE_TAG
+    return any(tag["key"] == key and tag["value"] == value for tag in group.inputs.get("tags") or ())
 
 
 def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:

@@ -233,11 +233,11 @@ class BudgetAlarm:
 class BudgetArgs(TypedDict):
     """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: when the budget is first made, of the
     current one or of one of the next twelve. `tag_key` and `tag_value` select what counts; `tag_value` is the
-    stack. At `stop_at_percent` the scale sets of `group_ids` are emptied and the machines of `head_ids` halted:
-    both resource ids; the clusters of `cluster_ids` are stopped. With `subscription_wide` (false) costs with the tag
-    count wherever in the subscription they are, as those of a cluster's machines, which are in a group of its own;
-    whoever runs `up` has to be allowed to make budgets there. With `role_wait_sec` (0) Azure gets some time to know the role by which that is done before
-    it is assigned: from Python programs alone (`components.azure.identity`).
+    stack. At `stop_at_percent` the scale sets of `group_ids` are emptied and the machines of `head_ids` halted: both
+    resource ids; the clusters of `cluster_ids` are stopped. With `subscription_wide` (false) costs with the tag count
+    wherever in the subscription they are, as those of a cluster's machines, which are in a group of its own; whoever
+    runs `up` has to be allowed to make budgets there. With `role_wait_sec` (0) Azure gets some time to know the role by
+    which that is done before it is assigned: from Python programs alone (`components.azure.identity`).
     """
 
     subscription_id: str

@@ -1,5 +1,5 @@
-"""GkeCluster: a regional GKE cluster of private nodes, whose control plane has no public address, and a small pool for
-what keeps the queue. Callers from outside are let in by IAM alone, at the control plane's DNS name.
+"""GkeCluster: a regional GKE cluster of private nodes, whose control plane answers inside the network and named ranges
+outside; and a small pool for what keeps the queue.
 """
 
 import json
@@ -30,9 +30,9 @@ class GkeClusterArgs(TypedDict):
     """Inputs of GkeCluster. `version` such as 1.36 is the least of the control plane, which its release channel keeps
     up to date; left out, the channel's own. `num_nodes_max`: all that there may be, for the pods' addresses.
     `multi_networking`: nodes have NICs in further networks. `gpus`: their metrics are collected (DCGM). `lustre` and
-    `filestore` bring the drivers of such file systems. `dns_access` (true): the control plane answers callers outside
-    the network, too, whom IAM lets (`container.clusters.connect`), as `pulumi up` from a desk is; without it `up` has
-    to run inside. `kms_key_name` encrypts secrets and disks. `tags` are labels.
+    `filestore` bring the drivers of such file systems. `api_cidrs`: ranges outside that the control plane answers, too,
+    at a public address it then has; without any it has none, and `up` has to run inside the network. `kms_key_name`
+    encrypts secrets and disks. `tags` are labels.
     """
 
     project: str
@@ -46,7 +46,7 @@ class GkeClusterArgs(TypedDict):
     gpus: bool
     lustre: NotRequired[bool]
     filestore: NotRequired[bool]
-    dns_access: NotRequired[bool]
+    api_cidrs: NotRequired[list[str]]
     security_group_ids: list[pulumi.Input[str]]
     service_account_email: pulumi.Input[str]
     kms_key_name: NotRequired[pulumi.Input[str] | None]
@@ -55,7 +55,7 @@ class GkeClusterArgs(TypedDict):
 
 class GkeCluster(pulumi.ComponentResource):
     """A cluster without nodes for work: those are GkeNodePools'. `cluster_id`: full name, for pools; `cluster_name`;
-    `endpoint`: the DNS name of the control plane; `kubeconfig`: JSON that calls Google's login helper, and holds no
+    `endpoint`: where the control plane is called; `kubeconfig`: JSON that calls Google's login helper, and holds no
     secret; `system_pool`: a name that waits for the pool that the queue runs in.
     """
 
@@ -72,9 +72,16 @@ class GkeCluster(pulumi.ComponentResource):
         system = self._system_pool(cluster)
         self.cluster_id = cluster.id
         self.cluster_name = cluster.name
-        self.endpoint = cluster.control_plane_endpoints_config.apply(_dns_name)
+        if args.get("api_cidrs"):
+            self.endpoint = cluster.endpoint.apply(lambda address: address or "")
+            authority = cluster.master_auth.apply(lambda known: known.cluster_ca_certificate or "")
+        else:
+            # A name of Google's, with a certificate of a public authority, which leads there inside the network.
+            self.endpoint = cluster.control_plane_endpoints_config.apply(_dns_name)
+            authority = pulumi.Output.from_input("")
         # Who takes it finds nodes for what it installs.
-        self.kubeconfig = after(pulumi.Output.all(cluster.name, self.endpoint).apply(_kubeconfig), system)
+        known = pulumi.Output.all(cluster.name, self.endpoint, authority)
+        self.kubeconfig = after(known.apply(lambda all_: kubeconfig_of(*all_)), system)
         self.system_pool = system.name
         self.register_outputs(
             {
@@ -126,8 +133,9 @@ class GkeCluster(pulumi.ComponentResource):
         )
 
     def _network(self) -> dict[str, Any]:
-        """Private nodes, and a control plane with a private address and a DNS name."""
+        """Private nodes, and a control plane with a private address."""
         args = self._args
+        ranges = args.get("api_cidrs", [])
         return {
             "network": args["vpc_id"],
             "subnetwork": args["subnet_id"],
@@ -138,15 +146,18 @@ class GkeCluster(pulumi.ComponentResource):
             ),
             "default_max_pods_per_node": MAX_PODS,
             "private_cluster_config": container.ClusterPrivateClusterConfigArgs(
-                enable_private_nodes=True, enable_private_endpoint=True
+                enable_private_nodes=True, enable_private_endpoint=not ranges
             ),
-            # Nobody beside nodes and pods of the cluster's network reaches the private address.
+            # Nobody beside nodes and pods of the cluster's network, and these.
             "master_authorized_networks_config": container.ClusterMasterAuthorizedNetworksConfigArgs(
-                cidr_blocks=[], gcp_public_cidrs_access_enabled=False
+                cidr_blocks=[
+                    container.ClusterMasterAuthorizedNetworksConfigCidrBlockArgs(cidr_block=one) for one in ranges
+                ],
+                gcp_public_cidrs_access_enabled=False,
             ),
             "control_plane_endpoints_config": container.ClusterControlPlaneEndpointsConfigArgs(
                 dns_endpoint_config=container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs(
-                    allow_external_traffic=args.get("dns_access", True)
+                    allow_external_traffic=False
                 )
             ),
             # Dataplane V2 keeps NetworkPolicies, and further networks need it.
@@ -244,12 +255,11 @@ def _dns_name(endpoints: container.outputs.ClusterControlPlaneEndpointsConfig) -
     return (found.endpoint if found is not None else None) or ""
 
 
-def _kubeconfig(known: list[str]) -> str:
-    return kubeconfig_of(*known)
-
-
-def kubeconfig_of(cluster: str, endpoint: str) -> str:
-    """A kubeconfig as JSON, which is YAML too. The name's certificate is of a public authority, so it brings none."""
+def kubeconfig_of(cluster: str, endpoint: str, authority: str = "") -> str:
+    """A kubeconfig as JSON, which is YAML too. `authority`: base64 of the certificate by which the control plane's is
+    signed; empty for a public one.
+    """
+    trusted = {"certificate-authority-data": authority} if authority else {}
     login = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
         "command": "gke-gcloud-auth-plugin",
@@ -261,7 +271,7 @@ def kubeconfig_of(cluster: str, endpoint: str) -> str:
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": cluster, "cluster": {"server": f"https://{endpoint}"}}],
+            "clusters": [{"name": cluster, "cluster": {"server": f"https://{endpoint}", **trusted}}],
             "users": [{"name": cluster, "user": {"exec": login}}],
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
             "current-context": cluster,

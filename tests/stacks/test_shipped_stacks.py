@@ -54,7 +54,6 @@ BESIDES = {
         "TpuReconciler",
     },
 }
-# A cluster with a queue, which has nothing of one job's.
 GKE = {
     "Budget",
     "ClusterCharts",
@@ -68,9 +67,21 @@ GKE = {
     "RunBucket",
     "TrainingNetwork",
 }
-# Machines that are there already have everything else; OpenStack has no budget, and no service for lines.
+# Machines that are there already have everything else; OpenStack has no budget, and no service for lines; a cluster
+# with a queue has no job of its own, whose nodes write lines.
 ALONE = {
     **dict.fromkeys(("gke-a3-jobset", "gke-tpu-v5e"), GKE),
+    "eks-p5-kueue": {
+        "Budget",
+        "ClusterCharts",
+        "ClusterManifests",
+        "EfaNodePool",
+        "EksCluster",
+        "EncryptionKey",
+        "LustreFileSystem",
+        "RunBucket",
+        "TrainingNetwork",
+    },
     "hosts-lab": {"HostPool"},
     "openstack-gpu": {
         "HeadNode",
@@ -121,6 +132,7 @@ COUNTS = {
     "aws-g5-dev": (0, 1, 1, 0, 0, 0, 3, 8),
     "aws-p4d-block": (1, 0, 1, 1, 1, 2, 2, 1),
     "aws-p5-spot": (2, 1, 2, 1, 1, 0, 3, 1),
+    "eks-p5-kueue": (1, 1, 2, 0, 1, 0, 2, 1),
     # Containers: of runs, and of the log of imports.
     "azure-nc-dev": (0, 1, 0, 1, 1, 1, 2, 1),
     "azure-ndv4": (1, 1, 0, 1, 2, 1, 1, 0),

@@ -21,8 +21,8 @@ AGENT_POOL = "azure-native:containerservice:AgentPool"
 
 
 def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformation:
-    """Has every scale set and every pool of nodes compared with what it is set to now, before it is changed. `token`: for Azure's
-    Resource Manager, of whoever runs `up`.
+    """Has every scale set and every pool of nodes compared with what it is set to now, before it is changed. `token`:
+    for Azure's Resource Manager, of whoever runs `up`.
     """
 
     async def check(args: pulumi.ResourceHookArgs) -> None:
@@ -57,7 +57,9 @@ def _size(known: Mapping[str, Any]) -> int:
 
 
 def live_size(id_: str, token: str) -> int | None:
-    """What a scale set or a pool is set to; None where it is gone. pulumi.RunError: nobody answers, or it may not be read."""
+    """What a scale set or a pool is set to; None where it is gone. pulumi.RunError: nobody answers, or it may not be
+    read.
+    """
     # Here, so that a plan loads nothing of HTTP. Unlike on a machine of the stack, a proxy may stand in between.
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen

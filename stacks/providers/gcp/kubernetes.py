@@ -63,6 +63,7 @@ def build_cluster(
         "multi_networking": gpus and planned.gpu_machine.gpu_fabric is not None,
         "gpus": gpus,
         "filestore": storage is not None,
+        "api_cidrs": list(engine_of(config).api_cidrs),
     }
     cluster = GkeCluster(config.stack, typed_args(GkeClusterArgs, cluster_args), opts)
     pools = GkeNodePools(
@@ -84,7 +85,7 @@ def build_cluster(
     ids = pulumi.Output.all(cluster.cluster_id, pools.pool_names).apply(_pool_ids)
     budget = stack.budget(key, Nodes(nothing, nothing, None, None, node_pool_ids=ids), None, None)
     return {
-        "cluster": cluster.cluster_name,
+        "cluster_name": cluster.cluster_name,
         "endpoint": cluster.endpoint,
         "kubeconfig": cluster.kubeconfig,
         "queues": queues,

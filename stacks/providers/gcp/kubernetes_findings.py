@@ -9,7 +9,7 @@ from components.gcp.capacity import LADDER, LadderContext, capacity_findings
 from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, storage_quotas
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
-from stacks.providers.gcp.kubernetes_plan import engine_of
+from stacks.providers.gcp.kubernetes_plan import engine_of, version_of
 from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
 from stacks.providers.shared import CLUSTER, sold_here, zone
 
@@ -28,11 +28,14 @@ def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate |
 
 
 def _control_plane(config: StackConfig) -> Iterable[Finding]:
+    ranges = engine_of(config).api_cidrs
+    outside = f"and from {', '.join(ranges)}" if ranges else "alone: `up` and `gangway job` need a way in"
     yield Finding.info(
-        "cluster.access",
-        "gangway:engine",
-        "the control plane has no public address; by its DNS name it answers whoever IAM lets "
-        "(container.clusters.connect). Whoever runs `up` needs roles/container.admin and gke-gcloud-auth-plugin",
+        "kubernetes.api",
+        "gangway:engine.api_cidrs",
+        f"Kubernetes {version_of(config)} answers inside the network {outside}; whoever runs `up` needs "
+        "roles/container.admin, and gke-gcloud-auth-plugin on the path",
+        "" if ranges else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
     )
     yield Finding.info(
         "cluster.idle-minutes",
@@ -88,6 +91,6 @@ def _runs(config: StackConfig) -> Iterable[Finding]:
         yield Finding.warning(
             "cluster.no-claim",
             "gangway:storage",
-            "there is nowhere for run folders: a job of a queue wants a volume claim gangway-runs in its team's namespace",
+            "there is nowhere for run folders: a job wants a volume claim gangway-runs in its team's namespace",
             "add storage: {kind: filestore, capacity_gib: 2560}, or make the claims yourself",
         )

@@ -165,8 +165,14 @@ class Azure:
 
 
 def run(azure: Azure) -> str:
-    told = {"clusters": [CLUSTER], "group": "/subscriptions/s/resourceGroups/g", "heads": [HEAD], "identity": "/identity", "limit": 100.0,
-            "sets": SETS}  # fmt: skip
+    told = {
+        "clusters": [CLUSTER],
+        "group": "/subscriptions/s/resourceGroups/g",
+        "heads": [HEAD],
+        "identity": "/identity",
+        "limit": 100.0,
+        "sets": SETS,
+    }
     assert set(told) == set(PARAMETERS)
     return LogicApp(stop_definition("gangway-stack", "demo"), told, azure).run()
 

@@ -141,7 +141,7 @@ def example(labels: dict[str, str]) -> Example:
         "gpus": True,
         "lustre": True,
         "filestore": True,
-        "dns_access": True,
+        "api_cidrs": ["203.0.113.0/24"],
         "cluster": "projects/lab/locations/us-east5/clusters/demo",
         "fabric_network_ids": [f"net-{number}" for number in range(1, 9)],
         "driver_version": "LATEST",

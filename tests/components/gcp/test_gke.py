@@ -59,9 +59,18 @@ def test_nobody_outside_reaches_the_control_planes_address(make: Callable[..., A
     assert cluster["privateClusterConfig"] == {"enablePrivateNodes": True, "enablePrivateEndpoint": True}
     networks = cluster["masterAuthorizedNetworksConfig"]
     assert (networks["cidrBlocks"], networks["gcpPublicCidrsAccessEnabled"]) == ([], False)
-    assert cluster["controlPlaneEndpointsConfig"] == {"dnsEndpointConfig": {"allowExternalTraffic": True}}
-    shut = make(dns_access=False).one("Cluster").inputs
-    assert shut["controlPlaneEndpointsConfig"] == {"dnsEndpointConfig": {"allowExternalTraffic": False}}
+    assert cluster["controlPlaneEndpointsConfig"] == {"dnsEndpointConfig": {"allowExternalTraffic": False}}
+
+
+def test_ranges_that_are_named_reach_it_and_no_others(make: Callable[..., Any]) -> None:
+    cluster = make(api_cidrs=["203.0.113.0/24"]).one("Cluster").inputs
+    assert cluster["privateClusterConfig"] == {"enablePrivateNodes": True, "enablePrivateEndpoint": False}
+    networks = cluster["masterAuthorizedNetworksConfig"]
+    assert networks["cidrBlocks"] == [{"cidrBlock": "203.0.113.0/24"}]
+    assert networks["gcpPublicCidrsAccessEnabled"] is False
+    assert cluster["controlPlaneEndpointsConfig"] == {"dnsEndpointConfig": {"allowExternalTraffic": False}}
+    trusted = json.loads(kubeconfig_of("demo", "203.0.113.9", "Q0E="))["clusters"][0]["cluster"]
+    assert trusted == {"server": "https://203.0.113.9", "certificate-authority-data": "Q0E="}
 
 
 def test_secrets_are_under_the_stacks_key(make: Callable[..., Any]) -> None:

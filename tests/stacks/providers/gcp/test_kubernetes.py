@@ -166,7 +166,7 @@ def test_of_slices_the_quota_counts_hosts(gcp_edited: Edited) -> None:
 
 def test_findings_speak_of_what_nobody_would_guess(a3_plan: Plan) -> None:
     codes = {finding.code for finding in a3_plan.findings}
-    assert codes >= {"cluster.access", "cluster.idle-minutes", "cluster.not-tried", "fabric.tcp-in-pods"}
+    assert codes >= {"kubernetes.api", "cluster.idle-minutes", "cluster.not-tried", "fabric.tcp-in-pods"}
     assert not {"job.nodes-stay", "cost.not-covered"} & codes
 
 
