@@ -188,8 +188,8 @@ class AksCluster(pulumi.ComponentResource):
             "auto_scaler_profile": containerservice.ManagedClusterPropertiesAutoScalerProfileArgs(
                 scale_down_unneeded_time=minutes,
                 scale_down_unready_time=minutes,
-                # The queue says which rung a job is for.
-                expander=containerservice.Expander.LEAST_WASTE,
+                # The ladder's order, which a ConfigMap in the cluster says.
+                expander=containerservice.Expander.PRIORITY,
                 skip_nodes_with_local_storage="false",
                 skip_nodes_with_system_pods="false",
             ),

@@ -97,16 +97,16 @@ def stop_definition(tag_key: str, tag_value: str) -> dict[str, Any]:
                 "runAfter": {"spent": ["Succeeded"]},
                 "expression": {"greaterOrEquals": [spent, "@parameters('limit')"]},
                 "actions": {
-                    # All of its machines go, and its control plane; what waits in its queue waits on.
-                    "stop_clusters": _for_each(
-                        "clusters", {"stop": _call("POST", "@{item()}/stop", version=CLUSTER_VERSION)}
-                    ),
                     "halt_heads": _for_each("heads", {"halt": _call("POST", "@{item()}/deallocate")}),
                     # A head that cannot be halted is no reason to leave the nodes on.
                     "empty_sets": {
                         **_for_each("sets", _empty_set()),
                         "runAfter": {"halt_heads": ["Succeeded", "Failed", "TimedOut"]},
                     },
+                    # All of its machines go, and its control plane; what waits in its queue waits on.
+                    "stop_clusters": _for_each(
+                        "clusters", {"stop": _call("POST", "@{item()}/stop", version=CLUSTER_VERSION)}
+                    ),
                 },
                 "else": {"actions": {}},
             },

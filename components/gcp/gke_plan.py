@@ -182,12 +182,18 @@ def tpu_chips(machine_type: str) -> tuple[str, int] | None:
 
 
 def plan_pools(
-    rungs: Sequence[AnyRung], nodes: NodeKind, zone: str, project: str, least: int, most: int
+    rungs: Sequence[AnyRung],
+    nodes: NodeKind,
+    zone: str,
+    project: str,
+    least: int,
+    most: int,
+    place: str = "capacity",
 ) -> tuple[PoolPlan, ...]:
     """The pools of a ladder, first choice first; `least` nodes or slices are always up, by its first rung. InputError:
-    a rung that GKE does not have.
+    a rung that GKE does not have; `place` is the ladder's.
     """
-    check_ladder(rungs, "capacity")
+    check_ladder(rungs, place)
     if not 0 <= least <= most <= MAX_NODES:
         raise InputError(
             "num_nodes_max",
@@ -200,19 +206,27 @@ def plan_pools(
     for position, (rung, plan) in enumerate(zip(rungs, plan_ladder(tuple(rungs)), strict=True)):
         if nodes.tpu is not None and isinstance(rung, FlexStart):
             raise InputError(
-                f"capacity[{position}].kind",
+                f"{place}[{position}].kind",
                 "slices come whole from a pool of their own, and are not asked for by a ProvisioningRequest here",
                 value=rung.kind,
                 allowed="reservation, spot, on-demand",
                 fix=f"remove rung {position}, or write on-demand in its place",
             )
         up = least if position == 0 else 0
-        found += _pools_of(rung, plan, position, nodes, zone, project, up, most)
+        reservation = _full_reservation(rung, project, f"{place}[{position}].id")
+        found += _pools_of(rung, plan, position, nodes, zone, reservation, up, most)
     return tuple(found)
 
 
 def _pools_of(
-    rung: AnyRung, plan: RungPlan, position: int, nodes: NodeKind, zone: str, project: str, least: int, most: int
+    rung: AnyRung,
+    plan: RungPlan,
+    position: int,
+    nodes: NodeKind,
+    zone: str,
+    reservation: str | None,
+    least: int,
+    most: int,
 ) -> Iterator[PoolPlan]:
     flexible = isinstance(rung, FlexStart)
     run_sec = round(rung.max_hours * 3600) if isinstance(rung, FlexStart) else None
@@ -231,7 +245,7 @@ def _pools_of(
             most=number,
             spot=isinstance(rung, Spot),
             run_duration_sec=run_sec,
-            reservation=_full_reservation(rung, project, position),
+            reservation=reservation,
             compact=compact,
             queued=flexible,
         )
@@ -246,7 +260,7 @@ def _sizes(suffix: str, nodes: NodeKind, least: int, most: int) -> Iterator[tupl
         yield f"{suffix}-{number}", nodes.hosts, nodes.hosts if number < least else 0
 
 
-def _full_reservation(rung: AnyRung, project: str, position: int) -> str | None:
+def _full_reservation(rung: AnyRung, project: str, place: str) -> str | None:
     """The reservation as GKE takes it. InputError: a block of one that another project shares, which it does not take
     (cluster-toolkit of 2026-06, `modules/compute/gke-node-pool`).
     """
@@ -257,7 +271,7 @@ def _full_reservation(rung: AnyRung, project: str, position: int) -> str | None:
         _, owner, _, name = name.split("/", 3)
     if "/" in name and owner != project:
         raise InputError(
-            f"capacity[{position}].id",
+            place,
             "GKE takes no block of a reservation that another project shares",
             value=rung.id,
             allowed="a shared reservation as a whole, or a block of one of the project's own",

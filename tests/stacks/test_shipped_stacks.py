@@ -70,6 +70,21 @@ GKE = {
 # Machines that are there already have everything else; OpenStack has no budget, and no service for lines; a cluster
 # with a queue has no job of its own, whose nodes write lines.
 ALONE = {
+    "aks-ndv5": {
+        "AksCluster",
+        "AksIdentity",
+        "AksNodePools",
+        "Budget",
+        "ClusterCharts",
+        "ClusterManifests",
+        "EncryptionKey",
+        "FlowLogStore",
+        "ImageRegistry",
+        "NodeLogs",
+        "ResourceGroup",
+        "RunBucket",
+        "TrainingNetwork",
+    },
     **dict.fromkeys(("gke-a3-jobset", "gke-tpu-v5e"), GKE),
     "eks-p5-kueue": {
         "Budget",
@@ -95,6 +110,7 @@ ALONE = {
 }
 # Resources by class that tell the stacks apart: rungs, ways out, links to S3, the stop, a block's start and end.
 COUNTED_ON_AZURE = (
+    "AgentPool",
     "AmlFilesystem",
     "BlobContainer",
     "DiskEncryptionSet",
@@ -134,9 +150,10 @@ COUNTS = {
     "aws-p5-spot": (2, 1, 2, 1, 1, 0, 3, 1),
     "eks-p5-kueue": (1, 1, 2, 0, 1, 0, 2, 1),
     # Containers: of runs, and of the log of imports.
-    "azure-nc-dev": (0, 1, 0, 1, 1, 1, 2, 1),
-    "azure-ndv4": (1, 1, 0, 1, 2, 1, 1, 0),
-    "azure-ndv5-spot": (1, 2, 1, 1, 2, 1, 2, 1),
+    "aks-ndv5": (2, 0, 1, 1, 1, 1, 0, 0, 1),
+    "azure-nc-dev": (0, 0, 1, 0, 1, 1, 1, 2, 1),
+    "azure-ndv4": (0, 1, 1, 0, 1, 2, 1, 1, 0),
+    "azure-ndv5-spot": (0, 1, 2, 1, 1, 2, 1, 2, 1),
     # Instances: the head's and Lustre's, or Filestore's.
     "gcp-a3-spot": (1, 2, 2, 2, 9, 0, 1, 1, 1),
     "gcp-v5e-pod": (1, 1, 0, 0, 1, 0, 1, 1, 1),

@@ -35,6 +35,11 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[refuse_stale_sizes(token)])
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
     stack = ComponentFactory(config, planned, token, group, opts)
+    if planned.standing:
+        # Here, so that no other stack loads Kubernetes' SDK.
+        from stacks.providers.azure.kubernetes import build_cluster
+
+        return build_cluster(config, planned, stack, provider, opts)
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))

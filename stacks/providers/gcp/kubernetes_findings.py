@@ -9,7 +9,7 @@ from components.gcp.capacity import LADDER, LadderContext, capacity_findings
 from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, storage_quotas
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
-from stacks.providers.gcp.kubernetes_plan import engine_of, version_of
+from stacks.providers.cluster_queues import engine_of, version_of
 from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
 from stacks.providers.shared import CLUSTER, sold_here, zone
 

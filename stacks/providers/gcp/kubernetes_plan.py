@@ -8,20 +8,16 @@ from types import MappingProxyType
 from components.catalog.loader import load_tpus
 from components.catalog.schema import MachineType
 from components.core.capacity import FlexStart
-from components.core.fields import Egress
 from components.core.findings import InputError
 from components.gcp.capacity import LADDER
 from components.gcp.gke_plan import gpu_nodes, plan_pools, tpu_nodes
 from components.gcp.tpu.slices import SlicePlan
-from components.kubernetes.spec import GPU, JOBS_ONLY, POOL_LABEL, ClusterSpec, Flavor, Node, Team
-from stacks.config.engine_settings import KubernetesConfig
+from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Node
 from stacks.config.stack_config import StackConfig
+from stacks.providers.cluster_queues import JOBS, KEPT_GIB, check_way_out, gpu_node, spec_of, version_of
 
 TPU = "google.com/tpu"
 """What a pod asks for to have chips."""
-_JOBS_POOL = "jobs"
-# What the kubelet, the system's own programs and the plugins' pods take of a node's memory.
-_KEPT_GIB = 8
 # By which GKE knows for which slices pods wait (GKE documentation, "Deploy TPU workloads").
 _TPU_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -32,19 +28,6 @@ _TPU_NAMES: Mapping[str, str] = MappingProxyType(
         "tpu7x": "tpu7x",
     }
 )
-VERSIONS = ("1.35", "1.36")
-"""Of Kubernetes, that this release has been checked against."""
-
-
-def engine_of(config: StackConfig) -> KubernetesConfig:
-    """The section gangway:engine, where it asks for Kubernetes."""
-    assert isinstance(config.engine, KubernetesConfig), "asked of a stack with engine: kubernetes"
-    return config.engine
-
-
-def version_of(config: StackConfig) -> str:
-    """Of Kubernetes."""
-    return engine_of(config).version or VERSIONS[-1]
 
 
 def taint() -> dict[str, str]:
@@ -54,7 +37,7 @@ def taint() -> dict[str, str]:
 
 def node_labels(config: StackConfig) -> list[dict[str, str]]:
     """Of nodes, by rung, beside the rung's own."""
-    return [{POOL_LABEL: _JOBS_POOL} for _ in config.cluster.capacity]
+    return [dict(JOBS) for _ in config.cluster.capacity]
 
 
 def hosts_of(tpu: SlicePlan | None) -> int:
@@ -66,43 +49,33 @@ def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | Non
     """The queues. All rungs are one flavor: Kueue knows quotas, and nothing of what Google has; GKE's autoscaler goes
     from pool to pool. Of slices the quota counts hosts.
     """
-    hosts = hosts_of(tpu)
-    teams = tuple(Team(team.name, team.nodes * hosts) for team in engine_of(config).teams)
-    flavor = Flavor(machine.name, flavor_labels(tpu))
     node = gpu_node(machine) if tpu is None else tpu_host(tpu)
-    return ClusterSpec(teams, node, config.cluster.nodes.max * hosts, (flavor,))
+    return spec_of(config, node, Flavor(machine.name, flavor_labels(tpu)), hosts_of(tpu))
 
 
 def flavor_labels(tpu: SlicePlan | None) -> dict[str, str]:
     """Of the nodes that jobs run on."""
     if tpu is None:
-        return {POOL_LABEL: _JOBS_POOL}
+        return dict(JOBS)
     names = {"cloud.google.com/gke-tpu-accelerator": _TPU_NAMES[tpu.generation]}
-    return {POOL_LABEL: _JOBS_POOL, **names, "cloud.google.com/gke-tpu-topology": tpu.topology}
-
-
-def gpu_node(machine: MachineType) -> Node:
-    """What jobs may have of one GPU machine."""
-    memory = int(machine.memory_gib.value) - _KEPT_GIB
-    return Node(machine.vcpus.value, memory, {GPU: machine.num_accelerators.value})
+    return {**JOBS, **names, "cloud.google.com/gke-tpu-topology": tpu.topology}
 
 
 def tpu_host(tpu: SlicePlan) -> Node:
     """What jobs may have of one host of a slice."""
     generation = load_tpus().generations[tpu.generation]
-    memory = int(generation.host_memory_gib.value) - _KEPT_GIB
+    memory = int(generation.host_memory_gib.value) - KEPT_GIB
     return Node(int(generation.host_vcpus.value), memory, {TPU: tpu.chips_per_host})
 
 
-def check_cluster(config: StackConfig, tpu: SlicePlan | None, machine_type: str, zone: str) -> None:
-    """Refuses what GKE, or the queue in front of it, cannot do. InputError: a version, a rung, a way out, a file system
-    or a number of slices.
+def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | None, zone: str) -> None:
+    """Refuses what GKE, or the queue in front of it, cannot do. InputError: a version, teams, a rung, a way out, a file
+    system or a number of slices.
     """
-    version = version_of(config)
-    if version not in VERSIONS:
-        raise InputError.not_among(
-            "gangway:engine.version", "not a version that this release was checked against", version, VERSIONS
-        )
+    assert config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
+    version_of(config)
+    check_way_out(config)
+    cluster_spec(config, machine, tpu)
     for index, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, FlexStart):
             raise InputError(
@@ -112,20 +85,12 @@ def check_cluster(config: StackConfig, tpu: SlicePlan | None, machine_type: str,
                 allowed="reservation, spot, on-demand with engine: kubernetes",
                 fix=f"remove rung {index}, or write on-demand in its place",
             )
-    if config.network.egress is not Egress.NAT:
-        raise InputError(
-            "gangway:network.egress",
-            "the queue's own images come from registry.k8s.io, and endpoints lead to Google's APIs alone",
-            value=config.network.egress.value,
-            allowed="nat with engine: kubernetes",
-            fix="set egress: nat",
-        )
     _check_storage(config)
     _check_slices(config, tpu)
     _check_perimeter(config)
     nodes = config.cluster.nodes
-    kind = gpu_nodes(machine_type) if tpu is None else tpu_nodes(tpu.accelerator_type, tpu.topology)
-    plan_pools(config.cluster.capacity, kind, zone, "", nodes.min, nodes.max)
+    kind = gpu_nodes(machine.name) if tpu is None else tpu_nodes(tpu.accelerator_type, tpu.topology)
+    plan_pools(config.cluster.capacity, kind, zone, config.gcp.project, nodes.min, nodes.max, LADDER)
 
 
 def _check_storage(config: StackConfig) -> None:

@@ -216,7 +216,7 @@ def plan(config: StackConfig) -> GcpPlan:
     plan_network(config.network.cidr, further)
     _check_storage(config)
     if standing:
-        check_cluster(config, tpu, machine.name, zone)
+        check_cluster(config, machine, tpu, zone)
     check_head("gcp", head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     plan_amount(config.budget.monthly_usd, config.gcp.currency, config.gcp.monthly_amount, "gangway:gcp")

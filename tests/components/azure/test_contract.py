@@ -106,6 +106,8 @@ def example(place: dict[str, Any]) -> Example:
         "stop_at_percent": 120.0,
         "group_ids": ["/set"],
         "head_ids": ["/head"],
+        "cluster_ids": ["/cluster"],
+        "subscription_wide": True,
         "tag_key": "gangway-stack",
         "tag_value": "demo",
         # The cluster of Kubernetes.
