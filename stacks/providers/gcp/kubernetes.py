@@ -9,9 +9,10 @@ import pulumi_kubernetes as kubernetes
 from components.gcp.gke import GkeCluster, GkeClusterArgs
 from components.gcp.gke_identity import ClusterIdentity, ClusterIdentityArgs
 from components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
+from components.gcp.network import TrainingNetwork
 from components.gcp.node_pool import CapacityRungArgs
 from components.gcp.registry import ImageRegistry, ImageRegistryArgs
-from components.gcp.storage import Filestore
+from components.gcp.storage import Filestore, RunBucket
 from components.kubernetes.charts import job_set, kueue
 from components.kubernetes.namespaces import RunVolume, namespace_manifests
 from components.kubernetes.queues import queue_manifests
@@ -37,50 +38,9 @@ def build_cluster(
     registry = _registry(config, planned, key, opts)
     storage = stack.storage(network, key)
     assert storage is None or isinstance(storage, Filestore), "check_cluster has seen to it"
-    identity_args = {
-        "project": planned.project,
-        "project_number": stack.project_number(),
-        "stack": config.stack,
-        "namespaces": engine_of(config).queues,
-        "run_bucket_name": runs.bucket_name,
-        "repository_id": registry.repository_id,
-    }
-    identity = ClusterIdentity(config.stack, typed_args(ClusterIdentityArgs, identity_args), opts)
-    usual: dict[str, Any] = {
-        **place(config, planned),
-        "zone": planned.zone,
-        "security_group_ids": [network.fabric_security_group_id],
-        "service_account_email": identity.service_account_email,
-        "kms_key_name": key,
-        "tags": planned.tags,
-    }
-    gpus = planned.tpu is None
-    cluster_args = {
-        **usual,
-        "version": version_of(config),
-        "vpc_id": network.vpc_id,
-        "subnet_id": network.private_subnet_ids[0],
-        "num_nodes_max": config.cluster.nodes.max * hosts_of(planned.tpu) * len(config.cluster.capacity),
-        "multi_networking": gpus and planned.gpu_machine.gpu_fabric is not None,
-        "gpus": gpus,
-        "filestore": storage is not None,
-        "api_cidrs": list(engine_of(config).api_cidrs),
-    }
-    cluster = GkeCluster(config.stack, typed_args(GkeClusterArgs, cluster_args), opts)
-    pools = GkeNodePools(
-        config.stack,
-        typed_args(
-            GkeNodePoolsArgs,
-            {
-                **usual,
-                **_machines(config, planned),
-                "cluster": cluster.cluster_id,
-                "fabric_network_ids": network.fabric_network_ids,
-                "fabric_subnet_ids": network.fabric_subnet_ids,
-            },
-        ),
-        opts,
-    )
+    usual = _usual(config, planned, stack, network, runs, registry, key, opts)
+    cluster = _cluster(config, planned, network, usual, storage is not None, opts)
+    pools = _pools(config, planned, network, usual, cluster, opts)
     queues = _queues(config, planned, cluster, storage)
     nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
     ids = pulumi.Output.all(cluster.cluster_id, pools.pool_names).apply(_pool_ids)
@@ -97,6 +57,77 @@ def build_cluster(
         "zone": planned.zone,
         "budget_topic_id": budget.topic_id,
     }
+
+
+def _usual(
+    config: StackConfig,
+    planned: GcpPlan,
+    stack: ComponentFactory,
+    network: TrainingNetwork,
+    runs: RunBucket,
+    registry: ImageRegistry,
+    key: Key,
+    opts: pulumi.ResourceOptions,
+) -> dict[str, Any]:
+    """What every node is told: where it is, and whom it acts as."""
+    args = {
+        "project": planned.project,
+        "project_number": stack.project_number(),
+        "stack": config.stack,
+        "namespaces": engine_of(config).queues,
+        "run_bucket_name": runs.bucket_name,
+        "repository_id": registry.repository_id,
+    }
+    identity = ClusterIdentity(config.stack, typed_args(ClusterIdentityArgs, args), opts)
+    return {
+        **place(config, planned),
+        "zone": planned.zone,
+        "security_group_ids": [network.fabric_security_group_id],
+        "service_account_email": identity.service_account_email,
+        "kms_key_name": key,
+        "tags": planned.tags,
+    }
+
+
+def _cluster(
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    usual: Mapping[str, Any],
+    filestore: bool,
+    opts: pulumi.ResourceOptions,
+) -> GkeCluster:
+    gpus, cluster = planned.tpu is None, config.cluster
+    args = {
+        **usual,
+        "version": version_of(config),
+        "vpc_id": network.vpc_id,
+        "subnet_id": network.private_subnet_ids[0],
+        "num_nodes_max": cluster.nodes.max * hosts_of(planned.tpu) * len(cluster.capacity),
+        "multi_networking": gpus and planned.gpu_machine.gpu_fabric is not None,
+        "gpus": gpus,
+        "filestore": filestore,
+        "api_cidrs": list(engine_of(config).api_cidrs),
+    }
+    return GkeCluster(config.stack, typed_args(GkeClusterArgs, args), opts)
+
+
+def _pools(
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    usual: Mapping[str, Any],
+    cluster: GkeCluster,
+    opts: pulumi.ResourceOptions,
+) -> GkeNodePools:
+    args = {
+        **usual,
+        **_machines(config, planned),
+        "cluster": cluster.cluster_id,
+        "fabric_network_ids": network.fabric_network_ids,
+        "fabric_subnet_ids": network.fabric_subnet_ids,
+    }
+    return GkeNodePools(config.stack, typed_args(GkeNodePoolsArgs, args), opts)
 
 
 def _pool_ids(known: list[Any]) -> list[str]:

@@ -35,10 +35,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])
     stack = ComponentFactory(config, planned, provider, services, wait)
     if planned.standing:
-        # Here, so that no other stack loads Kubernetes' SDK.
-        from stacks.providers.gcp.kubernetes import build_cluster
-
-        return build_cluster(config, planned, stack, wait)
+        return _cluster(config, planned, stack, wait)
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
@@ -89,6 +86,15 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
         "service_perimeter": perimeter,
         "signing_public_key": signing.public if signing else None,
     }
+
+
+def _cluster(
+    config: StackConfig, planned: GcpPlan, stack: ComponentFactory, opts: pulumi.ResourceOptions
+) -> Mapping[str, pulumi.Input[Any]]:
+    # Here, so that no other stack loads Kubernetes' SDK.
+    from stacks.providers.gcp.kubernetes import build_cluster
+
+    return build_cluster(config, planned, stack, opts)
 
 
 def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
