@@ -242,7 +242,7 @@ def _hosts_without_packages(config: StackConfig) -> Finding:
 def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
     if planned.standing:
-        return (*cluster_findings(config, planned, cost), *_money(config, planned))
+        return (*cluster_findings(config, planned, cost), *_quotas(config, planned), *_money(config, planned))
     nodes = slice_findings(config, planned) if planned.tpu else _machines(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),

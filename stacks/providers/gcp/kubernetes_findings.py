@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LADDER, LadderContext, capacity_findings
-from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, storage_quotas
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.cluster_queues import engine_of, version_of
@@ -22,7 +21,6 @@ def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate |
         *zone(planned.zone, planned.zone_reason),
         *_control_plane(config),
         *_nodes(config, planned),
-        *_quotas(config, planned),
         *_runs(config),
     )
 
@@ -73,17 +71,6 @@ def _nodes(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "GKE's autoscaler chooses among the rungs by price, and turns to another where one has no capacity: a rung "
             "that costs less is tried first, wherever it stands",
         )
-
-
-def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
-    cluster, storage = config.cluster, config.storage
-    context = QuotaContext(planned.project, config.region, planned.zone, cluster.nodes.max)
-    if planned.tpu is None:
-        yield from machine_quotas(planned.gpu_machine, cluster.capacity, context)
-    else:
-        yield from slice_quotas(planned.tpu, cluster.capacity[0], context)
-    if storage is not None:
-        yield from storage_quotas(storage.kind, storage.capacity_gib, context)
 
 
 def _runs(config: StackConfig) -> Iterable[Finding]:
