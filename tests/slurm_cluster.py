@@ -44,6 +44,7 @@ JobCompType=jobcomp/none
 {nodes}
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
 PartitionName=one Nodes=n1 MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+PartitionName=short Nodes=ALL MaxTime=30 State=UP OverSubscribe=EXCLUSIVE
 """
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, get_args
 
+from components.estimate.carried import Carried, DataAt, carried
 from components.estimate.energy import estimate_carbon, estimate_energy
 from components.estimate.offers import KINDS, Offer
+from components.estimate.regions import Place
 from components.estimate.spot import (
     RESTART_SEC,
     SAVE_SEC,
@@ -45,6 +47,7 @@ class Job:
         deadline_hours: from the first step until it must be done, not below `hours`; None where it does not matter.
         interruptions: share of spot nodes taken back within a month, for offers of which nobody publishes it.
         times_taken: how many times as often as that, published, given or assumed, nodes are taken back.
+        data: what it reads, once, and from where; None where that is not counted.
     """
 
     num_nodes: int
@@ -52,6 +55,7 @@ class Job:
     deadline_hours: float | None = None
     interruptions: float | None = None
     times_taken: float = 1.0
+    data: DataAt | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class Quoted:
     """A job on an offer.
 
     Attributes:
-        usd: expected, of all nodes until the job is done; None where it is not known or never done.
+        usd: expected, of all nodes until the job is done, and of its data's way; None where it is not known or never
+            done.
         hours: expected from the first step to the last.
         risk_hours: of these, the ones expected to be lost: work done twice and restarts.
         spot: the estimate behind these hours, of nodes that are taken back or fail; None where nobody knows how often,
@@ -85,6 +90,7 @@ class Quoted:
         problem: why the job cannot be done so, or not in time; empty where it can.
         missing: what is not known and keeps it from being ranked; empty where nothing.
         details: what there is to say of this kind of capacity.
+        carried: the way of the job's data; None where that is not counted.
     """
 
     offer: Offer
@@ -99,6 +105,7 @@ class Quoted:
     problem: str
     missing: str
     details: str
+    carried: Carried | None = None
 
 
 def quote(offer: Offer, job: Job) -> Quoted:
@@ -108,6 +115,9 @@ def quote(offer: Offer, job: Job) -> Quoted:
     spot = _stops(offer, job, share)
     hours = job.hours if spot is None else spot.hours
     usd, details = _money(offer, job, hours, spot, rate)
+    way = None if job.data is None else carried(job.data, Place(offer.provider, offer.region))
+    if way is not None:
+        usd = None if usd is None or way.usd is None else usd + way.usd
     kwh, gco2e = _emissions(offer, job.num_nodes, hours)
     return Quoted(
         offer=offer,
@@ -120,8 +130,9 @@ def quote(offer: Offer, job: Job) -> Quoted:
         kwh=kwh,
         gco2e=gco2e,
         problem=_problem(offer, job, hours, spot),
-        missing=_missing(offer, job, share),
+        missing=_missing(offer, job, share, way),
         details=details,
+        carried=way,
     )
 
 
@@ -253,9 +264,11 @@ def _problem(offer: Offer, job: Job, hours: float, spot: SpotEstimate | None) ->
     return ""
 
 
-def _missing(offer: Offer, job: Job, share: float | None) -> str:
+def _missing(offer: Offer, job: Job, share: float | None, way: Carried | None) -> str:
     if offer.price.value is None:
         return "no price in the catalogue"
+    if way is not None and way.usd is None:
+        return "no price of its data's way there"
     if offer.kind == "spot" and share is None:
         assert offer.interruptions is not None, "spot offers carry the fact, even where it is null"
         return f"rate of interruptions not known ({offer.interruptions.source}); give --interruptions"

@@ -86,7 +86,7 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
         lines.append(f"autoscale: {unknown}; nothing was changed; --images says it")
     elif scale:
         lines += ask_for_nodes(config, outputs, done, now, dry_run=dry_run)
-    elif config.job.autoscale is not None and not state.is_over:
+    elif config.work.autoscale is not None and not state.is_over:
         lines.append(autoscale_line(config, done, now))
     if config.provider in LAUNCHED_BY:
         held = breaker.held()

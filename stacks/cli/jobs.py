@@ -7,8 +7,9 @@
 Heavy imports stand inside: `gangway --help` imports this module.
 """
 
+import shlex
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from stacks.engines.base import Engine, JobStatus, Move
     from stacks.engines.moving import Moved
+    from stacks.engines.sites import By, Site
 
 _POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
 _EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
@@ -57,65 +59,91 @@ def submit(
     job_file: Annotated[Path, typer.Argument(help="A job file: a preset of the trainer's, or a command of your own.")],
     on: Annotated[
         str | None,
-        typer.Option("--on", metavar="ENGINE,...", help="Of several the first that begins it at once."),
+        typer.Option("--on", metavar="ENGINE,...", help="Of several the best that begins it at once."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT", help="Of several: cost, carbon or order. Cost, where all are priced."),
     ] = None,
     burst_after: Annotated[
         float | None,
         typer.Option(min=0, metavar="MINUTES", help="Wait here so long; then on to the next engine with room."),
     ] = None,
 ) -> None:
-    """Put a job into an engine's queue; of several engines that of the first with room.
+    """Put a job into an engine's queue; of several engines that of the cheapest with room.
 
     With --burst-after it stays, and takes a job that waits too long to an engine that would begin it at once.
     """
     from components.core.findings import InputError
     from stacks.config.job_file import read_job_file
     from stacks.engines.placing import place
-    from stacks.engines.registry import engines_of
+    from stacks.engines.registry import movable, sites_of
 
-    job, engines = read_job_file(job_file), engines_of(on)
-    if burst_after is not None and len(engines) == 1:
+    job, sites, decided_by = read_job_file(job_file), sites_of(on), None if by is None else _by(by)
+    if burst_after is not None and len(sites) == 1:
         raise InputError("--burst-after", "of no effect with one engine", fix="name several: --on local:A,local:B")
-    placed = place(engines, job)
-    for line in placed.lines if len(engines) > 1 else ():
+    for site in sites if burst_after is not None else ():
+        movable(site.engine, "--burst-after")  # before anything is submitted
+    placed = place(sites, job, decided_by)
+    for line in placed.lines if len(sites) > 1 else ():
         typer.echo(line, err=True)
     engine = placed.engine
     warnings = list(engine.findings(job))
     job_id = engine.submit(job)
     if burst_after is not None and not placed.now:
-        engine, job_id = _burst(engine, job_id, [each for each in engines if each is not engine], burst_after)
+        others = [site for site in sites if site.engine is not engine]
+        try:
+            engine, job_id = _burst(engine, job_id, others, burst_after, decided_by)
+        except InputError:
+            typer.echo(job_id)  # it stays in its queue
+            raise
     for finding in warnings:
         typer.echo(f"{finding.severity}: {finding.path}: {finding.message}", err=True)
     typer.echo(job_id)
-    named = f" --on {engine.kind}:{engine.where}" if on else ""
+    asked = next((site.asked for site in sites if site.engine is engine), "")
+    named = f" --on {shlex.quote(asked)}" if on else ""
     typer.echo(f"on {engine.kind}, {engine.where}; its output: gangway job logs -f {job_id}{named}", err=True)
 
 
-def _burst(engine: "Engine", job_id: str, others: "Sequence[Engine]", minutes: float) -> "tuple[Engine, str]":
-    """Waits; then takes a job that waits still to the first of the others with room, if one has any."""
-    from stacks.engines.base import Phase, refusals
+def _by(word: str) -> "By":
+    from components.core.findings import InputError
+    from stacks.engines.sites import By
+
+    if word not in [*By]:
+        raise InputError.not_among("--by", "nothing that decides", word, By)
+    return By(word)
+
+
+def _burst(
+    engine: "Engine", job_id: str, others: "Sequence[Site]", minutes: float, by: "By | None"
+) -> "tuple[Engine, str]":
+    """Waits; then takes a job that waits still to the best of the others with room, if one has any."""
+    from components.core.findings import InputError
+    from stacks.engines.base import EngineAwayError, Phase
     from stacks.engines.moving import move_job
+    from stacks.engines.placing import place
     from stacks.engines.registry import movable
 
-    until = time.monotonic() + 60 * minutes
+    until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
     typer.echo(f"{job_id}: waiting, {minutes:g} minutes at most", err=True)
-    while (found := engine.status(job_id)).phase is Phase.WAITING:
+    while found.phase is Phase.WAITING:
         if time.monotonic() >= until:
-            job = movable(engine, "--burst-after").job(job_id)
-            for other in others:
-                errors = refusals(other, job)
-                if errors:
-                    typer.echo(f"{other.kind}, {other.where}: not for it: {errors[0].message}", err=True)
-                    continue
-                room = other.room(job)
-                typer.echo(f"{other.kind}, {other.where}: {'room' if room.now else 'no room'}: {room.reason}", err=True)
-                if room.now:
-                    source, target = movable(engine, "--burst-after"), movable(other, "--burst-after")
+            try:
+                placed = place(others, movable(engine, "--burst-after").job(job_id), by)
+            except InputError as error:
+                typer.echo(str(error), err=True)
+            else:
+                for line in placed.lines:
+                    typer.echo(line, err=True)
+                if placed.now:
+                    source, target = movable(engine, "--burst-after"), movable(placed.engine, "--burst-after")
                     moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress)
                     _say_moved(moved)
-                    return other, moved.job_id
+                    return placed.engine, moved.job_id
             until += max(60 * minutes, _LOOK_AGAIN_SEC)
         _pause()
+        with suppress(EngineAwayError):  # it comes back
+            found = engine.status(job_id)
     typer.echo(_line(found), err=True)
     return engine, job_id
 
@@ -204,19 +232,58 @@ def list_jobs(
 
 
 @jobs.command()
+def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False) -> None:
+    """Say which engines have names, where they stand and what a node of them costs."""
+    from stacks.config.engines_file import named_engines
+    from stacks.engines.sites import nodes_of
+
+    known = {name: (own, nodes_of(name, own)) for name, own in named_engines().items()}
+    if as_json:
+        import json
+
+        rows = {
+            name: {**own.model_dump(mode="json"), "usd_per_node_hour": nodes.usd_per_hour, "source": nodes.source}
+            for name, (own, nodes) in known.items()
+        }
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    if not known:
+        typer.echo("no engine has a name: docs/hybrid.md says how to give them some", err=True)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for column in ("name", "engine", "region", "a node's hour", "by"):
+        table.add_column(column, overflow="fold")
+    for name, (own, nodes) in known.items():
+        price = "unknown" if nodes.usd_per_hour is None else f"${nodes.usd_per_hour:,.2f}"
+        table.add_row(name, own.engine, own.region or "not said", price, nodes.source)
+    Console().print(table)
+
+
+@jobs.command()
 def status(
     job_id: _Id,
     on: _On = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Say what one job is at."""
-    from stacks.engines.registry import engine_of
+    """Say what one job is at, and what it has cost where its engine has a price."""
+    from datetime import UTC, datetime
 
-    found = engine_of(on).status(job_id)
+    from stacks.engines.registry import site_of
+    from stacks.engines.sites import spent
+
+    site = site_of(on)
+    found = site.engine.status(job_id)
     if as_json:
         typer.echo(_as_json(found))
         return
     typer.echo(_line(found))
+    if found.stretches:
+        so_far = spent(site, found, datetime.now(UTC))
+        usd = f"{so_far.usd:,.2f} USD" if so_far.usd is not None else "cost unknown"
+        typer.echo(f"on nodes: {so_far.node_hours:,.3g} node-hours, {usd} ({so_far.source})")
     for each in found.moves:
         moved = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {_dollars(each)}"
         typer.echo(f"came from {each.source}, {each.at:%Y-%m-%d %H:%M} UTC: {moved}")
@@ -242,6 +309,16 @@ def logs(
     while text:
         typer.echo(text, nl=False)
         text, offset = engine.log(job_id, offset)
+
+
+@jobs.command(hidden=True)
+def serve() -> None:
+    """Answer for this machine's engines over standard input and output: begun by SSH, for an engine with `via`."""
+    import sys
+
+    from stacks.engines.serve import serve as answer
+
+    answer(sys.stdin, sys.stdout)
 
 
 @jobs.command()

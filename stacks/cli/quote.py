@@ -20,6 +20,7 @@ from stacks.config.corrections import TPU_SLICE, Span, number_for
 
 if TYPE_CHECKING:
     from components.catalog.loader import Catalog, Provider
+    from components.estimate.carried import DataAt
     from components.estimate.offers import Carrier, Offer
     from components.estimate.quotes import Job, Sort
     from stacks.finops.quotes.move_tables import AdviceGiven
@@ -45,6 +46,7 @@ def quote(
         float | None,
         typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
     ] = None,
+    data: Annotated[str | None, typer.Option(metavar="REGION=GIB", help="What it reads, aws:us-east-1=40.")] = None,
     sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
     here: Annotated[
         str | None, typer.Option(help="The offer that a job is on, --hours of it left: stay, or move?")
@@ -63,7 +65,7 @@ def quote(
     from stacks.config.region_settings import limits_of_options
     from stacks.finops.quotes.quote_tables import Answer, answer_json, show_answer
 
-    job = _job(nodes, hours, deadline, interruptions)
+    job = replace(_job(nodes, hours, deadline, interruptions), data=None if data is None else _data(data))
     _check_carried(carry_gib)
     by = _sort(sort)
     _check_shown(max_intensity, top)
@@ -88,6 +90,19 @@ def quote(
 
         show_answer(answer, Console())
     raise typer.Exit(0 if ranking.ranked else EXIT_NOTHING)
+
+
+def _data(text: str) -> "DataAt":
+    """`aws:us-east-1=40`. InputError: it is none."""
+    from components.estimate.carried import DataAt
+    from components.estimate.regions import read_place
+
+    region, _, gib = text.rpartition("=")
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", gib):
+        raise InputError(
+            "--data", "no region and size", value=text, allowed="REGION=GIB", fix="write --data aws:us-east-1=40"
+        )
+    return DataAt(read_place(region, "--data"), float(gib))
 
 
 def _check_carried(gib: float) -> None:

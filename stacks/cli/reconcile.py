@@ -27,7 +27,13 @@ def reconcile(
         list[Path],
         typer.Option(help="An export's file, or a folder of them: FOCUS, AWS CUR 2.0, Google Cloud. Repeatable."),
     ],
-    runs: Annotated[list[Path], typer.Option(help="A run's directory, or a folder of them. Repeatable.")],
+    runs: Annotated[list[Path] | None, typer.Option(help="A run's directory, or a folder of them. Repeatable.")] = None,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROVIDER:STACK=FILE", help="What `gangway job list --json` printed of a cluster. Repeatable."
+        ),
+    ] = None,
     plan: Annotated[
         list[Path] | None, typer.Option(help="What `gangway plan STACK --json` printed, for the estimate. Repeatable.")
     ] = None,
@@ -41,28 +47,32 @@ def reconcile(
 ) -> None:
     """Join run records with the bill: estimated, recorded, billed; unexplained and untagged cost.
 
+    With --jobs, what a cluster with a queue cost by team and user.
     Exit code 0: every run of a cloud is in the bill. 1: one is not.
     2: a mistake in files or options.
     """
     from rich.console import Console
 
+    from stacks.finops.bill.queue_jobs import read_queue_jobs
     from stacks.finops.bill.reader import Bills, find_bills
     from stacks.finops.bill.reconcile import progress, show
     from stacks.finops.bill.reconcile import reconcile as join
     from stacks.report.runs import find_runs, half_runs
 
-    chosen, rates = _cost(cost), _rates(usd_per or [])
+    if not runs and not jobs:
+        raise InputError("--runs", "missing", allowed="--runs, --jobs or both", fix="add --runs runs/")
+    chosen, rates, of_queues = _cost(cost), _rates(usd_per or []), read_queue_jobs(jobs or [])
     plans = _plans(plan or [])
-    found, bills = find_runs(runs), Bills(find_bills(bill))
+    found, bills = find_runs(runs) if runs else [], Bills(find_bills(bill))
     with progress(Console(stderr=True)) as progress_rows:
-        result = join(bills, found, plans, chosen, rates, progress_rows)
+        result = join(bills, found, plans, chosen, rates, progress_rows, of_queues)
     if as_json:
         import json
 
         typer.echo(json.dumps(result.to_json(), indent=2))
     else:
         show(result, Console())
-    for path in half_runs(runs):
+    for path in half_runs(runs or []):
         typer.echo(f"warning: {path}: has no run.json: what it cost counts as unexplained", err=True)
     raise typer.Exit(EXIT_MISSING if result.missing else 0)
 

@@ -454,7 +454,9 @@ def _without_tags(loc: Sequence[int | str], schema: _Schema) -> list[int | str]:
     for part in loc:
         if part in (OF_PRESET, OF_COMMAND):
             continue
-        if isinstance(part, str) and kept and isinstance(kept[-1], int) and part in _setting_at(schema, kept).kinds():
+        kinds = _setting_at(schema, kept).kinds() if kept else []
+        # Of one kind there is no union, and pydantic puts no tag.
+        if part in kinds and (isinstance(kept[-1], int) or len(kinds) > 1):
             continue
         kept.append(part)
     return kept

@@ -9,21 +9,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from components.core.fields import Number, PositiveNumber, PositiveWhole, Seed, Whole
+from components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Seed, Whole
 from components.core.findings import InputError
+from components.estimate.regions import read_place
 from stacks.config.job_settings import Overrides, Settings, check_settings
 from stacks.config.loader import read_model
-from stacks.config.own_command import CommandKeys, check_one_workload
+from stacks.config.own_command import OF_A_COMMAND, CommandKeys, check_one_workload
 from stacks.config.region_settings import RegionsConfig
+from stacks.config.section import Section
 from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 
 _RESOURCE = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _QUANTITY = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
-_OF_A_PRESET = ("kimg", "checkpoint_kimg", "seed", "settings")
+_OF_A_PRESET = ("kimg", "checkpoint_kimg", "seed", "settings", "data_dir")
 
 
 class Priority(StrEnum):
@@ -34,12 +36,29 @@ class Priority(StrEnum):
     HIGH = "high"
 
 
+class DataConfig(Section):
+    """Where what a job reads is kept.
+
+    Attributes:
+        region: as engines' regions are named.
+        gib: that it reads, once.
+    """
+
+    region: Annotated[str, AfterValidator(lambda text: read_place(text, "") and text)] = Field(
+        examples=["aws:us-east-1"]
+    )
+    gib: Amount = Field(examples=[40])
+
+
 class JobFile(CommandKeys):
     """One job: what it runs, and on how much.
 
     Attributes:
         name: of the job, and of its folder of runs; several jobs may have the same.
-        preset: of the trainer's; then kimg, checkpoint_kimg, seed and settings are as in a stack's job.
+        preset: of the trainer's; then kimg, checkpoint_kimg, seed and settings are as in a stack's job, and an image is
+            the trainer's.
+        data_dir: folder with the preset's data set, as the nodes have it; it is only read. A preset that makes its own
+            data needs none.
         command: of one's own; its keys are in CommandKeys. Without an image it finds the nodes' own environment, and
             without a workdir the folder where the job was submitted.
         nodes: on which it begins, and which it has at most.
@@ -51,6 +70,7 @@ class JobFile(CommandKeys):
         grace_sec: from SIGTERM to SIGKILL, in which the command saves its state.
         priority: in a queue.
         team: whose quota and account it is.
+        data: what it reads, and from where: an engine elsewhere costs that traffic.
         regions: where it and its run folder may be; an engine elsewhere, or nobody knows where, does not get it.
     """
 
@@ -60,6 +80,7 @@ class JobFile(CommandKeys):
     checkpoint_kimg: PositiveNumber | None = Field(default=None, examples=[100])
     seed: Seed | None = Field(default=None, examples=[0])
     settings: Settings = Field(default={}, examples=[{"batch_size": 256}])
+    data_dir: str | None = Field(default=None, pattern=r"^(/[A-Za-z0-9_.-]+)+$", examples=["/shared/data"])
     nodes: NodesConfig = Field(default=NodesConfig(min=1, max=1), examples=[{"min": 1, "max": 2}])
     resources: dict[str, str] = Field(
         default={}, examples=[{"cpu": "90", "memory": "1000Gi", "nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}]
@@ -69,6 +90,7 @@ class JobFile(CommandKeys):
     grace_sec: PositiveWhole = Field(default=25, le=3600)
     priority: Priority = Priority.NORMAL
     team: str | None = Field(default=None, pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$", examples=["vision"])
+    data: DataConfig | None = Field(default=None, examples=[{"region": "aws:us-east-1", "gib": 40}])
     regions: RegionsConfig = Field(default=RegionsConfig(), examples=[{"residency": ["EU"]}])
 
     @model_validator(mode="after")
@@ -78,6 +100,7 @@ class JobFile(CommandKeys):
             has_preset=self.preset is not None,
             has_command=bool(self.command),
             of_a_preset=_OF_A_PRESET,
+            of_a_command=[name for name in OF_A_COMMAND if name != "image"],
         )
         return self
 

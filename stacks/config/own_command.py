@@ -76,17 +76,22 @@ class CommandKeys(Section):
 
 
 OF_A_COMMAND = ("image", "env", "workdir", "exit_codes")
-"""Keys that a preset has no use for, on any engine."""
+"""Keys that a preset of a stack has no use for."""
 
 
 def check_one_workload(
-    given: Iterable[str], *, has_preset: bool, has_command: bool, of_a_preset: Iterable[str]
+    given: Iterable[str],
+    *,
+    has_preset: bool,
+    has_command: bool,
+    of_a_preset: Iterable[str],
+    of_a_command: Iterable[str] = OF_A_COMMAND,
 ) -> None:
     """`given`: all keys that were written. ValueError: not exactly one of the two, or a key of the other's."""
     if has_preset == has_command:
         fix = "leave one of them out" if has_command else "write preset: dcgan-digits, or command: [python, train.py]"
         raise ValueError(f"exactly one of preset and command; {fix}")
-    kind, other = ("command", OF_A_COMMAND) if has_preset else ("preset", of_a_preset)
+    kind, other = ("command", of_a_command) if has_preset else ("preset", of_a_preset)
     written = set(given)
     if odd := [name for name in other if name in written]:
         raise ValueError(f"{odd[0]} only beside {kind}; leave {odd[0]} out")

@@ -23,6 +23,7 @@ from components.core.fields import (
 )
 from components.core.findings import nearest_hint
 from components.core.image_reference import DIGEST, LETTERS, NAME, ONE_VERSION, is_reference
+from components.estimate.cost import HOURS_PER_MONTH
 from components.estimate.spot import RESTART_SEC
 from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
@@ -69,6 +70,12 @@ class NodesConfig(Section):
         return self
 
 
+class ClusterNodesConfig(NodesConfig):
+    """Of a stack. Where it is a cluster with a queue, `min` nodes are up always, and none it may be."""
+
+    min: Whole = Field(ge=0, le=512)
+
+
 class FabricCheckConfig(Section):
     """The all-reduce before the job: below `min_fraction` of the fabric's nominal bandwidth the job does not start.
 
@@ -112,7 +119,7 @@ class ClusterConfig(Section):
         default=None,
         examples=["p5.48xlarge"],
     )
-    nodes: NodesConfig = Field(examples=[{"min": 2, "max": 4}])
+    nodes: ClusterNodesConfig = Field(examples=[{"min": 2, "max": 4}])
     capacity: tuple[Rung, ...] = Field(
         min_length=1,
         # An alarm's expression takes ten metrics, and one of them is the steps'.
@@ -379,6 +386,17 @@ class JobConfig(StackJob):
     def effective_config(self) -> TrainConfig:
         """What the nodes train, but for the backend that their machines may need."""
         return effective_config(self.preset, self.settings, self.overrides())
+
+
+class StandingConfig(StackJob):
+    """In place of a job, where the stack is a cluster with a queue; nobody writes it."""
+
+    # Nothing of what comes to the queue is known beforehand.
+    run_id: ClassVar[None] = None
+    controller: ClassVar[None] = None
+    autoscale: ClassVar[None] = None
+
+    max_hours: Number = HOURS_PER_MONTH
 
 
 class CommandConfig(StackJob, CommandKeys):

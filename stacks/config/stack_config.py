@@ -5,9 +5,12 @@
 import re
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from components.catalog.site import SiteConfig
+from components.core.findings import InputError
+from stacks.config.engine_settings import AnyEngine, KubernetesConfig, SlurmConfig, SystemdConfig
 from stacks.config.region_settings import RegionsConfig
 from stacks.config.section import Section
 from stacks.config.sections import (
@@ -21,6 +24,7 @@ from stacks.config.sections import (
     JobConfig,
     NetworkConfig,
     ObserveConfig,
+    StandingConfig,
     StorageConfig,
 )
 from stacks.providers.azure.settings import AzureConfig
@@ -29,6 +33,19 @@ from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE, HostsConfig
 from stacks.providers.openstack.settings import OpenstackConfig
 
 _STACK = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
+    """InputError: the teams are promised more nodes than there are."""
+    promised = sum(team.nodes for team in engine.teams)
+    if promised > cluster.nodes.max:
+        raise InputError(
+            "nodes.max",
+            f"gangway:engine.teams are promised {promised} nodes",
+            value=cluster.nodes.max,
+            allowed=f"{promised} at least",
+            fix=f"write max: {promised}, or promise less",
+        )
 
 
 class StackConfig(Section):
@@ -42,6 +59,7 @@ class StackConfig(Section):
     region: str = Field(
         examples=["us-east-2"],
     )
+    engine: AnyEngine = Field(default=SystemdConfig(), examples=[{"kind": "systemd"}])
     cluster: ClusterConfig = Field(
         examples=[{"accelerator": "H100x8", "nodes": {"min": 2, "max": 4}, "capacity": [{"kind": "on-demand"}]}],
     )
@@ -52,7 +70,9 @@ class StackConfig(Section):
     budget: BudgetConfig = Field(
         examples=[{"monthly_usd": 50000, "emails": ["ml-platform@example.com"], "alert_percent": [50, 80, 100]}]
     )
-    job: AnyJob = Field(examples=[{"preset": "dcgan-digits", "kimg": 150, "max_hours": 1}])
+    job: AnyJob | None = Field(
+        default=None, validate_default=True, examples=[{"preset": "dcgan-digits", "kimg": 150, "max_hours": 1}]
+    )
     image: ImageConfig = ImageConfig()
     network: NetworkConfig = Field(default=NetworkConfig(), examples=[{"egress": "nat"}])
     head: HeadConfig = HeadConfig()
@@ -100,6 +120,11 @@ class StackConfig(Section):
     )
     tags: dict[str, str] = Field(examples=[{"team": "ml-platform", "cost_center": "4711"}])
 
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _units_when_empty(cls, engine: Any) -> Any:
+        return engine or SystemdConfig()
+
     @field_validator("stack")
     @classmethod
     def _fits_every_name(cls, stack: str) -> str:
@@ -121,6 +146,54 @@ class StackConfig(Section):
         if missing := [key for key in ("team", "cost_center") if not tags.get(key)]:
             raise ValueError(f"team and cost_center among the tags; add {' and '.join(missing)}")
         return tags
+
+    @field_validator("cluster")
+    @classmethod
+    def _a_job_has_nodes(cls, cluster: ClusterConfig, info: ValidationInfo) -> ClusterConfig:
+        engine = info.data.get("engine")
+        if isinstance(engine, SystemdConfig) and cluster.nodes.min == 0:
+            raise InputError(
+                "nodes.min",
+                "the job of a stack goes on with one node at least",
+                value=0,
+                allowed="1 to 512; 0 where gangway:engine is a queue",
+                fix="write min: 1",
+            )
+        if isinstance(engine, SlurmConfig | KubernetesConfig):
+            _check_quotas(engine, cluster)
+        return cluster
+
+    @field_validator("job", mode="before")
+    @classmethod
+    def _one_job_or_a_queue(cls, job: Any, info: ValidationInfo) -> Any:
+        engine = info.data.get("engine")
+        if engine is None:  # it is wrong itself, and is told of
+            return job
+        job = job or None
+        if job is None and not engine.standing:
+            raise PydanticCustomError("missing", "Field required")
+        if job is not None and engine.standing:
+            raise InputError(
+                "",
+                "the cluster has a queue, and no job of its own",
+                value=engine.kind,
+                allowed="gangway:job only without gangway:engine, or with kind: systemd",
+                fix="leave gangway:job out, and submit it: gangway job submit FILE",
+            )
+        return job
+
+    @property
+    def work(self) -> JobConfig | CommandConfig | StandingConfig:
+        """The job, or what stands for it where the stack is a cluster with a queue: priced for a month."""
+        if self.job is not None:
+            return self.job
+        assert isinstance(self.engine, SlurmConfig | KubernetesConfig), "a job is required without a queue"
+        return StandingConfig(keep_runs=self.engine.keep_runs)
+
+    @property
+    def trains(self) -> bool:
+        """Whether the job is of a preset: no one knows the speed, the memory or the energy of anything else."""
+        return isinstance(self.job, JobConfig)
 
     @property
     def training(self) -> JobConfig:

@@ -27,7 +27,7 @@ def wanted_now(
     """Of a stack with `job.autoscale`, whose groups may be known; or why nobody can tell. What was spent so far is
     taken to be what its images cost on all nodes. InputError: what cannot be planned.
     """
-    asked = config.job.autoscale
+    asked = config.work.autoscale
     assert asked is not None, "whoever asks has looked"
     if asked.deadline is not None and asked.deadline <= now:
         return f"the deadline was {asked.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
@@ -58,7 +58,7 @@ def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) ->
     """Why too little is known of the job's progress to change its nodes by it; empty where it is known, or nothing
     hangs on it. `told_at`: when its record was last put.
     """
-    asked = config.job.autoscale
+    asked = config.work.autoscale
     if asked is None or (asked.deadline is None and asked.budget_usd is None):
         return ""
     if told_at is None:
@@ -77,7 +77,7 @@ def scale(
     """
     check_scaled(config)
     groups = tuple(groups_of(config.region, _names(config, outputs)))
-    asked, wanted = config.job.autoscale, wanted_now(config, images_done, now, groups)
+    asked, wanted = config.work.autoscale, wanted_now(config, images_done, now, groups)
     assert asked is not None, "it was checked"
     last = groups[0].last_change
     lines = [f"autoscale: {groups[0].name} {last}"] if last else []
@@ -97,7 +97,7 @@ def scale(
 
 def check_scaled(config: StackConfig) -> None:
     """InputError: the stack asks for no scaling, or nobody carries it out on its provider."""
-    if config.job.autoscale is None:
+    if config.work.autoscale is None:
         raise InputError(
             SCALE_FLAG, "the stack file does not say what to scale by", allowed="with gangway:job.autoscale",
             fix="write autoscale: {images_per_sec: 400}, say, or leave it out",

@@ -41,6 +41,15 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """A time on nodes. `end`: None while it goes on; `nodes`: how many."""
+
+    start: datetime
+    end: datetime | None
+    nodes: int
+
+
+@dataclass(frozen=True)
 class Room:
     """Whether a job would begin at once, and why."""
 
@@ -91,6 +100,8 @@ class JobStatus:
     ended_at: datetime | None = None
     moves: tuple[Move, ...] = ()
     """By which it came here, the first one first."""
+    stretches: tuple[Stretch, ...] = ()
+    """On this engine; of Kubernetes one, from its first pod to its end."""
 
 
 class Engine(Protocol):

@@ -62,8 +62,8 @@ class FolderEngine(ABC):
         """See `Engine`."""
 
     @abstractmethod
-    def _begun(self, job_id: str) -> str:
-        """Begins a job whose folder is whole; returns its id. InputError: it cannot be, and its folder is gone."""
+    def _begun(self, job_id: str) -> None:
+        """Begins a job whose folder is whole. InputError: it cannot be."""
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command begins where it was submitted, as every batch system has it."""
@@ -72,7 +72,7 @@ class FolderEngine(ABC):
             job = job.model_copy(update={"workdir": str(Path.cwd())})
         new = self._made_folder(f".new-{secrets.token_hex(8)}")
         try:
-            return self._begun(self._put(job, new, ()))
+            return self._begun_or_back(self._put(job, new, ()), new)
         finally:
             shutil.rmtree(new, ignore_errors=True)
 
@@ -83,16 +83,27 @@ class FolderEngine(ABC):
         for path in staged.rglob("*"):
             if _BY_HALF.search(path.name):
                 path.unlink()
-        return self._begun(self._put(job, staged, moves))
+        return self._begun_or_back(self._put(job, staged, moves), staged)
+
+    def _begun_or_back(self, job_id: str, back: Path) -> str:
+        """Begins it, or its folder is again where it was: what was copied for it is not copied twice."""
+        try:
+            self._begun(job_id)
+        except InputError:
+            folder = self._folder / job_id
+            (folder / STATE_FILE).unlink()
+            folder.rename(back)
+            raise
+        return job_id
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""
-        return [self._listed(job_id) for job_id in job_ids(self._folder)]
+        return [self._listed(job_id, self.status) for job_id in job_ids(self._folder)]
 
-    def _listed(self, job_id: str) -> JobStatus:
+    def _listed(self, job_id: str, ask: Callable[[str], JobStatus]) -> JobStatus:
         """One that cannot be read hides no other."""
         try:
-            return self.status(job_id)
+            return ask(job_id)
         except UnreadableError as error:
             return JobStatus(job_id, job_id.rpartition("-")[0], "", "", Phase.FAILED, (), 0, None, str(error))
 

@@ -2,7 +2,7 @@
 runs it and outlives the terminal (`stacks.engines.local_runner`); there is no daemon.
 
     FOLDER/turn                   held by whose turn it is: a lock of the kernel, which dies with its holder
-    FOLDER/<id>/spent.json        its failures, and its seconds; the rest is as in `stacks.engines.job_folders`
+    FOLDER/<id>/spent.json        its failures; the rest is as in `stacks.engines.job_folders`
     FOLDER/<id>/alive             held by its process
 """
 
@@ -21,6 +21,7 @@ from components.core.json_lines import is_locked, lock
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import JobStatus, Phase, Room, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, number_of, read_job, read_status
+from stacks.engines.stretches import stretches_of
 
 SPENT_FILE, ALIVE_FILE, TURN_FILE = "spent.json", "alive", "turn"
 MARK = "GANGWAY_LOCAL_JOB"
@@ -65,23 +66,23 @@ class LocalQueue(FolderEngine):
     def _has_begun(self, job_id: str) -> bool:
         return is_alive(self._folder / job_id)
 
-    def _begun(self, job_id: str) -> str:
+    def _begun(self, job_id: str) -> None:
         """Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
         for each in self.jobs():
             if each.id == job_id or (not each.phase.is_over and not is_alive(self._folder / each.id)):
                 begin_runner(self._folder / each.id)
-        return job_id
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        found = read_status(self._known(job_id))
-        if found.phase.is_over or is_alive(self._folder / job_id):
+        folder = self._known(job_id)
+        found, runs = read_status(folder), is_alive(folder)
+        if not runs:
+            found = read_status(folder)  # it may have ended between the two looks
+        found = replace(found, stretches=stretches_of(folder, runs=found.phase is Phase.RUNNING and runs))
+        if found.phase.is_over or runs:
             return found
-        again = read_status(self._known(job_id))  # it may have ended between the two looks
-        if again.phase.is_over:
-            return again
         return replace(
-            again,
+            found,
             phase=Phase.WAITING,
             reason="its process is gone; the next submit, or a wait for it, takes it up again",
         )

@@ -26,11 +26,13 @@ from stacks.engines.base import Phase
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local_queue import MARK, SPENT_FILE, TURN_FILE, is_alive, order
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
+from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
 from stacks.report.rendering import write_whole
 from trainer.core.errors import EXIT_BAD_INPUT
 
 _POLL_SEC = 0.1
 _FULL_SEC = 5.0
+_SAY_SEC = 5.0
 _PAUSE_SEC = 1.0
 """Between two starts."""
 
@@ -51,7 +53,6 @@ class _Spent:
     """Of a job so far, over all its processes."""
 
     failures: int = 0
-    sec: float = 0.0
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -89,17 +90,16 @@ class _Runner:
             time.sleep(_POLL_SEC)
         # What a process before this one has left: two of them must not write into one folder.
         end_all(self._folder, self._job.grace_sec)
+        end_stretch(self._folder, now=False)
         spent = _Spent.read(self._folder)
         while True:
-            began = time.monotonic()
-            code = self._start(self._job.max_hours * 3600 - spent.sec)
+            code = self._start(self._job.max_hours * 3600 - self._used_sec())
             end_all(self._folder, 0.0)
-            spent = replace(spent, sec=spent.sec + time.monotonic() - began)
+            end_stretch(self._folder, now=True)
             if self._leaves and code:
                 self._say(phase=Phase.WAITING, reason="its process was told to leave", exit_code=code)
-                spent.write(self._folder)
                 return
-            phase, reason = self._ended(code, spent.sec)
+            phase, reason = self._ended(code)
             if phase is None:
                 step = after(code, spent.failures, self._job.max_restarts, other_nodes=False)
                 phase, reason = step.phase, step.reason
@@ -113,11 +113,14 @@ class _Runner:
             if self._leaves:
                 return
 
-    def _ended(self, code: int, used_sec: float) -> tuple[Phase | None, str]:
+    def _used_sec(self) -> float:
+        return used_sec(stretches_of(self._folder, runs=False), datetime.now(UTC))
+
+    def _ended(self, code: int) -> tuple[Phase | None, str]:
         """Where it was us who ended it."""
         if self._is_cancelled and code:
             return Phase.CANCELLED, "cancelled while it ran"
-        if used_sec >= self._job.max_hours * 3600 and code:
+        if self._used_sec() >= self._job.max_hours * 3600 and code:
             return Phase.OVER_HOURS, f"ended after {self._job.max_hours:g} hours"
         return None, ""
 
@@ -159,6 +162,7 @@ class _Runner:
             reason="",
             started_at=self._status.started_at or datetime.now(UTC),
         )
+        begin_stretch(self._folder, nodes=1)
         place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
         notices = self._folder / "notices.jsonl"
         notices.write_text("")
@@ -182,8 +186,12 @@ class _Runner:
                 output.write(f"gangway: cannot begin: {error}\n".encode())
                 return EXIT_BAD_INPUT
         deadline = time.monotonic() + left_sec
+        say_at = time.monotonic() + _SAY_SEC
         while process.poll() is None and time.monotonic() < deadline and not self._is_cancelled and not self._leaves:
             time.sleep(_POLL_SEC)
+            if time.monotonic() > say_at:
+                still_on_nodes(self._folder)
+                say_at += _SAY_SEC
         if process.poll() is None:
             with notices.open("a") as file:  # before the signal, so that who hears it finds it there
                 file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}) + "\n")

@@ -28,13 +28,11 @@ class Place:
         run_dir: that outlives the node, the same on all nodes.
         own_job: path of images/templates/job/own-job.sh there.
         python: of the trainer's environment there; a preset's alone.
-        data_dir: shards for a preset; None where it makes its own.
     """
 
     run_dir: str
     own_job: str
     python: str
-    data_dir: str | None = None
 
 
 def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> list[str]:
@@ -42,7 +40,7 @@ def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> lis
     if job.preset is None:
         torchrun = [] if job.processes_per_node is None else _torchrun(job, meeting)
         return ["/bin/sh", place.own_job, *torchrun, "--", *job.command]
-    data = () if place.data_dir is None else ("--data", place.data_dir)
+    data = () if job.data_dir is None else ("--data", job.data_dir)
     return [
         *(place.python, "-m", "trainer.launch"),
         *_torchrun(job, meeting),

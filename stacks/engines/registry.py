@@ -1,5 +1,6 @@
 """The engine that a word of the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`,
-`kubernetes:CONTEXT@NAMESPACE/QUEUE`, and behind any of them where it stands, `#aws:eu-central-1`.
+`kubernetes:CONTEXT@NAMESPACE/QUEUE`, and behind any of them where it stands, `#aws:eu-central-1`; or a name of the
+engines' file.
 """
 
 import os
@@ -9,28 +10,29 @@ from typing import cast
 
 from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
+from stacks.config.engines_file import KINDS, named_engines
 from stacks.engines.base import Engine, Movable
+from stacks.engines.sites import Site, nodes_of
 
 VARIABLE = "GANGWAY_ENGINE"
-_KINDS = ("local", "slurm", "kubernetes")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _DEFAULT_FOLDER = Path("~/.gangway/jobs")
 
 
-def engines_of(asked: str | None) -> list[Engine]:
-    """Of several words with commas between, each once. Raises as `engine_of` does."""
+def sites_of(asked: str | None) -> list[Site]:
+    """Of several words with commas between, each engine once. Raises as `site_of` does."""
     text = asked if asked is not None else os.environ.get(VARIABLE) or "local"
     if "" in (words := text.split(",")):
         raise InputError("--on", "a name is empty", value=text, allowed="names with commas between", fix="leave it out")
-    engines = dict[tuple[str, str], Engine]()
-    for engine in (engine_of(word) for word in words):
-        same = engines.setdefault((engine.kind, engine.where), engine)
-        if same.region != engine.region:
+    sites = dict[tuple[str, str], Site]()
+    for site in (site_of(word) for word in words):
+        same = sites.setdefault((site.engine.kind, site.engine.where), site)
+        if same.engine.region != site.engine.region:
             raise InputError(
                 "--on", "one engine in two regions", value=text, allowed="the same behind # each time",
                 fix="name it once",
             )  # fmt: skip
-    return list(engines.values())
+    return list(sites.values())
 
 
 def movable(engine: Engine, option: str) -> Movable:
@@ -45,12 +47,39 @@ def movable(engine: Engine, option: str) -> Movable:
 
 def engine_of(asked: str | None) -> Engine:
     """`asked` None: what GANGWAY_ENGINE says, else this machine. InputError: no such engine."""
+    return site_of(asked).engine
+
+
+def site_of(asked: str | None) -> Site:
+    """As `engine_of`, with what is known of its nodes where it is one of the engines' file."""
     text, option = asked or os.environ.get(VARIABLE) or "local", "--on" if asked else VARIABLE
     named, is_said, place_name = text.partition("#")
-    kind, _, place = named.partition(":")
-    if kind not in _KINDS:
-        raise InputError.not_among(option, "no engine", text, _KINDS)
-    region = read_place(place_name, option) if is_said else None
+    kind = named.partition(":")[0]
+    if kind in KINDS:
+        return Site(_engine(named, option, read_place(place_name, option) if is_said else None), text)
+    known = named_engines()
+    if named not in known:
+        raise InputError.not_among(option, "no engine", text, (*KINDS, *known))
+    if is_said:
+        raise InputError(
+            option, "an engine of the file with names stands in the region that is said there", value=text,
+            allowed=named, fix=f"write region: {place_name} in the file",
+        )  # fmt: skip
+    own = known[named]
+    region = None if own.region is None else read_place(own.region, f"engines.{named}.region")
+    engine: Engine
+    if own.via is not None:
+        from stacks.engines.remote import RemoteEngine
+
+        engine = RemoteEngine(own.via, own.engine, own.program, region)
+    else:
+        engine = _engine(own.engine, f"engines.{named}.engine", region)
+    return Site(engine, named, nodes_of(named, own))
+
+
+def _engine(text: str, option: str, region: Place | None) -> Engine:
+    """`text`: without its region."""
+    kind, _, place = text.partition(":")
     if kind == "slurm":
         from stacks.engines.slurm.engine import SlurmEngine
 

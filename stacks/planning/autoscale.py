@@ -29,7 +29,7 @@ def autoscale_findings(
     """`cost`: the priced plan; None where nothing is priced, and then money is not spoken of. InputError: a deadline in
     the past, a budget below an hour of one node.
     """
-    asked = config.job.autoscale
+    asked = config.work.autoscale
     if asked is None:
         return
     _check_deadline(asked, now)
@@ -104,7 +104,7 @@ def wanted_nodes(
     since_change_sec: float = inf,
 ) -> Decision:
     """What the job should have now. `curve`: not empty; `present`: nodes that it has, None where nobody asks."""
-    asked, nodes = config.job.autoscale, config.cluster.nodes.max
+    asked, nodes = config.work.autoscale, config.cluster.nodes.max
     assert asked is not None, "whoever asks has looked"
     node_usd, around_usd = None, 0.0
     reserved = plan_rung(config.cluster.capacity[0]).reserved

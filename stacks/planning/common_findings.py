@@ -44,9 +44,9 @@ def common_findings(
     the stack has no file system.
     """
     unpriced = [
-        *(_of_training(config, machine, cost) if config.own_command is None else run_findings(config, machine, cost)),
+        *(_of_training(config, machine, cost) if config.trains else run_findings(config, machine, cost)),
         *([] if shared else _state(config)),
-        *(_data(config) if config.own_command is None else ()),
+        *(_data(config) if config.trains else ()),
         *_pins(config),
         *region_findings(config),
     ]
@@ -381,7 +381,7 @@ def _infeasible(config: StackConfig, rung: RungCost, job: Pace, path: str) -> Fi
 def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
     """Whether another interval would end the run clearly sooner, at whichever end of the job's band of speeds."""
     spot, restart_sec = rung.spot, config.estimate.restart_sec
-    mtbf_sec, run_sec = spot.mtbf_hours * 3600, config.job.max_hours * 3600
+    mtbf_sec, run_sec = spot.mtbf_hours * 3600, config.work.max_hours * 3600
     saving_sec = save_sec(config)
 
     def longer(interval_sec: float) -> float:

@@ -38,7 +38,7 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
     """`cost`: the priced plan; None where nothing is priced. InputError: a bound that cannot be kept on this machine,
     or at its price.
     """
-    asked = config.job.controller
+    asked = config.work.controller
     if asked is None:
         return
     _check_run(config, machine, asked.bounds)

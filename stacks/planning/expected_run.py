@@ -66,8 +66,8 @@ class ExpectedRun:
 
 def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
     """What the run takes at this speed, and costs by the bill of the first rung."""
-    most, rate = config.job.max_hours, speed.images_per_second
-    memory = worker_memory(config, machine) if config.own_command is None else None
+    most, rate = config.work.max_hours, speed.images_per_second
+    memory = worker_memory(config, machine) if config.trains else None
     if rate is None or first_in_reach(config, machine) is None:
         return ExpectedRun(speed, memory=memory)
     whole = _whole(config, machine, rate)
@@ -89,6 +89,9 @@ def _whole(config: StackConfig, machine: MachineType, rate: Band) -> Band:
 
 def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
     """`cost`: the priced plan; None where nothing is priced, and then money is not spoken of."""
+    if config.job is None:
+        yield from _standing(config)
+        return
     if config.own_command is not None:
         yield from _own_command(config, machine, cost)
         return
@@ -106,12 +109,24 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
         yield from _budget(config, expected_run(config, machine, speed, cost), cost)
 
 
+def _standing(config: StackConfig) -> Iterable[Finding]:
+    """What is told where jobs come to a queue."""
+    nodes = config.cluster.nodes
+    yield Finding.info(
+        "cluster.standing",
+        "gangway:engine",
+        f"a cluster with a queue, priced for a month with all {nodes.max} nodes up; {nodes.min or 'none'} of them up "
+        "while nobody has work; nothing is forecast of the jobs that will come",
+        "submit to it: gangway job submit FILE",
+    )
+
+
 def _own_command(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
     """What is told in place of all that is known of a training."""
     yield Finding.info(
         "run.own-command",
         "gangway:job.command",
-        f"a run is priced as all of max_hours, {config.job.max_hours:g} h: of a command of your own no speed, time or "
+        f"a run is priced as all of max_hours, {config.work.max_hours:g} h: of a command of your own no speed, time or "
         "energy is forecast, and it leaves no run record",
         "set max_hours to what it takes at most",
     )
@@ -196,7 +211,7 @@ def _far_below(config: StackConfig, machine: MachineType, speed: Throughput) -> 
     """A limit of hours so far above what the run needs that a job that hangs would be paid for long."""
     if speed.images_per_second is None or first_in_reach(config, machine) is None:
         return
-    slowest, most = _whole(config, machine, speed.images_per_second).high, config.job.max_hours
+    slowest, most = _whole(config, machine, speed.images_per_second).high, config.work.max_hours
     if most <= _FAR * slowest or (enough := ceil(2 * slowest)) >= most:
         return
     yield Finding.info(

@@ -25,7 +25,7 @@ def ladder_cost(
         interval_sec=pace.interval_sec,
         save_sec=save_sec(config),
         restart_sec=config.estimate.restart_sec,
-        max_hours=config.job.max_hours,
+        max_hours=config.work.max_hours,
     )
     found = estimate_ladder([_rung(rung) for rung in rungs], job)
     return found.plus(paid)

@@ -46,7 +46,8 @@ from stacks.providers.registry import provider_of
 class Plan:
     """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung that
     machines can come to; rungs, ladder and `expected` are what a run is expected to take at its speed. Nobody knows
-    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent.
+    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent. So
+    they are of a cluster with a queue, priced for a month, whose `job` is empty.
     """
 
     config: StackConfig
@@ -94,13 +95,33 @@ class Plan:
             return None
         return {"usd": self.most_usd, "position": self.dearest.position, "kind": self.dearest.kind}
 
+    def hourly_with(self, nodes: int) -> float | None:
+        """US dollars an hour with so many nodes of the rung in use; None where their price is not known."""
+        of_all = None if self.rung is None else self.rung.nodes_hourly
+        if of_all is None:
+            return None
+        return self.cost.hourly - of_all * (1 - nodes / self.config.cluster.nodes.max)
+
+    def _standing(self) -> dict[str, Any] | None:
+        """What a cluster with a queue costs an hour, by the nodes that are up; None where the stack is one job."""
+        if self.config.job is not None:
+            return None
+        nodes = self.config.cluster.nodes
+        return {
+            "no_nodes_hourly": self.hourly_with(0),
+            "nodes_min_hourly": self.hourly_with(nodes.min),
+            "nodes_max_hourly": self.hourly_with(nodes.max),
+        }
+
     @property
     def idle_hourly(self) -> float | None:
-        """US dollars an hour when the job is done: of everything, or of what stays once the nodes have left."""
+        """US dollars an hour when no job runs: of everything, or of what stays once the nodes have left."""
         stays = provider_of(self.config.provider).nodes_stay(self.resources)
         if self.rung is None:
             return self.cost.hourly
-        if not self.config.job.terminate_when_done or stays:
+        if self.config.job is None:
+            return self.hourly_with(self.config.cluster.nodes.min)
+        if not self.config.work.terminate_when_done or stays:
             return self.rung.hourly
         nodes = self.rung.nodes_hourly
         return None if nodes is None else self.cost.hourly - nodes
@@ -108,7 +129,7 @@ class Plan:
     @property
     def sci_g_per_kimg(self) -> float | None:
         """Software Carbon Intensity, gCO2e for 1,000 images: (E * I + M) / R; None where a part is not known."""
-        if self.config.own_command is not None or self.carbon.gco2e is None or self.embodied.gco2e is None:
+        if not self.config.trains or self.carbon.gco2e is None or self.embodied.gco2e is None:
             return None
         return (self.carbon.gco2e + self.embodied.gco2e) / self.config.training.kimg
 
@@ -136,6 +157,7 @@ class Plan:
                 **self.cost.to_json(),
                 "idle_hourly": self.idle_hourly,
                 "run_most": self._run_most(),
+                "standing": self._standing(),
             },
             "rungs": [rung.to_json() for rung in self.rungs],
             "ladder": self.ladder_if_trained and {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
@@ -147,7 +169,7 @@ class Plan:
                 "embodied": self.embodied.to_json(),
                 "sci_g_per_kimg": self.sci_g_per_kimg,
             },
-            "job": self.job,
+            "job": self.job or None,
             "versions": {name: version(package) for name, package in packages.items()},
         }
 
@@ -169,13 +191,14 @@ def make_plan(config: StackConfig) -> Plan:
         program = run_program(config, PlaceholderCloud(), planned)
         lines = bill_in_reach(config, planned.machine, provider.price(config, program.resources))
         lines += usage_lines(config, program.resources)
-        num_nodes, hours = config.cluster.nodes.max, config.job.max_hours
+        num_nodes, hours = config.cluster.nodes.max, config.work.max_hours
         cost = estimate(lines, hours)
         check_budget(config, cost)
         energy = estimate_energy(planned.machine, num_nodes, hours, planned.region)
-        trains = config.own_command is None
+        trains = config.trains
         if not trains:
-            energy = energy.unknown("what a command of your own draws is not known")
+            whose = "a command of your own draws" if config.job is not None else "jobs of a queue will draw"
+            energy = energy.unknown(f"what {whose} is not known")
         speed = throughput(config, planned.machine)
         job = pace(config, speed) if trains else None
         rungs, paid = price_ladder(config, planned.machine, lines, job), cost.upfront + cost.once
@@ -200,5 +223,5 @@ def make_plan(config: StackConfig) -> Plan:
             energy=energy,
             carbon=estimate_carbon(energy, planned.region),
             embodied=estimate_embodied(planned.machine, num_nodes, hours),
-            job=program.result["job"],
+            job=program.result.get("job", {}),
         )

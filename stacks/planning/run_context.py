@@ -85,7 +85,7 @@ def cloud_context(
         return fact if fact.value is None else fact.model_copy(update={"value": fact.value / boards})
 
     return RunContext(
-        run_id=config.job.run_id or "",
+        run_id=config.work.run_id or "",
         stack=config.stack,
         provider=config.provider,
         region=region.name,

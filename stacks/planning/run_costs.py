@@ -97,6 +97,8 @@ def idle_settings(config: StackConfig) -> dict[str, str]:
     reasons = dict.fromkeys(OF_SPOT, "" if spot else "no rung is spot")
     if config.own_command is not None:
         reasons |= dict.fromkeys((*OF_SPOT, *OF_TRAINING), "nothing is forecast of a command of your own")
+    elif config.job is None:
+        reasons |= dict.fromkeys((*OF_SPOT, *OF_TRAINING), "nothing is forecast of the jobs of a queue")
     if config.site is not None:
         reasons |= dict.fromkeys(OF_BILLED, f"no list has what use costs with provider: {config.provider}")
     else:
@@ -413,12 +415,12 @@ def _rung(
     nodes_hourly = None if own is None or unknown else sum(line.hourly or 0.0 for line in own)
     hourly = None if nodes_hourly is None else around + nodes_hourly
     fact = taken(config, machine) if isinstance(rung, Spot) else None
-    spot, hours = None, None if own is None else config.job.max_hours
+    spot, hours = None, None if own is None else config.work.max_hours
     if images_per_second is not None:
         spot = stops(config, machine, position, images_per_second, nodes_hourly or 0.0)
         if unknown:
             spot = replace(spot, usd=None)
-        hours = min(spot.hours, config.job.max_hours) if spot.feasible and own is not None else None
+        hours = min(spot.hours, config.work.max_hours) if spot.feasible and own is not None else None
     return RungCost(
         position=position,
         kind=rung.kind,

@@ -16,7 +16,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from components.core.findings import Finding, InputError, Severity
-from components.estimate.cost import CostComponent, CostEstimate
+from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
 from components.estimate.energy import CarbonEstimate
 from stacks.planning.common_findings import span
 from stacks.planning.difference import Change, Delta, Difference, compare
@@ -48,6 +48,7 @@ _SMALL = 0.005
 _FEW = 3
 """Small lines that are shown one by one."""
 _NEVER = "the job never starts: no machine comes"
+_NO_NODE = "no machine comes"
 
 
 def usd(amount: float | None, digits: int = 2) -> str:
@@ -72,7 +73,7 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
     if detail is not Detail.BRIEF:
         full = detail is Detail.FULL
         console.print(cost_table(plan.cost, sources=full))
-        console.print(ladder_table(plan.rungs, sources=full))
+        console.print(ladder_table(plan.rungs, sources=full, standing=plan.config.job is None))
         if plan.ladder_if_trained is not None and len(plan.rungs) > 1:
             console.print(_ladder(plan, sources=full), highlight=False)
         console.print(_envelope(plan, sources=full))
@@ -122,13 +123,20 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     missing = "\n[yellow]without these, whose price is not known: " + escape("; ".join(cost.unknown)) + "[/]"
     origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}"
     origin += f"; made: {escape(plan.embodied.source)} ({plan.embodied.confidence})[/]"
+    if plan.config.job is None:
+        hours, idle = _standing(plan), ""
+    else:
+        hours = (
+            f"[bold]{_known(cost, cost.hourly)}[/] an hour, {_known(cost, cost.monthly)} a month of 730 h"
+            f"\na run: [bold]{_most(plan)}[/]"
+        )
+        idle = f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
     return Panel(
-        f"[bold]{_known(cost, cost.hourly)}[/] an hour, {_known(cost, cost.monthly)} a month of 730 h"
-        f"\na run: [bold]{_most(plan)}[/]"
+        f"{hours}"
         f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
         f"\n{_expected(plan, sources=sources)}"
         f"{_memory(plan, sources=sources)}"
-        f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
+        f"{idle}"
         f"\n{_energy(plan)}"
         f"\n{_embodied(plan)}"
         f"{origin if sources else ''}",
@@ -137,10 +145,25 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     )
 
 
+def _standing(plan: Plan) -> str:
+    """What a cluster with a queue costs, by how many nodes are up."""
+    if plan.rung is None:
+        return f"[bold]{usd(plan.cost.hourly)}[/] an hour; {_NO_NODE}"
+    nodes, lines = plan.config.cluster.nodes, []
+    for num in sorted({0, nodes.min, nodes.max}, reverse=True):
+        hourly = plan.hourly_with(num)
+        month = "unknown" if hourly is None else _known(plan.cost, hourly * HOURS_PER_MONTH)
+        hour = "unknown" if hourly is None else _known(plan.cost, hourly)
+        up = "no node" if num == 0 else f"{num} node{'s' if num > 1 else ''}"
+        always = ", as many as are always" if num == nodes.min else ""
+        lines.append(f"with {up} up{always}: [bold]{hour}[/] an hour, {month} a month of 730 h")
+    return "\n".join(lines)
+
+
 def _expected(plan: Plan, *, sources: bool) -> str:
     """What the run is expected to take of that, and how sure that is."""
     if plan.rung is None:
-        return f"expected: [bold]{_NEVER}[/]"
+        return f"expected: [bold]{_NO_NODE if plan.config.job is None else _NEVER}[/]"
     run, speed, rate = plan.expected, plan.expected.throughput, plan.expected.throughput.images_per_second
     if rate is None or run.hours is None or run.usd is None or run.share is None:
         return f"expected: [bold]unknown[/]; {escape(speed.source)}"
@@ -191,6 +214,8 @@ def _tally(plan: Plan, detail: Detail) -> str:
     if run.hours is not None and run.usd is not None:
         expected = f"{span(run.hours.mid * 3600)}, {_known(cost, run.usd.mid)} expected; "
     money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_most(plan)}"
+    if plan.config.job is None and plan.rung is not None:
+        money = f"{_known(cost, cost.hourly)} an hour with all nodes up, {usd(plan.idle_hourly)} without work"
     more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
     return f"{numbers}\n[bold]{money}[/]{more}"
 
@@ -211,7 +236,7 @@ def _energy(plan: Plan) -> str:
     energy, carbon = plan.energy, plan.carbon
     if energy.kwh is None or carbon.gco2e is None:
         return (
-            f"[bold]unknown[/] kWh and [bold]unknown[/] kg CO2e a run: PUE {energy.pue:g}, "
+            f"[bold]unknown[/] kWh and [bold]unknown[/] kg CO2e {_time(plan)}: PUE {energy.pue:g}, "
             f"grid at {carbon.intensity_g_per_kwh:.0f} g/kWh"
         )
     return (
@@ -219,6 +244,11 @@ def _energy(plan: Plan) -> str:
         f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
         f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] of it at {carbon.intensity_g_per_kwh:.0f} g/kWh"
     )
+
+
+def _time(plan: Plan) -> str:
+    """What the plan's figures are of."""
+    return "a run" if plan.config.job is not None else "a month with all nodes"
 
 
 def _beside(carbon: CarbonEstimate) -> str:
@@ -232,12 +262,12 @@ def _embodied(plan: Plan) -> str:
     """The machines' share, and all of it for 1,000 images."""
     embodied, sci = plan.embodied, plan.sci_g_per_kimg
     if embodied.gco2e is None:
-        return "[bold]unknown[/] kg CO2e more for a run's share of making the machines"
+        return f"[bold]unknown[/] kg CO2e more for {_time(plan)}'s share of making the machines"
     whole = "" if sci is None else f"; in all {sci:.3g} g CO2e for 1,000 images (SCI)"
     low, high = ((end or 0.0) / 1000 for end in (embodied.gco2e_low, embodied.gco2e_high))
     return (
-        f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more ({low:.2f} to {high:.2f}) for a run's share of making the "
-        f"machines{whole}"
+        f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more ({low:.2f} to {high:.2f}) for {_time(plan)}'s share of "
+        f"making the machines{whole}"
     )
 
 
@@ -329,30 +359,29 @@ def _small(cost: CostEstimate) -> list[CostComponent]:
     return small if len(small) > _FEW else []
 
 
-def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True) -> Table:
+def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: bool = False) -> Table:
     """What a run costs on each rung, and what interruptions make of it; with `sources`, how often there are any by
-    whom.
+    whom. `standing`: of a cluster with a queue, for a month.
     """
     rungs = list(rungs)
     forecast = all(rung.spot_if_trained is not None for rung in rungs)
-    what = "a run expected" if forecast else "a run of all of max_hours"
+    what = "a run expected" if forecast else "a month with all nodes" if standing else "a run of all of max_hours"
     table = Table(title=f"{what} on each rung of the ladder", title_justify="left", expand=True)
-    for column in ("capacity", "an hour", "a month", "hours", "a run"):
+    columns = ("capacity", "an hour", "a month", *(() if standing else ("hours", "a run")))
+    for column in columns:
         table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
     for rung in rungs:
         if not rung.in_reach:
-            table.add_row(
-                f"{rung.position}: {rung.kind}\n[dim]no machine comes at its price cap[/]", "-", "-", "never", "-"
-            )
+            none = ("-", "-", "never", "-")
+            said = f"{rung.position}: {rung.kind}\n[dim]no machine comes at its price cap[/]"
+            table.add_row(said, *none[: len(columns) - 1])
             continue
         hours = "no end" if rung.run_hours is None else span(rung.run_hours * 3600)
         # Spot's interruptions are news; that machines fail is in the hours, and said in full only.
         said = _stops(rung, source=sources) if sources or rung.taken else ""
         stops = f"\n[dim]{escape(said)}[/]" if said else ""
-        table.add_row(
-            f"{rung.position}: {rung.kind}{stops}",
-            *(usd(rung.hourly), usd(rung.monthly), hours, usd(rung.run)),
-        )
+        figures = (usd(rung.hourly), usd(rung.monthly), hours, usd(rung.run))
+        table.add_row(f"{rung.position}: {rung.kind}{stops}", *figures[: len(columns) - 1])
     return table
 
 

@@ -137,6 +137,8 @@ def throughput(config: StackConfig, machine: MachineType) -> Throughput:
     """Measured, else projected."""
     if config.own_command is not None:
         return Throughput(None, "unknown", "a command of your own: nothing here knows how fast it is")
+    if config.job is None:
+        return Throughput(None, "unknown", "a cluster with a queue: nothing is known of the jobs that will come")
     measured = config.estimate.images_per_second
     if measured is not None:
         source = "gangway:estimate.images_per_second"

@@ -13,7 +13,7 @@ _SITE_PRICE = "gangway:site.usd_per_node_hour"
 
 def controller_mistakes(config: StackConfig) -> Iterator[InputError]:
     """One InputError for each such setting."""
-    if config.job.controller is not None:
+    if config.work.controller is not None:
         yield from _nodes(config)
         yield from _cost(config)
         yield from _carbon(config)
@@ -21,7 +21,7 @@ def controller_mistakes(config: StackConfig) -> Iterator[InputError]:
 
 
 def _nodes(config: StackConfig) -> Iterator[InputError]:
-    asked, nodes = config.job.controller, config.cluster.nodes
+    asked, nodes = config.work.controller, config.cluster.nodes
     bounds = None if asked is None else asked.bounds.nodes
     if bounds is None or nodes.min <= bounds[0] <= bounds[1] <= nodes.max:
         return
@@ -36,7 +36,7 @@ def _nodes(config: StackConfig) -> Iterator[InputError]:
 
 
 def _cost(config: StackConfig) -> Iterator[InputError]:
-    asked, site = config.job.controller, config.site
+    asked, site = config.work.controller, config.site
     if asked is None or site is None or site.usd_per_node_hour is not None:
         return
     if asked.objective == "cost":
@@ -59,7 +59,7 @@ def _cost(config: StackConfig) -> Iterator[InputError]:
 
 def _carbon(config: StackConfig) -> Iterator[InputError]:
     """A world average that stands in for a site's grid is good for an estimate, and no aim."""
-    asked, site = config.job.controller, config.site
+    asked, site = config.work.controller, config.site
     if asked is None or site is None or site.intensity_g_per_kwh is not None:
         return
     if asked.objective == "carbon":
@@ -73,7 +73,7 @@ def _carbon(config: StackConfig) -> Iterator[InputError]:
 
 
 def _autoscale_money(config: StackConfig) -> Iterator[InputError]:
-    asked, site = config.job.autoscale, config.site
+    asked, site = config.work.autoscale, config.site
     if asked is None or site is None or site.usd_per_node_hour is not None:
         return
     for name in ("budget_usd", "least_images_per_usd"):

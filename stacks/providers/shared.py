@@ -408,7 +408,7 @@ def _low_cap(cap: float, low: float | None, high: float, path: str, source: str,
 
 def member_key_refreshed(config: StackConfig, *, has_key: bool) -> Iterable[Finding]:
     """Another member key: who has it from when on; or that nobody has one."""
-    number, place = config.job.member_key_refresh, "gangway:job.member_key_refresh"
+    number, place = config.work.member_key_refresh, "gangway:job.member_key_refresh"
     if number and has_key:
         yield Finding.info(
             "job.member-key",
@@ -424,7 +424,7 @@ def member_key_refreshed(config: StackConfig, *, has_key: bool) -> Iterable[Find
 
 def nodes_stay(config: StackConfig, *, can_leave: bool = True) -> Iterable[Finding]:
     """Nodes that go on costing; `can_leave` where they could leave by themselves."""
-    if not config.job.terminate_when_done:
+    if not config.work.terminate_when_done:
         yield Finding.info(
             "job.nodes-stay",
             "gangway:job.terminate_when_done",

@@ -13,7 +13,9 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.command_settings import command_mistakes
 from stacks.providers.controller_settings import controller_mistakes
 from stacks.providers.image_signature import signature_mistakes
+from stacks.providers.queue_settings import queue_mistakes
 from stacks.providers.registry import all_providers, provider_of
+from stacks.providers.written import written
 
 _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?")
 _SITE_HOLDS = "as_of, accelerator, vcpus, memory_gib and interconnect"
@@ -23,27 +25,13 @@ _SITE_EXAMPLE = '{as_of: "2026-11-01", accelerator: H100x8, vcpus: 224, memory_g
 def unsupported_settings(config: StackConfig) -> Iterator[InputError]:
     """A mistake for each setting somebody wrote that `config.provider` does not read."""
     for path, why in provider_of(config.provider).settings.unsupported.items():
-        for written in _written(config, path):
+        for place in written(config, path):
             yield InputError(
-                f"gangway:{written}",
+                f"gangway:{place}",
                 f"of no effect with provider: {config.provider}: {why}",
                 allowed="left out",
-                fix=f"leave {written.rpartition('.')[2]} out",
+                fix=f"leave {place.rpartition('.')[2]} out",
             )
-
-
-def _written(config: StackConfig, path: str) -> Iterator[str]:
-    """The config paths at or below `path` that differ from what is there when nobody writes anything."""
-    section, _, name = path.partition(".")
-    value = getattr(config, section)
-    default = type(config).model_fields[section].get_default()
-    if name:
-        # A required section has no default to compare with: what it holds beside its own defaults was written.
-        own = type(value).model_fields[name].get_default() if value is not None else None
-        if value is not None and name in value.model_fields_set and getattr(value, name) != own:
-            yield path
-    elif value != default:
-        yield path
 
 
 def site_mistakes(config: StackConfig) -> Iterator[InputError]:
@@ -120,7 +108,7 @@ def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:
     """
     checks: tuple[Callable[[StackConfig], Iterator[InputError]], ...] = (
         _section, _image, _topology, _storage, _source, _lacking, _kept_runs, site_mistakes, _own, unsupported_settings,
-        signature_mistakes, controller_mistakes, command_mistakes,
+        signature_mistakes, controller_mistakes, command_mistakes, queue_mistakes,
     )  # fmt: skip
     return [mistake.within(place) for check in checks for mistake in check(config)]
 
@@ -240,7 +228,7 @@ def _lacking(config: StackConfig) -> Iterator[InputError]:
 
 def _kept_runs(config: StackConfig) -> Iterator[InputError]:
     """Elsewhere `destroy` leaves what holds the runs, whatever the file says."""
-    if not config.job.keep_runs and not provider_of(config.provider).settings.deletes_runs:
+    if not config.work.keep_runs and not provider_of(config.provider).settings.deletes_runs:
         yield InputError(
             "gangway:job.keep_runs",
             f"`destroy` leaves the runs on provider: {config.provider}",

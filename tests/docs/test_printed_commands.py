@@ -93,7 +93,9 @@ RUN: dict[str, Case] = {
         "gangway init mine --provider hosts --no-ask --accelerator H100x8; "
         "sed -i /gangway:image/,/prebuilt/d mine/Pulumi.*.yaml; gangway plan mine/Pulumi.*.yaml"
     ),
-    "gangway quote --accelerator {accelerator} --hours {config.job.max_hours}": Case("gangway plan gcp-a3-spot --json"),
+    "gangway quote --accelerator {accelerator} --hours {config.work.max_hours}": Case(
+        "gangway plan gcp-a3-spot --json"
+    ),
     "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),
 }
 NOT_RUN: dict[str, str] = {

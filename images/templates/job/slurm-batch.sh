@@ -1,6 +1,6 @@
 #!/bin/bash
 # The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
-# (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: starts, nodes, started and used (ms),
+# (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: starts, nodes, started (ms), stretches,
 # failures, and at last end: WORD CODE TIME REASON.
 #
 # Within one allocation it begins again after an interruption and after a failure. It is requeued where it was told to
@@ -28,6 +28,23 @@ end() {
     put end "$1 $2 $(now_ms) ${*:3}"
     [ -z "$timer" ] || kill "$timer" 2>/dev/null
     exit 0
+}
+
+# off_nodes ENDED: what was begun is noted as a stretch, in the form of stacks/engines/stretches.py.
+off_nodes() {
+    local began nodes
+    read -r began nodes <"$folder/on-nodes"
+    echo "$began $(($1 > began ? $1 : began)) $nodes" >>"$folder/stretches"
+    rm "$folder/on-nodes"
+}
+
+# used_ms: on nodes so far.
+used_ms() {
+    local began ended sum=0
+    while read -r began ended _; do
+        sum=$((sum + ended - began))
+    done <"$folder/stretches"
+    echo "$sum"
 }
 
 now_ms() {
@@ -116,6 +133,9 @@ failed() {
         end failed "$1" "failed with exit code $1, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
 }
 
+touch "$folder/stretches"
+# A start that was killed came as far as it has said.
+[ ! -e "$folder/on-nodes" ] || off_nodes "$(stat -c %Y000 "$folder/on-nodes")"
 trap 'is_told=yes is_heard=yes' TERM
 trap 'is_late=yes is_heard=yes' USR1
 step=-1
@@ -123,7 +143,7 @@ while :; do
     if [ -e "$folder/cancel" ]; then
         end cancelled 0 "cancelled"
     fi
-    left_ms=$((MAX_MS - $(get used 0)))
+    left_ms=$((MAX_MS - $(used_ms)))
     [ "$left_ms" -gt 0 ] || end over-hours 0 "its hours are over"
     rm -rf "$folder/codes" && mkdir "$folder/codes"
     put starts $(($(get starts 0) + 1))
@@ -131,7 +151,9 @@ while :; do
     [ -e "$folder/started" ] || put started "$(now_ms)"
     : >"$folder/notices.jsonl"
     [ -z "$is_told" ] || is_heard=yes
-    began_ms=$(now_ms)
+    put on-nodes "$(now_ms) $SLURM_NNODES"
+    (while sleep 20; do touch -c "$folder/on-nodes"; done) &
+    beat=$!
     step=$((step + 1))
     srun --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
         /bin/bash "$folder/slurm-node.sh" "$folder" &
@@ -146,8 +168,8 @@ while :; do
         [ -n "$is_heard" ] || break
     done
     srun=
-    kill "$timer" 2>/dev/null
-    put used $(($(get used 0) + $(now_ms) - began_ms))
+    kill "$timer" "$beat" 2>/dev/null
+    off_nodes "$(now_ms)"
     code=$(meaning "$code")
     [ "$code" != 0 ] || end "done" 0
     [ ! -e "$folder/cancel" ] || end cancelled "$code" "cancelled while it ran"

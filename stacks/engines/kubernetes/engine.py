@@ -19,6 +19,7 @@ from stacks.engines.kubernetes import logs
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.manifests import (
     CANCELLED_ANNOTATION,
+    DATA_CLAIM,
     JOB_LABEL,
     JOB_SET_VERSION,
     RUN_ANNOTATION,
@@ -53,15 +54,11 @@ class KubernetesEngine:
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`. InputError: the cluster does not answer, or has no such queue."""
         queue = self._local_queue()
-        if job.preset is not None:
-            yield Finding.error(
-                "job.preset",
-                "preset",
-                "this engine runs images, and a job file with a preset names none",
-                "command: [python, -m, trainer, train, ...] and an image with the trainer in it",
-            )
-        elif job.image is None:
-            yield Finding.error("job.image", "image", "a pod has to have one", "image: NAME@sha256:...")
+        if job.image is None:
+            fix = "image: NAME@sha256:..."
+            if job.preset is not None:
+                fix += ", of the trainer's: gangway dockerfile cuda > Dockerfile says how to build and push it"
+            yield Finding.error("job.image", "image", "a pod has to have one", fix)
         if job.nodes.min < job.nodes.max:
             yield Finding.warning(
                 "job.nodes", "nodes.min", f"of no effect here: Kueue admits all {job.nodes.max} nodes or none"
@@ -88,6 +85,11 @@ class KubernetesEngine:
             yield Finding.error(
                 "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
                 "docs/first-kubernetes.md has one to apply",
+            )  # fmt: skip
+        if job.data_dir is not None and not self._has("persistentvolumeclaim", DATA_CLAIM):
+            yield Finding.error(
+                "job.data-claim", "data_dir", f"the namespace has no volume claim {DATA_CLAIM}, which is mounted there",
+                "docs/first-kubernetes.md says what it is",
             )  # fmt: skip
         name = priority_class(job.priority)
         if name is not None and not self._has(_PRIORITIES, name):

@@ -33,6 +33,8 @@ FILE_ANNOTATION, USER_ANNOTATION, CANCELLED_ANNOTATION = "gangway.dev/file", "ga
 EXCLUDED_ANNOTATION = "gangway.dev/excluded-nodes"
 RUN_ANNOTATION = "gangway.dev/run-folder"
 CONTAINER, GROUP = "node", "node"
+DATA_CLAIM = "gangway-data"
+"""Name of the volume claim that has the data sets of presets."""
 _TEAM_LABEL = "gangway.dev/team"
 _QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 _HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
@@ -228,6 +230,8 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
     }
     if job.workdir is not None:
         container["workingDir"] = job.workdir
+    if job.data_dir is not None:
+        container["volumeMounts"].append({"name": "data", "mountPath": job.data_dir, "readOnly": True})
     spec: Manifest = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": job.grace_sec,
@@ -249,6 +253,9 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
         ],
     }
+    if job.data_dir is not None:
+        read = {"claimName": DATA_CLAIM, "readOnly": True}
+        spec["volumes"].append({"name": "data", "persistentVolumeClaim": read})
     if placing.excluded:
         away = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(placing.excluded)}
         needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}

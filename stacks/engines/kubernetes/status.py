@@ -8,7 +8,7 @@ from typing import Any
 
 from stacks.config.job_file import JobFile
 from stacks.engines.attempts import after
-from stacks.engines.base import JobStatus, Phase
+from stacks.engines.base import JobStatus, Phase, Stretch
 from stacks.engines.kubernetes.manifests import (
     CANCELLED_ANNOTATION,
     EXCLUDED_ANNOTATION,
@@ -85,6 +85,7 @@ def status_of(seen: Seen, other_nodes: int) -> JobStatus:
     """`other_nodes`: how many nodes there are besides those that are excluded already."""
     last, job = seen.last, file_of(seen.last)
     phase, code, reason, ended_at = _end_of(seen, job, other_nodes) or (*_now(seen), None)
+    started_at = _started_at(seen)
     return JobStatus(
         id=job_id_of(last),
         name=job.name,
@@ -96,8 +97,9 @@ def status_of(seen: Seen, other_nodes: int) -> JobStatus:
         exit_code=code,
         reason=reason,
         submitted_at=_time(seen.sets[0]["metadata"]["creationTimestamp"]),
-        started_at=_started_at(seen),
+        started_at=started_at,
         ended_at=ended_at,
+        stretches=() if started_at is None else (Stretch(started_at, ended_at, job.nodes.max),),
     )
 
 

@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from components.core.findings import Finding, InputError, nearest_hint
@@ -18,16 +19,20 @@ from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
 from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, no_resources
-from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, read_job, read_status, write_status
+from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
     NODE_SCRIPT,
     OWN_JOB,
     batch_env,
     comment_of,
+    max_hours_of,
+    minutes_in,
+    minutes_of,
     node_env,
     sbatch_words,
 )
+from stacks.engines.stretches import stretches_of
 
 _TIMEOUT_SEC = 60.0
 _ID_FILE = "slurm-id"
@@ -46,6 +51,28 @@ _SUBMITTED_SEC, _SEEN_SEC = 120.0, 90.0
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
 
+@dataclass(frozen=True)
+class _State:
+    """Of a job in Slurm; all empty where it knows none of that number."""
+
+    word: str
+    reason: str
+    comment: str
+
+
+_StateOf = Callable[[str], _State]
+_STATE_FORMAT = "%i|%T|%r|%k"
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """`most_minutes`: of a job; None without a limit."""
+
+    name: str
+    nodes: int
+    most_minutes: int | None
+
+
 class SlurmEngine(FolderEngine):
     """`folder`: shared by this machine and all nodes; `partition`: Slurm's default one where empty."""
 
@@ -58,13 +85,23 @@ class SlurmEngine(FolderEngine):
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`. InputError: Slurm does not answer, or has no such partition."""
-        _, nodes = self._partition()
-        if job.nodes.min > nodes:
+        partition = self._partition()
+        if job.nodes.min > (nodes := partition.nodes):
             yield Finding.error(
                 "job.nodes",
                 "nodes.min",
                 f"{job.nodes.min}, and the partition has {nodes}",
                 f"nodes: {{min: {nodes}, max: {nodes}}}",
+            )
+        # Slurm takes such a job all the same, and lets it wait for ever.
+        if partition.most_minutes is not None and (asked := minutes_of(job)) > partition.most_minutes:
+            hours = max_hours_of(job, partition.most_minutes)
+            yield Finding.error(
+                "job.max_hours",
+                "max_hours",
+                f"{job.max_hours:g} h are {asked} minutes with what Slurm is asked for besides, and {partition.name} "
+                f"ends jobs after {partition.most_minutes}",
+                f"max_hours: {hours:g}" if hours > 0 else "another partition: --on slurm:FOLDER@PARTITION",
             )
         if job.image is not None:
             yield Finding.error(
@@ -81,11 +118,23 @@ class SlurmEngine(FolderEngine):
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
+        return self._status(job_id, _one_state)
+
+    def jobs(self) -> Sequence[JobStatus]:
+        """See `Engine`. Slurm is asked once for all of them."""
+        listed = cache(_all_states)  # not at all, where all are over
+
+        def state(slurm_id: str) -> _State:
+            return listed().get(slurm_id) or _one_state(slurm_id)
+
+        return [self._listed(job_id, lambda each: self._status(each, state)) for job_id in job_ids(self._folder)]
+
+    def _status(self, job_id: str, state_of: _StateOf) -> JobStatus:
         folder = self._known(job_id)
         known = read_status(folder)
         if known.phase.is_over:
             return known
-        found = self._now(folder, known)
+        found = self._now(folder, known, state_of)
         if found.phase.is_over:
             write_status(folder, found)
         return found
@@ -99,14 +148,14 @@ class SlurmEngine(FolderEngine):
         if not _first(folder, _ID_FILE):
             write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
-        state, _ = self._state(folder, _first(folder, _ID_FILE))
+        state, _ = _own_state(folder, _one_state(_first(folder, _ID_FILE)))
         # The batch script tells the step, and waits; one that waits in the queue is gone at once.
         signal = ["--batch", "--signal=TERM"] if state in _RUNS else []
         _slurm("scancel", "--quiet", *signal, _first(folder, _ID_FILE), may_fail=True)
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
-        partition, _ = self._partition()
+        partition = self._partition().name
         waiting = len(_slurm("squeue", "--noheader", "--states=PENDING", f"--partition={partition}").split("\n")) - 1
         idle = sum(int(line) for line in _slurm(
             "sinfo", "--noheader", "--states=idle", f"--partition={partition}", "--format=%D"
@@ -116,8 +165,8 @@ class SlurmEngine(FolderEngine):
     def _has_begun(self, job_id: str) -> bool:
         return True  # by Slurm, or by a submit that is at work; one that was cut off is told as failed
 
-    def _begun(self, job_id: str) -> str:
-        folder, (partition, _) = self._folder / job_id, self._partition()
+    def _begun(self, job_id: str) -> None:
+        folder, partition = self._folder / job_id, self._partition().name
         job = read_job(folder)
         for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
             shutil.copyfile(TEMPLATES / "job" / name, folder / name)
@@ -125,20 +174,15 @@ class SlurmEngine(FolderEngine):
         (folder / "node.env").write_text(node_env(job, folder, sys.executable))
         words = sbatch_words(job, folder, partition, has_accounts=self._has_accounts())
         (folder / "sbatch.words").write_text("".join(f"{word}\n" for word in words))
-        try:
-            said = _slurm("sbatch", "--parsable", *words)
-        except InputError:
-            shutil.rmtree(folder)
-            raise
+        said = _slurm("sbatch", "--parsable", *words)
         (folder / _ID_FILE).write_text(said.partition(";")[0].strip() + "\n")
-        return job_id
 
-    def _now(self, folder: Path, known: JobStatus) -> JobStatus:
+    def _now(self, folder: Path, known: JobStatus, state_of: _StateOf) -> JobStatus:
         """Out of what its script has left and what Slurm says."""
         slurm_id = _first(folder, _ID_FILE)
         if not slurm_id:
             return _being_submitted(known)
-        state, reason = self._state(folder, slurm_id)
+        state, reason = _own_state(folder, state_of(slurm_id))
         # Looked at after Slurm was asked: what had ended by then has left its word.
         end, started = _first(folder, "end"), _first(folder, "started")
         seen = replace(
@@ -146,13 +190,14 @@ class SlurmEngine(FolderEngine):
             starts=int(_first(folder, "starts") or 0),
             nodes=tuple(_first(folder, "nodes").split()),
             started_at=datetime.fromtimestamp(int(started) / 1000, UTC) if started else None,
+            stretches=stretches_of(folder, runs=state in _RUNS),
         )
         if end:
             word, code, at, why = (*end.split(" ", 3), "")[:4]
             ended_at = datetime.fromtimestamp(int(at) / 1000, UTC)
             return replace(seen, phase=_ENDS[word], exit_code=int(code), reason=why.strip(), ended_at=ended_at)
         if _first(folder, _ID_FILE) != slurm_id:  # it has just been handed over
-            return self._now(folder, known)
+            return self._now(folder, known, _one_state)
         if state in _WAITS:
             return replace(seen, phase=Phase.WAITING, reason=reason)
         if state in _RUNS:
@@ -169,32 +214,19 @@ class SlurmEngine(FolderEngine):
         why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word"
         return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
 
-    def _state(self, folder: Path, slurm_id: str) -> tuple[str, str]:
-        """Of a job: Slurm's word and reason; UNKNOWN where it knows it no more."""
-        try:
-            said = _slurm("squeue", "--noheader", "--states=all", f"--jobs={slurm_id}", "--format=%T|%r|%k")
-        except InputError as error:
-            if "Invalid job id" not in error.problem:
-                raise
-            said = ""
-        state, reason, comment = (*said.strip().split("|", 2), "", "")[:3]
-        # A controller that was killed may give a number once more.
-        if comment != comment_of(folder):
-            return "UNKNOWN", ""
-        return state, "" if reason == "None" else reason
-
-    def _partition(self) -> tuple[str, int]:
-        """Its name, and its nodes. InputError: there is none of that name."""
-        lines = [line.split("|") for line in _slurm("sinfo", "--noheader", "--format=%P|%D").split()]
-        names = list(dict.fromkeys(name.rstrip("*") for name, _ in lines))
-        default = next((name.rstrip("*") for name, _ in lines if name.endswith("*")), "")
+    def _partition(self) -> _Partition:
+        """InputError: there is none of that name."""
+        lines = [line.split("|") for line in _slurm("sinfo", "--noheader", "--format=%P|%D|%l").split()]
+        names = list(dict.fromkeys(name.rstrip("*") for name, *_ in lines))
+        default = next((name.rstrip("*") for name, *_ in lines if name.endswith("*")), "")
         wanted = self._asked or default
         if wanted not in names:
             raise InputError(
                 f"--on slurm:{self.where}", f"Slurm has no {'such' if wanted else 'default'} partition",
                 value=wanted, allowed=", ".join(names), fix=nearest_hint(wanted, names),
             )  # fmt: skip
-        return wanted, sum(int(number) for name, number in lines if name.rstrip("*") == wanted)
+        own = [(int(number), limit) for name, number, limit in lines if name.rstrip("*") == wanted]
+        return _Partition(wanted, sum(number for number, _ in own), minutes_in(own[0][1]))
 
     def _has_accounts(self) -> bool:
         lines = _slurm("scontrol", "show", "config").splitlines()
@@ -202,6 +234,36 @@ class SlurmEngine(FolderEngine):
             line.partition("=")[2].strip() for line in lines if line.startswith("AccountingStorageType")
         ]
         return bool(found) and found[0] not in ("accounting_storage/none", "(null)", "")
+
+
+def _one_state(slurm_id: str) -> _State:
+    """What Slurm says of a job."""
+    try:
+        said = _slurm("squeue", "--noheader", "--states=all", f"--jobs={slurm_id}", f"--format={_STATE_FORMAT}")
+    except InputError as error:
+        if "Invalid job id" not in error.problem:
+            raise
+        said = ""
+    return _read_states(said).get(slurm_id, _State("", "", ""))
+
+
+def _all_states() -> dict[str, _State]:
+    """Of all jobs that it knows, by their ids."""
+    return _read_states(_slurm("squeue", "--noheader", "--states=all", f"--format={_STATE_FORMAT}"))
+
+
+def _read_states(said: str) -> dict[str, _State]:
+    rows = (line.split("|", 3) for line in said.splitlines())
+    return {row[0]: _State(*row[1:]) for row in rows if len(row) == 4}
+
+
+def _own_state(folder: Path, found: _State) -> tuple[str, str]:
+    """Slurm's word and reason; UNKNOWN where it knows the folder's job no more: a controller that was killed may give a
+    number once more.
+    """
+    if found.comment != comment_of(folder):
+        return "UNKNOWN", ""
+    return found.word, "" if found.reason == "None" else found.reason
 
 
 def _being_submitted(known: JobStatus) -> JobStatus:

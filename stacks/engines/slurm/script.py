@@ -20,14 +20,13 @@ _MARGIN_MINUTES = 10
 
 def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
     """For the job in its folder, without the program's name."""
-    minutes = math.ceil(job.max_hours * 60 + job.grace_sec / 60) + _MARGIN_MINUTES
     return [
         f"--job-name={job.name}",
         f"--partition={partition}",
         f"--nodes={job.nodes.min}-{job.nodes.max}",
         "--ntasks-per-node=1",
         "--exclusive",
-        f"--time={minutes}",
+        f"--time={minutes_of(job)}",
         f"--nice={NICE[job.priority]}",
         "--requeue",
         "--open-mode=append",
@@ -38,6 +37,27 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         str(folder / BATCH_SCRIPT),
         str(folder),
     ]
+
+
+def minutes_of(job: JobFile) -> int:
+    """What Slurm is asked for."""
+    return math.ceil(job.max_hours * 60 + job.grace_sec / 60) + _MARGIN_MINUTES
+
+
+def max_hours_of(job: JobFile, minutes: int) -> float:
+    """The most hours, to two digits behind the point, of which `minutes_of` is no more than that; below 0 where there
+    are none.
+    """
+    return math.floor((minutes - _MARGIN_MINUTES - job.grace_sec / 60) / 60 * 100) / 100
+
+
+def minutes_in(limit: str) -> int | None:
+    """Of Slurm's `1-02:30:00`, `30:00` or `infinite`; whole ones."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
+    if match is None:
+        return None
+    days, hours, minutes, _ = (int(part or 0) for part in match.groups())
+    return (days * 24 + hours) * 60 + minutes
 
 
 def comment_of(folder: Path) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from stacks.finops.bill.cost_allocation import CostAllocation, Span, Sums, Window, billed, effective
+from stacks.finops.bill.queue_jobs import JobLine, QueueJob, shares, shares_table
 from stacks.finops.bill.reader import Bills
 from stacks.report.runs import Run
 from trainer.records.quantity import Quantity
@@ -78,10 +79,11 @@ class RunLine:
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """All of a bill. `runs`, `unexplained` and `untagged` add up to `total`; `foreign` is in none of them."""
+    """All of a bill. `runs`, `jobs`, `unexplained` and `untagged` add up to `total`; `foreign` is in none of them."""
 
     cost: Cost
     runs: tuple[RunLine, ...]
+    jobs: tuple[JobLine, ...]
     unexplained: Mapping[tuple[str, str], Sums]
     untagged: Mapping[str, Sums]
     total: Sums
@@ -101,6 +103,8 @@ class Reconciliation:
             "currency": "USD",
             "cost": self.cost,
             "runs": [line.to_json() for line in self.runs],
+            "jobs": [line.to_json() for line in self.jobs],
+            "shares": [asdict(share) for share in shares(self.jobs)],
             "unexplained": [
                 {"provider": provider, "stack": stack, **_sums(sums)}
                 for (provider, stack), sums in self.unexplained.items()
@@ -121,13 +125,14 @@ def reconcile(
     cost: Cost = "effective",
     rates: Mapping[str, float] | None = None,
     progress: Callable[[int], object] = lambda rows: None,
+    jobs: Sequence[QueueJob] = (),
 ) -> Reconciliation:
     """Joins a bill with records. InputError: a file that is no bill, or a row with a value that is none. `bills`: the
     files; read once, or twice where a resource bears its tag in some rows only; `plans`: by stack, for runs that have
     no plan beside their record; `cost`: `effective`, or `billed` as on the invoice; `rates`: US dollars for one unit of
-    another currency; `progress`: told how many rows have been read.
+    another currency; `progress`: told how many rows have been read; `jobs`: of clusters with queues.
     """
-    windows = [_window(run.record) for run in runs]
+    windows = [*(_window(run.record) for run in runs), *(job.window for job in jobs)]
 
     def filled(known: Mapping[str, str]) -> CostAllocation:
         allocation = CostAllocation(windows, _COSTS[cost], rates, known)
@@ -143,6 +148,7 @@ def reconcile(
     return Reconciliation(
         cost=cost,
         runs=lines,
+        jobs=tuple(JobLine(job, allocation.runs[job.window.run_id]) for job in jobs),
         unexplained=allocation.unexplained,
         untagged=allocation.untagged,
         total=allocation.total,
@@ -254,7 +260,10 @@ def progress(console: Console) -> Iterator[Callable[[int], None]]:
 
 def show(result: Reconciliation, console: Console) -> None:
     """Prints all of it."""
-    console.print(_runs(result))
+    if result.runs:
+        console.print(_runs(result))
+    if result.jobs:
+        console.print(shares_table(result.jobs))
     rest = _rest(result)
     if rest.row_count:
         console.print(rest)
@@ -266,9 +275,10 @@ def show(result: Reconciliation, console: Console) -> None:
     for note in result.notes:
         console.print(f"[dim]{escape(note)}[/]")
     total, runs = result.total, sum(line.billed.usd for line in result.runs)
+    of_jobs = f", {_usd(sum(line.billed.usd for line in result.jobs))} of jobs" if result.jobs else ""
     period = "" if total.first is None else f", {total.first:%Y-%m-%d} to {total.last:%Y-%m-%d}"
     console.print(
-        f"{_usd(total.usd)} in {result.num_rows:,} rows{period} ({result.cost} cost): {_usd(runs)} of runs, "
+        f"{_usd(total.usd)} in {result.num_rows:,} rows{period} ({result.cost} cost): {_usd(runs)} of runs{of_jobs}, "
         f"{_usd(sum(sums.usd for sums in result.unexplained.values()))} unexplained, "
         f"{_usd(sum(sums.usd for sums in result.untagged.values()))} without a stack's tag"
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from components.catalog.routes import Route, load_routes
 from components.estimate.moving import UNITS, Advice, Band, Luggage, Move
 from components.estimate.offers import Offer
 from components.estimate.quotes import Sort
@@ -38,6 +39,12 @@ def advice_json(given: AdviceGiven) -> dict[str, Any]:
             "source": best.traffic.source,
             "confidence": best.traffic.confidence,
         },
+        "route": None
+        if best is None or (route := _route(advice.here.offer, best.to.offer)) is None
+        else {
+            "rtt_ms": route.rtt_ms.model_dump(mode="json"),
+            "one_stream_mbps": route.stream_mbps.model_dump(mode="json"),
+        },
     }
 
 
@@ -54,7 +61,7 @@ def advice_lines(given: AdviceGiven) -> Iterator[str]:
     label = best.to.offer.label
     verb = f"move to {label}" if advice.go else f"stay: {advice.reason}; nearest is {label}"
     yield f"{verb}: saves {_saves(best, sort)}, the way counted: {best.hours.mid:.1f} h without training, " + _way(
-        best, luggage
+        best, luggage, _route(here.offer, best.to.offer)
     )
     if advice.go:
         yield (
@@ -89,10 +96,18 @@ def _saves(move: Move, sort: Sort) -> str:
     return f"{_said(move.saves.mid, sort)} ({low} to {high})"
 
 
-def _way(move: Move, luggage: Luggage) -> str:
+def _way(move: Move, luggage: Luggage, route: Route | None) -> str:
+    measured = ""
+    if route is not None:
+        stream = route.stream_mbps
+        measured = f" ({route.rtt_ms.value:g} ms there and back, one stream {stream.value:g} Mbit/s, {stream.dated})"
     if not move.traffic_usd:
-        return "and nothing for the way"
-    return f"${move.traffic_usd:,.2f} for {luggage.gib:g} GiB on the way"
+        return f"and nothing for the way{measured}"
+    return f"${move.traffic_usd:,.2f} for {luggage.gib:g} GiB on the way{measured}"
+
+
+def _route(here: Offer, there: Offer) -> Route | None:
+    return load_routes().route(f"{here.provider}:{here.region}", f"{there.provider}:{there.region}")
 
 
 def _rung(offer: Offer) -> str:

@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from components.catalog.schema import Fact, Region
+from components.estimate.carried import Carried
 from components.estimate.energy import ERROR_BAND
 from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
 from components.estimate.regions import Why
@@ -46,6 +47,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "hours": job.hours,
         "deadline_hours": job.deadline_hours,
         "interruptions": job.interruptions,
+        **({} if job.data is None else {"data": {"region": job.data.place.name, "gib": job.data.gib}}),
         "sort": answer.sort,
         "max_intensity_g_per_kwh": answer.max_intensity,
         "left_out": answer.left_out,
@@ -85,6 +87,21 @@ def _row(quoted: Quoted) -> dict[str, Any]:
         "carbon": _value(quoted, quoted.gco2e, "gCO2e"),
         "grid": None if offer.place is None else _grid(offer.place),
         "details": quoted.details,
+        **({} if quoted.carried is None else {"data": _data(quoted.carried)}),
+    }
+
+
+def _data(way: Carried) -> dict[str, Any]:
+    """The way of the job's data."""
+    price, route = way.price, way.route
+    return {
+        "usd": way.usd,
+        "usd_per_gib": price.value,
+        "source": price.source,
+        "confidence": price.confidence,
+        "hours_of_one_stream": way.stream_hours,
+        "rtt_ms": None if route is None else route.rtt_ms.model_dump(mode="json"),
+        "one_stream_mbps": None if route is None else route.stream_mbps.model_dump(mode="json"),
     }
 
 
@@ -256,7 +273,10 @@ def _show_ranked(answer: Answer, console: "Console") -> None:
     if not ranked:
         return
     top = answer.top or len(ranked)
-    lines = [(_cells(place, quoted), _why(quoted, reason)) for place, (quoted, reason) in enumerate(ranked[:top], 1)]
+    lines = [
+        (_cells(place, quoted), _why(quoted, reason, answer.job))
+        for place, (quoted, reason) in enumerate(ranked[:top], 1)
+    ]
     rows = [_HEADINGS, *(cells for cells, _ in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
     for row, why in [(_HEADINGS, ""), *lines]:
@@ -312,12 +332,13 @@ def _cells(place: int, quoted: Quoted) -> tuple[str, ...]:
     )
 
 
-def _why(quoted: Quoted, reason: str) -> str:
+def _why(quoted: Quoted, reason: str, job: Job) -> str:
     offer = quoted.offer
     price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
     note = f" ({offer.note})" if offer.note else ""
     late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
-    return f"{price}{note}; {reason}{late}"
+    data = "" if quoted.carried is None or job.data is None else f"; data: {quoted.carried.in_words(job.data)}"
+    return f"{price}{note}; {reason}{late}{data}"
 
 
 def _number(value: float | None, spec: str) -> str:

@@ -58,14 +58,14 @@ _SAID_AS = {
 def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
     """A run on spot that saves only at its end: whatever interrupts it takes all of it."""
     on_spot = [at for at, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
-    if on_spot and (job.shortest_sec >= config.job.max_hours * 3600 or job.checkpoint_kimg >= config.training.kimg):
+    if on_spot and (job.shortest_sec >= config.work.max_hours * 3600 or job.checkpoint_kimg >= config.training.kimg):
         advised = float(f"{config.training.kimg / SAVES:.2g}")
         yield Finding(
             SPOT_SAVES.severity,
             SPOT_SAVES.code,
             SPOT_SAVES.path,
             f"a checkpoint every {job.checkpoint_kimg:g} kimg is none before the end of a run that makes "
-            f"{config.training.kimg:g} kimg in {config.job.max_hours:g} h: whatever interrupts it on "
+            f"{config.training.kimg:g} kimg in {config.work.max_hours:g} h: whatever interrupts it on "
             f"capacity[{on_spot[0]}] (spot) takes all of it",
             f"set checkpoint_kimg: {advised:g}",
         )
@@ -161,7 +161,7 @@ def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
     if finding.code != CLEAN_REGION.code or provider.settings.reads_site:
         return finding
     accelerator = cluster.accelerator or provider.catalog_here().machines[cluster.machine_type or ""].accelerator
-    words = [f"gangway quote --accelerator {accelerator} --hours {config.job.max_hours:g}"]
+    words = [f"gangway quote --accelerator {accelerator} --hours {config.work.max_hours:g}"]
     words += [f"--{name} {','.join(named)}" for name, named in config.regions if named]
     command = " ".join(words)
     return replace(finding, fix=f"{finding.fix}; `{command}` ranks regions with price and emissions")

@@ -92,7 +92,7 @@ class ComponentFactory:
 
     def runs(self, key: Key) -> RunBucket:
         """Where records outlive the nodes."""
-        keep = self.config.job.keep_runs
+        keep = self.config.work.keep_runs
         return RunBucket(self.config.stack, {"kms_key_arn": key, "keep": keep, "tags": self.planned.tags}, self.opts)
 
     def logs(self, key: Key) -> NodeLogs:
@@ -172,7 +172,7 @@ class ComponentFactory:
 
     def member_key(self, key: Key) -> SecretParameter:
         """By which the job's nodes know each other."""
-        return self._secret("member-key", member_key(self.config.stack, self.config.job.member_key_refresh), key)
+        return self._secret("member-key", member_key(self.config.stack, self.config.work.member_key_refresh), key)
 
     def signing_key(self, pem: pulumi.Output[str], key: Key) -> SecretParameter:
         """By which the machines sign the run's record."""
@@ -203,7 +203,7 @@ class ComponentFactory:
                 "kms_key_arn": key,
                 "member_key_arn": members.arn if members else None,
                 "signing_key_arn": signing.arn,
-                "self_termination": self.config.job.terminate_when_done,
+                "self_termination": self.config.work.terminate_when_done,
                 "tags": self.planned.tags,
             },
             self.opts,

@@ -86,7 +86,7 @@ def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
         "run_dir": run_dir(config),
         "file_system": None if names.mount_source is None else FileSystem("lustre", names.mount_source, MOUNT),
         "log_group": names.log_group,
-        "max_hours": config.job.max_hours,
+        "max_hours": config.work.max_hours,
         "member_key": names.member_key,
         "signing_key": names.signing_key,
     }
@@ -106,7 +106,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         labels=planned.tags,
         lifecycle_hook=LIFECYCLE_HOOK,
-        terminate_when_done=config.job.terminate_when_done,
+        terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
     return user_data_base64gzip(render_aws_node(spec))

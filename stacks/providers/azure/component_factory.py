@@ -255,7 +255,7 @@ class ComponentFactory:
         args = {
             **self._place(),
             "tenant_id": tenant,
-            "pem": member_key(self.config.stack, self.config.job.member_key_refresh),
+            "pem": member_key(self.config.stack, self.config.work.member_key_refresh),
             "signing_pem": signing,
             "subnet_id": network.private_subnet_ids[0],
         }
@@ -295,7 +295,7 @@ class ComponentFactory:
     def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault) -> NodeIdentity:
         """Whom the workers act as."""
         rights = self._machines_rights(image, runs, logs, members)
-        args = {**rights, "self_termination": self.config.job.terminate_when_done}
+        args = {**rights, "self_termination": self.config.work.terminate_when_done}
         return NodeIdentity(self.config.stack, typed_args(NodeIdentityArgs, args), self.opts)
 
     def image_versions(self) -> dict[str, pulumi.Output[str]]:

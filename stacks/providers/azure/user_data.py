@@ -93,7 +93,7 @@ def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any
         "ingestion_url": names.ingestion_url,
         "member_key": names.member_key,
         "signing_key": names.signing_key,
-        "max_hours": config.job.max_hours,
+        "max_hours": config.work.max_hours,
     }
 
 
@@ -105,7 +105,7 @@ def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         scratch_is_temporary_disk=planned.machine.temporary_disk,
         labels=planned.tags,
-        terminate_when_done=config.job.terminate_when_done,
+        terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
 

@@ -294,7 +294,7 @@ class ComponentFactory:
 
     def runs(self, key: Key) -> RunBucket:
         """Where records outlive the nodes."""
-        keep = self.config.job.keep_runs
+        keep = self.config.work.keep_runs
         args = {**place(self.config, self.planned), "kms_key_name": key, "keep": keep, "tags": self.planned.tags}
         return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
 
@@ -364,7 +364,7 @@ class ComponentFactory:
 
     def member_key(self, key: Key) -> pulumi.Output[str]:
         """The secret by which the job's nodes know each other."""
-        return self._secret("member-key", member_key(self.config.stack, self.config.job.member_key_refresh), key)
+        return self._secret("member-key", member_key(self.config.stack, self.config.work.member_key_refresh), key)
 
     def signing_key(self, pem: pulumi.Output[str], key: Key) -> pulumi.Output[str]:
         """The secret by which the machines sign the run's record."""
@@ -404,8 +404,8 @@ class ComponentFactory:
                 "data_source": storage.source if storage and not imported else None,
                 "member_key_id": members,
                 "signing_key_id": signs,
-                "groups_condition": group_tag.condition if group_tag and self.config.job.terminate_when_done else None,
-                "releases_slices": self.config.job.terminate_when_done and self.planned.tpu is not None,
+                "groups_condition": group_tag.condition if group_tag and self.config.work.terminate_when_done else None,
+                "releases_slices": self.config.work.terminate_when_done and self.planned.tpu is not None,
             },
             self.opts,
         )

@@ -268,7 +268,7 @@ def _rights(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "runs `up` needs Tag Administrator and Tag User (roles/resourcemanager.tagAdmin, .tagUser), also as Owner",
             "have both granted on the project, or `up` ends at the tag, before it makes a group",
         )
-    elif config.job.terminate_when_done:
+    elif config.work.terminate_when_done:
         yield Finding.info(
             "rights.whole-project",
             path,
@@ -311,7 +311,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield from ignored_check(config, least, uses)
     yield from fabric_check(config, least)
     yield from _secure_boot(config, planned)
-    context = LadderContext(machine, planned.zone, zone_is_assumed(config), nodes.min, nodes.max, config.job.max_hours)
+    context = LadderContext(machine, planned.zone, zone_is_assumed(config), nodes.min, nodes.max, config.work.max_hours)
     yield from capacity_findings(config.cluster.capacity, context)
 
 

@@ -120,7 +120,7 @@ def _common(config: StackConfig, planned: GcpPlan, names: _Names) -> dict[str, A
         "run_dir": run_dir(config),
         "log_id": names.log_id,
         "file_system": _file_system(config, planned, names),
-        "max_hours": config.job.max_hours,
+        "max_hours": config.work.max_hours,
         "member_key": names.member_key,
         "signing_key": names.signing_key,
     }
@@ -150,7 +150,7 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
         data_dir=_data_dir(names.job),
         scratch_mount_point="/scratch" if machine.instance_store_gib.value else None,
         labels=planned.tags,
-        terminate_when_done=config.job.terminate_when_done,
+        terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
 
@@ -160,7 +160,7 @@ def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSp
         **_common(config, planned, names),
         data=_workers_data(config, planned),
         num_slices=config.cluster.nodes.max,
-        queued_resource=queued_resource(config, planned) if config.job.terminate_when_done else None,
+        queued_resource=queued_resource(config, planned) if config.work.terminate_when_done else None,
         data_dir=_data_dir(names.job),
         labels=planned.tags,
     )

@@ -44,7 +44,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     signing = signing_key(config.stack)
     keys: dict[str, pulumi.Input[str]] = {SIGNING_KEY: signing.pem}
     if not job.rendezvous.standalone:
-        keys[MEMBER_KEY] = member_key(config.stack, config.job.member_key_refresh)
+        keys[MEMBER_KEY] = member_key(config.stack, config.work.member_key_refresh)
     pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
     return {
         "job": job.model_dump(mode="json"),

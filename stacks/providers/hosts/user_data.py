@@ -58,7 +58,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         image_registry=job.image.partition("/")[0],
         bucket_uri=planned.record_uri,
         run_dir=run_dir(config, planned),
-        max_hours=config.job.max_hours,
+        max_hours=config.work.max_hours,
         fabric=_fabric(planned),
         shared_dir=own.shared_dir if several else None,
         container_engine=own.container_engine,

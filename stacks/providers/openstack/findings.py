@@ -212,7 +212,7 @@ def _lines(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
 
 def _money(config: StackConfig) -> Iterable[Finding]:
     """No budget; and nodes that stay."""
-    hours = config.job.max_hours
+    hours = config.work.max_hours
     yield Finding.warning(
         "budget.not-enforced",
         "gangway:budget",
@@ -220,7 +220,7 @@ def _money(config: StackConfig) -> Iterable[Finding]:
         f"{config.budget.monthly_usd:,.2f} USD is compared with the plan alone, and nobody is written to",
         f"the trainer stops itself after max_hours, {hours:g} h; destroy the stack then",
     )
-    if config.job.terminate_when_done:
+    if config.work.terminate_when_done:
         yield Finding.info(
             "job.nodes-stay",
             "gangway:job.terminate_when_done",

@@ -82,8 +82,8 @@ def _common(config: StackConfig, planned: OpenstackPlan, names: _Names) -> dict[
         "run_dir": run_dir(config),
         "file_system": _file_system(config, names.mount_source),
         "mount_user": names.mount_user,
-        "max_hours": config.job.max_hours,
-        "terminate_when_done": config.job.terminate_when_done,
+        "max_hours": config.work.max_hours,
+        "terminate_when_done": config.work.terminate_when_done,
     }
 
 

@@ -27,17 +27,17 @@ def written(tmp_path: Path, make_suite: Callable[..., SuiteConfig], repo: Path) 
 
 @pytest.mark.parametrize("stack", ["aws-p4d-block", "gcp-v5e-pod", "azure-ndv4", "openstack-gpu"])
 def test_nodes_go_by_themselves_should_nobody_be_left_to_destroy_them(written: Written, stack: str) -> None:
-    job = written(stack).job
+    job = written(stack).work
     assert (job.terminate_when_done, job.max_hours) == (True, 4.0)
 
 
 def test_machines_of_ones_own_stay_and_stop_training(written: Written) -> None:
-    job = written("hosts-lab").job
+    job = written("hosts-lab").work
     assert (job.terminate_when_done, job.max_hours) == (False, 4.0)
 
 
 def test_who_wants_nodes_to_stay_is_heeded(written: Written) -> None:
-    assert written("aws-g5-dev", **{"job.terminate_when_done": False}).job.terminate_when_done is False
+    assert written("aws-g5-dev", **{"job.terminate_when_done": False}).work.terminate_when_done is False
 
 
 def test_a_provider_that_nobody_knows_is_a_mistake_with_its_place(written: Written) -> None:

@@ -155,3 +155,59 @@ def test_who_waits_for_a_job_whose_process_was_killed_takes_it_up(
             process.kill()
     assert gangway(["job", "wait", job_id]) == 0
     assert f"{job_id}: done, start 2" in capsys.readouterr().out
+
+
+def test_where_a_job_could_not_be_moved_from_nothing_is_submitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE.format(script="'true'"))
+    here = f"local:{tmp_path}/a"
+    assert gangway(["job", "submit", str(path), "--on", f"{here},kubernetes:@a/b", "--burst-after", "1"]) == 2
+    told = capsys.readouterr()
+    assert "--burst-after" in told.err
+    assert told.out == ""
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_engine_that_cannot_be_asked_says_it_in_its_own_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE.format(script="'true'"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gangway(["job", "submit", str(path), "--on", f"slurm:{tmp_path}/a"]) == 2
+    told = capsys.readouterr().err
+    assert "sinfo is not on PATH" in told
+    assert "login node" in told
+    assert gangway(["job", "submit", str(path), "--on", f"slurm:{tmp_path}/a,slurm:{tmp_path}/b"]) == 2
+    told = capsys.readouterr().err
+    assert "no engine takes this job" in told
+    assert "login node" in told
+
+
+def test_engines_with_names_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANGWAY_ENGINES", str(tmp_path / "engines.yaml"))
+    (tmp_path / "engines.yaml").write_text('engines: {lab: {engine: "local:/jobs", usd_per_node_hour: 11.5}}\n')
+    assert gangway(["job", "engines", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lab"]["usd_per_node_hour"] == 11.5
+    assert gangway(["job", "engines"]) == 0
+    assert "$11.50" in capsys.readouterr().out
+
+
+def test_what_a_job_cost_is_told_where_its_engine_has_a_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = submitted(tmp_path, "true", capsys)
+    assert gangway(["job", "wait", job_id]) == 0
+    assert gangway(["job", "status", job_id]) == 0
+    assert "cost unknown" in capsys.readouterr().out
+    monkeypatch.setenv("GANGWAY_ENGINES", str(tmp_path / "engines.yaml"))
+    own = f'{{engine: "local:{tmp_path}/queue", usd_per_node_hour: 3600000}}'
+    (tmp_path / "engines.yaml").write_text(f"engines: {{lab: {own}}}\n")
+    assert gangway(["job", "status", job_id, "--on", "lab"]) == 0
+    told = capsys.readouterr().out
+    assert "USD (engines.lab.usd_per_node_hour)" in told
+    assert " 0.00 USD" not in told

@@ -370,3 +370,36 @@ def test_limits_on_regions_that_are_none(options: tuple[str, str]) -> None:
     found = mistake(*ASK, *options)
     assert found.place == options[0]
     assert found.fix
+
+
+def test_the_way_of_its_data_is_in_the_price() -> None:
+    def of(*more: str) -> dict[str, dict[str, Any]]:
+        rows = ask("--providers", "aws,gcp", *more)["ranked"]
+        return {f"{row['provider']} {row['region']} {row['machine_type']} {row['kind']}": row for row in rows}
+
+    plain, with_data = of(), of("--data", "aws:us-east-1=1000")
+    near = next(label for label in with_data if label.startswith("aws us-east-1 "))
+    assert with_data[near]["usd"]["value"] == plain[near]["usd"]["value"]
+    assert with_data[near]["data"]["usd"] == 0
+    far = next(label for label, row in with_data.items() if row["data"]["usd"] and row["data"]["rtt_ms"])
+    way = with_data[far]["data"]
+    assert way["usd"] == pytest.approx(1000 * way["usd_per_gib"])
+    assert with_data[far]["usd"]["value"] == pytest.approx(plain[far]["usd"]["value"] + way["usd"])
+    megabits = 1000 * 2**30 * 8 / 1e6
+    assert way["hours_of_one_stream"] == pytest.approx(megabits / way["one_stream_mbps"]["value"] / 3600)
+    text = run("--providers", "aws", "--data", "aws:eu-west-1=1000", "--top", "0")
+    assert "data: 1000 GiB from aws:eu-west-1 at 0.02 USD" in text
+    assert "h by one stream (" in text
+
+
+def test_a_way_that_nobody_has_priced_is_not_ranked() -> None:
+    answer = ask("--providers", "aws", "--data", "hosts:lab/DE=10", exit_code=1)
+    assert not answer["ranked"]
+    assert any("no price of its data's way" in row["reason"] for row in answer["unknown"])
+
+
+@pytest.mark.parametrize("text", ["40", "aws:us-east-1", "aws:us-east-1=x", "aws:us-east-1=-1", "nowhere=3"])
+def test_data_are_a_region_and_a_size(text: str) -> None:
+    error = mistake(*ASK, "--data", text)
+    assert error.place == "--data"
+    assert error.fix

@@ -36,7 +36,10 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         ("name: mine\nmax_hours: 1\n", "exactly one of preset and command"),
         (COMMAND + "preset: dcgan-digits\n", "exactly one of preset and command"),
         (COMMAND + "kimg: 3\n", "kimg only beside preset"),
-        (PRESET + "image: a/b@sha256:" + "0" * 64 + "\n", "image only beside command"),
+        (PRESET + "workdir: /work\n", "workdir only beside command"),
+        (COMMAND + "data_dir: /data\n", "data_dir only beside preset"),
+        (PRESET + "data_dir: data\n", "/"),
+        (COMMAND + "nodes: {min: 0, max: 1}\n", "1 to 512"),
         (PRESET.replace("kimg: 4\n", ""), "kimg beside preset"),
         (COMMAND + "image: mine:latest\n", "like registry"),
         (COMMAND + "exit_codes: {unfit: [2]}\n", "each code once"),
@@ -87,8 +90,9 @@ def test_what_a_command_is_given(tmp_path: Path) -> None:
 
 
 def test_a_preset_is_the_trainers(tmp_path: Path) -> None:
-    place = Place("/runs/a", "/own-job.sh", "python3", data_dir="/data")
-    words = node_argv(read(tmp_path, PRESET + "processes_per_node: 2\nsettings: {batch_size: 16}\n"), place)
+    place = Place("/runs/a", "/own-job.sh", "python3")
+    more = "processes_per_node: 2\nsettings: {batch_size: 16}\ndata_dir: /data\n"
+    words = node_argv(read(tmp_path, PRESET + more), place)
     assert words[:3] == ["python3", "-m", "trainer.launch"]
     assert words[words.index("--preset") + 1] == "dcgan-digits"
     assert words[words.index("--batch-size") + 1] == "16"

@@ -93,7 +93,7 @@ def bucket_of(config: StackConfig, type_token: str) -> dict[str, Any]:
 def test_a_bucket_goes_with_its_records_where_that_is_said(repo: Any, stack: str, type_token: str) -> None:
     config = from_file(repo / "stacks" / f"Pulumi.{stack}.yaml")
     assert "forceDestroy" not in bucket_of(config, type_token)
-    job = config.job.model_copy(update={"keep_runs": False})
+    job = config.training.model_copy(update={"keep_runs": False})
     assert bucket_of(config.model_copy(update={"job": job}), type_token)["forceDestroy"] is True
 
 

@@ -87,7 +87,7 @@ MISTAKES = {
     ),
     "no nodes": (
         cluster(nodes={"min": 0, "max": 2}), "gangway:cluster.nodes.min", 0,
-        "a whole number from 1 to 512", "write min: 1",
+        "1 to 512; 0 where gangway:engine is a queue", "write min: 1",
     ),
     "no capacity": (
         cluster(capacity=[]), "gangway:cluster.capacity", [], "rungs, tried in this order: a list of 1 to 9 entries",
@@ -191,7 +191,7 @@ MISTAKES = {
         "write nodes: {min: 3, max: 3}",
     ),
     "half a node": (
-        cluster(nodes={"min": 1.5, "max": 2}), "gangway:cluster.nodes.min", 1.5, "a whole number from 1 to 512",
+        cluster(nodes={"min": 1.5, "max": 2}), "gangway:cluster.nodes.min", 1.5, "a whole number from 0 to 512",
         "write min: 2",
     ),
     "more nodes than there are": (
@@ -199,7 +199,7 @@ MISTAKES = {
         "write max: 512",
     ),
     "true for a number": (
-        cluster(nodes={"min": True, "max": 2}), "gangway:cluster.nodes.min", True, "a whole number from 1 to 512",
+        cluster(nodes={"min": True, "max": 2}), "gangway:cluster.nodes.min", True, "a whole number from 0 to 512",
         "write min: 2",
     ),
     "true among numbers": (

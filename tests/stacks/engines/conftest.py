@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -16,7 +16,7 @@ def standing_cluster() -> Iterator[SlurmCluster]:
     if why := why_not():
         pytest.skip(why)
     # munged's socket has a short name, and a folder that nobody else may write to.
-    with slurm(Path(mkdtemp(prefix="gw-slurm-"))) as made:
+    with TemporaryDirectory(prefix="gw-slurm-", ignore_cleanup_errors=True) as folder, slurm(Path(folder)) as made:
         yield made
 
 
@@ -33,7 +33,7 @@ def cluster(standing_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> 
 def standing_kubernetes() -> Iterator[KubeCluster]:
     if why := kube_cluster.why_not():
         pytest.skip(why)
-    with kubernetes(Path(mkdtemp(prefix="gw-kube-"))) as made:
+    with TemporaryDirectory(prefix="gw-kube-", ignore_cleanup_errors=True) as folder, kubernetes(Path(folder)) as made:
         yield made
 
 

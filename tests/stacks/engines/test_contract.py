@@ -5,6 +5,7 @@ its run folder.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import Engine, JobStatus, Phase, follow, waited
 from stacks.engines.kubernetes.engine import KubernetesEngine
 from stacks.engines.local_queue import LocalQueue
+from stacks.engines.sites import Site
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.kube_cluster import KubeQueue
 
@@ -78,6 +80,11 @@ def job(script: str, **keys: object) -> JobFile:
     )
 
 
+def sites(*engines: Engine) -> list[Site]:
+    """Of whose nodes nothing is known."""
+    return [Site(engine) for engine in engines]
+
+
 def over(engine: Engine, job_id: str) -> JobStatus:
     return waited(engine, job_id, limited())
 
@@ -108,6 +115,10 @@ def test_success(stand: Stand) -> None:
     assert found.started_at is not None
     assert found.ended_at is not None
     assert found.submitted_at <= found.started_at <= found.ended_at
+    (on_nodes,) = found.stretches
+    assert on_nodes.nodes == 1
+    assert on_nodes.end is not None
+    assert found.submitted_at <= on_nodes.start <= on_nodes.end
     assert "made of 42\n" in stand.engine.log(job_id)[0]
 
 
@@ -139,6 +150,9 @@ def test_an_interruption_goes_on_and_is_no_failure(stand: Stand) -> None:
     script = 'echo x >>starts; [ "$(wc -l <starts)" -gt 2 ] || exit 75'
     found = over(stand.engine, stand.engine.submit(job(script, max_restarts=0)))
     assert (found.phase, found.starts) == (Phase.DONE, 3)
+    for earlier, later in pairwise(found.stretches):
+        assert earlier.end is not None
+        assert earlier.end <= later.start
 
 
 def test_codes_of_ones_own(stand: Stand) -> None:
@@ -168,7 +182,8 @@ def test_a_job_over_its_hours_is_told_and_ended(stand: Stand) -> None:
 def test_cancelled_while_it_runs_it_is_told_and_has_its_grace(stand: Stand) -> None:
     script = "trap 'cat \"$GANGWAY_NOTICES\"; echo saved; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
     job_id = stand.engine.submit(job(script))
-    until(stand.engine, job_id, lambda found, log: found.phase is Phase.RUNNING and "begun" in log)
+    running = until(stand.engine, job_id, lambda found, log: found.phase is Phase.RUNNING and "begun" in log)
+    assert [each.end for each in running.stretches] == [None]
     stand.engine.cancel(job_id)
     assert over(stand.engine, job_id).phase is Phase.CANCELLED
     log = stand.engine.log(job_id)[0]
@@ -192,6 +207,7 @@ def test_cancelled_while_it_waits_it_never_begins(stand: Stand) -> None:
     stand.engine.cancel(second)
     found = over(stand.engine, second)
     assert (found.phase, found.starts, stand.engine.log(second)[0]) == (Phase.CANCELLED, 0, "")
+    assert found.stretches == ()
     assert stand.engine.status(first).phase is Phase.RUNNING
 
 

@@ -42,6 +42,26 @@ def test_a_killed_job_goes_on_with_the_next_submit(tmp_path: Path) -> None:
     assert (found.phase, found.starts) == (Phase.DONE, 2)
 
 
+def test_the_time_of_a_killed_start_counts(tmp_path: Path) -> None:
+    """Up to when it last said that it was at work; else killed often enough it would have no end."""
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("echo begun; sleep 600", max_hours=1))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        process.kill()
+    until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    said = tmp_path / "queue" / first / "on-nodes"
+    began, nodes = said.read_text().split()
+    said.write_text(f"{int(began) - 2 * 3_600_000} {nodes}\n")  # as if it had begun two hours earlier
+    queue.submit(job("true"))
+    found = over(queue, first)
+    assert found.phase is Phase.OVER_HOURS
+    lost, last = found.stretches
+    assert lost.end is not None
+    assert (lost.end - lost.start).total_seconds() >= 2 * 3600
+    assert last.start >= lost.end
+
+
 def test_what_a_killed_process_has_left_is_told_and_ended_before_it_is_begun_again(tmp_path: Path) -> None:
     """Its own process alone is killed: the command trains on, and two of them must not write into one folder."""
     queue = LocalQueue(tmp_path / "queue")

@@ -26,7 +26,7 @@ from stacks.engines.moving import move_job
 from stacks.engines.placing import place
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.moto_http import Moto
-from tests.stacks.engines.test_contract import job, limited, over, until
+from tests.stacks.engines.test_contract import job, limited, over, sites, until
 
 
 def quiet(done: int, total: int) -> None:
@@ -194,20 +194,20 @@ def test_the_first_engine_with_room_has_it(
 ) -> None:
     first, second = two
     file = job("while [ ! -e end ]; do sleep 0.1; done")
-    placed = place(two, file)
+    placed = place(sites(*two), file)
     assert (placed.engine, placed.now) == (first, True)
     running = first.submit(file)
-    placed = place(two, file)
+    placed = place(sites(*two), file)
     assert (placed.engine, placed.now, len(placed.lines)) == (second, True, 2)
     other = second.submit(file)
-    placed = place(two, file)
+    placed = place(sites(*two), file)
     assert (placed.engine, placed.now) == (first, False)
     with pytest.raises(InputError, match="no engine takes"):
-        place(two, job("true", nodes={"min": 3, "max": 3}))
+        place(sites(*two), job("true", nodes={"min": 3, "max": 3}))
     all_three: list[Engine] = [SlurmEngine(tmp_path / "shared"), first, second]
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
-        asked = place(all_three, file)
+        asked = place(sites(*all_three), file)
     assert asked.engine is first
     assert "cannot be asked: sinfo" in asked.lines[0]
     for queue, job_id in ((first, running), (second, other)):

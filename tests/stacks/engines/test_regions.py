@@ -12,9 +12,9 @@ from stacks.engines.base import Phase
 from stacks.engines.local_queue import LocalQueue
 from stacks.engines.moving import move_job, traffic_cost
 from stacks.engines.placing import place
-from stacks.engines.registry import VARIABLE, engine_of, engines_of
+from stacks.engines.registry import VARIABLE, engine_of, sites_of
 from stacks.engines.slurm.engine import SlurmEngine
-from tests.stacks.engines.test_contract import job, limited, over, until
+from tests.stacks.engines.test_contract import job, limited, over, sites, until
 
 EU = {"regions": {"residency": ["EU"]}}
 
@@ -53,18 +53,18 @@ def test_of_several_the_first_that_stands_where_it_may(tmp_path: Path) -> None:
     here, london, paris = (
         queue(tmp_path / name, region) for name, region in (("a", None), ("b", "aws:eu-west-2"), ("c", "aws:eu-west-3"))
     )
-    placed = place([here, london, paris], job("true", **EU))
+    placed = place(sites(here, london, paris), job("true", **EU))
     assert placed.engine is paris
     assert len(placed.lines) == 3
     with pytest.raises(InputError, match="no engine takes this job"):
-        place([here, london], job("true", **EU))
+        place(sites(here, london), job("true", **EU))
 
 
 def test_an_engine_elsewhere_is_not_even_asked(tmp_path: Path) -> None:
     """There is no Slurm in this test: asking it would end in another mistake."""
     slurm = SlurmEngine(tmp_path, region=Place("aws", "us-east-1"))
     with pytest.raises(InputError) as refused:
-        place([slurm], job("true", **EU))
+        place(sites(slurm), job("true", **EU))
     assert "cannot be asked" not in str(refused.value)
 
 
@@ -121,8 +121,8 @@ def test_regions_behind_names_of_engines(tmp_path: Path, monkeypatch: pytest.Mon
     assert engine_of(f"local:{tmp_path}").region is None
     both = f"local:{tmp_path}#aws:eu-central-1,local:{tmp_path}"
     with pytest.raises(InputError, match="two regions"):
-        engines_of(both)
-    assert len(engines_of(f"{both}#aws:eu-central-1")) == 1
+        sites_of(both)
+    assert len(sites_of(f"{both}#aws:eu-central-1")) == 1
 
 
 @pytest.mark.parametrize("behind", ["#", "#eu-central-1", "#aws:eu-centrl-1", "#hosts:lab/Germany"])

@@ -161,6 +161,9 @@ def test_what_this_slurm_cannot_do_is_said_before_anything_is_submitted(engine: 
         engine.submit(job("true", image=f"a/b@sha256:{'0' * 64}"))
     with pytest.raises(InputError, match="the partition has 3"):
         engine.submit(job("true", nodes={"min": 4, "max": 4}))
+    with pytest.raises(InputError, match="short ends jobs after 30") as refused:
+        SlurmEngine(tmp_path / "queue", "short").submit(job("true", max_hours=4))
+    assert "max_hours: 0.32" in str(refused.value)
     ignored = [each for each in engine.findings(job("true", team="vision")) if each.path == "team"]
     assert [each.severity for each in ignored] == [Severity.WARNING]
     assert engine.jobs() == []
@@ -196,6 +199,26 @@ def test_what_sbatch_refuses_leaves_nothing(
     with pytest.raises(InputError, match="invalid partition"):
         engine.submit(job("true"))
     assert [path.name for path in (tmp_path / "queue").iterdir()] == []
+
+
+def test_what_was_copied_for_a_move_is_there_still_when_sbatch_refuses(
+    engine: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = LocalQueue(tmp_path / "here")
+    job_id = here.submit(job("echo kept >state; trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
+    until(here, job_id, lambda found, log: "begun" in log)
+    with monkeypatch.context() as refused:
+        refused.setattr("stacks.engines.slurm.engine.sbatch_words", lambda *_, **__: ["--partition=nonesuch"])
+        with pytest.raises(InputError, match="invalid partition"):
+            move_job(here, job_id, engine, limited(), lambda done, total: None)
+    assert list(engine.jobs()) == []
+    (copied,) = (tmp_path / "queue").glob(".staged-*/run/state")
+    assert copied.read_text() == "kept\n"
+    moved = move_job(here, job_id, engine, limited(), lambda done, total: None)
+    assert moved.copied is not None
+    assert moved.copied.new_bytes < moved.copied.bytes, "it had arrived"
+    engine.cancel(moved.job_id)
+    over(engine, moved.job_id)
 
 
 @pytest.mark.parametrize("program", ["scontrol", "srun"])

@@ -61,7 +61,7 @@ def test_the_demos_spot_rung_by_hand(demo_plan: Plan) -> None:
 
 def test_64_nodes_for_a_month_lose_hours_on_demand_too(demo_config: StackConfig) -> None:
     """It was 720 h and nothing at risk; machines fail whoever rents them out."""
-    job = demo_config.job.model_copy(update={"max_hours": 720.0})
+    job = demo_config.training.model_copy(update={"max_hours": 720.0})
     nodes = demo_config.cluster.nodes.model_copy(update={"min": 64, "max": 64})
     cluster = demo_config.cluster.model_copy(update={"nodes": nodes})
     job = job.model_copy(update={"kimg": 7000.0})
@@ -107,7 +107,7 @@ def test_a_stated_rate_leaves_no_doubt_about_it(edited: Edited) -> None:
 
 
 def test_energy_is_of_all_of_max_hours(demo_plan: Plan) -> None:
-    assert demo_plan.energy.hours == demo_plan.cost.run_hours == demo_plan.config.job.max_hours
+    assert demo_plan.energy.hours == demo_plan.cost.run_hours == demo_plan.config.work.max_hours
     assert demo_plan.embodied.gco2e == pytest.approx(2 * 7_011_000 * demo_plan.cost.run_hours / 35040)
     assert demo_plan.sci_g_per_kimg == pytest.approx(
         ((demo_plan.carbon.gco2e or 0) + (demo_plan.embodied.gco2e or 0)) / 150
@@ -178,7 +178,7 @@ def test_slices_of_a_queued_request_are_their_rung(gcp_plans: dict[str, Plan]) -
 def test_idle_nodes_cost_what_stays(demo_plan: Plan, gcp_plans: dict[str, Plan]) -> None:
     assert demo_plan.idle_hourly == pytest.approx(demo_plan.cost.hourly), "terminate_when_done is false"
     made = gcp_plans["gcp-a3-spot"]
-    assert made.config.job.terminate_when_done
+    assert made.config.work.terminate_when_done
     assert made.idle_hourly == pytest.approx(made.cost.hourly - (made.rungs[0].nodes_hourly or 0))
 
 

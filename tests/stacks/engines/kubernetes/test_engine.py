@@ -236,3 +236,20 @@ def test_everything_of_a_job_goes_with_it(
     for kind in ("configmap", "secret", "networkpolicy"):
         standing_kubernetes.kubectl("wait", "--for=delete", f"{kind}/{job_id}", space, "--timeout=60s")
     assert engine.jobs() == []
+
+
+def test_a_preset_trains_in_the_trainers_image(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:
+    image = f"registry.example.com/trainer@sha256:{'0' * 64}"
+    preset = JobFile(name="gan", preset="dcgan-digits", kimg=0.256, max_hours=1, image=image)
+    job_id = engine.submit(preset)
+    found = over(engine, job_id)
+    assert (found.phase, found.exit_code) == (Phase.DONE, 0), engine.log(job_id)[0]
+    (record,) = kube_queue.runs.glob("*/run.json")
+    assert json.loads(record.read_bytes())["status"] == "done"
+
+
+def test_a_preset_asks_for_an_image_and_for_its_data(engine: KubernetesEngine) -> None:
+    preset = JobFile(name="gan", preset="dcgan-digits", kimg=1, max_hours=1, data_dir="/shared/digits")
+    found = {each.path: each for each in engine.findings(preset) if each.severity is Severity.ERROR}
+    assert "gangway dockerfile" in found["image"].fix
+    assert "gangway-data" in found["data_dir"].message

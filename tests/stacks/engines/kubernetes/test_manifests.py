@@ -118,3 +118,20 @@ def test_the_next_start_leaves_nodes_out_and_has_what_is_left_of_the_hours() -> 
 def test_resources_that_cannot_be_are_refused(resources: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         job(resources=resources)
+
+
+def test_a_presets_data_are_mounted_to_be_read() -> None:
+    preset = JobFile(
+        name="gan", preset="dcgan-digits", kimg=1, max_hours=1, data_dir="/shared/digits", processes_per_node=2,
+        image=f"a/b@sha256:{'0' * 64}",
+    )  # fmt: skip
+    pod = job_set(preset, PLACING)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == "data"]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/shared/digits", True)
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "data"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "gangway-data", "readOnly": True}
+    words = container["command"]
+    assert words[:3] == ["python", "-m", "trainer.launch"]
+    assert words[words.index("--data") + 1] == "/shared/digits"
+    assert words[words.index("--run-dir") + 1] == "/mnt/gangway/run"

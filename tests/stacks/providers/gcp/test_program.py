@@ -188,7 +188,7 @@ def test_what_brings_slices_back_asks_for_what_up_asked_for(gcp_plans: dict[str,
     ended = re.search(r"ENDED_OBJECT=(\S+)", request["startup_script"])
     assert ended is not None
     assert unquote(told["ENDED_URL"]).endswith(f"/o/{name}/{ended[1]}"), "what a host puts when the job has ended"
-    leaves = gcp_plans[name].config.job.terminate_when_done
+    leaves = gcp_plans[name].config.work.terminate_when_done
     assert (f"QUEUED_RESOURCE={told['QUEUED_RESOURCE']}\n" in request["startup_script"]) is leaves
     # Of a plan: of its account the node may delete the request only where it has to.
     permissions = [set(one.inputs["permissions"]) for one in of(resources, "IAMCustomRole") if "-node" in one.name]

@@ -91,5 +91,5 @@ def test_what_is_not_said_where_it_does_not_hold(edited: Edited, changes: dict[s
 
 
 def test_machines_that_have_shut_down_still_cost(made: Plan) -> None:
-    assert made.config.job.terminate_when_done
+    assert made.config.work.terminate_when_done
     assert made.idle_hourly == made.rungs[0].hourly == 4 * 14.5

@@ -1,0 +1,57 @@
+"""Data that a job reads from another place than its own: what their way costs, and how long one stream takes for it."""
+
+from dataclasses import dataclass
+
+from components.catalog.routes import Route, load_routes
+from components.catalog.schema import Fact
+from components.estimate.regions import Place
+from components.estimate.traffic import traffic_price
+
+__all__ = ["Carried", "DataAt", "carried"]
+
+_MBIT_PER_GIB = 8 * 2**30 / 1e6
+
+
+@dataclass(frozen=True)
+class DataAt:
+    """Where data are, and how much of them a job reads, once."""
+
+    place: Place
+    gib: float
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Their way to one place.
+
+    Attributes:
+        usd: None where nobody has priced it.
+        price: US dollars a GiB.
+        stream_hours: of one stream, as it was measured between small machines: several, between larger ones, take less.
+            None where nobody has measured it, and within a region.
+        route: what was measured.
+    """
+
+    usd: float | None
+    price: Fact[float | None]
+    stream_hours: float | None
+    route: Route | None
+
+    def in_words(self, data: DataAt) -> str:
+        """Such as `40 GiB from aws:us-east-1 at 0.02 USD, 1.2 h by one stream (88 ms, 95 Mbit/s, 2022-02-14)`."""
+        cost = "which nobody has priced" if self.price.value is None else f"at {self.price.value:g} USD"
+        if self.route is None or self.stream_hours is None:
+            return f"{data.gib:g} GiB from {data.place.name} {cost}"
+        rtt, stream = self.route.rtt_ms, self.route.stream_mbps
+        return (
+            f"{data.gib:g} GiB from {data.place.name} {cost}, {self.stream_hours:.2g} h by one stream "
+            f"({rtt.value:g} ms, {stream.value:g} Mbit/s, {stream.dated})"
+        )
+
+
+def carried(data: DataAt, target: Place) -> Carried:
+    """To that region."""
+    price = traffic_price(data.place, target)
+    route = None if data.place.name == target.name else load_routes().route(data.place.name, target.name)
+    hours = None if route is None else data.gib * _MBIT_PER_GIB / route.stream_mbps.value / 3600
+    return Carried(None if price.value is None else price.value * data.gib, price, hours, route)

@@ -1,0 +1,91 @@
+"""What runs the jobs of a stack: units on the nodes for the one job of its file, or a queue of many people's jobs, on a
+Slurm or a Kubernetes of the stack's own.
+"""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, StrictBool, model_validator
+
+from components.core.fields import Whole
+from stacks.config.section import Section
+
+MAIN_QUEUE = "main"
+"""Of a stack that names no teams."""
+
+
+class SystemdConfig(Section):
+    """Units on the nodes, which start and keep the job of the stack file."""
+
+    standing: ClassVar[bool] = False
+
+    kind: Literal["systemd"] = "systemd"
+
+
+class TeamConfig(Section):
+    """Who shares the cluster, and how much of it is theirs.
+
+    Attributes:
+        nodes: that the team gets whenever it asks; more while the others leave them free.
+    """
+
+    name: str = Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["vision"])
+    nodes: Whole = Field(ge=0, le=512, examples=[4])
+
+
+class _Queue(Section):
+    """A standing cluster: jobs come and go, one after another or beside each other.
+
+    Attributes:
+        idle_minutes: a node above cluster.nodes.min that nobody has used for so long is given back.
+        teams: quotas; one queue for all, `main`, without them.
+        keep_runs: false lets `destroy` take the run bucket with every record in it.
+    """
+
+    standing: ClassVar[bool] = True
+
+    idle_minutes: Whole = Field(default=15, ge=1, le=1440)
+    teams: tuple[TeamConfig, ...] = Field(default=(), max_length=50, examples=[[{"name": "vision", "nodes": 4}]])
+    keep_runs: StrictBool = True
+
+    @model_validator(mode="after")
+    def _each_team_once(self) -> Self:
+        names = self.queues
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"each team once; leave one of the two {twice[0]} out")
+        return self
+
+    @property
+    def queues(self) -> list[str]:
+        """Names of the queues that jobs are submitted to."""
+        return [team.name for team in self.teams] or [MAIN_QUEUE]
+
+
+class SlurmConfig(_Queue):
+    """A Slurm of the stack's own: its controller on the head node, a partition for each rung.
+
+    Attributes:
+        accounting: slurmdbd with MariaDB on the head: who has used how much, and quotas by it.
+    """
+
+    kind: Literal["slurm"]
+    accounting: StrictBool = False
+
+    @model_validator(mode="after")
+    def _teams_are_accounts(self) -> Self:
+        if self.teams and not self.accounting:
+            raise ValueError("teams only with accounting, in which Slurm has their quotas; add accounting: true")
+        return self
+
+
+class KubernetesConfig(_Queue):
+    """A Kubernetes of the stack's own, with JobSet and Kueue.
+
+    Attributes:
+        version: of Kubernetes; when left out, the newest that this release knows the provider to run.
+    """
+
+    kind: Literal["kubernetes"]
+    version: str | None = Field(default=None, pattern=r"^1\.[0-9]{2}$", examples=["1.35"])
+
+
+AnyEngine = Annotated[SystemdConfig | SlurmConfig | KubernetesConfig, Field(discriminator="kind")]

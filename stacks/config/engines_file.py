@@ -1,0 +1,109 @@
+"""The file that gives engines names, and says where each stands and what a node of it costs.
+
+engines:
+  private: {engine: "slurm:/shared/jobs@gpu", region: "hosts:lab/DE", usd_per_node_hour: 11.5}
+  aws-spot: {engine: "kubernetes:prod@team-a/gpu", region: "aws:us-east-1", machine_type: p5.48xlarge, capacity: spot}
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from components.catalog.loader import PROVIDERS
+from components.core.fields import Amount
+from components.core.findings import InputError
+from components.estimate.regions import read_place
+from stacks.config.loader import read_model
+from stacks.config.section import Section
+
+VARIABLE = "GANGWAY_ENGINES"
+_USUAL = Path("~/.gangway/engines.yaml")
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,38}")
+KINDS = ("local", "slurm", "kubernetes")
+"""Of engines: no name of one."""
+
+
+def _place(text: str) -> str:
+    read_place(text, "")
+    return text
+
+
+class NamedEngine(Section):
+    """One engine.
+
+    Attributes:
+        engine: what it is, as --on has it.
+        via: host, or user and host, as ssh has it, where the engine is and Gangway too; without it, here.
+        program: Gangway there.
+        region: where it stands; then nothing of that stands in `engine`.
+        machine_type: of its nodes, in the catalogue of the region's provider: what they cost and draw.
+        capacity: which of its prices.
+        usd_per_node_hour: of its nodes, in place of the list's.
+    """
+
+    engine: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
+    via: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", examples=["ann@login.example.com"])
+    program: str = Field(default="gangway", min_length=1, examples=["/opt/gangway/bin/gangway"])
+    region: Annotated[str, AfterValidator(_place)] | None = Field(default=None, examples=["aws:eu-central-1"])
+    machine_type: str | None = Field(default=None, min_length=1, examples=["p5.48xlarge"])
+    capacity: Literal["on-demand", "spot"] = "on-demand"
+    usd_per_node_hour: Amount | None = Field(default=None, examples=[11.5])
+
+    @field_validator("engine")
+    @classmethod
+    def _an_engine(cls, engine: str) -> str:
+        if engine.partition(":")[0] not in KINDS:
+            raise ValueError(f"an engine that begins with {', '.join(KINDS)}; write slurm:/shared/jobs")
+        if "#" in engine or "," in engine:
+            raise ValueError("one engine, whose region stands in a key of its own; write region: aws:eu-central-1")
+        return engine
+
+    @model_validator(mode="after")
+    def _program_elsewhere(self) -> Self:
+        if "program" in self.model_fields_set and self.via is None:
+            raise ValueError("program only beside via; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _priced_once(self) -> Self:
+        if self.machine_type is not None and (self.region or "").partition(":")[0] not in PROVIDERS:
+            raise ValueError(
+                f"machine_type only with a region of {', '.join(PROVIDERS)}, whose catalogue has it; "
+                "add region: aws:us-east-1, or write usd_per_node_hour"
+            )
+        if "capacity" in self.model_fields_set and (self.machine_type is None or self.usd_per_node_hour is not None):
+            raise ValueError("capacity chooses among a list's prices; leave it out, or write machine_type alone")
+        return self
+
+
+class EnginesFile(Section):
+    """All engines with names."""
+
+    engines: dict[str, NamedEngine] = Field(examples=[{"private": {"engine": "slurm:/shared/jobs@gpu"}}])
+
+    @field_validator("engines")
+    @classmethod
+    def _names(cls, engines: dict[str, NamedEngine]) -> dict[str, NamedEngine]:
+        for name in engines:
+            if not _NAME.fullmatch(name) or name in KINDS:
+                raise ValueError(
+                    f"names of a-z, 0-9 and -, the first a letter, none of {', '.join(KINDS)}; rename {name!r}"
+                )
+        return engines
+
+
+def named_engines() -> dict[str, NamedEngine]:
+    """Those of $GANGWAY_ENGINES, else of ~/.gangway/engines.yaml; none where there is no such file. InputError: what
+    that variable names is no file, or a file holds mistakes, then in a group.
+    """
+    asked = os.environ.get(VARIABLE)
+    path = Path(asked) if asked else _USUAL.expanduser()
+    if not path.exists():
+        if asked:
+            raise InputError(VARIABLE, "no such file", value=asked, fix="name one that is there, or unset it")
+        return {}
+    read = read_model(path, EnginesFile, named="engines", keys="engines", folder="docs/hybrid.md", lined=())
+    return read.engines

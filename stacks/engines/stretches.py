@@ -1,0 +1,77 @@
+"""When a job was on nodes, and on how many: by this its hours are counted, and its share of a bill. What runs it keeps
+it in its folder, images/templates/job/slurm-batch.sh in the same form.
+
+FOLDER/<id>/stretches     lines of BEGAN ENDED NODES, in ms since 1970
+FOLDER/<id>/on-nodes      BEGAN NODES while it runs, touched every few seconds: so far came who was killed
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from components.core.findings import InputError
+from stacks.engines.base import Stretch
+
+_STRETCHES, _ON_NODES = "stretches", "on-nodes"
+
+
+def begin_stretch(folder: Path, nodes: int) -> None:
+    """It is on nodes from now on."""
+    (folder / _ON_NODES).write_text(f"{time.time_ns() // 1_000_000} {nodes}\n")
+
+
+def still_on_nodes(folder: Path) -> None:
+    """Said again and again, from the beginning of a stretch to its end."""
+    os.utime(folder / _ON_NODES)
+
+
+def end_stretch(folder: Path, *, now: bool) -> None:
+    """It is on no nodes any more; `now` False: since it was last said that it is. Nothing, where none has begun."""
+    if (found := _on_nodes(folder)) is None:
+        return
+    began, nodes, last_said = found
+    ended = time.time_ns() // 1_000_000 if now else last_said
+    with (folder / _STRETCHES).open("a") as file:
+        file.write(f"{began} {max(began, ended)} {nodes}\n")
+    (folder / _ON_NODES).unlink()
+
+
+def stretches_of(folder: Path, *, runs: bool) -> tuple[Stretch, ...]:
+    """All of a job's, the earliest first. `runs`: whether one that has not ended goes on; else it ended when it was
+    last said to go on. InputError: somebody else has written there.
+    """
+    path = folder / _STRETCHES
+    try:
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = [_stretch(*map(int, line.split())) for line in lines]
+        last = _on_nodes(folder)
+    except (ValueError, TypeError, OverflowError, OSError) as error:
+        raise InputError(str(path), f"no stretches of a job: {error}", fix=f"remove {path}") from None
+    if last is not None:
+        began, nodes, last_said = last
+        found.append(_stretch(began, None if runs else max(began, last_said), nodes))
+    return tuple(found)
+
+
+def used_sec(stretches: Sequence[Stretch], now: datetime) -> float:
+    """How long it was on nodes, however many."""
+    return sum(((each.end or now) - each.start).total_seconds() for each in stretches)
+
+
+def _on_nodes(folder: Path) -> tuple[int, int, int] | None:
+    path = folder / _ON_NODES
+    try:
+        began, nodes = path.read_text().split()
+        return int(began), int(nodes), path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return None
+
+
+def _stretch(began_ms: int, ended_ms: int | None, nodes: int) -> Stretch:
+    return Stretch(_time(began_ms), None if ended_ms is None else _time(ended_ms), nodes)
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

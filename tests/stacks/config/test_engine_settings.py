@@ -1,0 +1,144 @@
+"""A stack that is a cluster with a queue: which settings go with it, and which ask for a job."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.core.findings import InputError
+from stacks.config.engine_settings import KubernetesConfig, SlurmConfig, SystemdConfig
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def stack_file(repo: Path, tmp_path: Path) -> Callable[[Edit], Path]:
+    """A shipped stack of one job, changed."""
+
+    def write(edit: Edit) -> Path:
+        values = yaml.safe_load((repo / "stacks" / "Pulumi.aws-p5-spot.yaml").read_text("utf-8"))["config"]
+        edit(values)
+        path = tmp_path / "Pulumi.shared.yaml"
+        path.write_text(yaml.safe_dump({"config": values}), "utf-8")
+        return path
+
+    return write
+
+
+def parsed(repo: Path, **sections: Any) -> StackConfig:
+    """A shipped stack as the model has it, without what providers say."""
+    values = yaml.safe_load((repo / "stacks" / "Pulumi.aws-p5-spot.yaml").read_text("utf-8"))["config"]
+    own = {key.removeprefix("gangway:"): value for key, value in values.items()} | sections
+    return StackConfig.model_validate({"stack": "shared", **{name: v for name, v in own.items() if v is not None}})
+
+
+def mistakes(path: Path) -> list[InputError]:
+    try:
+        from_file(path)
+    except ExceptionGroup as group:
+        return [one for one in group.exceptions if isinstance(one, InputError)]
+    except InputError as error:
+        return [error]
+    return []
+
+
+def test_without_an_engine_units_run_the_one_job(repo: Path) -> None:
+    for given in (None, {}, {"kind": "systemd"}):
+        config = parsed(repo, engine=given)
+        assert config.engine == SystemdConfig()
+        assert config.work is config.job
+        assert config.trains
+
+
+@pytest.mark.parametrize("kind", ["slurm", "kubernetes"])
+def test_a_queue_has_no_job_and_stands_for_a_month(repo: Path, kind: str) -> None:
+    config = parsed(repo, job=None, engine={"kind": kind, "keep_runs": False})
+    assert config.job is None
+    assert (config.work.max_hours, config.work.keep_runs, config.work.terminate_when_done) == (730, False, False)
+    assert not config.trains
+    assert config.own_command is None
+    assert isinstance(config.engine, SlurmConfig | KubernetesConfig)
+    assert config.engine.queues == ["main"]
+
+
+def test_no_node_has_to_be_up_where_there_is_a_queue(repo: Path) -> None:
+    cluster = {"machine_type": "p5.48xlarge", "nodes": {"min": 0, "max": 4}, "capacity": [{"kind": "spot"}]}
+    assert parsed(repo, job=None, engine={"kind": "slurm"}, cluster=cluster).cluster.nodes.min == 0
+
+
+def test_teams_have_queues_of_their_own(repo: Path) -> None:
+    teams = [{"name": "vision", "nodes": 3}, {"name": "speech", "nodes": 1}]
+    config = parsed(repo, job=None, engine={"kind": "kubernetes", "teams": teams})
+    assert isinstance(config.engine, KubernetesConfig)
+    assert config.engine.queues == ["vision", "speech"]
+
+
+TEAMS = [{"name": "vision", "nodes": 3}, {"name": "speech", "nodes": 2}]
+MISTAKES: dict[str, tuple[Edit, str, str]] = {
+    "no job": (lambda v: v.pop("gangway:job"), "gangway:job", "add job: {preset: dcgan-digits"),
+    "an empty job": (lambda v: v.update({"gangway:job": {}}), "gangway:job", "add job: {preset: dcgan-digits"),
+    "no nodes": (
+        lambda v: v["gangway:cluster"].update(nodes={"min": 0, "max": 2}), "gangway:cluster.nodes.min", "write min: 1",
+    ),
+    "a queue and a job": (
+        lambda v: v.update({"gangway:engine": {"kind": "slurm"}}), "gangway:job", "leave gangway:job out",
+    ),
+    "no such engine": (
+        lambda v: v.update({"gangway:engine": {"kind": "slrum"}}), "gangway:engine.kind", "did you mean 'slurm'?",
+    ),
+    "no kind": (lambda v: v.update({"gangway:engine": {"idle_minutes": 5}}), "gangway:engine.kind", "add kind:"),
+    "another engine's key": (
+        lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "kubernetes", "accounting": True}})),
+        "gangway:engine.accounting", "only kind: slurm has it",
+    ),
+    "more promised than there is": (
+        lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "kubernetes", "teams": TEAMS}})),
+        "gangway:cluster.nodes.max", "write max: 5, or promise less",
+    ),
+    "a team twice": (
+        lambda v: (
+            v.pop("gangway:job"),
+            v.update({"gangway:engine": {"kind": "kubernetes", "teams": [TEAMS[0], TEAMS[0]]}}),
+        ),
+        "gangway:engine", "leave one of the two vision out",
+    ),
+    "quotas that nobody keeps": (
+        lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "slurm", "teams": TEAMS[:1]}})),
+        "gangway:engine", "add accounting: true",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_its_fix(stack_file: Callable[[Edit], Path], case: str) -> None:
+    edit, place, fix = MISTAKES[case]
+    found = {one.place.partition(": ")[2]: one for one in mistakes(stack_file(edit))}
+    assert place in found, found
+    assert fix in found[place].fix
+
+
+def test_a_provider_without_such_clusters_says_where_there_are_some(stack_file: Callable[[Edit], Path]) -> None:
+    def edit(values: dict[str, Any]) -> None:
+        del values["gangway:job"]
+        values["gangway:engine"] = {"kind": "slurm"}
+        values["gangway:provider"] = "azure"
+
+    (found,) = [one for one in mistakes(stack_file(edit)) if one.place.endswith("gangway:engine.kind")]
+    assert "no cluster of its own with provider: azure" in found.problem
+    assert "gangway job submit FILE --on slurm:" in found.fix
+
+
+def test_what_a_queue_has_no_use_for_is_told(stack_file: Callable[[Edit], Path]) -> None:
+    def edit(values: dict[str, Any]) -> None:
+        del values["gangway:job"]
+        values["gangway:engine"] = {"kind": "kubernetes"}
+        values["gangway:cluster"]["fabric_check"] = {"min_fraction": 0.5}
+        values["gangway:head"] = {"machine_type": "t3.large"}
+
+    places = {one.place.partition(": ")[2]: one for one in mistakes(stack_file(edit))}
+    assert {"gangway:cluster.fabric_check", "gangway:head"} <= places.keys()
+    assert "of no effect with engine: kubernetes" in places["gangway:head"].problem
