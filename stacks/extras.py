@@ -16,6 +16,7 @@ _OF_NO_PROVIDER: Mapping[str, str] = MappingProxyType(
         "prometheus_client": "forecast",
         "moto": "demo",
         "pulumi_policy": "policy",
+        "pulumi_kubernetes": "kubernetes",
         # In several clouds' extras; who asks for a cloud says which.
         "obstore": "aws",
         "pulumi_docker_build": "aws",

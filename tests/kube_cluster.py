@@ -21,6 +21,8 @@ from typing import Any
 
 import yaml
 
+from components.kubernetes.charts import kueue_config
+from components.kubernetes.spec import ClusterSpec, Node
 from tests.pretend_kubelet import PretendKubelet
 from tests.tls import loopback_certificate
 
@@ -38,11 +40,10 @@ exec "$@"
 """
 """Kueue looks for those of its metrics in one place of the file system."""
 _KUEUE_CONFIG = {
-    "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-    "kind": "Configuration",
+    # As a cluster of Gangway's own has it, but for what needs a service network.
+    **kueue_config(ClusterSpec((), Node(1, 1), 1, ()), rungs=2),
     "leaderElection": {"leaderElect": False},
     "internalCertManagement": {"enable": False},
-    "integrations": {"frameworks": ["jobset.x-k8s.io/jobset"]},
     "featureGates": {"VisibilityOnDemand": False},
 }
 _JOBSET_CONFIG = {

@@ -13,7 +13,7 @@ PACKAGES = ("components", "images", "stacks", "trainer")
 MODULES = sorted(path for package in PACKAGES for path in (REPO / package).rglob("*.py"))
 TESTS = sorted((REPO / "tests").rglob("*.py"))
 PROVIDERS = ["aws", "azure", "gcp", "hosts", "openstack"]
-SHARED = ["catalog", "core", "estimate", "forecast", "schedule"]
+SHARED = ["catalog", "core", "estimate", "forecast", "kubernetes", "schedule"]
 """The other folders of components."""
 
 MAX_FUNCTION_LINES = 60

@@ -11,6 +11,7 @@ __all__ = ["component_classes"]
 def component_classes() -> "list[type[pulumi.ComponentResource]]":
     """Every component of this package, imported when asked for: the whole SDK comes with them."""
     from components.aws.budget import Budget, CostTagActivation
+    from components.aws.eks import EksCluster
     from components.aws.fleets import Ec2Fleet, SpotFleet
     from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
     from components.aws.launch import HeadNode
@@ -27,6 +28,7 @@ def component_classes() -> "list[type[pulumi.ComponentResource]]":
         CostTagActivation,
         Ec2Fleet,
         EfaNodePool,
+        EksCluster,
         EncryptionKey,
         HeadIdentity,
         HeadNode,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 import pulumi
 from pulumi_aws import autoscaling, ec2
@@ -38,12 +38,16 @@ __all__ = [
     "EfaNodePoolArgs",
     "GroupSize",
     "NodePoolPlan",
+    "RungNodesArgs",
+    "SizedBy",
     "declare_hours",
     "plan_node_pool",
     "plan_sizes",
 ]
 
 
+SizedBy = Literal["ladder", "queue"]
+"""Who sets the sizes of the groups."""
 START_MARGIN = timedelta(minutes=30)
 """Nearer to the start than this, a group is declared open, and EC2 may refuse its launches until then.
 
@@ -61,18 +65,24 @@ ROOT_DEVICE = "/dev/sda1"
 
 @dataclass(frozen=True)
 class GroupSize:
-    """How many nodes one group may hold. `wanted` None: the fill alarm decides; `opens_at`: closed until then, None if
-    open.
+    """How many nodes one group may hold. `wanted` None: the fill alarm decides, or a queue; `opens_at`: closed until
+    then, None if open; `least`: below which nobody takes it.
     """
 
     most: int
     wanted: int | None
     opens_at: datetime | None
+    least: int = 0
 
     @property
     def most_now(self) -> int:
         """What to declare as the group's maximum."""
         return self.most if self.opens_at is None else 0
+
+    @property
+    def least_now(self) -> int:
+        """What to declare as the group's minimum."""
+        return self.least if self.opens_at is None else 0
 
     @property
     def wanted_now(self) -> int | None:
@@ -81,15 +91,19 @@ class GroupSize:
 
 
 def plan_sizes(
-    rungs: Sequence[RungPlan], num_nodes_min: int, num_nodes_max: int, now: datetime
+    rungs: Sequence[RungPlan], num_nodes_min: int, num_nodes_max: int, now: datetime, sized_by: SizedBy = "ladder"
 ) -> tuple[GroupSize, ...]:
-    """The size of each rung's group: the first holds all nodes, the others wait empty and may grow to the minimum."""
+    """The size of each rung's group: the first holds all nodes, the others wait empty and may grow to the minimum.
+    Where a queue sizes them, the first keeps the minimum, and each may grow to the maximum.
+    """
+    by_queue = sized_by == "queue"
     return tuple(
         GroupSize(
-            most=num_nodes_min if position else num_nodes_max,
+            most=num_nodes_min if position and not by_queue else num_nodes_max,
             # Below the first rung the scaling policy owns the number: a declared one would empty the rung on each `up`.
-            wanted=None if position else num_nodes_max,
+            wanted=None if position or by_queue else num_nodes_max,
             opens_at=opens_at if opens_at is not None and now + START_MARGIN < opens_at else None,
+            least=num_nodes_min if by_queue and not position else 0,
         )
         for position, opens_at in enumerate(opening_times(rungs))
     )
@@ -104,7 +118,7 @@ def declare_hours(
 ) -> None:
     """The actions that open a group at its time, and empty it at `stops_at`. Without a recurrence each runs once."""
 
-    def act(resource: str, action: str, time: datetime, most: int, wanted: int) -> None:
+    def act(resource: str, action: str, time: datetime, most: int, wanted: int, least: int = 0) -> None:
         autoscaling.Schedule(
             resource,
             scheduled_action_name=action,
@@ -112,14 +126,14 @@ def declare_hours(
             autoscaling_group_name=group.id,
             start_time=time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             # All three: the provider takes 0 for what is left out.
-            min_size=0,
+            min_size=least,
             max_size=most,
             desired_capacity=wanted,
             opts=opts,
         )
 
     if size.opens_at is not None:
-        act(f"{name}-start", f"{name}-start", size.opens_at, size.most, size.wanted or 0)
+        act(f"{name}-start", f"{name}-start", size.opens_at, size.most, size.wanted or size.least, size.least)
     if stops_at is not None:
         # A maximum of 0 too, so that nothing asks for nodes of a block that is over.
         act(name, f"{name}-stop", stops_at, 0, 0)
@@ -144,12 +158,23 @@ class CapacityRungArgs(TypedDict):
     zones: NotRequired[list[str]]
 
 
+class RungNodesArgs(TypedDict):
+    """What the nodes of one rung have of their own: `user_data` in place of the pool's, base64; `group_tags`, which the
+    rung's group carries besides, for whoever sets its size.
+    """
+
+    user_data: pulumi.Input[str]
+    group_tags: dict[str, str]
+
+
 class EfaNodePoolArgs(TypedDict):
     """Inputs of EfaNodePool. `user_data` is base64; `image_id` may be an SSM reference (`resolve:ssm:...`).
     `root_device_name` is the image's own: /dev/sda1 (the default) on Ubuntu, /dev/xvda on Amazon Linux. `kms_key_arn`
     encrypts the root disks instead of AWS's own key; its policy must let Auto Scaling's role use it. `zones` names the
     zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it. `block_stop_lead_minutes`
-    (10): how long before EC2 would end a block's nodes the group is emptied.
+    (10): how long before EC2 would end a block's nodes the group is emptied. `sized_by`: "ladder" (the default) fills
+    each group with what those above it lack; "queue" leaves sizes to a program that has a queue of jobs, such as a
+    cluster autoscaler, and then `rungs` may give each rung, in their order, what is its own.
     """
 
     machine_type: str
@@ -166,6 +191,8 @@ class EfaNodePoolArgs(TypedDict):
     root_device_name: NotRequired[str]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     block_stop_lead_minutes: NotRequired[int]
+    sized_by: NotRequired[SizedBy]
+    rungs: NotRequired[list[RungNodesArgs]]
     tags: dict[str, str]
 
 
@@ -199,7 +226,7 @@ def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
         plan_interfaces(machine),
         ladder,
         tuple(rung_machines(rung, machine, "capacity") for rung in rungs),
-        plan_sizes(ladder, args["num_nodes_min"], args["num_nodes_max"], now),
+        plan_sizes(ladder, args["num_nodes_min"], args["num_nodes_max"], now, args.get("sized_by", "ladder")),
     )
 
 
@@ -238,10 +265,10 @@ class EfaNodePool(pulumi.ComponentResource):
         parts = zip(self._plan.rungs, self._plan.machines, self._plan.sizes, strict=True)
         for position, (rung, machines, size) in enumerate(parts):
             suffix = f"{position}-{rung.kind}"
-            mine = self._launch_templates(suffix, rung, machines)
-            group = self._group(suffix, size, rung, mine)
+            mine = self._launch_templates(suffix, rung, machines, self._user_data(position))
+            group = self._group(suffix, size, rung, mine, self._group_tags(position))
             declare_hours(f"{name}-{suffix}", group, size, self._stops_at(rung), self._child)
-            if position:
+            if position and args.get("sized_by", "ladder") == "ladder":
                 fallback.fill_behind(suffix, group, above=list(groups))
             templates += mine.values()
             groups.append(group)
@@ -261,15 +288,23 @@ class EfaNodePool(pulumi.ComponentResource):
             f"{self._name}-cluster", strategy="cluster", tags=self._args["tags"], opts=self._child
         )
 
+    def _user_data(self, position: int) -> pulumi.Input[str]:
+        own = self._args.get("rungs")
+        return own[position]["user_data"] if own else self._args["user_data"]
+
+    def _group_tags(self, position: int) -> dict[str, str]:
+        own = self._args.get("rungs")
+        return {**self._args["tags"], **(own[position]["group_tags"] if own else {})}
+
     def _launch_templates(
-        self, suffix: str, rung: RungPlan, machines: Sequence[MachineType]
+        self, suffix: str, rung: RungPlan, machines: Sequence[MachineType], user_data: pulumi.Input[str]
     ) -> dict[str, ec2.LaunchTemplate]:
         """A template for each machine type: their network interfaces differ, and no override can change those."""
         launch = NodeLaunch(
             image_id=self._args["image_id"],
             root_device_name=self._args.get("root_device_name", ROOT_DEVICE),
             instance_profile_arn=self._args["instance_profile_arn"],
-            user_data=self._args["user_data"],
+            user_data=user_data,
             root_volume_gib=self._args["root_volume_gib"],
             kms_key_arn=self._args.get("kms_key_arn"),
             security_group_ids=self._args["security_group_ids"],
@@ -307,12 +342,17 @@ class EfaNodePool(pulumi.ComponentResource):
         return block.id
 
     def _group(
-        self, suffix: str, size: GroupSize, rung: RungPlan, templates: dict[str, ec2.LaunchTemplate]
+        self,
+        suffix: str,
+        size: GroupSize,
+        rung: RungPlan,
+        templates: dict[str, ec2.LaunchTemplate],
+        tags: dict[str, str],
     ) -> autoscaling.Group:
         only = None if len(templates) > 1 else next(iter(templates.values()))
         return autoscaling.Group(
             f"{self._name}-{suffix}",
-            min_size=0,
+            min_size=size.least_now,
             max_size=size.most_now,
             desired_capacity=size.wanted_now,
             vpc_zone_identifiers=self._subnets(rung),
@@ -331,8 +371,7 @@ class EfaNodePool(pulumi.ComponentResource):
             enabled_metrics=[autoscaling.Metric.GROUP_IN_SERVICE_INSTANCES, autoscaling.Metric.GROUP_DESIRED_CAPACITY],
             metrics_granularity=autoscaling.MetricsGranularity.ONE_MINUTE,
             tags=[
-                autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=False)
-                for key, value in self._args["tags"].items()
+                autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=False) for key, value in tags.items()
             ],
             opts=pulumi.ResourceOptions(parent=self, custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT)),
         )

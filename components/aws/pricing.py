@@ -320,6 +320,10 @@ def _one(
             yield from _lustre(resource, catalog, region)
         case "aws:ec2/instance:Instance":
             yield from _instance(resource, templates[resource.inputs["launchTemplate"]["id"]], catalog, region)
+        case "aws:eks/cluster:Cluster":
+            yield of_service("control plane", "eks-cluster")
+        case "aws:eks/nodeGroup:NodeGroup":
+            yield from _node_group(resource, templates[resource.inputs["launchTemplate"]["id"]], catalog, region)
         case "aws:kms/key:Key":
             yield of_service("key", "kms-key")
         case "aws:ec2/natGateway:NatGateway":
@@ -376,11 +380,24 @@ def _lustre(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostC
 
 def _instance(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     machine_type, disk = resource.inputs["instanceType"], _root_gib(template)
-    label = f"{resource.name}: {machine_type}, on-demand"
-    service = f"instance-{machine_type}"
-    if service in catalog.services_of("aws"):
-        yield from_service(label, catalog.service_price("aws", region, service), 1, region)
-    else:
-        yield unknown_price(label, 1, "no price in the catalogue")
+    yield _plain_machines(f"{resource.name}: {machine_type}, on-demand", machine_type, 1, catalog, region)
     volume = catalog.service_price("aws", region, "ebs-gp3")
     yield from_service(f"{resource.name}: root volume, {disk:g} GiB", volume, disk, region)
+
+
+def _node_group(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """Machines of one type, whose number nobody changes."""
+    machine_type, disk = template.inputs["instanceType"], _root_gib(template)
+    number = int(resource.inputs["scalingConfig"]["desiredSize"])
+    label = f"{resource.name}: {number} x {machine_type}, on-demand"
+    yield _plain_machines(label, machine_type, number, catalog, region)
+    volume = catalog.service_price("aws", region, "ebs-gp3")
+    yield from_service(f"{resource.name}: root volumes, {disk:g} GiB a node", volume, number * disk, region)
+
+
+def _plain_machines(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:
+    """Without accelerators, whose prices are services of the catalogue."""
+    service = f"instance-{machine_type}"
+    if service in catalog.services_of("aws"):
+        return from_service(label, catalog.service_price("aws", region, service), number, region)
+    return unknown_price(label, number, "no price in the catalogue")

@@ -37,6 +37,9 @@ _ANSWERS = {
 }
 
 
+_EKS_CLUSTER = "aws:eks/cluster:Cluster"
+
+
 class Cloud(Protocol):
     """What stands behind a program."""
 
@@ -60,12 +63,23 @@ class PlaceholderCloud:
         label = f"{type_token.rpartition(':')[2]}.{name}"
         computed: dict[str, Any] = {key: f"${{{label}.{key}}}" for key in _COMPUTED}
         computed |= {key: [{part: f"${{{label}.{key}[0].{part}}}"}] for key, part in _COMPUTED_IN_LISTS.items()}
-        return f"${{{label}.id}}", {**computed, **inputs, **_identities(label, inputs)}
+        known = _identities(label, inputs) | (_control_plane(label, inputs) if type_token == _EKS_CLUSTER else {})
+        return f"${{{label}.id}}", {**computed, **inputs, **known}
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """See Cloud."""
         assert function in _ANSWERS, f"the program calls {function}; a plan has no cloud to ask"
         return {key: f"${{{function.rpartition(':')[2]}.{key}}}" for key in _ANSWERS[function]}
+
+
+def _control_plane(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What EKS tells of a cluster by more than one word."""
+    group = f"${{{label}.vpcConfig.clusterSecurityGroupId}}"
+    return {
+        "endpoint": f"${{{label}.endpoint}}",
+        "certificateAuthority": {"data": f"${{{label}.certificateAuthority.data}}"},
+        "vpcConfig": {**inputs["vpcConfig"], "clusterSecurityGroupId": group},
+    }
 
 
 def _identities(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:

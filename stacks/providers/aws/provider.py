@@ -30,7 +30,7 @@ _TAGGABLE = """
     ecr: Repository
     ecs: Cluster
     efs: FileSystem
-    eks: Cluster NodeGroup
+    eks: AccessEntry Addon Cluster NodeGroup PodIdentityAssociation
     fsx: DataRepositoryAssociation LustreFileSystem
     iam: InstanceProfile Role
     kms: Key
@@ -95,7 +95,16 @@ PROVIDER = Provider(
     spot_taken=partial(taken_per_month, "aws"),
     caps_spot=True,
     tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
-    machine_types=frozenset({"aws:autoscaling:Group", "aws:ec2:Fleet", "aws:ec2:Instance", "aws:ec2:SpotFleetRequest"}),
+    machine_types=frozenset(
+        {
+            "aws:autoscaling:Group",
+            "aws:ec2:Fleet",
+            "aws:ec2:Instance",
+            "aws:ec2:SpotFleetRequest",
+            "aws:eks:Cluster",
+            "aws:eks:NodeGroup",
+        }
+    ),
     budget_types=frozenset({"aws:budgets:Budget"}),
     region_inputs=MappingProxyType({"pulumi:providers:aws": "region"}),
 )

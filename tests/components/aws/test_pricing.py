@@ -281,3 +281,21 @@ def test_an_address_costs_also_while_it_is_in_use() -> None:
     assert zone.name == "z: private DNS zone"
     assert zone.hourly == pytest.approx(0.5 / 730)
     assert address.of == ("aws:ec2/eip:Eip::nat",)
+
+
+def test_a_cluster_of_kubernetes_is_its_control_plane_and_the_machines_of_its_own() -> None:
+    mappings = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 40.0}}]
+    inputs = {"instanceType": "t3.large", "blockDeviceMappings": mappings}
+    control, machines, disks = bill(
+        Resource("aws:eks/cluster:Cluster", "demo", {}),
+        Resource("aws:ec2/launchTemplate:LaunchTemplate", "system", inputs, "lt"),
+        Resource(
+            "aws:eks/nodeGroup:NodeGroup",
+            "system",
+            {"launchTemplate": {"id": "lt"}, "scalingConfig": {"desiredSize": 2.0}},
+        ),
+    )
+    assert control.hourly == pytest.approx(0.10)
+    assert machines.hourly == pytest.approx(2 * 0.0832)
+    assert machines.name == "system: 2 x t3.large, on-demand"
+    assert disks.hourly == pytest.approx(2 * 40 * 0.08 / 730, rel=1e-3)

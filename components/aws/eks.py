@@ -1,0 +1,269 @@
+"""EksCluster: a control plane that nobody outside reaches unless told, its add-ons, and two machines for its own pods.
+
+What jobs run on is `components.aws.node_pool.EfaNodePool`, whose machines join by `components.aws.eks_nodes`.
+"""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NotRequired, TypedDict
+
+import pulumi
+from pulumi_aws import cloudwatch, ec2, eks
+
+from components.aws.eks_access import (
+    CNI_POLICY,
+    autoscaler_policy,
+    cluster_role,
+    machine_profile,
+    machine_role,
+    pod_role,
+)
+from components.aws.eks_nodes import ROOT_DEVICE, JoinSpec
+from components.aws.launch import root_volume
+from components.core.dependencies import after
+from components.kubernetes.charts import AUTOSCALER_ACCOUNT, SYSTEM
+from components.kubernetes.spec import POOL_LABEL
+
+__all__ = ["LOG_KINDS", "EksCluster", "EksClusterArgs", "kubeconfig"]
+
+LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+"""All that a control plane writes."""
+SYSTEM_NODES = 2
+SYSTEM_DISK_GIB = 40
+SYSTEM_MACHINE = "t3.large"
+_ADDONS_BEFORE_NODES: Mapping[str, str | None] = MappingProxyType(
+    {
+        "eks-pod-identity-agent": None,
+        "kube-proxy": None,
+        # Without it a NetworkPolicy is an object that nothing enforces.
+        "vpc-cni": json.dumps({"enableNetworkPolicy": "true"}),
+    }
+)
+
+
+class EksClusterArgs(TypedDict):
+    """Inputs of EksCluster. `subnet_ids` lie in at least two zones. `service_cidr` is for the addresses of services and
+    overlaps with none of the VPC's. `api_cidrs` are the ranges outside from which the API may be called; without any it
+    is reached from inside the VPC alone. `kms_key_arn` encrypts Kubernetes' secrets, logs and disks. `log_days` is how
+    long logs of the control plane are kept. The two `system_machine_type` machines (t3.large) run the queue, the
+    autoscaler and DNS.
+    """
+
+    stack: str
+    version: str
+    region: str
+    subnet_ids: pulumi.Input[list[str]]
+    service_cidr: str
+    api_cidrs: NotRequired[list[str]]
+    kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    log_days: int
+    system_machine_type: NotRequired[str]
+    tags: dict[str, str]
+
+
+def kubeconfig(join: JoinSpec, region: str) -> str:
+    """For kubectl, Helm and Pulumi, which log in by AWS's command line tool and credentials; no secret is in it."""
+    cluster = {"server": join.endpoint, "certificate-authority-data": join.certificate_authority}
+    words = ["--region", region, "eks", "get-token", "--cluster-name", join.cluster, "--output", "json"]
+    login = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "aws",
+        "args": words,
+        "interactiveMode": "Never",
+    }
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": join.cluster,
+            "clusters": [{"name": join.cluster, "cluster": cluster}],
+            "contexts": [{"name": join.cluster, "context": {"cluster": join.cluster, "user": join.cluster}}],
+            "users": [{"name": join.cluster, "user": {"exec": login}}],
+        }
+    )
+
+
+class EksCluster(pulumi.ComponentResource):
+    """A cluster of Kubernetes without machines for jobs. `kubeconfig` waits until pods can run; what its own pods need
+    stands as long as something that has taken it.
+    """
+
+    name: pulumi.Output[str]
+    endpoint: pulumi.Output[str]
+    certificate_authority: pulumi.Output[str]
+    kubeconfig: pulumi.Output[str]
+    security_group_id: pulumi.Output[str]
+    instance_profile_arn: pulumi.Output[str]
+
+    def __init__(self, name: str, args: EksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:aws:EksCluster", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        cluster = self._cluster()
+        role, role_arn = machine_role(name, args["tags"], self._child)
+        # Machines of a managed group are let in by EKS itself; those of an Auto Scaling group by this.
+        entry = eks.AccessEntry(
+            name,
+            cluster_name=cluster.name,
+            principal_arn=role_arn,
+            type="EC2_LINUX",
+            tags=args["tags"],
+            opts=self._child,
+        )
+        addons = [self._addon(cluster, addon, values) for addon, values in _ADDONS_BEFORE_NODES.items()]
+        system = self._system_nodes(cluster, role_arn, addons)
+        ready = [self._autoscaler(cluster), self._dns(cluster, system)]
+        self.name = cluster.name
+        self.endpoint = cluster.endpoint
+        self.certificate_authority = cluster.certificate_authority.apply(lambda found: str(found.data))
+        self.security_group_id = cluster.vpc_config.apply(lambda found: str(found.cluster_security_group_id))
+        self.instance_profile_arn = after(
+            machine_profile(name, role, role_arn, args["tags"], self._child), entry, *addons
+        )
+        self.kubeconfig = after(self._kubeconfig(), system, *ready)
+        self.register_outputs(
+            {
+                "name": self.name,
+                "endpoint": self.endpoint,
+                "certificate_authority": self.certificate_authority,
+                "kubeconfig": self.kubeconfig,
+                "security_group_id": self.security_group_id,
+                "instance_profile_arn": self.instance_profile_arn,
+            }
+        )
+
+    def join(self) -> pulumi.Output[JoinSpec]:
+        """What a machine of its own needs."""
+        known = pulumi.Output.all(self.name, self.endpoint, self.certificate_authority)
+        return known.apply(lambda found: JoinSpec(found[0], found[1], found[2], self._args["service_cidr"]))
+
+    def _kubeconfig(self) -> pulumi.Output[str]:
+        return self.join().apply(lambda join: kubeconfig(join, self._args["region"]))
+
+    def _cluster(self) -> eks.Cluster:
+        args, key = self._args, self._args.get("kms_key_arn")
+        # EKS would make one itself, which keeps everything for ever.
+        logs = cloudwatch.LogGroup(
+            f"{self._name}-control-plane",
+            name=f"/aws/eks/{self._name}/cluster",
+            retention_in_days=args["log_days"],
+            kms_key_id=key,
+            tags=args["tags"],
+            opts=self._child,
+        )
+        encrypted = None if key is None else eks.ClusterEncryptionConfigArgs(
+            provider=eks.ClusterEncryptionConfigProviderArgs(key_arn=key), resources=["secrets"]
+        )  # fmt: skip
+        return eks.Cluster(
+            self._name,
+            name=self._name,
+            version=args["version"],
+            role_arn=cluster_role(self._name, args["tags"], self._child),
+            vpc_config=self._vpc_config(),
+            kubernetes_network_config=eks.ClusterKubernetesNetworkConfigArgs(service_ipv4_cidr=args["service_cidr"]),
+            # Access entries, which IAM and CloudTrail know of, and no map that one typing error locks everybody out by.
+            access_config=eks.ClusterAccessConfigArgs(
+                authentication_mode="API", bootstrap_cluster_creator_admin_permissions=True
+            ),
+            encryption_config=encrypted,
+            enabled_cluster_log_types=list(LOG_KINDS),
+            bootstrap_self_managed_addons=False,
+            # Is upgraded at the end of standard support instead of costing six times as much.
+            upgrade_policy=eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
+            tags=args["tags"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[logs]),
+        )
+
+    def _vpc_config(self) -> eks.ClusterVpcConfigArgs:
+        outside = self._args.get("api_cidrs") or []
+        return eks.ClusterVpcConfigArgs(
+            subnet_ids=self._args["subnet_ids"],
+            endpoint_private_access=True,
+            endpoint_public_access=bool(outside),
+            public_access_cidrs=outside or None,
+        )
+
+    def _addon(self, cluster: eks.Cluster, addon: str, values: str | None) -> eks.Addon:
+        """Of the version that EKS has for the cluster's."""
+        identities = None
+        if addon == "vpc-cni":
+            role = pod_role(f"{self._name}-network", CNI_POLICY, self._args["tags"], self._child)
+            identities = [eks.AddonPodIdentityAssociationArgs(role_arn=role, service_account="aws-node")]
+        return eks.Addon(
+            f"{self._name}-{addon}",
+            cluster_name=cluster.name,
+            addon_name=addon,
+            configuration_values=values,
+            pod_identity_associations=identities,
+            resolve_conflicts_on_create="OVERWRITE",
+            resolve_conflicts_on_update="OVERWRITE",
+            tags=self._args["tags"],
+            opts=self._child,
+        )
+
+    def _dns(self, cluster: eks.Cluster, system: eks.NodeGroup) -> eks.Addon:
+        return eks.Addon(
+            f"{self._name}-coredns",
+            cluster_name=cluster.name,
+            addon_name="coredns",
+            resolve_conflicts_on_create="OVERWRITE",
+            resolve_conflicts_on_update="OVERWRITE",
+            tags=self._args["tags"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[system]),
+        )
+
+    def _autoscaler(self, cluster: eks.Cluster) -> eks.PodIdentityAssociation:
+        """The right to set the sizes of the stack's groups, to the autoscaler's pods alone."""
+        stack, tags = self._args["stack"], self._args["tags"]
+        policy = cluster.arn.apply(lambda arn: autoscaler_policy(stack, arn))
+        return eks.PodIdentityAssociation(
+            f"{self._name}-autoscaler",
+            cluster_name=cluster.name,
+            namespace=SYSTEM,
+            service_account=AUTOSCALER_ACCOUNT,
+            role_arn=pod_role(f"{self._name}-autoscaler", policy, tags, self._child),
+            tags=tags,
+            opts=self._child,
+        )
+
+    def _system_nodes(
+        self, cluster: eks.Cluster, role_arn: pulumi.Output[str], addons: list[eks.Addon]
+    ) -> eks.NodeGroup:
+        label = f"{self._name}-system"
+        template = self._system_template(label)
+        return eks.NodeGroup(
+            label,
+            cluster_name=cluster.name,
+            node_role_arn=role_arn,
+            subnet_ids=self._args["subnet_ids"],
+            ami_type="AL2023_x86_64_STANDARD",
+            launch_template=eks.NodeGroupLaunchTemplateArgs(id=template.id, version=template.latest_version.apply(str)),
+            scaling_config=eks.NodeGroupScalingConfigArgs(
+                min_size=SYSTEM_NODES, desired_size=SYSTEM_NODES, max_size=SYSTEM_NODES + 1
+            ),
+            update_config=eks.NodeGroupUpdateConfigArgs(max_unavailable=1),
+            labels={POOL_LABEL: "system"},
+            tags=self._args["tags"],
+            # A node without the network's add-on is never ready.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(addons)),
+        )
+
+    def _system_template(self, label: str) -> ec2.LaunchTemplate:
+        tags = {**self._args["tags"], "Name": label}
+        return ec2.LaunchTemplate(
+            label,
+            instance_type=self._args.get("system_machine_type", SYSTEM_MACHINE),
+            update_default_version=True,
+            block_device_mappings=[root_volume(ROOT_DEVICE, SYSTEM_DISK_GIB, self._args.get("kms_key_arn"))],
+            # Hop limit 1: no pod reaches the machine's own role.
+            metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
+                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
+            ),
+            tag_specifications=[
+                ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
+                for kind in ("instance", "volume", "network-interface")
+            ],
+            tags=tags,
+            opts=self._child,
+        )

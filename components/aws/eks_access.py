@@ -1,0 +1,116 @@
+"""Who may do what in an EKS cluster: roles of the control plane, of machines, and of the pods that call AWS."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+from pulumi_aws import iam
+
+from components.aws.identity import SESSION_ACTIONS, Statement, allow, document, on_groups_of, partition_of, trust
+from components.core.dependencies import after
+
+__all__ = [
+    "CNI_POLICY",
+    "autoscaler_policy",
+    "cluster_role",
+    "machine_profile",
+    "machine_role",
+    "pod_role",
+    "pod_trust",
+]
+
+CLUSTER_POLICY = "AmazonEKSClusterPolicy"
+MACHINE_POLICIES = ("AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy")
+"""What a machine has to have (EKS user guide, "Amazon EKS node IAM role"), which its pods cannot reach."""
+CNI_POLICY = "AmazonEKS_CNI_Policy"
+_READ_ACTIONS = (
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeAutoScalingInstances",
+    "autoscaling:DescribeLaunchConfigurations",
+    "autoscaling:DescribeScalingActivities",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypes",
+    "ec2:DescribeLaunchTemplateVersions",
+    "ec2:GetInstanceTypesFromInstanceRequirements",
+)
+"""What the autoscaler looks at: none has a narrower resource, and all only read."""
+_SIZE_ACTIONS = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
+
+
+def pod_trust() -> dict[str, Any]:
+    """Lets EKS Pod Identity, and nobody else, take a role for the pods of a service account."""
+    allowed: Statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "pods.eks.amazonaws.com"},
+        "Action": ["sts:AssumeRole", "sts:TagSession"],
+    }
+    return document([allowed])
+
+
+def autoscaler_policy(stack: str, beside: str) -> dict[str, Any]:
+    """Looks at groups, and sets the sizes of those that carry the stack's tag. `beside`: an ARN of the partition."""
+    return document(
+        [
+            allow("LookAtGroups", list(_READ_ACTIONS), "*"),
+            on_groups_of(stack, "SetSizes", list(_SIZE_ACTIONS), beside),
+        ]
+    )
+
+
+def cluster_role(name: str, tags: dict[str, str], opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
+    """The control plane's: ARN, which waits for the permissions."""
+    return _role(f"{name}-control-plane", trust("eks.amazonaws.com"), (CLUSTER_POLICY,), tags, opts)[1]
+
+
+def machine_role(name: str, tags: dict[str, str], opts: pulumi.ResourceOptions) -> tuple[iam.Role, pulumi.Output[str]]:
+    """Of system nodes and workers: the role, and its ARN, which waits for the permissions."""
+    role, arn = _role(f"{name}-machine", trust("ec2.amazonaws.com"), MACHINE_POLICIES, tags, opts)
+    session = iam.RolePolicy(
+        f"{name}-machine",
+        role=role.id,
+        policy=pulumi.Output.json_dumps(document([allow("SessionManager", list(SESSION_ACTIONS), "*")])),
+        opts=opts,
+    )
+    return role, after(arn, session)
+
+
+def machine_profile(
+    name: str, role: iam.Role, role_arn: pulumi.Output[str], tags: dict[str, str], opts: pulumi.ResourceOptions
+) -> pulumi.Output[str]:
+    """ARN of the workers' instance profile, which waits for the role's permissions."""
+    profile = iam.InstanceProfile(f"{name}-machine", role=role.name, tags=tags, opts=opts)
+    return after(profile.arn, role_arn)
+
+
+def pod_role(
+    name: str,
+    policy: pulumi.Output[dict[str, Any]] | str,
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.Output[str]:
+    """ARN of a role for pods, which waits for its permissions: a document of one's own, or the name of one of AWS's."""
+    if isinstance(policy, str):
+        return _role(name, pod_trust(), (policy,), tags, opts)[1]
+    role, arn = _role(name, pod_trust(), (), tags, opts)
+    own = iam.RolePolicy(name, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=opts)
+    return after(arn, own)
+
+
+def _role(
+    name: str,
+    trusted: dict[str, Any],
+    policies: Sequence[str],
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> tuple[iam.Role, pulumi.Output[str]]:
+    role = iam.Role(name, assume_role_policy=pulumi.Output.json_dumps(trusted), tags=tags, opts=opts)
+    attached = [
+        iam.RolePolicyAttachment(
+            f"{name}-{policy}",
+            role=role.name,
+            policy_arn=pulumi.Output.concat("arn:", role.arn.apply(partition_of), f":iam::aws:policy/{policy}"),
+            opts=opts,
+        )
+        for policy in policies
+    ]
+    return role, after(role.arn, *attached)

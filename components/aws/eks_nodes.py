@@ -1,0 +1,146 @@
+"""Worker nodes of an EKS cluster: how a machine joins, and what an autoscaler reads of a group without nodes; pure."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, ip_network
+
+from components.aws.launch import count_efa
+from components.catalog.schema import MachineType
+from components.core.capacity import RungPlan
+from components.core.findings import InputError
+from components.kubernetes.spec import GPU, JOBS_ONLY, POOL_LABEL, RUNG_LABEL, Flavor, Node
+
+__all__ = [
+    "EFA",
+    "ROOT_DEVICE",
+    "JoinSpec",
+    "check_version",
+    "flavor_of",
+    "group_pattern",
+    "group_tags",
+    "image_parameter",
+    "join_script",
+    "node_labels",
+    "node_of",
+    "service_cidr",
+]
+
+EFA = "vpc.amazonaws.com/efa"
+"""What a pod asks for to have the fabric; without it NCCL goes over TCP and says nothing."""
+VERSIONS = ("1.35", "1.36")
+"""Of Kubernetes, in EKS's standard support into 2027: an older one costs six times as much an hour."""
+# Of Amazon Linux 2023, which EKS's images are made of.
+ROOT_DEVICE = "/dev/xvda"
+_JOBS_POOL = "jobs"
+# "Services" of Kubernetes: EKS user guide, "ServiceIpv4Cidr"; the second where the VPC has addresses of the first.
+_SERVICE_CIDRS = ("172.20.0.0/16", "10.100.0.0/16")
+_SCALER = "k8s.io/cluster-autoscaler"
+# What the kubelet, the system's own programs and the plugins' pods take of a node's memory.
+_KEPT_GIB = 8
+_BOUNDARY = "==gangway=="
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """What a machine has to know of its cluster."""
+
+    cluster: str
+    endpoint: str
+    certificate_authority: str
+    service_cidr: str
+
+
+def check_version(version: str, place: str) -> None:
+    """InputError: a version of Kubernetes that EKS has not in standard support."""
+    if version not in VERSIONS:
+        raise InputError.not_among(place, "not a version that EKS has in standard support", version, VERSIONS)
+
+
+def service_cidr(vpc_cidr: str) -> str:
+    """Addresses of the cluster's services, none of them the VPC's."""
+    vpc = ip_network(vpc_cidr)
+    return next(each for each in _SERVICE_CIDRS if not IPv4Network(each).overlaps(IPv4Network(vpc)))
+
+
+def image_parameter(version: str, machine: MachineType) -> str:
+    """Of the newest image for such machines (EKS user guide, "Retrieve recommended Amazon Linux AMI IDs")."""
+    kind = "nvidia" if machine.backend == "nccl" else "standard"
+    family = f"amazon-linux-2023/{machine.architecture}/{kind}"
+    return f"/aws/service/eks/optimized-ami/{version}/{family}/recommended/image_id"
+
+
+def node_of(machine: MachineType) -> Node:
+    """What jobs may have of one node."""
+    gpus = {GPU: machine.num_accelerators.value} if machine.backend == "nccl" else {}
+    efa = {EFA: count_efa(machine)} if count_efa(machine) else {}
+    return Node(machine.vcpus.value, int(machine.memory_gib.value) - _KEPT_GIB, {**gpus, **efa})
+
+
+def node_labels(machine: MachineType, rung: str) -> dict[str, str]:
+    """Of a node; `rung` is the last part of its group's name, such as 0-spot."""
+    labels = {POOL_LABEL: _JOBS_POOL, RUNG_LABEL: rung}
+    if machine.backend == "nccl":
+        # The second is how the autoscaler knows that a node's GPUs are still to come.
+        labels |= {f"{GPU}.present": "true", "k8s.amazonaws.com/accelerator": machine.accelerator}
+    if count_efa(machine):
+        labels[f"{EFA}.present"] = "true"
+    return labels
+
+
+def flavor_of(machine: MachineType) -> Flavor:
+    """All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
+    without capacity would wait there for ever. The autoscaler goes down the ladder.
+    """
+    return Flavor(machine.name.replace(".", "-"), {POOL_LABEL: _JOBS_POOL})
+
+
+def group_pattern(pool: str, position: int, rung: RungPlan) -> str:
+    """Of the group's name, which has some letters of Pulumi's behind."""
+    return f"^{pool}-{position}-{rung.kind}-[0-9a-f]+$"
+
+
+def group_tags(cluster: str, machine: MachineType, rung: str, root_volume_gib: int) -> dict[str, str]:
+    """By which the autoscaler finds a group, and knows what a node of it will be while there is none."""
+    template = f"{_SCALER}/node-template"
+    return {
+        f"{_SCALER}/enabled": "true",
+        f"{_SCALER}/{cluster}": "owned",
+        **{f"{template}/label/{key}": value for key, value in node_labels(machine, rung).items()},
+        f"{template}/taint/{JOBS_ONLY}": "true:NoSchedule",
+        **{f"{template}/resources/{name}": str(count) for name, count in node_of(machine).devices.items()},
+        f"{template}/resources/ephemeral-storage": f"{root_volume_gib}Gi",
+    }
+
+
+def join_script(join: JoinSpec, labels: Mapping[str, str]) -> str:
+    """User data, base64: what nodeadm reads at boot (Amazon EKS AMI, "NodeConfig")."""
+    written = ",".join(f"{key}={value}" for key, value in labels.items())
+    config = {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {
+            "cluster": {
+                "name": join.cluster,
+                "apiServerEndpoint": join.endpoint,
+                "certificateAuthority": join.certificate_authority,
+                "cidr": join.service_cidr,
+            },
+            # Of the local NVMe disks one, for images and for what pods write into /tmp.
+            "instance": {"localStorage": {"strategy": "RAID0"}},
+            "kubelet": {"flags": [f"--node-labels={written}", f"--register-with-taints={JOBS_ONLY}=true:NoSchedule"]},
+        },
+    }
+    lines = [
+        "MIME-Version: 1.0",
+        f'Content-Type: multipart/mixed; boundary="{_BOUNDARY}"',
+        "",
+        f"--{_BOUNDARY}",
+        "Content-Type: application/node.eks.aws",
+        "",
+        json.dumps(config, indent=1),
+        f"--{_BOUNDARY}--",
+        "",
+    ]
+    return b64encode("\r\n".join(lines).encode()).decode()

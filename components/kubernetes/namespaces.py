@@ -1,0 +1,166 @@
+"""A team's namespace, and what may be done in it: pods without rights, jobs by the queue alone; pure."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from components.kubernetes.queues import KUEUE, Manifest
+from components.kubernetes.spec import ClusterSpec, Team
+
+__all__ = ["CLAIM", "MEMBER_GROUP", "RunVolume", "namespace_manifests"]
+
+CLAIM = "gangway-runs"
+"""Of run folders, by the name that the Kubernetes engine asks for."""
+MEMBER_GROUP = "gangway:"
+"""What the name of a team's group of users begins with."""
+_RBAC = "rbac.authorization.k8s.io/v1"
+_OURS: Mapping[str, str] = MappingProxyType({"app.kubernetes.io/managed-by": "gangway"})
+_READ, _MAKE = ["get", "list", "watch"], ["get", "list", "watch", "create", "patch", "delete"]
+
+RunVolume = Mapping[str, Any]
+"""The source of a PersistentVolume, such as `{"csi": {...}}`, from which `volumeHandle` may be left out."""
+
+
+def namespace_manifests(spec: ClusterSpec, volume: RunVolume | None, size_gib: int = 0) -> tuple[Manifest, ...]:
+    """Every team's, and what its members may see of the cluster.
+
+    Args:
+        spec: of the cluster.
+        volume: where run folders are, the same for all teams, each job's under a name of its own; None where
+            the cluster has none, and somebody else makes the claims.
+        size_gib: of it, which Kubernetes wants said and nothing enforces.
+    """
+    found = [each for team in spec.queues for each in _of_team(spec, team)]
+    if volume is not None:
+        found += [each for team in spec.queues for each in _claim(team.name, volume, size_gib)]
+    return (*found, *_cluster_reader(spec))
+
+
+def _of_team(spec: ClusterSpec, team: Team) -> tuple[Manifest, ...]:
+    return (
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": team.name,
+                "labels": {
+                    **_OURS,
+                    **{f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")},
+                },
+            },
+        },
+        # A pod of the same job may connect to it: a policy that the engine makes beside each job.
+        _in(
+            team,
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            "nothing-comes-in",
+            {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
+        ),
+        _in(team, "v1", "ServiceAccount", "default", {"automountServiceAccountToken": False}),
+        _in(team, "v1", "ResourceQuota", "gangway", {"spec": {"hard": _limits(spec)}}),
+        *_members(team),
+    )
+
+
+def _limits(spec: ClusterSpec) -> dict[str, str]:
+    """What Kueue does not count: devices of pods that came past it, and ways into the cluster."""
+    devices = {f"requests.{name}": str(count * spec.max_nodes) for name, count in spec.node.devices.items()}
+    return {
+        "services.loadbalancers": "0",
+        "services.nodeports": "0",
+        **devices,
+    }
+
+
+def _members(team: Team) -> tuple[Manifest, ...]:
+    """What `gangway job` does, and no more: members make JobSets, which wait in a queue, and no pods, which do not."""
+    rules = [
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": _MAKE},
+        {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": _MAKE},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": _MAKE},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": [*_READ, "patch"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues"], "verbs": _READ},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _READ},
+        {
+            "apiGroups": [""],
+            "resources": ["events", "persistentvolumeclaims", "pods", "pods/log"],
+            "verbs": _READ,
+        },
+    ]
+    return (
+        _in(team, _RBAC, "Role", "gangway-member", {"rules": rules}),
+        _in(
+            team,
+            _RBAC,
+            "RoleBinding",
+            "gangway-member",
+            {
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gangway-member"},
+                "subjects": [_group_of(team)],
+            },
+        ),
+    )
+
+
+def _cluster_reader(spec: ClusterSpec) -> tuple[Manifest, ...]:
+    """Quotas, priorities and names of nodes, which every member may read."""
+    name = "gangway-member"
+    rules = [
+        {
+            "apiGroups": [KUEUE.partition("/")[0]],
+            "resources": ["clusterqueues", "workloadpriorityclasses"],
+            "verbs": _READ,
+        },
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": _READ},
+    ]
+    meta = {"name": name, "labels": dict(_OURS)}
+    return (
+        {"apiVersion": _RBAC, "kind": "ClusterRole", "metadata": meta, "rules": rules},
+        {
+            "apiVersion": _RBAC,
+            "kind": "ClusterRoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [_group_of(team) for team in spec.queues],
+        },
+    )
+
+
+def _group_of(team: Team) -> dict[str, str]:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": f"{MEMBER_GROUP}{team.name}"}
+
+
+def _claim(team: str, volume: RunVolume, size_gib: int) -> tuple[Manifest, ...]:
+    """A volume that stands already, and the team's claim on it; neither's end takes the data away."""
+    name, size = f"{CLAIM}-{team}", f"{size_gib}Gi"
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
+    source = dict(volume)
+    if "csi" in source:
+        # Kubernetes takes volumes of one handle for one volume.
+        source["csi"] = {**source["csi"], "volumeHandle": name}
+    return (
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name, "labels": dict(_OURS)},
+            "spec": {
+                **common,
+                **source,
+                "capacity": {"storage": size},
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": CLAIM, "namespace": team},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": CLAIM, "namespace": team, "labels": dict(_OURS)},
+            "spec": {**common, "resources": {"requests": {"storage": size}}, "volumeName": name},
+        },
+    )
+
+
+def _in(team: Team, version: str, kind: str, name: str, body: Mapping[str, Any]) -> Manifest:
+    meta = {"name": name, "namespace": team.name, "labels": dict(_OURS)}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **body}

@@ -1,0 +1,110 @@
+"""Kueue's objects: flavors, a cohort, a queue for each team, priorities; pure.
+
+Teams share one cohort. A team's own nodes are its own whenever it wants them: a job of another team that has borrowed
+them is told to stop, and goes on later. What no team has a claim to belongs to the cohort, and any queue may borrow it.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Team
+
+__all__ = ["COHORT", "KUEUE", "PRIORITIES", "QUEUE", "Manifest", "queue_manifests", "tolerations"]
+
+Manifest = dict[str, Any]
+KUEUE = "kueue.x-k8s.io/v1beta2"
+COHORT = "gangway"
+QUEUE = "main"
+"""Of a team's LocalQueue, in the namespace that has the team's name."""
+PRIORITIES: Mapping[str, int] = MappingProxyType({"gangway-high": 1000, "gangway-low": -1000})
+"""The WorkloadPriorityClasses; a job of no class has 0."""
+_OURS: Mapping[str, str] = MappingProxyType({"app.kubernetes.io/managed-by": "gangway"})
+
+
+def queue_manifests(spec: ClusterSpec) -> tuple[Manifest, ...]:
+    """All of a cluster's, in the order in which they refer to each other."""
+    return (
+        *(_topology(flavor) for flavor in spec.flavors if flavor.levels),
+        *(_flavor(flavor) for flavor in spec.flavors),
+        *(_priority(name, value) for name, value in PRIORITIES.items()),
+        _cohort(spec),
+        *(_cluster_queue(spec, team) for team in spec.queues),
+        *(_local_queue(team) for team in spec.queues),
+    )
+
+
+def tolerations() -> list[dict[str, str]]:
+    """Of whatever may be on the jobs' machines."""
+    return [{"key": JOBS_ONLY, "operator": "Exists"}]
+
+
+def _kueue(kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None) -> Manifest:
+    place = {} if namespace is None else {"namespace": namespace}
+    meta = {"name": name, **place, "labels": dict(_OURS)}
+    return {"apiVersion": KUEUE, "kind": kind, "metadata": meta, "spec": dict(spec)}
+
+
+def _topology(flavor: Flavor) -> Manifest:
+    return _kueue("Topology", flavor.name, {"levels": [{"nodeLabel": label} for label in flavor.levels]})
+
+
+def _flavor(flavor: Flavor) -> Manifest:
+    topology = {"topologyName": flavor.name} if flavor.levels else {}
+    return _kueue(
+        "ResourceFlavor",
+        flavor.name,
+        {
+            "nodeLabels": dict(flavor.labels),
+            "nodeTaints": [{"key": JOBS_ONLY, "value": "true", "effect": "NoSchedule"}],
+            # Which Kueue gives to the pods that it admits, and to no others.
+            "tolerations": tolerations(),
+            **topology,
+        },
+    )
+
+
+def _priority(name: str, value: int) -> Manifest:
+    return {
+        "apiVersion": KUEUE,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": name, "labels": dict(_OURS)},
+        "value": value,
+    }
+
+
+def _cohort(spec: ClusterSpec) -> Manifest:
+    if not spec.shared_nodes:
+        return _kueue("Cohort", COHORT, {})
+    return _kueue("Cohort", COHORT, {"resourceGroups": [_group(spec, spec.shared_nodes)]})
+
+
+def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:
+    fair = {"fairSharing": {"weight": str(max(team.nodes, 1))}} if spec.fair_sharing else {}
+    return _kueue(
+        "ClusterQueue",
+        team.name,
+        {
+            "cohortName": COHORT,
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": team.name}},
+            # A large job at the head that has to wait lets smaller ones pass.
+            "queueingStrategy": "BestEffortFIFO",
+            "resourceGroups": [_group(spec, team.nodes)],
+            "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
+            **fair,
+        },
+    )
+
+
+def _group(spec: ClusterSpec, nodes: int) -> Manifest:
+    """Of each flavor so many nodes; without a `borrowingLimit` a queue may borrow all that the cohort has."""
+    quantities = spec.node.quantities(nodes)
+    quotas = [{"name": name, "nominalQuota": quantity} for name, quantity in quantities.items()]
+    return {
+        "coveredResources": list(quantities),
+        "flavors": [{"name": flavor.name, "resources": quotas} for flavor in spec.flavors],
+    }
+
+
+def _local_queue(team: Team) -> Manifest:
+    return _kueue("LocalQueue", QUEUE, {"clusterQueue": team.name}, team.name)

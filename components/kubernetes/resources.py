@@ -1,0 +1,124 @@
+"""Manifests and charts as resources of Pulumi's, in the order in which they need each other."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
+
+from components.kubernetes.charts import Chart
+from components.kubernetes.queues import Manifest
+
+__all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs", "tier_of", "token_of"]
+
+_TIERS: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("ClusterRole", "Namespace", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),
+        **dict.fromkeys(("NetworkPolicy", "ResourceFlavor", "ResourceQuota", "Role", "ServiceAccount"), 1),
+        **dict.fromkeys(("ClusterRoleBinding", "Cohort", "PersistentVolumeClaim", "RoleBinding"), 2),
+        "ClusterQueue": 3,
+        "LocalQueue": 4,
+    }
+)
+"""What a kind may refer to is in an earlier tier. They go in the reverse order: Kueue keeps a flavor that is in use."""
+_MADE_BY_KUBERNETES = frozenset({("ServiceAccount", "default")})
+"""Of kind and name, what is there already and only changed."""
+INSTALL_TIMEOUT_SEC = 900
+
+
+def token_of(manifest: Manifest) -> str:
+    """The type of its resource.
+
+    >>> token_of({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}})
+    'kubernetes:core/v1:Namespace'
+    """
+    version = manifest["apiVersion"]
+    group = version if "/" in version else f"core/{version}"
+    patch = "Patch" if (manifest["kind"], manifest["metadata"]["name"]) in _MADE_BY_KUBERNETES else ""
+    return f"kubernetes:{group}:{manifest['kind']}{patch}"
+
+
+def tier_of(manifest: Manifest) -> int:
+    """Those of one tier need nothing of each other."""
+    return _TIERS[manifest["kind"]]
+
+
+class ClusterManifestsArgs(TypedDict):
+    """Inputs of ClusterManifests: manifests of Kubernetes and of Kueue; values may be outputs. `after`: of what has to
+    stand before them, such as `ClusterCharts.releases`, which brings the kinds of Kueue's.
+    """
+
+    manifests: list[dict[str, Any]]
+    after: NotRequired[pulumi.Input[list[str]]]
+
+
+class ClusterManifests(pulumi.ComponentResource):
+    """One resource for each manifest."""
+
+    names: pulumi.Output[list[str]]
+
+    def __init__(self, name: str, args: ClusterManifestsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:kubernetes:ClusterManifests", name, None, opts)
+        # A value that waits: whoever takes it comes later.
+        waits = pulumi.Output.from_input(args.get("after", []))
+        before: list[pulumi.Resource] = []
+        names: list[pulumi.Output[str]] = []
+        for _, tier in groupby(sorted(args["manifests"], key=tier_of), key=tier_of):
+            opts = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+            made = [_declare(name, each, waits, opts) for each in tier]
+            before = list(made)
+            names += [each.urn for each in made]
+        self.names = pulumi.Output.all(*names).apply(list)
+        self.register_outputs({"names": self.names})
+
+
+def _declare(
+    name: str, manifest: Manifest, waits: pulumi.Output[list[str]], opts: pulumi.ResourceOptions
+) -> pulumi.CustomResource:
+    meta = manifest["metadata"]
+    token = token_of(manifest)
+    forced = {"annotations": {"pulumi.com/patchForce": "true"}} if token.endswith("Patch") else {}
+    body = {**manifest, "metadata": waits.apply(lambda _: {**meta, **forced})}
+    words = [name, manifest["kind"].lower(), *([meta["namespace"]] if "namespace" in meta else []), meta["name"]]
+    return pulumi.CustomResource(token, "-".join(words), body, opts)
+
+
+class ClusterChartsArgs(TypedDict):
+    """Inputs of ClusterCharts: `components.kubernetes.charts`; what of `values` may be outputs."""
+
+    charts: Sequence[Chart]
+
+
+class ClusterCharts(pulumi.ComponentResource):
+    """One release of Helm's for each chart, each waited for until it runs."""
+
+    releases: pulumi.Output[list[str]]
+
+    def __init__(self, name: str, args: ClusterChartsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:kubernetes:ClusterCharts", name, None, opts)
+        made = dict[str, Release]()
+        for chart in args["charts"]:
+            needed = pulumi.ResourceOptions(parent=self, depends_on=[made[need] for need in chart.needs])
+            made[chart.name] = _release(name, chart, needed)
+        names: list[pulumi.Output[str]] = [release.urn for release in made.values()]
+        self.releases = pulumi.Output.all(*names).apply(list)
+        self.register_outputs({"releases": self.releases})
+
+
+def _release(name: str, chart: Chart, opts: pulumi.ResourceOptions) -> Release:
+    return Release(
+        f"{name}-{chart.name}",
+        name=chart.name,
+        chart=chart.chart,
+        version=chart.version,
+        repository_opts=None if chart.repository is None else RepositoryOptsArgs(repo=chart.repository),
+        namespace=chart.namespace,
+        create_namespace=chart.namespace != "kube-system",
+        values=dict(chart.values),
+        # What does not come up is taken away again, so that the next `up` begins anew.
+        atomic=True,
+        timeout=INSTALL_TIMEOUT_SEC,
+        opts=opts,
+    )

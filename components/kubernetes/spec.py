@@ -1,0 +1,107 @@
+"""What a cluster's queues are made of: teams with their share of nodes, what one node has, where nodes come from."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from components.core.findings import InputError
+
+__all__ = ["GPU", "JOBS_ONLY", "POOL_LABEL", "RUNG_LABEL", "ClusterSpec", "Flavor", "Node", "Team", "check_teams"]
+
+GPU = "nvidia.com/gpu"
+POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"
+"""Of a node: the pool of machines of one kind that it is from, and the rung of the ladder."""
+JOBS_ONLY = "gangway.dev/jobs-only"
+"""Key of the taint that keeps the cluster's own pods off the machines that are paid for to run jobs."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_TAKEN = frozenset({"default", "jobset-system", "kueue-system"})
+
+
+@dataclass(frozen=True)
+class Team:
+    """Has a namespace, a queue and so many nodes that are its own whenever it wants them."""
+
+    name: str
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """What one node has for jobs. `devices`: further resources of its, such as GPUs and interfaces of the fabric."""
+
+    cpus: int
+    memory_gib: int
+    devices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def quantities(self, nodes: int) -> dict[str, str]:
+        """So many nodes' resources, as Kubernetes writes them."""
+        counted = {name: str(count * nodes) for name, count in self.devices.items()}
+        return {"cpu": str(self.cpus * nodes), "memory": f"{self.memory_gib * nodes}Gi", **counted}
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """Nodes that a job may have instead of others: all of a job's are of one.
+
+    Attributes:
+        labels: that its nodes carry.
+        levels: labels from the widest block of the network to the narrowest, along which a job's nodes are chosen.
+            Kueue counts the nodes that stand: of none that scales from zero.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """A cluster's queues.
+
+    Attributes:
+        teams: each with its own queue; one `main` with all nodes where there are none.
+        max_nodes: of each flavor.
+        flavors: in the order they are tried. Quotas count for each by itself.
+        fair_sharing: whether what nobody has a claim to is shared evenly instead of to whoever came first.
+    """
+
+    teams: tuple[Team, ...]
+    node: Node
+    max_nodes: int
+    flavors: tuple[Flavor, ...]
+    fair_sharing: bool = False
+
+    @property
+    def queues(self) -> tuple[Team, ...]:
+        """Those of the teams, or the one of all."""
+        return self.teams or (Team("main", self.max_nodes),)
+
+    @property
+    def shared_nodes(self) -> int:
+        """Which are no team's own."""
+        return self.max_nodes - sum(team.nodes for team in self.queues)
+
+
+def check_teams(teams: tuple[Team, ...], max_nodes: int, place: str) -> None:
+    """InputError: a name that no namespace may have, twice the same, more nodes than there are."""
+    for index, team in enumerate(teams):
+        here = f"{place}[{index}]"
+        if not _NAME.fullmatch(team.name) or team.name.startswith("kube-") or team.name in _TAKEN:
+            raise InputError(
+                f"{here}.name",
+                "no namespace of a team's can be called so",
+                value=team.name,
+                allowed="1 to 63 of a-z, 0-9 and -, not kube-..., not " + ", ".join(sorted(_TAKEN)),
+                fix="give the team another name",
+            )
+        if team.name in [other.name for other in teams[:index]]:
+            raise InputError(f"{here}.name", "two teams of one name", value=team.name, fix="leave one of them out")
+    if (wanted := sum(team.nodes for team in teams)) > max_nodes:
+        raise InputError(
+            place,
+            "the teams' own nodes are more than there ever are",
+            value=wanted,
+            allowed=f"at most {max_nodes} together, as cluster.nodes.max says",
+            fix="give teams fewer: a queue borrows what others do not use",
+        )

@@ -1,0 +1,68 @@
+"""Teams' namespaces: what pods and members may do, and the claim that the engine asks for."""
+
+from typing import Any
+
+from components.kubernetes.namespaces import CLAIM, namespace_manifests
+from components.kubernetes.spec import GPU, ClusterSpec
+from stacks.engines.kubernetes import engine
+
+LUSTRE = {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": {"dnsname": "fs", "mountname": "m"}}}
+
+
+def found(manifests: tuple[dict[str, Any], ...], kind: str, namespace: str | None = None) -> list[dict[str, Any]]:
+    return [
+        each
+        for each in manifests
+        if each["kind"] == kind and (namespace is None or each["metadata"].get("namespace") == namespace)
+    ]
+
+
+def test_pods_of_a_team_are_restricted(two_teams: ClusterSpec) -> None:
+    made = namespace_manifests(two_teams, None)
+    for space in found(made, "Namespace"):
+        labels = space["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+        assert labels["app.kubernetes.io/managed-by"] == "gangway", "Kueue looks after what has it"
+    assert [each["metadata"]["name"] for each in found(made, "Namespace")] == ["vision", "speech"]
+    [policy] = found(made, "NetworkPolicy", "vision")
+    assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}, "nothing comes in"
+    [account] = found(made, "ServiceAccount", "vision")
+    assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == ("default", False)
+
+
+def test_a_member_makes_jobs_that_wait_and_no_pods_that_do_not(two_teams: ClusterSpec) -> None:
+    [role] = found(namespace_manifests(two_teams, None), "Role", "vision")
+    allowed = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert ("jobset.x-k8s.io", "jobsets", "create") in allowed
+    makes = {resource for _, resource, verb in allowed if verb in ("create", "patch", "delete", "update", "*")}
+    assert makes == {"jobsets", "configmaps", "secrets", "networkpolicies", "workloads"}
+    assert ("kueue.x-k8s.io", "workloads", "create") not in allowed
+    assert "*" not in {word for entry in allowed for word in entry}
+
+
+def test_devices_are_limited_where_kueue_does_not_count(two_teams: ClusterSpec) -> None:
+    [quota] = found(namespace_manifests(two_teams, None), "ResourceQuota", "speech")
+    assert quota["spec"]["hard"][f"requests.{GPU}"] == "64"
+    assert quota["spec"]["hard"]["services.loadbalancers"] == "0"
+
+
+def test_every_team_has_a_claim_on_the_one_volume(two_teams: ClusterSpec) -> None:
+    assert CLAIM == engine.CLAIM
+    made = namespace_manifests(two_teams, LUSTRE, 1200)
+    volumes = found(made, "PersistentVolume")
+    assert len({each["spec"]["csi"]["volumeHandle"] for each in volumes}) == 2, "one handle would be one volume"
+    for volume, team in zip(volumes, ("vision", "speech"), strict=True):
+        [claim] = found(made, "PersistentVolumeClaim", team)
+        assert claim["metadata"]["name"] == CLAIM
+        assert claim["spec"]["volumeName"] == volume["metadata"]["name"]
+        assert volume["spec"]["claimRef"]["namespace"] == team
+        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+        assert claim["spec"]["storageClassName"] == "", "no class makes another volume"
+    assert "volumeHandle" not in LUSTRE["csi"], "what was given is left as it was"
+    assert not found(namespace_manifests(two_teams, None), "PersistentVolume")

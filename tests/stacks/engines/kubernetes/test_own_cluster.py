@@ -1,0 +1,161 @@
+"""The queues of a cluster of Gangway's own, in a real control plane: every manifest taken strictly and by Kueue's
+webhooks, jobs of the engine admitted by quota, and by members who may do nothing else.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.kubernetes.namespaces import CLAIM, namespace_manifests
+from components.kubernetes.queues import KUEUE, QUEUE, queue_manifests
+from components.kubernetes.resources import tier_of
+from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Node, Team
+from stacks.config.job_file import JobFile
+from stacks.engines.base import Phase
+from stacks.engines.kubernetes.engine import KubernetesEngine
+from tests.kube_cluster import KubeCluster
+from tests.stacks.engines.test_contract import job as file_of
+from tests.stacks.engines.test_contract import over, until
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
+LABELS = {"gangway.dev/pool": "jobs"}
+SPEC = ClusterSpec((Team("vision", 1), Team("speech", 1)), Node(1, 64), 2, (Flavor("own", LABELS),))
+_WAITS = "trap 'exit 75' TERM; echo x >>begun; while [ ! -e end ]; do sleep 0.1; done"
+
+
+def job(script: str, **keys: object) -> JobFile:
+    return file_of(script, image=f"registry.example.com/any@sha256:{'0' * 64}", **keys)
+
+
+@pytest.fixture
+def own(standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeCluster]:
+    """With the manifests in it, and all of its nodes labelled and tainted as those of the node groups are."""
+    cluster = standing_kubernetes
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    for team in SPEC.queues:
+        (cluster.folder / "kubelet" / "claims" / team.name / CLAIM).mkdir(parents=True, exist_ok=True)
+    made = [*queue_manifests(SPEC), *namespace_manifests(SPEC, {"hostPath": {"path": "/nonexistent"}}, 10)]
+    made.sort(key=tier_of)
+    cluster.kubectl("label", "nodes", "--all", *(f"{key}={value}" for key, value in LABELS.items()), "--overwrite")
+    cluster.kubectl("taint", "nodes", "--all", f"{JOBS_ONLY}=true:NoSchedule", "--overwrite")
+    cluster.apply(*made)
+    yield cluster
+    for team in SPEC.queues:
+        space = f"--namespace={team.name}"
+        cluster.kubectl("delete", "jobsets", "--all", space, "--grace-period=0", "--wait=true")
+    cluster.kubectl("taint", "nodes", "--all", f"{JOBS_ONLY}-")
+    cluster.kubectl("label", "nodes", "--all", *(f"{key}-" for key in LABELS))
+
+
+def runs_of(cluster: KubeCluster, team: str) -> Path:
+    return cluster.folder / "kubelet" / "claims" / team / CLAIM
+
+
+def test_all_kinds_of_kueues_are_taken_strictly(own: KubeCluster) -> None:
+    """Those that two teams of one flavor do not have, too."""
+    blocks = Flavor("blocks", {"x/pool": "blocks"}, ("x/block", "kubernetes.io/hostname"))
+    teams = tuple(Team(f"t{number}", 20) for number in range(3))
+    node = Node(192, 2040, {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32})
+    spec = ClusterSpec(teams, node, 100, (blocks, Flavor("own", LABELS)), fair_sharing=True)
+    words = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "--filename=-")
+    tried = [each for each in queue_manifests(spec) if "namespace" not in each["metadata"]]
+    for each in tried:
+        own.kubectl(*words, told=json.dumps(each))
+    kinds = {"ClusterQueue", "Cohort", "ResourceFlavor", "Topology", "WorkloadPriorityClass"}
+    assert {each["kind"] for each in tried} == kinds
+    wrong = {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "x"}, "spec": {"nodeLabls": {}}}
+    with pytest.raises(AssertionError, match="nodeLabls"):
+        own.kubectl(*words, told=json.dumps(wrong))
+
+
+def test_a_job_runs_on_tainted_nodes_through_the_teams_queue(own: KubeCluster) -> None:
+    engine = KubernetesEngine("judge", "vision", QUEUE)
+    job_id = engine.submit(job("touch done"))
+    found = over(engine, job_id)
+    assert found.phase is Phase.DONE, found
+    assert list(runs_of(own, "vision").glob(f"{job_id}-*/done"))
+
+
+def test_a_borrowed_node_is_given_back_and_the_job_goes_on_later(own: KubeCluster) -> None:
+    vision, speech = (KubernetesEngine("judge", team.name, QUEUE) for team in SPEC.queues)
+    kept = vision.submit(job(_WAITS, max_restarts=0))
+    until(vision, kept, lambda found, log: any(runs_of(own, "vision").glob(f"{kept}-*/begun")))
+    borrowing = vision.submit(job(_WAITS, max_restarts=0))
+    until(vision, borrowing, lambda found, log: any(runs_of(own, "vision").glob(f"{borrowing}-*/begun")))
+    third = vision.submit(job("true"))
+    waiting = until(vision, third, lambda found, log: "quota" in found.reason)
+    assert waiting.phase is Phase.WAITING, "the cohort has no more"
+    vision.cancel(third)
+    assert over(speech, speech.submit(job("true"))).phase is Phase.DONE, "its own node, whoever has it"
+    for folder in (*runs_of(own, "vision").glob(f"{kept}-*"), *runs_of(own, "vision").glob(f"{borrowing}-*")):
+        (folder / "end").touch()
+    ends = [over(vision, kept), over(vision, borrowing)]
+    assert [each.phase for each in ends] == [Phase.DONE, Phase.DONE]
+    assert sorted(each.starts for each in ends) == [1, 2], "one of the two has made room"
+
+
+@pytest.fixture
+def member(own: KubeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> KubernetesEngine:
+    """Of the team vision, and of nothing else."""
+    config = json.loads(own.kubeconfig.read_text())
+    config["users"][0]["user"] |= {"as": "ada", "as-groups": ["gangway:vision", "system:authenticated"]}
+    path = tmp_path / "member"
+    path.write_text(json.dumps(config))
+    path.chmod(0o600)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return KubernetesEngine("judge", "vision", QUEUE)
+
+
+def test_a_member_can_do_all_that_the_engine_does(member: KubernetesEngine) -> None:
+    job_id = member.submit(job("echo said; touch done"))
+    assert over(member, job_id).phase is Phase.DONE
+    assert "said" in member.log(job_id)[0]
+    waits = member.submit(job(_WAITS))
+    until(member, waits, lambda found, log: found.phase is Phase.RUNNING)
+    member.cancel(waits)
+    assert over(member, waits).phase is Phase.CANCELLED
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "pods", "-n", "vision"),
+        ("create", "jobs", "-n", "vision"),
+        ("create", "workloads.kueue.x-k8s.io", "-n", "vision"),
+        ("create", "jobsets.jobset.x-k8s.io", "-n", "speech"),
+        ("get", "secrets", "-n", "speech"),
+        ("patch", "clusterqueues.kueue.x-k8s.io"),
+        ("create", "pods/exec", "-n", "vision"),
+    ],
+)
+def test_a_member_can_do_nothing_past_the_queue(member: KubernetesEngine, words: tuple[str, ...]) -> None:
+    done = subprocess.run(["kubectl", "auth", "can-i", *words], capture_output=True, text=True)
+    assert done.stdout.strip() == "no", done.stderr
+
+
+def test_a_job_set_without_a_queue_never_begins(own: KubeCluster) -> None:
+    container = {"name": "c", "image": "x", "command": ["true"]}
+    template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}}
+    manifest = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "past-the-queue", "namespace": "vision"},
+        "spec": {"replicatedJobs": [{"name": "a", "replicas": 1, "template": template}]},
+    }
+    own.apply(manifest)
+    said = own.kubectl("get", "jobset", "past-the-queue", "--namespace=vision", "--output=jsonpath={.spec.suspend}")
+    assert said == "true"
+
+
+def test_a_pod_with_rights_is_refused(own: KubeCluster) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "rights", "namespace": "vision"},
+        "spec": {"hostNetwork": True, "containers": [{"name": "c", "image": "x"}]},
+    }
+    with pytest.raises(AssertionError, match="restricted"):
+        own.kubectl("create", "--filename=-", told=json.dumps(pod))
