@@ -54,8 +54,20 @@ BESIDES = {
         "TpuReconciler",
     },
 }
-# Machines that are there already have everything else; OpenStack has no budget, and no service for lines.
+# Machines that are there already have everything else; OpenStack has no budget, and no service for lines; a cluster
+# with a queue has no job of its own, whose nodes write lines.
 ALONE = {
+    "eks-p5-kueue": {
+        "Budget",
+        "ClusterCharts",
+        "ClusterManifests",
+        "EfaNodePool",
+        "EksCluster",
+        "EncryptionKey",
+        "LustreFileSystem",
+        "RunBucket",
+        "TrainingNetwork",
+    },
     "hosts-lab": {"HostPool"},
     "openstack-gpu": {
         "HeadNode",
@@ -105,6 +117,7 @@ COUNTS = {
     "aws-g5-dev": (0, 1, 1, 0, 0, 0, 3, 8),
     "aws-p4d-block": (1, 0, 1, 1, 1, 2, 2, 1),
     "aws-p5-spot": (2, 1, 2, 1, 1, 0, 3, 1),
+    "eks-p5-kueue": (1, 1, 2, 0, 1, 0, 2, 1),
     # Containers: of runs, and of the log of imports.
     "azure-nc-dev": (0, 1, 0, 1, 1, 1, 2, 1),
     "azure-ndv4": (1, 1, 0, 1, 2, 1, 1, 0),

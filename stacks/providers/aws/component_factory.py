@@ -59,7 +59,7 @@ class ComponentFactory:
         args = {"region": self.config.region, "tags": self.planned.tags}
         return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_arn
 
-    def network(self, runs: RunBucket, repository_arn: pulumi.Input[str], key: Key) -> TrainingNetwork:
+    def network(self, runs: RunBucket, repository_arn: pulumi.Input[str] | None, key: Key) -> TrainingNetwork:
         """The network, the way out and the security groups."""
         network = self.config.network
         # Through a NAT gateway the whole of the internet is open, and packages of the region come through this door.

@@ -18,9 +18,11 @@ from components.core.findings import InputError
 from components.core.image_reference import DIGEST, REPOSITORY
 from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, paid_once
+from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
+from stacks.providers.aws.eks_plan import EksPlan, plan_eks, with_second_zone
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
 
 __all__ = [
@@ -58,6 +60,7 @@ class AwsPlan:
         repository_arn: of the prebuilt image; None where the stack builds its own.
         head: whether the job needs a head node.
         tags: of every resource.
+        eks: the cluster of Kubernetes; None where the stack is none.
     """
 
     machine: MachineType
@@ -68,6 +71,7 @@ class AwsPlan:
     repository_arn: str | None
     head: bool
     tags: dict[str, str]
+    eks: EksPlan | None = None
 
 
 def plan(config: StackConfig) -> AwsPlan:
@@ -82,6 +86,9 @@ def plan(config: StackConfig) -> AwsPlan:
     check_zones(cluster.capacity, _zones_of(region))
     zone, reason = _zone(config, region, machine)
     zones = ladder_zones(cluster.capacity, zone)
+    eks = plan_eks(config, config.engine, machine) if isinstance(config.engine, KubernetesConfig) else None
+    if eks is not None:
+        zones = with_second_zone(zones, _zones_of(region))
     plan_network(config.network.cidr, len(zones))
     if storage := config.storage:
         plan_lustre(
@@ -101,8 +108,9 @@ def plan(config: StackConfig) -> AwsPlan:
         zones=zones,
         zone_reason=reason,
         repository_arn=_repository_arn(config),
-        head=cluster.nodes.max > 1,
+        head=cluster.nodes.max > 1 and eks is None,
         tags=tag_policy(config, machine, region).aws(),
+        eks=eks,
     )
 
 

@@ -30,9 +30,15 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 
 def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
-    stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
+    opts = pulumi.ResourceOptions(providers={"aws": provider})
+    if planned.eks is not None:
+        # Imported here: its SDK is an extra of its own.
+        from stacks.providers.aws.eks_program import build_eks
+
+        return build_eks(config, planned, planned.eks, provider, opts)
+    check_user_data(config, planned)
+    stack = ComponentFactory(config, planned, provider, opts)
     key = stack.key()
     runs = stack.runs(key)
     logs = stack.logs(key)
