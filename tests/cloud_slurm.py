@@ -196,7 +196,7 @@ def _write_programs(folder: Path, url: str) -> None:
         "most": sum(rung.count for rung in RUNGS),
         "patience_sec": PATIENCE_SEC,
         "rest_sec": REST_SEC,
-        "rungs": [{"name": rung.name, "group": rung.name, "nodes": rung.nodes, "nodes_up": 0} for rung in RUNGS],
+        "rungs": [{"name": rung.name, "group": rung.name, "count": rung.count, "nodes_up": 0} for rung in RUNGS],
     }
     (folder / "scaler.json").write_text(json.dumps(config))
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 import pulumi
 from pulumi_aws import autoscaling, ec2
@@ -39,15 +39,12 @@ __all__ = [
     "GroupSize",
     "NodePoolPlan",
     "RungNodesArgs",
-    "SizedBy",
     "declare_hours",
     "plan_node_pool",
     "plan_sizes",
 ]
 
 
-SizedBy = Literal["ladder", "queue"]
-"""Who sets the sizes of the groups."""
 START_MARGIN = timedelta(minutes=30)
 """Nearer to the start than this, a group is declared open, and EC2 may refuse its launches until then.
 
@@ -91,12 +88,11 @@ class GroupSize:
 
 
 def plan_sizes(
-    rungs: Sequence[RungPlan], num_nodes_min: int, num_nodes_max: int, now: datetime, sized_by: SizedBy = "ladder"
+    rungs: Sequence[RungPlan], num_nodes_min: int, num_nodes_max: int, now: datetime, by_queue: bool = False
 ) -> tuple[GroupSize, ...]:
     """The size of each rung's group: the first holds all nodes, the others wait empty and may grow to the minimum.
     Where a queue sizes them, the first keeps the minimum, and each may grow to the maximum.
     """
-    by_queue = sized_by == "queue"
     return tuple(
         GroupSize(
             most=num_nodes_min if position and not by_queue else num_nodes_max,
@@ -172,9 +168,10 @@ class EfaNodePoolArgs(TypedDict):
     `root_device_name` is the image's own: /dev/sda1 (the default) on Ubuntu, /dev/xvda on Amazon Linux. `kms_key_arn`
     encrypts the root disks instead of AWS's own key; its policy must let Auto Scaling's role use it. `zones` names the
     zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it. `block_stop_lead_minutes`
-    (10): how long before EC2 would end a block's nodes the group is emptied. `sized_by`: "ladder" (the default) fills
-    each group with what those above it lack; "queue" leaves sizes to a program that has a queue of jobs, such as a
-    cluster autoscaler, and then `rungs` may give each rung, in their order, what is its own.
+    (10): how long before EC2 would end a block's nodes the group is emptied. `sized_by_queue` leaves the sizes
+    to a program that has a queue of jobs, such as a cluster autoscaler, where else each group is filled with what those
+    above it lack. `rungs` gives each rung, in their order, what is its own. `named_by_tag`: a machine reads its own
+    tags, by one of which it learns who it is; where a group shrinks, the newest goes first.
     """
 
     machine_type: str
@@ -191,7 +188,8 @@ class EfaNodePoolArgs(TypedDict):
     root_device_name: NotRequired[str]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     block_stop_lead_minutes: NotRequired[int]
-    sized_by: NotRequired[SizedBy]
+    sized_by_queue: NotRequired[bool]
+    named_by_tag: NotRequired[bool]
     rungs: NotRequired[list[RungNodesArgs]]
     tags: dict[str, str]
 
@@ -226,7 +224,7 @@ def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
         plan_interfaces(machine),
         ladder,
         tuple(rung_machines(rung, machine, "capacity") for rung in rungs),
-        plan_sizes(ladder, args["num_nodes_min"], args["num_nodes_max"], now, args.get("sized_by", "ladder")),
+        plan_sizes(ladder, args["num_nodes_min"], args["num_nodes_max"], now, args.get("sized_by_queue", False)),
     )
 
 
@@ -268,7 +266,7 @@ class EfaNodePool(pulumi.ComponentResource):
             mine = self._launch_templates(suffix, rung, machines, self._user_data(position))
             group = self._group(suffix, size, rung, mine, self._group_tags(position))
             declare_hours(f"{name}-{suffix}", group, size, self._stops_at(rung), self._child)
-            if position and args.get("sized_by", "ladder") == "ladder":
+            if position and not args.get("sized_by_queue", False):
                 fallback.fill_behind(suffix, group, above=list(groups))
             templates += mine.values()
             groups.append(group)
@@ -309,6 +307,7 @@ class EfaNodePool(pulumi.ComponentResource):
             kms_key_arn=self._args.get("kms_key_arn"),
             security_group_ids=self._args["security_group_ids"],
             tags=self._args["tags"],
+            reads_tags=self._args.get("named_by_tag", False),
         )
         mixed = len(machines) > 1
         # A mixed group names the market itself; EC2 refuses templates that name one too.
@@ -367,6 +366,8 @@ class EfaNodePool(pulumi.ComponentResource):
             capacity_rebalance=False,
             # Rebalancing between zones would end healthy workers in the middle of a run.
             suspended_processes=["AZRebalance"],
+            # One that came too late to be named, rather than one with a job.
+            termination_policies=["NewestInstance"] if self._args.get("named_by_tag", False) else None,
             initial_lifecycle_hooks=[_last_checkpoint()],
             enabled_metrics=[autoscaling.Metric.GROUP_IN_SERVICE_INSTANCES, autoscaling.Metric.GROUP_DESIRED_CAPACITY],
             metrics_granularity=autoscaling.MetricsGranularity.ONE_MINUTE,

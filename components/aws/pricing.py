@@ -179,21 +179,28 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
 
 def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     templates, opened = _templates(resources), _opened_sizes(resources)
-    for group in resources:
-        if group.type == "aws:autoscaling/group:Group":
-            yield from of_resources(_group(group, templates, opened, catalog, region), group)
+    groups = [one for one in resources if one.type == "aws:autoscaling/group:Group"]
+    # Where a queue sizes all groups, the first is what it fills first, with all nodes when there is work for them.
+    by_queue = all(group.inputs.get("desiredCapacity") is None for group in groups)
+    for position, group in enumerate(groups):
+        standby = group.inputs.get("desiredCapacity") is None and not (by_queue and position == 0)
+        yield from of_resources(_group(group, templates, opened, catalog, region, standby), group)
 
 
 def _group(
-    group: Declared, templates: Mapping[str, Declared], opened: Mapping[str, int], catalog: Catalog, region: str
+    group: Declared,
+    templates: Mapping[str, Declared],
+    opened: Mapping[str, int],
+    catalog: Catalog,
+    region: str,
+    standby: bool,
 ) -> Iterable[CostComponent]:
     market, offers = _launches(group, templates)
     cap_usd = _spot_cap(group, offers[0]) if market == "spot" else None
     machine_types = [template.inputs["instanceType"] for template in offers]
     desired = group.inputs.get("desiredCapacity")
-    standby = desired is None
     # A group that is still closed costs its price as soon as it opens.
-    num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if standby else desired or 0)
+    num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if desired is None else desired or 0)
     disk, more_mibps = _root_gib(offers[0]), _root_mibps(offers[0]) - GP3_MIBPS
     prices = [
         _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd) for name in machine_types

@@ -6,9 +6,11 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 
+from components.aws.alarms import events_group
 from components.aws.identity import (
     GROUP_ACTIONS,
     KEY_ACTIONS,
+    LOG_ACTIONS,
     SESSION_ACTIONS,
     Statement,
     allow,
@@ -32,13 +34,15 @@ NODE_GROUP_ACTIONS = tuple(action for action in GROUP_ACTIONS if action != "auto
 
 class SlurmIdentityArgs(TypedDict):
     """Inputs of SlurmIdentity. `role`: head or node; `munge_key_arn`: the parameter with the cluster's key, which both
-    read; `kms_key_arn`: by which it is encrypted, where that is the stack's own.
+    read; `kms_key_arn`: by which it is encrypted, where that is the stack's own; `log_group_arn`: to whose events nodes
+    write.
     """
 
     role: str
     stack: str
     munge_key_arn: pulumi.Input[str]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    log_group_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
 
@@ -60,12 +64,15 @@ def slurm_head_policy(munge_key_arn: str, stack: str, kms_key_arn: str | None = 
     )
 
 
-def slurm_node_policy(munge_key_arn: str, stack: str, kms_key_arn: str | None = None) -> dict[str, Any]:
+def slurm_node_policy(
+    munge_key_arn: str, stack: str, kms_key_arn: str | None = None, log_group_arn: str | None = None
+) -> dict[str, Any]:
     """The policy document of a node."""
     return document(
         [
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             on_groups_of(stack, "OwnGroups", list(NODE_GROUP_ACTIONS), munge_key_arn),
+            *([allow("WriteEvents", list(LOG_ACTIONS), f"{events_group(log_group_arn)}:*")] if log_group_arn else []),
             *_common(munge_key_arn, kms_key_arn),
         ]
     )
@@ -87,9 +94,10 @@ class SlurmIdentity(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SlurmIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:SlurmIdentity", name, None, opts)
-        known = pulumi.Output.all(munge_key_arn=args["munge_key_arn"], kms_key_arn=args.get("kms_key_arn"))
         made = {"head": slurm_head_policy, "node": slurm_node_policy}[args["role"]]
-        policy = known.apply(lambda arns: made(**arns, stack=args["stack"]))
+        named = {"munge_key_arn": args["munge_key_arn"], "kms_key_arn": args.get("kms_key_arn")}
+        named |= {"log_group_arn": args.get("log_group_arn")} if args["role"] == "node" else {}
+        policy = pulumi.Output.all(**named).apply(lambda arns: made(**arns, stack=args["stack"]))
         child = pulumi.ResourceOptions(parent=self)
         self.role_name, self.instance_profile_arn = instance_profile(
             name, f"slurm-{args['role']}", policy, args["tags"], child

@@ -21,7 +21,7 @@ _PACKAGES = ("munge", "python3-boto3", "slurm-client")
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmSpec:
     """What both are told. `munge_key`: the parameter that has the key of the cluster. `file_system`: Lustre, where the
-    cluster has one.
+    cluster has one; `log_group`: whose events' stream nodes write to that give themselves up.
     """
 
     stack: str
@@ -29,6 +29,7 @@ class AwsSlurmSpec:
     slurm: SlurmSpec
     munge_key: str
     file_system: FileSystem | None = None
+    log_group: str = ""
 
     def __post_init__(self) -> None:
         files = self.file_system
@@ -46,7 +47,7 @@ class AwsSlurmSpec:
             "JOB_KEY": "slurm",
             "JOB_NAME": "slurm",
             "LIFECYCLE_HOOK": "",
-            "LOG_GROUP": "",
+            "LOG_GROUP": self.log_group if role == "worker" else "",
             "LUSTRE_DNS_NAME": dns_name,
             "LUSTRE_EFA": "",
             "LUSTRE_MOUNT_NAME": mount_name,
@@ -127,7 +128,7 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
                 {
                     "name": rung.name,
                     "group": group,
-                    "nodes": list(rung.nodes),
+                    "count": rung.count,
                     "nodes_up": 0 if position else slurm.nodes_up,
                 }
                 for position, (rung, group) in enumerate(zip(slurm.rungs, self.groups, strict=True))
@@ -155,7 +156,7 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", bash_assignments(settings)),
         # Where a check only says what it finds: the node is drained, and its group replaces nothing.
-        NodeFile(f"{ETC_DIR}/check.env", "0600", bash_assignments({**settings, "ROLE": "head"})),
+        NodeFile(f"{ETC_DIR}/check.env", "0600", bash_assignments({**settings, "ROLE": "head", "LOG_GROUP": ""})),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *spec.steps, *run]),
         *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", "gangway-notices.service", *started]),
@@ -170,6 +171,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     settings = {
         **spec.settings("head"),
         "SLURM_ACCOUNTS": "yes" if slurm.accounting else "",
+        "SLURM_HEAD_NAME": slurm.head_name,
         "SLURM_PACKAGES": " ".join([*_PACKAGES, "slurmctld", *accounting]),
         "SLURM_SHARED_DIR": spec.shared_dir,
         "SLURM_STATE_DIR": slurm.state_dir,

@@ -8,10 +8,12 @@ from typing import Literal
 
 Release = Literal["21.08", "22.05", "23.11"]
 """Of Ubuntu 22.04, Debian 12 and Ubuntu 24.04."""
-RungKind = Literal["capacity-block", "reservation", "spot", "on-demand"]
+RungKind = Literal["capacity-block", "reservation", "flex-start", "spot", "on-demand"]
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z])?(-[0-9]{1,2})?")
-"""A partition's. Slurm's own limit for a cluster is 40 characters (slurm.conf(5), ClusterName)."""
+"""A partition's: its nodes' begin so, and end with a number of their own."""
+_OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+"""Of a cluster, or a team."""
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _FOLDER = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 _GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
@@ -102,7 +104,7 @@ class SlurmTeam:
     nodes: int
 
     def __post_init__(self) -> None:
-        _check("SlurmTeam.name", self.name, _NAME.fullmatch(self.name) and self.name != "root", "such as vision")
+        _check("SlurmTeam.name", self.name, _OWN_NAME.fullmatch(self.name) and self.name != "root", "such as vision")
         _check("SlurmTeam.nodes", self.nodes, self.nodes >= 0, "0 or more")
 
 
@@ -146,7 +148,7 @@ class SlurmSpec:
     munge_socket: str = ""
 
     def __post_init__(self) -> None:
-        _check("SlurmSpec.cluster", self.cluster, _NAME.fullmatch(self.cluster) is not None, "such as gan-train")
+        _check("SlurmSpec.cluster", self.cluster, _OWN_NAME.fullmatch(self.cluster) is not None, "such as gan-train")
         for place in ("head_host", "head_name"):
             value = getattr(self, place)
             _check(f"SlurmSpec.{place}", value, _HOST.fullmatch(value) is not None, "a host's name, in small letters")

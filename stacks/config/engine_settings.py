@@ -2,13 +2,27 @@
 Slurm or a Kubernetes of the stack's own.
 """
 
+from ipaddress import IPv4Network
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import AfterValidator, Field, StrictBool, model_validator
 
 from components.core.fields import Whole
 from stacks.config.section import Section
 
+
+def _range(text: str) -> str:
+    """IPv4; the whole of the internet is nobody's network."""
+    try:
+        found = IPv4Network(text)
+    except ValueError:
+        found = None
+    if found is None or found.prefixlen == 0:
+        raise ValueError("a range such as 203.0.113.0/24, and not of everybody; write your own network's")
+    return text
+
+
+_Range = Annotated[str, AfterValidator(_range)]
 MAIN_QUEUE = "main"
 """Of a stack that names no teams."""
 
@@ -82,10 +96,13 @@ class KubernetesConfig(_Queue):
 
     Attributes:
         version: of Kubernetes; when left out, the newest that this release knows the provider to run.
+        api_cidrs: ranges of addresses outside, from which the cluster may be talked to; without any it is from inside
+            its network alone.
     """
 
     kind: Literal["kubernetes"]
     version: str | None = Field(default=None, pattern=r"^1\.[0-9]{2}$", examples=["1.35"])
+    api_cidrs: tuple[_Range, ...] = Field(default=(), max_length=40, examples=[["203.0.113.0/24"]])
 
 
 AnyEngine = Annotated[SystemdConfig | SlurmConfig | KubernetesConfig, Field(discriminator="kind")]

@@ -5,7 +5,7 @@ it as its ResumeProgram and SuspendProgram.
 
 What is decided is `decide` of `images.node.slurm_plan`; here Slurm, Auto Scaling and EC2 are asked and told. It runs on
 the controller, as Slurm's own user, with Python 3.10 and its distribution's boto3. What it does are lines of JSON.
-CONFIG_FILE: {"region", "most", "patience_sec", "rest_sec", "rungs": [{"name", "group", "nodes", "nodes_up"}]}.
+CONFIG_FILE: {"region", "most", "patience_sec", "rest_sec", "rungs": [{"name", "group", "count", "nodes_up"}]}.
 """
 
 import fcntl
@@ -147,10 +147,15 @@ def do(action: Action, slurm: Slurm, groups: AwsGroups) -> None:
 
 def look(config: Mapping[str, Any], memory: Memory, slurm: Slurm, groups: AwsGroups, now: float) -> Decision:
     """Looks once. Slurm before the cloud: what it says of a name is then never newer than the machine that has it."""
-    rungs = tuple(Rung(rung["name"], tuple(rung["nodes"]), rung["nodes_up"]) for rung in config["rungs"])
+    rungs = tuple(Rung(rung["name"], _names(rung), rung["nodes_up"]) for rung in config["rungs"])
     ladder = Ladder(rungs, config["most"], config["patience_sec"], config["rest_sec"])
     nodes = slurm.nodes()
     return decide(ladder, nodes, groups.look(), memory, now)
+
+
+def _names(rung: Mapping[str, Any]) -> tuple[str, ...]:
+    """As slurm.conf has them (images.slurm.spec)."""
+    return tuple(f"{rung['name']}-n{number}" for number in range(1, rung["count"] + 1))
 
 
 def run(

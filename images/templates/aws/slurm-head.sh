@@ -5,6 +5,8 @@ set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 ROOT=${GANGWAY_ROOT:-}
+# By which slurm.conf knows it.
+hostnamectl set-hostname "$SLURM_HEAD_NAME"
 for folder in "$SLURM_STATE_DIR" "$SLURM_STATE_DIR/state" /var/log/slurm /var/lib/gangway/scaler; do
     install -d -m 0700 -o slurm -g slurm "$ROOT$folder"
 done

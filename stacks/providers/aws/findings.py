@@ -12,9 +12,12 @@ from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, Severity
 from components.estimate.cost import CostEstimate
+from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
+from stacks.providers.aws.eks_plan import eks_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
+from stacks.providers.aws.slurm import slurm_findings
 from stacks.providers.shared import (
     fabric_check,
     member_key_refreshed,
@@ -42,12 +45,14 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
     )
     return (
         *common_findings(config, planned.machine, cost),
-        *(trainable if config.own_command is None else runs_commands)(planned.machine),
+        *(trainable if config.trains else runs_commands)(planned.machine),
         *sold_here(config, planned.machine, "aws", planned.zone, now.date()),
         *_fabric(config, planned),
         *zone(planned.zone, planned.zone_reason),
         *capacity_findings(config.cluster.capacity, context),
-        *_storage(config),
+        *(_storage(config) if planned.eks is None else eks_findings(config, planned.eks)),
+        *(slurm_findings(config, config.engine) if isinstance(config.engine, SlurmConfig) else ()),
+        *_scratch(config),
         *_storage_fabric(config, planned.machine),
         *_metrics(config, planned),
         *_network(config),
@@ -95,7 +100,10 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
             "no Lustre client for its kernel yet: then no node can mount",
             "then write an older AMI into image_id:; count image_refresh: up for a newer one",
         )
-    if config.storage.deployment == "scratch" and not config.storage.export_runs:
+
+
+def _scratch(config: StackConfig) -> Iterable[Finding]:
+    if config.storage is not None and config.storage.deployment == "scratch" and not config.storage.export_runs:
         yield Finding.warning(
             "storage.scratch-checkpoints",
             "gangway:storage.deployment",
@@ -106,7 +114,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
 
 def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
     """Prometheus comes from outside AWS."""
-    if planned.head and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
+    if planned.head and config.job and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
         yield Finding.info(
             "head.no-prometheus",
             "gangway:head.prometheus_image",
@@ -152,7 +160,8 @@ def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Findi
 def _money(config: StackConfig) -> Iterable[Finding]:
     if not config.budget.activate_tag:
         yield _tag_not_activated(config.budget.stop_at_percent)
-    yield from nodes_stay(config)
+    if config.job is not None:
+        yield from nodes_stay(config)
 
 
 def _tag_not_activated(stop_at_percent: float | None) -> Finding:

@@ -340,7 +340,7 @@ def test_only_the_bought_block_outlives_the_stack(
 
 
 def test_a_queue_sizes_every_group_and_no_alarm_does(make: Callable[..., Any]) -> None:
-    made = make(EfaNodePool, capacity=LADDER, sized_by="queue", num_nodes_min=1)
+    made = make(EfaNodePool, capacity=LADDER, sized_by_queue=True, num_nodes_min=1)
     first, second = (group.inputs for group in made.of("Group"))
     assert (first["minSize"], first["maxSize"]) == (1, 4)
     assert (second["minSize"], second["maxSize"]) == (0, 4), "the whole cluster, should the first have nothing"
@@ -353,18 +353,29 @@ def test_a_queues_block_is_opened_and_emptied_at_its_hours(
     make: Callable[..., Any], written: Callable[..., dict[str, Any]]
 ) -> None:
     block = written("bought", starts_at="2999-06-30T11:30:00Z", ends_at="2999-07-01T11:30:00Z")
-    made = make(EfaNodePool, capacity=[block, ON_DEMAND], sized_by="queue", num_nodes_min=1)
+    made = make(EfaNodePool, capacity=[block, ON_DEMAND], sized_by_queue=True, num_nodes_min=1)
     assert made.of("Group")[0].inputs["maxSize"] == 0, "closed until then"
     assert made.of("Group")[0].inputs["minSize"] == 0
-    start, stop = sorted((each.inputs for each in made.of("Schedule")), key=lambda inputs: inputs["startTime"])[:2]
+    start, stop = (
+        each.inputs for each in made.of("Schedule") if each.inputs["scheduledActionName"].startswith("demo-0")
+    )
     assert (start["minSize"], start["maxSize"], start["desiredCapacity"]) == (1, 4, 1)
     assert (stop["minSize"], stop["maxSize"], stop["desiredCapacity"]) == (0, 0, 0)
 
 
 def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Callable[..., Any], tags: dict[str, str]) -> None:
     rungs = [{"user_data": data, "group_tags": {"rung": data}} for data in ("Zmlyc3Q=", "c2Vjb25k")]
-    made = make(EfaNodePool, capacity=LADDER, sized_by="queue", rungs=rungs)
+    made = make(EfaNodePool, capacity=LADDER, sized_by_queue=True, rungs=rungs)
     assert [template.inputs["userData"] for template in made.of("LaunchTemplate")] == ["Zmlyc3Q=", "c2Vjb25k"]
     for group, own in zip(made.of("Group"), rungs, strict=True):
         carried = {tag["key"]: tag["value"] for tag in group.inputs["tags"]}
         assert carried == {**tags, "rung": own["user_data"]}
+
+
+def test_machines_that_are_named_read_their_tags_and_the_newest_goes_first(make: Callable[..., Any]) -> None:
+    named, others = make(EfaNodePool, capacity=LADDER, named_by_tag=True), make(EfaNodePool, capacity=LADDER)
+    for made, tags, first in ((named, "enabled", ["NewestInstance"]), (others, None, None)):
+        for template in made.of("LaunchTemplate"):
+            assert template.inputs["metadataOptions"].get("instanceMetadataTags") == tags
+        for group in made.of("Group"):
+            assert group.inputs.get("terminationPolicies") == first

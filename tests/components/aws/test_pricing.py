@@ -283,6 +283,19 @@ def test_an_address_costs_also_while_it_is_in_use() -> None:
     assert address.of == ("aws:ec2/eip:Eip::nat",)
 
 
+def test_of_groups_that_a_queue_sizes_the_first_is_paid_for_when_all_nodes_are_up() -> None:
+    first = group(None)
+    second = Resource("aws:autoscaling/group:Group", "second", first.inputs, "second")
+    lines = bill(template("p5.48xlarge"), first, second)
+    assert [(line.name.partition(":")[0], line.standby) for line in lines] == [
+        ("pool", False),
+        ("pool", False),
+        ("second", True),
+        ("second", True),
+    ]
+    assert lines[0].quantity == 4
+
+
 def test_a_cluster_of_kubernetes_is_its_control_plane_and_the_machines_of_its_own() -> None:
     mappings = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 40.0}}]
     inputs = {"instanceType": "t3.large", "blockDeviceMappings": mappings}

@@ -98,7 +98,7 @@ def test_the_scaler_knows_each_rungs_group(documents: dict[str, str]) -> None:
         ("spot", "demo-0-spot-1a2b3c4", 1),
         ("on-demand", "demo-1-on-demand-5d6e7f8", 0),
     ]
-    assert len(config["rungs"][0]["nodes"]) == 8
+    assert [rung["count"] for rung in config["rungs"]] == [8, 8]
 
 
 def test_accounts_only_where_there_are_any(slurm_head: AwsSlurmHeadSpec, documents: dict[str, str]) -> None:

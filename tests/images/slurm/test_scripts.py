@@ -117,9 +117,11 @@ def test_accounts_are_told_in_order_and_told_again(slurm_machine: Any, tmp_path:
 
 
 def test_the_state_is_slurms_and_the_folder_of_jobs_the_users(slurm_machine: Any, tmp_path: Path) -> None:
-    slurm_machine.fake("install")
+    for name in ("install", "hostnamectl"):
+        slurm_machine.fake(name)
     slurm_machine.more_settings |= {
         "SLURM_ACCOUNTS": "", "SLURM_STATE_DIR": "/fsx/.gangway/slurm", "SLURM_SHARED_DIR": "/fsx/jobs",
+        "SLURM_HEAD_NAME": "head",
     }  # fmt: skip
     done = slurm_machine.run("slurm-head.sh")
     assert done.returncode == 0, done.stderr

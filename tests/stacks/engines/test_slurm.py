@@ -238,6 +238,18 @@ def test_cancelled_while_its_step_begins(
     assert over(engine, job_id).phase is Phase.CANCELLED
 
 
+def test_of_several_partitions_it_takes_the_first_that_has_nodes(cluster: SlurmCluster, tmp_path: Path) -> None:
+    engine = SlurmEngine(tmp_path / "queue", "one+gpu")
+    assert engine.room(job("true")).reason.startswith("3 nodes idle in one,gpu")
+    both = job("true", nodes={"min": 2, "max": 2})
+    found = over(engine, engine.submit(both))
+    assert (found.phase, len(found.nodes)) == (Phase.DONE, 2), "one has too few"
+    with pytest.raises(InputError, match="the partition has 3"):
+        engine.submit(job("true", nodes={"min": 4, "max": 4}))
+    with pytest.raises(InputError, match="no such partition"):
+        SlurmEngine(tmp_path / "queue", "one+gqu").submit(both)
+
+
 def test_room_is_idle_nodes_and_an_empty_queue(engine: SlurmEngine) -> None:
     whole = job("while [ ! -e end ]; do sleep 0.1; done", nodes={"min": 3, "max": 3})
     assert engine.room(whole).now

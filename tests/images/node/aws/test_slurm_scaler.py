@@ -66,7 +66,7 @@ def look(slurm: Slurm, folder: Path, said: list[str] | None = None) -> None:
         "most": 3,
         "patience_sec": 300,
         "rest_sec": 900,
-        "rungs": [{"name": "spot", "nodes": NODES, "nodes_up": 0}],
+        "rungs": [{"name": "spot", "count": len(NODES), "nodes_up": 0}],
     }
     groups = AwsGroups(REGION, {"spot": "demo-0-spot"})
     run(config, folder / "state.json", slurm, groups, (said if said is not None else []).append)

@@ -1,0 +1,100 @@
+"""What a StackConfig whose engine is Kubernetes means on AWS, before any resource exists, and what to know of it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from components.aws.eks_nodes import VERSIONS, check_version, flavor_of, node_of, service_cidr
+from components.catalog.schema import MachineType
+from components.core.capacity import OnDemand, Spot
+from components.core.fields import Egress
+from components.core.findings import Finding, InputError
+from components.kubernetes.spec import ClusterSpec, Team, check_teams
+from stacks.config.engine_settings import KubernetesConfig
+from stacks.config.stack_config import StackConfig
+
+__all__ = ["EksPlan", "eks_findings", "plan_eks", "with_second_zone"]
+
+
+@dataclass(frozen=True)
+class EksPlan:
+    """A cluster of EKS.
+
+    Attributes:
+        spec: its queues.
+        service_cidr: addresses of its services, none of the network's.
+        api_cidrs: from which its API may be called besides.
+        idle_minutes: after which a node is given back.
+    """
+
+    version: str
+    spec: ClusterSpec
+    service_cidr: str
+    api_cidrs: tuple[str, ...]
+    idle_minutes: int
+
+
+def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
+    """InputError: what such a cluster cannot be."""
+    teams = tuple(Team(team.name, team.nodes) for team in engine.teams)
+    check_teams(teams, config.cluster.nodes.max, "gangway:engine.teams")
+    version = engine.version or VERSIONS[-1]
+    check_version(version, "gangway:engine.version")
+    _check_rungs(config)
+    _check_network(config)
+    spec = ClusterSpec(teams, node_of(machine), config.cluster.nodes.max, (flavor_of(machine),))
+    return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes)
+
+
+def with_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[str, ...]:
+    """A control plane is in two zones at least: where machines are in one, another is beside it."""
+    if len(zones) > 1:
+        return zones
+    return (*zones, next(zone for zone in of_region if zone not in zones))
+
+
+def eks_findings(config: StackConfig, eks: EksPlan) -> Iterable[Finding]:
+    """What a person should know before `up` of such a cluster, beside what is to be known of every stack."""
+    outside = f"and from {', '.join(eks.api_cidrs)}" if eks.api_cidrs else "alone: `up` and `gangway job` need a way in"
+    yield Finding.info(
+        "kubernetes.api",
+        "gangway:engine.api_cidrs",
+        f"Kubernetes {eks.version} answers inside the network {outside}",
+        "" if eks.api_cidrs else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
+    )
+    if config.storage is None:
+        yield Finding.warning(
+            "kubernetes.no-run-folders",
+            "gangway:storage",
+            "jobs have nowhere to keep anything: without a file system no namespace has the volume claim gangway-runs",
+            "write a storage section, or make the claims yourself",
+        )
+    elif config.storage.efa:
+        yield Finding.error(
+            "kubernetes.storage-efa",
+            "gangway:storage.efa",
+            "pods mount the file system by its CSI driver, over TCP: nothing brings EFA up for it",
+            "set efa: false",
+        )
+
+
+def _check_rungs(config: StackConfig) -> None:
+    for index, rung in enumerate(config.cluster.capacity):
+        if isinstance(rung, Spot | OnDemand) and rung.machine_types:
+            raise InputError(
+                f"gangway:cluster.capacity[{index}].machine_types",
+                "the autoscaler has to know what a node of a group will be before there is one",
+                value=list(rung.machine_types),
+                allowed="left out with engine: kubernetes",
+                fix="leave machine_types out",
+            )
+
+
+def _check_network(config: StackConfig) -> None:
+    if config.network.egress is not Egress.NAT:
+        raise InputError(
+            "gangway:network.egress",
+            "Kubernetes' own parts and the queue are pulled from registries outside AWS",
+            value=str(config.network.egress),
+            allowed="nat with engine: kubernetes",
+            fix="write egress: nat",
+        )

@@ -1,0 +1,166 @@
+"""A stack on AWS whose engine is Kubernetes: a cluster of EKS with a queue, and workers that the queue brings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as kubernetes
+
+from components.aws.budget import Budget
+from components.aws.eks import EksCluster
+from components.aws.eks_charts import cluster_charts, lustre_volume
+from components.aws.eks_nodes import ROOT_DEVICE, group_pattern, group_tags, image_parameter, join_script, node_labels
+from components.aws.network import TrainingNetwork
+from components.aws.node_pool import CapacityRungArgs, EfaNodePool, RungNodesArgs
+from components.aws.storage import LustreFileSystem
+from components.core.capacity import RungPlan, plan_ladder
+from components.core.pinned import pinned
+from components.kubernetes.namespaces import namespace_manifests
+from components.kubernetes.queues import queue_manifests
+from components.kubernetes.resources import ClusterCharts, ClusterManifests
+from stacks.config.stack_config import StackConfig
+from stacks.providers.aws.component_factory import ComponentFactory, Key
+from stacks.providers.aws.eks_plan import EksPlan
+from stacks.providers.aws.plan import AwsPlan
+
+__all__ = ["build_eks"]
+
+
+def build_eks(
+    config: StackConfig, planned: AwsPlan, eks: EksPlan, provider: aws.Provider, opts: pulumi.ResourceOptions
+) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
+    common = ComponentFactory(config, planned, provider, opts)
+    stack = _Factory(config, planned, eks, provider, opts)
+    key = common.key()
+    runs = common.runs(key)
+    network = common.network(runs, None, key)
+    lustre = common.lustre(network, runs, key)
+    cluster = stack.cluster(network, key)
+    images = stack.images()
+    pool = stack.workers(network, cluster, images, key)
+    stack.inside(cluster, lustre)
+    budget: Budget = common.budget(key)
+    return {
+        "machine_images": images,
+        "run_bucket": runs.bucket_name,
+        "group_names": pool.group_names,
+        "lustre_dns_name": lustre.dns_name if lustre else None,
+        "cluster_name": cluster.name,
+        "kubeconfig": cluster.kubeconfig,
+        "queues": [team.name for team in eks.spec.queues],
+        "budget_topic_arn": budget.topic_arn,
+    }
+
+
+@dataclass(frozen=True)
+class _Factory:
+    """One method for each part that a stack of one job has not."""
+
+    config: StackConfig
+    planned: AwsPlan
+    eks: EksPlan
+    provider: aws.Provider
+    opts: pulumi.ResourceOptions
+
+    @cached_property
+    def rungs(self) -> Sequence[RungPlan]:
+        """The ladder."""
+        return plan_ladder(self.config.cluster.capacity)
+
+    def cluster(self, network: TrainingNetwork, key: Key) -> EksCluster:
+        """The control plane, and its own machines."""
+        return EksCluster(
+            self.config.stack,
+            {
+                "stack": self.config.stack,
+                "version": self.eks.version,
+                "region": self.config.region,
+                "subnet_ids": network.private_subnet_ids,
+                "service_cidr": self.eks.service_cidr,
+                "api_cidrs": list(self.eks.api_cidrs),
+                "kms_key_arn": key,
+                "log_days": self.config.observe.log_days,
+                "tags": self.planned.tags,
+            },
+            self.opts,
+        )
+
+    def images(self) -> pulumi.Output[dict[str, str]]:
+        """The workers' image: as written, or as the first `up` found it."""
+        cluster = self.config.cluster
+        if cluster.image_id is not None:
+            return pulumi.Output.from_input({"nodes": cluster.image_id})
+        parameter = image_parameter(self.eks.version, self.planned.machine)
+        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
+        newest = aws.ssm.get_parameter_output(name=parameter, opts=invoke).insecure_value
+        # Of each version one: a cluster's machines are not older than its control plane by much.
+        name = f"{self.config.stack}-images-{self.eks.version.replace('.', '-')}"
+        return pinned(name, {"nodes": newest}, cluster.image_refresh)
+
+    def workers(
+        self, network: TrainingNetwork, cluster: EksCluster, images: pulumi.Output[dict[str, str]], key: Key
+    ) -> EfaNodePool:
+        """A group for each rung, which the autoscaler sizes."""
+        own, name = self.config.cluster, self.config.stack
+        return EfaNodePool(
+            name,
+            {
+                "machine_type": self.planned.machine.name,
+                "num_nodes_min": own.nodes.min,
+                "num_nodes_max": own.nodes.max,
+                "capacity": [
+                    cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in own.capacity
+                ],
+                "subnet_ids": network.private_subnet_ids,
+                "zones": list(self.planned.zones),
+                # The cluster's own, by which the control plane reaches them; the other, by which they reach each other.
+                "security_group_ids": [network.fabric_security_group_id, cluster.security_group_id],
+                "image_id": images["nodes"],
+                "instance_profile_arn": cluster.instance_profile_arn,
+                "user_data": "",
+                "rungs": [self._rung_nodes(cluster, position, rung) for position, rung in enumerate(self.rungs)],
+                "sized_by_queue": True,
+                "root_volume_gib": own.root_volume_gib,
+                "root_device_name": ROOT_DEVICE if own.image_id is None else own.root_device_name,
+                "kms_key_arn": key,
+                # By the last EKS knows whose machines they are.
+                "tags": {**self.planned.tags, f"kubernetes.io/cluster/{name}": "owned"},
+            },
+            self.opts,
+        )
+
+    def _rung_nodes(self, cluster: EksCluster, position: int, rung: RungPlan) -> RungNodesArgs:
+        machine, own = self.planned.machine, self.config.cluster
+        label = f"{position}-{rung.kind}"
+        labels = node_labels(machine, label)
+        return {
+            "user_data": cluster.join().apply(lambda join: join_script(join, labels)),
+            "group_tags": group_tags(self.config.stack, machine, label, own.root_volume_gib),
+        }
+
+    def inside(self, cluster: EksCluster, lustre: LustreFileSystem | None) -> ClusterManifests:
+        """What runs in the cluster, and its queues."""
+        name, spec = self.config.stack, self.eks.spec
+        inner = kubernetes.Provider(name, kubeconfig=cluster.kubeconfig)
+        opts = pulumi.ResourceOptions(providers={"kubernetes": inner})
+        charts = cluster_charts(
+            spec,
+            self.planned.machine,
+            cluster=name,
+            region=self.config.region,
+            groups=[group_pattern(name, position, rung) for position, rung in enumerate(self.rungs)],
+            idle_minutes=self.eks.idle_minutes,
+            lustre=lustre is not None,
+        )
+        releases = ClusterCharts(name, {"charts": charts}, opts).releases
+        storage = self.config.storage
+        volume = None if lustre is None else lustre_volume(lustre.dns_name, lustre.mount_name)
+        manifests = [
+            *queue_manifests(spec),
+            *namespace_manifests(spec, volume, storage.capacity_gib if storage else 0),
+        ]
+        return ClusterManifests(name, {"manifests": manifests, "after": releases}, opts)
