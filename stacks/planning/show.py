@@ -155,7 +155,7 @@ def _standing(plan: Plan) -> str:
         month = "unknown" if hourly is None else _known(plan.cost, hourly * HOURS_PER_MONTH)
         hour = "unknown" if hourly is None else _known(plan.cost, hourly)
         up = "no node" if num == 0 else f"{num} node{'s' if num > 1 else ''}"
-        always = ", as many as are always" if num == nodes.min else ""
+        always = ", as always" if num and num == nodes.min else ""
         lines.append(f"with {up} up{always}: [bold]{hour}[/] an hour, {month} a month of 730 h")
     return "\n".join(lines)
 
