@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,13 @@ IDLE_SEC, SUSPEND_SEC, RESUME_SEC = 3, 4, 60
 PATIENCE_SEC, REST_SEC = 3, 3600
 RUNGS = (SlurmRung("spot", "spot", 2), SlurmRung("on-demand", "on-demand", 2))
 
+_AT_ONCE = "sched_min_interval=0,batch_sched_delay=0,bf_interval=1"
+_HEALTH = """#!/bin/sh
+[ -e {folder}/sick ] || exit 0
+rm {folder}/sick
+scontrol update "nodename=$SLURMD_NODENAME" state=drain "reason=gangway: not fit: as a test wants it"
+exit 1
+"""
 _SCALE = """#!/bin/sh
 exec >>{folder}/scale.out 2>&1
 PYTHONPATH={repo} AWS_ENDPOINT_URL={url} AWS_ACCESS_KEY_ID=testing AWS_SECRET_ACCESS_KEY=testing AWS_REGION={region} \\
@@ -109,7 +116,7 @@ def spec(folder: Path, port: int) -> SlurmSpec:
     )
 
 
-def on_loopback(text: str, folder: Path) -> str:
+def on_loopback(text: str, folder: Path, rungs: Sequence[SlurmRung]) -> str:
     """slurm.conf, but for what a machine of many nodes cannot have: cgroups, one port, its own folders."""
     places = {
         "SlurmctldHost": f"{socket.gethostname().split('.')[0].lower()}(127.0.0.1)",
@@ -124,19 +131,22 @@ def on_loopback(text: str, folder: Path) -> str:
     for line in text.splitlines():
         name, _, rest = line.partition("=")
         if name == "NodeName":
-            count = next(rung.count for rung in RUNGS if rest.startswith(f"{rung.name}-n"))
+            count = next(rung.count for rung in rungs if rest.startswith(f"{rung.name}-n"))
             line += f" Port=[{(first := free_ports(count))}-{first + count - 1}]"
         lines.append(f"{name}={places[name]}" if name in places else line)
-    return "\n".join(
-        [
-            *lines,
-            f"AuthInfo=socket={folder}/munge.sock",
-            "SlurmdUser=root",
-            "SlurmdParameters=config_overrides",
-            "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=1",
-            "",
-        ]
-    ).replace("idle_on_node_suspend", "idle_on_node_suspend,power_save_interval=1")
+    return (
+        "\n".join(
+            [
+                *lines,
+                f"AuthInfo=socket={folder}/munge.sock",
+                "SlurmdUser=root",
+                "SlurmdParameters=config_overrides",
+                "",
+            ]
+        )
+        .replace("nohold_on_prolog_fail", f"nohold_on_prolog_fail,{_AT_ONCE}")
+        .replace("idle_on_node_suspend", "idle_on_node_suspend,power_save_interval=1")
+    )
 
 
 def free_ports(count: int) -> int:
@@ -150,21 +160,25 @@ def free_ports(count: int) -> int:
             return first
 
 
+def written(made: SlurmSpec, folder: Path) -> SlurmCluster:
+    """One whose files are there, and nothing of it runs."""
+    for each in ("state", "spool", "bin"):
+        (folder / each).mkdir()
+    for name, text in conf_files(made).items():
+        (folder / name).write_text(on_loopback(text, folder, made.rungs) if name == "slurm.conf" else text)
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    return SlurmCluster(folder, {**outer, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": path}, nodes=0)
+
+
 @contextmanager
 def cloud_slurm(folder: Path) -> Iterator[CloudSlurm]:
     """Within `mock_aws`."""
-    for each in ("state", "spool", "bin"):
-        (folder / each).mkdir()
-    made = spec(folder, free_port())
-    for name, text in conf_files(made).items():
-        (folder / name).write_text(on_loopback(text, folder) if name == "slurm.conf" else text)
+    slurm = written(spec(folder, free_port()), folder)
     stock = {rung.name: rung.count for rung in RUNGS}
     server = ThreadingHTTPServer(("127.0.0.1", 0), query_services(partial(wants_too_many, stock)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     _write_programs(folder, f"http://127.0.0.1:{server.server_port}")
-    outer = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    slurm = SlurmCluster(folder, {**outer, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": path}, nodes=0)
     clients = [boto3.client(service, region_name=REGION) for service in ("autoscaling", "ec2")]
     cloud = CloudSlurm(slurm, stock, *clients)
     _make_groups(cloud)
@@ -187,7 +201,7 @@ def cloud_slurm(folder: Path) -> Iterator[CloudSlurm]:
 def _write_programs(folder: Path, url: str) -> None:
     repo = Path(__file__).resolve().parent.parent
     scale = _SCALE.format(folder=folder, repo=repo, url=url, region=REGION, python=sys.executable)
-    for name, text in {"slurm-scale": scale, "slurm-health": "#!/bin/sh\n"}.items():
+    for name, text in {"slurm-scale": scale, "slurm-health": _HEALTH.format(folder=folder)}.items():
         program = folder / "bin" / f"{name}.sh"
         program.write_text(text)
         program.chmod(0o755)

@@ -58,6 +58,8 @@ def _where_nodes_read(spec: SlurmSpec) -> Mapping[str, object]:
 def _scheduling(spec: SlurmSpec) -> Mapping[str, object]:
     return {
         "SchedulerType": "sched/backfill",
+        # A job whose node was not fit goes to another one, and waits for nobody's release.
+        "SchedulerParameters": "nohold_on_prolog_fail",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU_Memory",
         "DefMemPerCPU": spec.machine.memory_mib // spec.machine.cpus,

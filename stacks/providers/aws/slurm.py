@@ -168,7 +168,7 @@ def slurm_findings(config: StackConfig, engine: SlurmConfig) -> Iterable[Finding
         yield Finding.warning(
             "slurm.no-shared-folder",
             "gangway:storage",
-            "nodes share no folder: jobs that gangway submits need one, and the queue is lost with the head's disk",
+            "nodes share no folder: jobs submitted by Gangway need one, and the queue is lost with the head's disk",
             "write a storage section",
         )
     if config.cluster.image_id is not None:

@@ -1,14 +1,16 @@
 """A real Slurm of Gangway's own files, whose machines come from moto's groups and go again, by its power saving."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
 from moto import mock_aws
 
-from tests.cloud_slurm import CloudSlurm, cloud_slurm
-from tests.slurm_cluster import why_not
+from images.slurm.spec import SlurmSpec
+from tests.cloud_slurm import CloudSlurm, cloud_slurm, spec, written
+from tests.slurm_cluster import begin_munge, end_all, free_port, why_not
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
@@ -91,3 +93,36 @@ def test_a_machine_that_is_taken_back_gives_its_job_to_another(cloud: CloudSlurm
     cloud.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")
     cloud.slurm.until(state(number), "COMPLETED")
     assert machine not in cloud.machines()
+
+
+def test_a_node_that_is_not_fit_gets_another_machine_and_its_job_is_not_held(cloud: CloudSlurm) -> None:
+    (cloud.slurm.folder / "sick").touch()
+    number = submit(cloud, "echo on $SLURMD_NODENAME", "--partition=spot", "--nodelist=spot-n1")
+    cloud.until(lambda: bool(cloud.machines()))
+    (first,) = cloud.machines()
+    cloud.slurm.until(state(number), "PENDING")
+    cloud.until(lambda: first not in cloud.machines())
+    cloud.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")
+    cloud.slurm.until(state(number), "COMPLETED")
+    assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on spot-n1\n"
+
+
+def test_a_controller_takes_what_is_rendered_for_eight_gpus(p5_slurm: SlurmSpec) -> None:
+    """Without accounts, for which it would need slurmdbd."""
+    if why := why_not():
+        pytest.skip(why)
+    folder = Path(mkdtemp(prefix="gw-p5-"))
+    here = spec(folder, free_port())
+    whole = replace(here, machine=p5_slurm.machine, rungs=p5_slurm.rungs, nodes_up=p5_slurm.nodes_up)
+    slurm = written(whole, folder)
+    try:
+        begin_munge(slurm)
+        slurm.begin_controller()
+        slurm.until(("scontrol", "ping"), "UP")
+        assert slurm.run("sinfo", "--noheader", "--format=%P %D %G") == "spot* 8 gpu:h100:8\non-demand 8 gpu:h100:8\n"
+        number = slurm.run(
+            "sbatch", "--parsable", "--nodes=2", "--gpus-per-node=8", "--exclusive", "--wrap=true"
+        ).strip()
+        slurm.until(("squeue", "--noheader", f"--jobs={number}", "--format=%T %P %D"), "CONFIGURING spot 2")
+    finally:
+        end_all(slurm)

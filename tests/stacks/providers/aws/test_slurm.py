@@ -161,7 +161,7 @@ def test_what_a_person_should_know(slurm_plan: Plan, config_with: Callable[[Edit
         (section("network", egress="endpoints"), "gangway:network.egress"),
         (section("tags", **{"cost center": "x"}), "gangway:tags"),
         (section("tags", **{"org/unit": "x"}), "gangway:tags"),
-        (section("head", prometheus_image="docker.io/prom/prometheus:v3.5.0"), "gangway:head.prometheus_image"),
+        (section("head", prometheus_image="docker.io/prom/prometheus:v3.7.3"), "gangway:head.prometheus_image"),
         (
             lambda values: values["gangway:cluster"].update(
                 capacity=[{"kind": "spot", "machine_types": ["p5.48xlarge", "p5en.48xlarge"]}]
