@@ -38,6 +38,11 @@ TABLE: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "keyvault:Key": ("azure.mgmt.keyvault.models", "KeyCreateParameters", ("keyName", "vaultName")),
     "keyvault:Secret": ("azure.mgmt.keyvault.models", "SecretCreateOrUpdateParameters", ("secretName", "vaultName")),
     "keyvault:Vault": ("azure.mgmt.keyvault.models", "VaultCreateOrUpdateParameters", ("vaultName",)),
+    "managedidentity:FederatedIdentityCredential": (
+        "azure.mgmt.msi.models",
+        "FederatedIdentityCredential",
+        ("federatedIdentityCredentialResourceName", "resourceName"),
+    ),
     "managedidentity:UserAssignedIdentity": (
         "azure.mgmt.msi.v2024_11_30.models",
         "Identity",
@@ -89,7 +94,14 @@ OUT_OF_DATE = ("VirtualMachineSizeTypes",)
 # The provider's own spelling of a name that the models spell otherwise.
 SPELLED = {"iPAddressOrRange": "ipAddressOrRange"}
 # No management model of these is installed; their bodies are checked by tests of their own.
-WITHOUT_MODEL = ("applicationinsights:Workbook", "logic:Workflow", "portal:Dashboard")
+WITHOUT_MODEL = (
+    "applicationinsights:Workbook",
+    "containerservice:AgentPool",
+    "containerservice:ManagedCluster",
+    "logic:Workflow",
+    "monitor:DiagnosticSetting",
+    "portal:Dashboard",
+)
 
 
 @dataclass(frozen=True)

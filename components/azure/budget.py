@@ -35,12 +35,19 @@ __all__ = [
 
 
 API = "https://management.azure.com"
-COSTS_VERSION, COMPUTE_VERSION = "2023-11-01", "2024-07-01"
+COSTS_VERSION, COMPUTE_VERSION, CLUSTER_VERSION = "2023-11-01", "2024-07-01", "2024-09-01"
 # Unresolved: a copy of Microsoft's naming rules of 2020 says 80, 43 is recalled. A name that fits both.
 MAX_WORKFLOW_NAME = 43
 _SCHEMA = "https://schema.management.azure.com/providers/Microsoft.Logic/schemas/2016-06-01/workflowdefinition.json#"
 PARAMETERS: Mapping[str, str] = MappingProxyType(
-    {"group": "String", "heads": "Array", "identity": "String", "limit": "Float", "sets": "Array"}
+    {
+        "clusters": "Array",
+        "group": "String",
+        "heads": "Array",
+        "identity": "String",
+        "limit": "Float",
+        "sets": "Array",
+    }
 )
 """What the definition is told, and of which type: ids, and dollars."""
 MAX_NOTIFICATIONS = 5
@@ -60,6 +67,8 @@ class StopPlan:
         tag_value: its value.
         groups: resource ids of scale sets.
         heads: resource ids of machines that fill them.
+        clusters: resource ids of Kubernetes clusters.
+        subscription_wide: whether costs with the tag count wherever in the subscription they are.
     """
 
     limit_usd: float
@@ -67,6 +76,8 @@ class StopPlan:
     tag_value: str
     groups: pulumi.Input[list[str]]
     heads: pulumi.Input[list[str]]
+    clusters: pulumi.Input[list[str]]
+    subscription_wide: bool = False
 
 
 def stop_definition(tag_key: str, tag_value: str) -> dict[str, Any]:
@@ -92,6 +103,10 @@ def stop_definition(tag_key: str, tag_value: str) -> dict[str, Any]:
                         **_for_each("sets", _empty_set()),
                         "runAfter": {"halt_heads": ["Succeeded", "Failed", "TimedOut"]},
                     },
+                    # All of its machines go, and its control plane; what waits in its queue waits on.
+                    "stop_clusters": _for_each(
+                        "clusters", {"stop": _call("POST", "@{item()}/stop", version=CLUSTER_VERSION)}
+                    ),
                 },
                 "else": {"actions": {}},
             },
@@ -155,17 +170,23 @@ def declare_stop(
     wait_sec: float = 0,
 ) -> logic.Workflow:
     """Declares the workflow, and the identity it acts as; `wait_sec` as of Grantee."""
-    group = pulumi.Output.from_input(resource_group_name).apply(lambda known: group_id(subscription_id, known))
+    counted = counted_in(subscription_id, resource_group_name, plan.subscription_wide)
     identity = managedidentity.UserAssignedIdentity(
         f"{name}-stop", resource_group_name=resource_group_name, location=location, tags=tags, opts=opts
     )
     grantee = Grantee(name, "stop", identity.principal_id, subscription_id, stack, opts, wait_sec)
     grants = [
-        grantee.may("costs", COST_READER, group),
-        *grantee.may_do("empty", "empty scale sets at the budget's end", stop_actions(), resource_group_name),
+        grantee.may("costs", COST_READER, counted),
+        *grantee.may_do(
+            "empty",
+            "empty scale sets at the budget's end",
+            stop_actions(clusters=plan.clusters != []),
+            resource_group_name,
+        ),
     ]
     values: dict[str, Any] = {
-        "group": group,
+        "clusters": plan.clusters,
+        "group": counted,
         "heads": plan.heads,
         "identity": identity.id,
         "limit": plan.limit_usd,
@@ -187,6 +208,15 @@ def declare_stop(
     )
 
 
+def counted_in(
+    subscription_id: str, resource_group_name: pulumi.Input[str], subscription_wide: bool
+) -> pulumi.Output[str]:
+    """The id of what a budget's costs are looked for in."""
+    if subscription_wide:
+        return pulumi.Output.from_input(f"/subscriptions/{subscription_id}")
+    return pulumi.Output.from_input(resource_group_name).apply(lambda name: group_id(subscription_id, name))
+
+
 @dataclass(frozen=True)
 class BudgetAlarm:
     """One alarm: percent of the budget, on money spent (Actual) or expected by the month's end (Forecasted)."""
@@ -203,9 +233,11 @@ class BudgetAlarm:
 class BudgetArgs(TypedDict):
     """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: when the budget is first made, of the
     current one or of one of the next twelve. `tag_key` and `tag_value` select what counts; `tag_value` is the
-    stack. At `stop_at_percent` the scale sets of `group_ids` are emptied and the machines of `head_ids` halted:
-    both resource ids. With `role_wait_sec` (0) Azure gets some time to know the role by which that is done before
-    it is assigned: from Python programs alone (`components.azure.identity`).
+    stack. At `stop_at_percent` the scale sets of `group_ids` are emptied and the machines of `head_ids` halted: both
+    resource ids; the clusters of `cluster_ids` are stopped. With `subscription_wide` (false) costs with the tag count
+    wherever in the subscription they are, as those of a cluster's machines, which are in a group of its own; whoever
+    runs `up` has to be allowed to make budgets there. With `role_wait_sec` (0) Azure gets some time to know the role by
+    which that is done before it is assigned: from Python programs alone (`components.azure.identity`).
     """
 
     subscription_id: str
@@ -218,6 +250,8 @@ class BudgetArgs(TypedDict):
     stop_at_percent: NotRequired[float | None]
     group_ids: NotRequired[pulumi.Input[list[str]]]
     head_ids: NotRequired[pulumi.Input[list[str]]]
+    cluster_ids: NotRequired[pulumi.Input[list[str]]]
+    subscription_wide: NotRequired[bool]
     role_wait_sec: NotRequired[float]
     tag_key: str
     tag_value: str
@@ -304,6 +338,8 @@ class Budget(pulumi.ComponentResource):
             tag_value=args["tag_value"],
             groups=args.get("group_ids", []),
             heads=args.get("head_ids", []),
+            clusters=args.get("cluster_ids", []),
+            subscription_wide=args.get("subscription_wide", False),
         )
         declare_stop(
             self._name,
@@ -319,9 +355,8 @@ class Budget(pulumi.ComponentResource):
 
     def _budget(self, alarms: Sequence[BudgetAlarm], group: pulumi.Output[str]) -> consumption.Budget:
         args = self._args
-        scope = pulumi.Output.from_input(args["resource_group_name"]).apply(
-            lambda name: group_id(args["subscription_id"], name)
-        )
+        wide = args.get("subscription_wide", False)
+        scope = counted_in(args["subscription_id"], args["resource_group_name"], wide)
         counted = consumption.BudgetComparisonExpressionArgs(
             name=args["tag_key"], operator=consumption.BudgetOperatorType.IN_, values=[args["tag_value"]]
         )

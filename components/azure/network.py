@@ -132,6 +132,7 @@ def plan_flows(
     bastion_cidr: str | None = None,
     *,
     private_endpoints: bool = False,
+    pods: tuple[str, str] | None = None,
 ) -> tuple[Flow, ...]:
     """Everything that may pass in the machines' subnet.
 
@@ -141,8 +142,13 @@ def plan_flows(
         lustre_cidr: where the file system's servers are; None without one.
         bastion_cidr: where people come from; None without a Bastion.
         private_endpoints: lead to storage, registry and vault, which are the stack's own then.
+        pods: the ranges of a Kubernetes cluster's nodes and of their pods, whose NICs are in no group; None without.
     """
     flows = [Flow("self", "fabric", "fabric")]
+    if pods is not None:
+        # "Azure CNI Overlay networking": what a subnet's rules have to let through.
+        nodes, pod_range = pods
+        flows += [Flow("nodes", nodes, nodes), Flow("nodes-pods", nodes, pod_range), Flow("pods", pod_range, pod_range)]
     if head is not None:
         flows += [
             Flow("rendezvous", "fabric", "head", "Tcp", (str(head["rendezvous_port"]),)),
@@ -192,7 +198,8 @@ class TrainingNetworkArgs(TypedDict):
     """Inputs of TrainingNetwork: address range, place, way out, what lives in it, tags. `head` lets a head node be
     reached and makes a private DNS zone `<name>.gangway.internal`. `lustre_prefix_length` makes a subnet of that
     size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With `private_endpoints` (false)
-    machines need no way to everybody's storage, registries and vaults. With `flow_log_account_id` and
+    machines need no way to everybody's storage, registries and vaults. `pods_cidr` is of a Kubernetes cluster's pods,
+    which nodes in the private subnet lead on. With `flow_log_account_id` and
     `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there, by the `network_watcher` of that
     resource id or GROUP/NAME; left out, by the one that Azure makes for the region, for which `watcher_wait_sec`
     (0) waits: from Python programs alone (`components.core.settling`).
@@ -207,6 +214,7 @@ class TrainingNetworkArgs(TypedDict):
     lustre_prefix_length: NotRequired[int | None]
     bastion: NotRequired[bool]
     private_endpoints: NotRequired[bool]
+    pods_cidr: NotRequired[str | None]
     flow_log_account_id: NotRequired[pulumi.Input[str] | None]
     flow_log_identity_id: NotRequired[pulumi.Input[str] | None]
     network_watcher: NotRequired[str | None]
@@ -376,6 +384,7 @@ class TrainingNetwork(pulumi.ComponentResource):
             plan.lustre_cidr,
             plan.bastion_cidr if bastion else None,
             private_endpoints=self._args.get("private_endpoints", False),
+            pods=None if (pods := self._args.get("pods_cidr")) is None else (plan.private_cidr, pods),
         )
         return self._subnet("private", plan.private_cidr, nat, self._security_group("private", plan_rules(flows)))
 

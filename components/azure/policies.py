@@ -45,6 +45,7 @@ SECRET_USER = "4633458b-17de-408a-b874-0445c86b69e6"
 STORAGE_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
 
 _SET = "Microsoft.Compute/virtualMachineScaleSets"
+_CLUSTER = "Microsoft.ContainerService/managedClusters"
 _LATER = "the scale sets take the identity, so they do not exist yet when it gets its rights"
 GROUP_WIDE: Mapping[str, str] = MappingProxyType(
     {
@@ -54,6 +55,8 @@ GROUP_WIDE: Mapping[str, str] = MappingProxyType(
         f"{_SET}/virtualMachines/delete": "a node leaves its scale set for good, the head takes away one that never "
         f"ran; {_LATER}",
         f"{_SET}/write": f"how many nodes there are is a property of the set, and no smaller right sets it; {_LATER}",
+        f"{_CLUSTER}/read": "read only; only the budget's stop has it, which stops the stack's cluster",
+        f"{_CLUSTER}/stop/action": "only the budget's stop has it; the group has no other cluster",
         "Microsoft.Compute/virtualMachines/read": "read only; the budget's stop has it, to see the head, and "
         "the head's Prometheus, which asks for single machines before scale sets",
         "Microsoft.Network/networkInterfaces/read": "read only: where single machines are, for Prometheus on the head",
@@ -195,7 +198,9 @@ def head_actions(*, fills_groups: bool, scrapes: bool) -> tuple[str, ...]:
     return tuple(sorted({*(HEAD_ACTIONS if fills_groups else ()), *(find if scrapes else ())}))
 
 
-def stop_actions() -> tuple[str, ...]:
-    """What the budget's stop does: empty scale sets, and halt the head before it fills them again."""
+def stop_actions(*, clusters: bool = False) -> tuple[str, ...]:
+    """What the budget's stop does: empty scale sets, and halt the head before it fills them again; stop clusters."""
+    if clusters:
+        return (f"{_CLUSTER}/read", f"{_CLUSTER}/stop/action")
     head = ("Microsoft.Compute/virtualMachines/read", "Microsoft.Compute/virtualMachines/deallocate/action")
     return (f"{_SET}/read", f"{_SET}/write", *head)

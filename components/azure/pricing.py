@@ -19,11 +19,13 @@ from components.estimate.cost import (
     spot_line,
     unknown_price,
 )
+from components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["disk_tier", "price_resources"]
 
 _AZURE = "azure-native"
 SCALE_SET = f"{_AZURE}:compute:VirtualMachineScaleSet"
+AGENT_POOL = f"{_AZURE}:containerservice:AgentPool"
 GIB_PER_TIB = 1024
 # Azure documentation, "Azure managed disk types": Premium SSD, and what each size is billed as.
 DISK_TIERS = {4: 32, 6: 64, 10: 128, 15: 256, 20: 512, 30: 1024, 40: 2048, 50: 4095, 60: 8192, 70: 16384, 80: 32767}
@@ -51,6 +53,8 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
     for group in resources:
         if group.type == SCALE_SET:
             yield from of_resources(_group(group, catalog, region), group)
+        elif group.type == AGENT_POOL:
+            yield from of_resources(_agent_pool(group, catalog, region), group)
 
 
 def _group(group: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
@@ -60,7 +64,9 @@ def _group(group: Declared, catalog: Catalog, region: str) -> Iterable[CostCompo
     # reserved is paid for in the meantime, too.
     standby = tags[RUNG_TAG] != "0" and market != "reservation"
     num_nodes = int(tags[NODES_TAG])
-    yield _node_price(group, market, num_nodes, catalog, region, standby)
+    cap = (profile.get("billingProfile") or {}).get("maxPrice")
+    machine_type = group.inputs["sku"]["name"]
+    yield _node_price(group.name, machine_type, market, cap, num_nodes, catalog, region, standby)
     size = profile["storageProfile"]["osDisk"]["diskSizeGB"]
     label = f"{group.name}: root disks, {size:g} GiB a node"
     yield _disk(label, size, num_nodes, catalog, region, standby=standby)
@@ -72,14 +78,43 @@ def _market(profile: Mapping[str, Any]) -> str:
     return "spot" if profile.get("priority") == "Spot" else "on-demand"
 
 
+def _agent_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """A pool of AKS with all the nodes that it grows to."""
+    inputs = pool.inputs
+    reserved = inputs.get("capacityReservationGroupId")
+    market = "reservation" if reserved else "spot" if inputs.get("scaleSetPriority") == "Spot" else "on-demand"
+    standby = not inputs["nodeLabels"][RUNG_LABEL].startswith("0-") and market != "reservation"
+    num_nodes, cap = int(inputs["maxCount"]), inputs.get("spotMaxPrice")
+    yield _node_price(pool.name, inputs["vmSize"], market, cap, num_nodes, catalog, region, standby)
+    size = inputs["osDiskSizeGB"]
+    label = f"{pool.name}: root disks, {size:g} GiB a node"
+    yield _disk(label, size, num_nodes, catalog, region, standby=standby)
+
+
+def _control_plane(cluster: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """A cluster of AKS with its system's pool, as many nodes of it as are always up."""
+    name = cluster.name
+    yield _service(f"{name}: control plane", "aks-cluster", 1, catalog, region)
+    for pool in cluster.inputs["agentPoolProfiles"]:
+        number, machine_type, size = int(pool["minCount"]), pool["vmSize"], pool["osDiskSizeGB"]
+        label = f"{name}: {number} x {machine_type}, on-demand"
+        yield _service(label, f"instance-{machine_type}", number, catalog, region)
+        yield _disk(f"{name}: root disks, {size:g} GiB a node", size, number, catalog, region)
+
+
 def _node_price(
-    group: Declared, market: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
+    name: str,
+    machine_type: str,
+    market: str,
+    cap: float | None,
+    num_nodes: int,
+    catalog: Catalog,
+    region: str,
+    standby: bool,
 ) -> CostComponent:
-    machine_type = group.inputs["sku"]["name"]
-    label = f"{group.name}: {num_nodes} x {machine_type}, {market}"
+    label = f"{name}: {num_nodes} x {machine_type}, {market}"
     price = catalog.price(machine_type, region)
     if market == "spot":
-        cap = group.inputs["virtualMachineProfile"]["billingProfile"]["maxPrice"]
         cap_usd = None if cap == UP_TO_ON_DEMAND else cap
         return spot_line(label, num_nodes, region, *offers_of(price), cap_usd=cap_usd, standby=standby)
     note = ", paid whether used or not" if market == "reservation" else ""
@@ -101,6 +136,8 @@ def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComp
             sku, size = inputs["sku"]["name"], inputs["storageCapacityTiB"] * GIB_PER_TIB
             service = f"managed-lustre-{sku.rpartition('-')[2]}"
             yield _service(f"{name}: {size:g} GiB, {sku}", service, size, catalog, region)
+        case "containerservice:ManagedCluster":
+            yield from _control_plane(resource, catalog, region)
         case "compute:VirtualMachine":
             yield from _machine(resource, catalog, region)
         case "containerregistry:Registry":

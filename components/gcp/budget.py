@@ -16,6 +16,7 @@ from components.gcp.monitoring import check_budget_emails, declare_channels
 
 __all__ = [
     "PAUSE_PERMISSIONS",
+    "POOL_PERMISSIONS",
     "STOP_PERMISSIONS",
     "Budget",
     "BudgetAlarm",
@@ -32,6 +33,8 @@ __all__ = [
 
 STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")
 """Of the whole project."""
+POOL_PERMISSIONS = ("container.clusters.get", "container.clusters.update", "container.operations.get")
+"""Besides, where there are node pools."""
 PAUSE_PERMISSIONS = ("cloudscheduler.jobs.get", "cloudscheduler.jobs.pause")
 """Besides, where slices would otherwise be brought back."""
 MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
@@ -49,6 +52,7 @@ class StopPlan:
         heads: instances that fill groups, as `projects/P/zones/Z/instances/NAME`.
         queued_resources: TPUs, as `projects/P/locations/Z/queuedResources/NAME`.
         schedules: of what brings TPUs back, as `projects/P/locations/R/jobs/NAME`.
+        node_pools: of a cluster, as `projects/P/locations/R/clusters/C/nodePools/NAME`.
     """
 
     percent: float
@@ -56,12 +60,14 @@ class StopPlan:
     heads: pulumi.Input[list[str]]
     queued_resources: pulumi.Input[list[str]]
     schedules: pulumi.Input[list[str]]
+    node_pools: pulumi.Input[list[str]]
 
     def environment(self) -> dict[str, pulumi.Input[str]]:
         """The workflow's variables; lists are JSON, for a variable is a string."""
         lists = {
             "GROUPS": self.groups,
             "HEADS": self.heads,
+            "NODE_POOLS": self.node_pools,
             "QUEUED_RESOURCES": self.queued_resources,
             "SCHEDULES": self.schedules,
         }
@@ -102,13 +108,14 @@ def declare_stop(
     opts: pulumi.ResourceOptions,
     *,
     tpus: bool,
+    pools: bool,
     groups: pulumi.Input[str] | None,
 ) -> None:
     """Declares the workflow, its account, and the trigger by which `topic` starts it. `tpus`: it deletes some, too;
-    `groups`: the condition under which it empties groups.
+    `pools`: it empties node pools; `groups`: the condition under which it empties groups.
     """
     place = _Place(f"{name}-stop", stack, project, region, grant_wait_sec, tags, opts)
-    account, grants = _account(place, tpus, groups)
+    account, grants = _account(place, tpus, pools, groups)
     # Started before its account may act, it would stop nothing.
     later = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants))
     workflow = workflows.Workflow(
@@ -153,7 +160,7 @@ def _trigger(
 
 
 def _account(
-    place: _Place, tpus: bool, groups: pulumi.Input[str] | None
+    place: _Place, tpus: bool, pools: bool, groups: pulumi.Input[str] | None
 ) -> tuple[serviceaccount.Account, list[pulumi.Resource]]:
     """One account for the trigger, which starts the workflow, and for the workflow, which stops the stack."""
     account = serviceaccount.Account(
@@ -164,7 +171,8 @@ def _account(
         opts=place.opts,
     )
     title = f"Gangway {place.stack}: stop"
-    plans = {place.name: RolePlan(title, STOP_PERMISSIONS + (PAUSE_PERMISSIONS if tpus else ()))}
+    further = (PAUSE_PERMISSIONS if tpus else ()) + (POOL_PERMISSIONS if pools else ())
+    plans = {place.name: RolePlan(title, STOP_PERMISSIONS + further)}
     if groups is not None:
         plans[f"{place.name}-groups"] = RolePlan(f"{title}, its groups", GROUP_PERMISSIONS, groups)
     # A workflow logs its errors as its own account.
@@ -195,11 +203,11 @@ class BudgetArgs(TypedDict):
     """Inputs of Budget. `project_number` is the number of `project`. Google takes a budget in the currency of the
     billing account alone: where that is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` the
     limit in it, which stands for `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is
-    the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs of `queued_resource_names`
-    deleted, the schedules of `schedule_ids` paused and the instances of `head_ids` stopped: all full names
-    (`projects/...`). Groups it may empty under `groups_condition`, GroupTag's, alone. `grant_wait_sec` (0) is how long
-    Google gets to heed the agent by which the stop is started: from Python programs alone
-    (`components.core.settling`).
+    the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs of `queued_resource_names` deleted,
+    the schedules of `schedule_ids` paused, the node pools of `node_pool_ids` emptied for good and the instances of
+    `head_ids` stopped: all full names (`projects/...`). Groups it may empty under `groups_condition`, GroupTag's,
+    alone. `grant_wait_sec` (0) is how long Google gets to heed the agent by which the stop is started: from Python
+    programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
@@ -217,6 +225,7 @@ class BudgetArgs(TypedDict):
     queued_resource_names: NotRequired[pulumi.Input[list[str]]]
     schedule_ids: NotRequired[pulumi.Input[list[str]]]
     head_ids: NotRequired[pulumi.Input[list[str]]]
+    node_pool_ids: NotRequired[pulumi.Input[list[str]]]
     tag_key: str
     tag_value: str
     kms_key_name: NotRequired[pulumi.Input[str] | None]
@@ -331,6 +340,7 @@ class Budget(pulumi.ComponentResource):
             heads=args.get("head_ids", []),
             queued_resources=args.get("queued_resource_names", []),
             schedules=args.get("schedule_ids", []),
+            node_pools=args.get("node_pool_ids", []),
         )
         declare_stop(
             self._name,
@@ -344,6 +354,7 @@ class Budget(pulumi.ComponentResource):
             args["tags"],
             self._child,
             tpus=args.get("queued_resource_names", []) != [],
+            pools=args.get("node_pool_ids", []) != [],
             groups=condition,
         )
 

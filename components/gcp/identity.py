@@ -67,6 +67,7 @@ ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tpu": ("tpu",),
         "encryption": ("cloudkms",),
         "keys": ("secretmanager",),
+        "kubernetes": ("container",),
         "perimeter": ("accesscontextmanager",),
         "stop": ("eventarc", "workflows", "workflowexecutions"),
         "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
@@ -80,6 +81,7 @@ AGENT_DOMAINS: Mapping[str, str] = MappingProxyType(
         "filestore": "cloud-filer",
         "lustre": "gcp-sa-lustre",
         "artifactregistry": "gcp-sa-artifactregistry",
+        "kubernetes": "container-engine-robot",
         "pubsub": "gcp-sa-pubsub",
         "secretmanager": "gcp-sa-secretmanager",
         "tpu": "cloud-tpu",
@@ -91,9 +93,11 @@ ROTATION_SEC = 90 * 24 * 3600
 # Destroying the stack leaves this time to notice that something encrypted is still wanted.
 DELETION_SEC = 30 * 24 * 3600
 # Made when first asked for; the agents of the others exist as soon as the API is enabled.
-MADE_ON_REQUEST = ("artifactregistry", "filestore", "lustre", "pubsub", "secretmanager", "tpu", "workflows")
+MADE_ON_REQUEST = (
+    *("artifactregistry", "filestore", "kubernetes", "lustre", "pubsub", "secretmanager", "tpu", "workflows"),
+)
 # Named otherwise than the part of the stack that they serve.
-API_NAMES = {"filestore": "file"}
+API_NAMES = {"filestore": "file", "kubernetes": "container"}
 USUAL = ("compute", "storage", "artifactregistry", "logging", "pubsub")
 # Service accounts: 6 to 30 characters.
 MAX_ACCOUNT = 30
@@ -154,8 +158,8 @@ class ProjectServices(pulumi.ComponentResource):
 
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` are those that use the key
-    besides USUAL: lustre, filestore, secretmanager, tpu, workflows. `grant_wait_sec` (0) is how long Google gets to
-    heed who may use the key: from Python programs alone (`components.core.settling`).
+    besides USUAL: lustre, filestore, kubernetes, secretmanager, tpu, workflows. `grant_wait_sec` (0) is how long Google
+    gets to heed who may use the key: from Python programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
@@ -253,6 +257,8 @@ def filesystem_name(stack: str) -> str:
 
 PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
     {
+        "roles/container.defaultNodeServiceAccount": "logs, metrics and what a node tells its control plane: "
+        "none takes a policy; it reads no data",
         "roles/logging.logWriter": "a log takes no policy; it only writes",
         "roles/monitoring.metricWriter": "metrics take no policy; it only writes",
         "roles/workflows.invoker": "a workflow takes no policy; it only starts them",
@@ -265,6 +271,10 @@ PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
         "compute.instances.list": "read only; instances have no narrower place to be listed in",
         "compute.instances.stop": "the head's name is not known when the role is made; only the budget's stop has it",
         "compute.zoneOperations.get": "read only; an operation is not known beforehand",
+        "container.clusters.get": "a cluster takes no policy; read only; only the budget's stop has it",
+        "container.clusters.update": "a cluster takes no policy; only the budget's stop has it, "
+        "which empties node pools",
+        "container.operations.get": "read only; an operation is not known beforehand",
         "lustre.instances.get": "Managed Lustre takes no policy on an instance; read only",
         "lustre.instances.importData": "Managed Lustre takes no policy on an instance",
         "lustre.operations.get": "read only; an operation is not known beforehand",

@@ -229,7 +229,8 @@ def _machine(name: str) -> GcpMachineType:
 class TrainingNetwork(pulumi.ComponentResource):
     """A VPC network with one private subnet, a way out, a firewall, and the networks of the GPU NICs.
     `private_subnet_ids` holds the one subnet and, like `fabric_subnet_ids` (those of the further NICs, in the
-    machine's order), waits for the way out and the firewall: a machine has both from its first second to its last.
+    machine's order; `fabric_network_ids` are the networks that they lie in), waits for the way out and the firewall: a
+    machine has both from its first second to its last.
     `vpc_id` waits for the connection to Google's services. The two security group ids are network tags; the head's
     is empty without a head node, as is `private_zone_id`, the DNS zone's name.
     """
@@ -237,6 +238,7 @@ class TrainingNetwork(pulumi.ComponentResource):
     vpc_id: pulumi.Output[str]
     private_subnet_ids: pulumi.Output[list[str]]
     fabric_subnet_ids: pulumi.Output[list[str]]
+    fabric_network_ids: pulumi.Output[list[str]]
     fabric_security_group_id: pulumi.Output[str]
     head_security_group_id: pulumi.Output[str]
     private_zone_id: pulumi.Output[str]
@@ -263,6 +265,9 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.vpc_id = after(networks[MAIN].id, *([] if services is None else [services]))
         self.private_subnet_ids = after(pulumi.Output.all(subnet.id), *way_out, *rules)
         self.fabric_subnet_ids = after(pulumi.Output.all(*[made.id for made in fabric_subnets]), *rules)
+        self.fabric_network_ids = pulumi.Output.all(
+            *[networks[network.name].id for network in further for _ in range(network.num_subnets)]
+        ).apply(list)
         self.fabric_security_group_id = pulumi.Output.from_input(network_tag(name, "fabric"))
         self.head_security_group_id = pulumi.Output.from_input(network_tag(name, "head")) if head else nothing
         self.private_zone_id = self._head_zone(networks[MAIN]).name if head else nothing
@@ -271,6 +276,7 @@ class TrainingNetwork(pulumi.ComponentResource):
                 "vpc_id": self.vpc_id,
                 "private_subnet_ids": self.private_subnet_ids,
                 "fabric_subnet_ids": self.fabric_subnet_ids,
+                "fabric_network_ids": self.fabric_network_ids,
                 "fabric_security_group_id": self.fabric_security_group_id,
                 "head_security_group_id": self.head_security_group_id,
                 "private_zone_id": self.private_zone_id,

@@ -18,7 +18,9 @@ from components.estimate.cost import (
     spot_line,
     unknown_price,
 )
+from components.gcp.gke_plan import tpu_chips
 from components.gcp.tpu.slices import SlicePlan, plan_slice
+from components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["price_resources"]
 
@@ -30,6 +32,7 @@ QUEUED_TPU = ":QueuedTpuRequest"
 NAT = "gcp:compute/routerNat:RouterNat"
 TPU_VM = "gcp:tpu/v2Vm:V2Vm"
 INSTANCE = "gcp:compute/instance:Instance"
+NODE_POOL = "gcp:container/nodePool:NodePool"
 # Cloud NAT pricing: by the machine up to so many, and above at one price. As many share an address at 64 ports each.
 NAT_MACHINES, NAT_MACHINES_PER_ADDRESS = 32, 1008
 MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "reservation"}
@@ -40,6 +43,7 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
     tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
     return [
         *_nodes(resources, catalog, region),
+        *_node_pools(resources, catalog, region),
         *(line for tpu in tpus for line in of_resources([_tpu(tpu.name, tpu.inputs, region)], tpu)),
         *(
             line
@@ -69,7 +73,7 @@ def _group(
     # is paid for in the meantime, too.
     standby = not sizes[name] and _market(template) != "reservation"
     num_nodes = sizes[name] or max(sizes.values())
-    yield _node_price(name, template, num_nodes, catalog, region, standby)
+    yield _node_price(name, _market(template), template["machineType"], num_nodes, catalog, region, standby)
     (disk,) = template["disks"]
     label = f"{name}: boot disks, {disk['diskSizeGb']:g} GiB a node"
     yield _disk(label, disk["diskType"], num_nodes * disk["diskSizeGb"], catalog, region, standby)
@@ -91,9 +95,8 @@ def _market(template: Mapping[str, Any]) -> str:
 
 
 def _node_price(
-    name: str, template: Mapping[str, Any], num_nodes: int, catalog: Catalog, region: str, standby: bool
+    name: str, market: str, machine_type: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
 ) -> CostComponent:
-    market, machine_type = _market(template), template["machineType"]
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
     rows = [p for p in catalog.prices if p.machine_type == machine_type]
     found = _nearest([(p.region, p.on_demand) for p in rows], region)
@@ -111,6 +114,63 @@ def _node_price(
     return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(priced, region)}")
 
 
+def _node_pools(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    """Pools of GKE, each with all the nodes that it grows to; what stands for its system alone, with the least."""
+    for pool in resources:
+        if pool.type == NODE_POOL:
+            yield from of_resources(_node_pool(pool, catalog, region), pool)
+
+
+def _node_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+    node, market = pool.inputs["nodeConfig"], _pool_market(pool)
+    rung = (node.get("labels") or {}).get(RUNG_LABEL)
+    name = _as_of_rung(pool.name, rung)
+    number, machine_type = _pool_size(pool), node["machineType"]
+    # What is reserved is paid for in the meantime, too.
+    standby = not _is_first(pool) and market != "reservation"
+    if (host := tpu_chips(machine_type)) is not None:
+        generation, chips = host
+        yield _chips(f"{name}: {number} x {machine_type}", generation, number * chips, market, region, standby)
+    elif rung is None:
+        yield _service_node(f"{name}: {number} x {machine_type}, on-demand", machine_type, number, catalog, region)
+    else:
+        yield _node_price(name, market, machine_type, number, catalog, region, standby)
+    label = f"{name}: boot disks, {node['diskSizeGb']:g} GiB a node"
+    yield _disk(label, node["diskType"], number * node["diskSizeGb"], catalog, region, standby)
+
+
+def _as_of_rung(name: str, rung: str | None) -> str:
+    """A pool's name as its lines begin with it: one of several slices comes after its rung's.
+
+    >>> _as_of_rung("demo-0-spot-2", "0-spot"), _as_of_rung("demo-0-spot", "0-spot")
+    ('demo-0-spot: slice 2', 'demo-0-spot')
+    """
+    before, found, number = name.rpartition(f"-{rung}-")
+    return f"{before}-{rung}: slice {number}" if rung is not None and found and number.isdigit() else name
+
+
+def _pool_market(pool: Declared) -> str:
+    node = pool.inputs["nodeConfig"]
+    if (node.get("reservationAffinity") or {}).get("consumeReservationType") == "SPECIFIC_RESERVATION":
+        return "reservation"
+    return "spot" if node.get("spot") else "flex-start" if node.get("flexStart") else "on-demand"
+
+
+def _pool_size(pool: Declared) -> int:
+    """Nodes that a pool's bill is of: a rung's all, the system's as many as are always up."""
+    sizes = pool.inputs["autoscaling"]
+    of_rung = RUNG_LABEL in (pool.inputs["nodeConfig"].get("labels") or {})
+    return int(sizes["totalMaxNodeCount" if of_rung else "totalMinNodeCount"])
+
+
+def _service_node(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:
+    """Machines without accelerators, which are services of the catalogue."""
+    service = f"instance-{machine_type}"
+    if service in catalog.services_of("gcp"):
+        return from_service(label, catalog.service_price("gcp", region, service), number, region)
+    return unknown_price(label, number, "no price in the catalogue")
+
+
 def _nearest(offers: Iterable[Offer], region: str) -> Offer | None:
     """The region's own price; where it has none that is known, that of the first region with one."""
     known = [offer for offer in offers if offer[1].value is not None]
@@ -119,18 +179,23 @@ def _nearest(offers: Iterable[Offer], region: str) -> Offer | None:
 
 def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
     plan, slices = _slice(inputs), int(inputs.get("num_slices") or 1)
-    spot, chips = inputs["tier"] == "spot", plan.chips * slices
-    market = "spot" if spot else "reservation" if inputs.get("reservation_name") else "on-demand"
-    label = f"{name}: {slices} x {plan.accelerator_type}, {chips} chips, {market}"
-    prices = [p for p in load_tpus().prices if p.generation == plan.generation]
+    chips = plan.chips * slices
+    market = "spot" if inputs["tier"] == "spot" else "reservation" if inputs.get("reservation_name") else "on-demand"
+    return _chips(f"{name}: {slices} x {plan.accelerator_type}", plan.generation, chips, market, region, False)
+
+
+def _chips(name: str, generation: str, chips: int, market: str, region: str, standby: bool) -> CostComponent:
+    """Chips of TPUs by the hour."""
+    label = f"{name}, {chips} chips, {market}"
+    prices = [p for p in load_tpus().prices if p.generation == generation]
     found = _nearest([(p.region, p.on_demand) for p in prices], region)
-    if spot:
+    if market == "spot":
         known = _nearest([(p.region, p.spot) for p in prices], region)
-        return spot_line(label, chips, region, known, found, unit="chip-hour")
+        return spot_line(label, chips, region, known, found, unit="chip-hour", standby=standby)
     if found is None:
-        return unknown_price(label, chips, f"no {market} price in the catalogue", unit="chip-hour")
+        return unknown_price(label, chips, f"no {market} price in the catalogue", unit="chip-hour", standby=standby)
     priced, fact = found
-    return from_fact(label, fact, chips, unit="chip-hour", note=elsewhere(priced, region))
+    return from_fact(label, fact, chips, unit="chip-hour", note=elsewhere(priced, region), standby=standby)
 
 
 def _as_queued(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,6 +235,8 @@ def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComp
             yield from_service(label, catalog.service_price("gcp", region, service), size, region)
         case "gcp:filestore/instance:Instance":
             yield _filestore(resource, catalog, region)
+        case "gcp:container/cluster:Cluster":
+            yield from_service(f"{name}: control plane", catalog.service_price("gcp", region, "gke-cluster"), 1, region)
         case "gcp:compute/instance:Instance":
             yield from _instance(resource, catalog, region)
         case "gcp:secretmanager/secretVersion:SecretVersion":
@@ -201,7 +268,15 @@ def _machines(resources: Sequence[Declared]) -> int:
     ]
     slices += [(_as_queued(one.inputs), 1) for one in resources if one.type == TPU_VM]
     hosts = sum(_slice(inputs).hosts * number for inputs, number in slices)
-    return sum(_sizes(resources).values()) + sum(one.type == INSTANCE for one in resources) + hosts
+    # Those of a cluster's first rung and its system, alike.
+    pools = sum(_pool_size(one) for one in resources if one.type == NODE_POOL and _is_first(one))
+    return sum(_sizes(resources).values()) + sum(one.type == INSTANCE for one in resources) + hosts + pools
+
+
+def _is_first(pool: Declared) -> bool:
+    """Whether a pool is of the first rung, or of none."""
+    rung = (pool.inputs["nodeConfig"].get("labels") or {}).get(RUNG_LABEL, "0-")
+    return bool(rung.startswith("0-"))
 
 
 def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
@@ -222,11 +297,7 @@ def _filestore(resource: Declared, catalog: Catalog, region: str) -> CostCompone
 
 def _instance(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     name, machine_type = resource.name, resource.inputs["machineType"]
-    label, service = f"{name}: {machine_type}, on-demand", f"instance-{machine_type}"
-    if service in catalog.services_of("gcp"):
-        yield from_service(label, catalog.service_price("gcp", region, service), 1, region)
-    else:
-        yield unknown_price(label, 1, "no price in the catalogue")
+    yield _service_node(f"{name}: {machine_type}, on-demand", machine_type, 1, catalog, region)
     disk = resource.inputs["bootDisk"]["initializeParams"]
     yield _disk(f"{name}: boot disk, {disk['size']:g} GiB", disk["type"], disk["size"], catalog, region, False)
 

@@ -23,12 +23,14 @@ _COMPUTED = (
 )
 # The same where a list holds them.
 _COMPUTED_IN_LISTS = {"exportLocations": "path", "externalFixedIps": "ipAddress"}
+_ANSWERED_IN_LISTS = {"kubeconfigs": "value"}
 # The functions a program may ask, with the fields it may read. Others would need a cloud, which a plan has not.
 _ANSWERS = {
     "aws:ssm/getParameter:getParameter": ("insecureValue",),
     "aws:ecr/getAuthorizationToken:getAuthorizationToken": ("password", "proxyEndpoint", "userName"),
     "azure-native:authorization:getClientConfig": ("tenantId",),
     "azure-native:authorization:getClientToken": ("token",),
+    "azure-native:containerservice:listManagedClusterUserCredentials": ("kubeconfigs",),
     "gcp:compute/getImage:getImage": ("selfLink",),
     "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": ("serviceAccountId",),
     "gcp:organizations/getClientConfig:getClientConfig": ("accessToken",),
@@ -69,7 +71,9 @@ class PlaceholderCloud:
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """See Cloud."""
         assert function in _ANSWERS, f"the program calls {function}; a plan has no cloud to ask"
-        return {key: f"${{{function.rpartition(':')[2]}.{key}}}" for key in _ANSWERS[function]}
+        named = {key: f"${{{function.rpartition(':')[2]}.{key}}}" for key in _ANSWERS[function]}
+        in_lists = {key: [{part: named[key]}] for key, part in _ANSWERED_IN_LISTS.items() if key in named}
+        return {**named, **in_lists}
 
 
 def _control_plane(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,19 @@ BESIDES = {
         "TpuReconciler",
     },
 }
+GKE = {
+    "Budget",
+    "ClusterCharts",
+    "ClusterIdentity",
+    "ClusterManifests",
+    "Filestore",
+    "GkeCluster",
+    "GkeNodePools",
+    "ImageRegistry",
+    "ProjectServices",
+    "RunBucket",
+    "TrainingNetwork",
+}
 # Machines that are there already have everything else; OpenStack has no budget, and no service for lines; a cluster
 # with a queue has no job of its own, whose nodes write lines.
 ALONE = {
@@ -70,6 +83,22 @@ ALONE = {
         "SlurmIdentity",
         "TrainingNetwork",
     },
+    "aks-ndv5": {
+        "AksCluster",
+        "AksIdentity",
+        "AksNodePools",
+        "Budget",
+        "ClusterCharts",
+        "ClusterManifests",
+        "EncryptionKey",
+        "FlowLogStore",
+        "ImageRegistry",
+        "NodeLogs",
+        "ResourceGroup",
+        "RunBucket",
+        "TrainingNetwork",
+    },
+    **dict.fromkeys(("gke-a3-jobset", "gke-tpu-v5e"), GKE),
     "eks-p5-kueue": {
         "Budget",
         "ClusterCharts",
@@ -95,6 +124,7 @@ ALONE = {
 }
 # Resources by class that tell the stacks apart: rungs, ways out, links to S3, the stop, a block's start and end.
 COUNTED_ON_AZURE = (
+    "AgentPool",
     "AmlFilesystem",
     "BlobContainer",
     "DiskEncryptionSet",
@@ -110,6 +140,7 @@ COUNTED_ON_GCP = (
     "InstanceGroupManager",
     "InstanceTemplate",
     "Network",
+    "NodePool",
     "RouterNat",
     "Topic",
     "Workflow",
@@ -134,13 +165,17 @@ COUNTS = {
     "aws-p5-spot": (2, 1, 2, 1, 1, 0, 3, 1),
     "eks-p5-kueue": (1, 1, 2, 0, 1, 0, 2, 1),
     # Containers: of runs, and of the log of imports.
-    "azure-nc-dev": (0, 1, 0, 1, 1, 1, 2, 1),
-    "azure-ndv4": (1, 1, 0, 1, 2, 1, 1, 0),
-    "azure-ndv5-spot": (1, 2, 1, 1, 2, 1, 2, 1),
+    "aks-ndv5": (2, 0, 1, 1, 1, 1, 0, 0, 1),
+    "azure-nc-dev": (0, 0, 1, 0, 1, 1, 1, 2, 1),
+    "azure-ndv4": (0, 1, 1, 0, 1, 2, 1, 1, 0),
+    "azure-ndv5-spot": (0, 1, 2, 1, 1, 2, 1, 2, 1),
     # Instances: the head's and Lustre's, or Filestore's.
-    "gcp-a3-spot": (1, 2, 2, 2, 9, 1, 1, 1),
-    "gcp-v5e-pod": (1, 1, 0, 0, 1, 1, 1, 1),
-    "gcp-v5p-multislice": (1, 1, 0, 0, 1, 1, 1, 2),
+    "gcp-a3-spot": (1, 2, 2, 2, 9, 0, 1, 1, 1),
+    "gcp-v5e-pod": (1, 1, 0, 0, 1, 0, 1, 1, 1),
+    "gcp-v5p-multislice": (1, 1, 0, 0, 1, 0, 1, 1, 2),
+    # Pools: of the system, and of each rung.
+    "gke-a3-jobset": (0, 1, 0, 0, 9, 3, 1, 1, 1),
+    "gke-tpu-v5e": (0, 1, 0, 0, 1, 3, 1, 1, 0),
     "hosts-lab": (6, 2),
     # Of each machine its services, and one key.
     "hosts-slurm": (4, 2),

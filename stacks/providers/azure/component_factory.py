@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import pulumi
 
+from components.azure.aks import PODS_CIDR
 from components.azure.budget import Budget, BudgetArgs
 from components.azure.file_system import LustreFileSystem, LustreFileSystemArgs
 from components.azure.head_node import HEAD_IMAGE, HeadNode, HeadNodeArgs, head_address
@@ -135,11 +136,12 @@ class ComponentFactory:
     opts: pulumi.ResourceOptions
 
     @property
-    def _own(self) -> AzureConfig:
+    def own(self) -> AzureConfig:
+        """The section gangway:azure."""
         assert self.config.azure is not None, "stacks.providers.unsupported_settings has seen to it"
         return self.config.azure
 
-    def _place(self, *further: str) -> dict[str, Any]:
+    def place(self, *further: str) -> dict[str, Any]:
         """What every component is told; and those of zone, subscription_id and stack that one wants to know."""
         known = {
             "zone": self.planned.zone,
@@ -154,35 +156,35 @@ class ComponentFactory:
         }
 
     @property
-    def _role_wait(self) -> dict[str, int]:
+    def role_wait(self) -> dict[str, int]:
         """How long Azure gets to heed a role."""
-        return {"role_wait_sec": self._own.role_wait_sec}
+        return {"role_wait_sec": self.own.role_wait_sec}
 
     @property
     def _guards(self) -> dict[str, bool]:
         """What the stack file turns off; the rest is as far as machine type and image go."""
-        guards = {"trusted_launch": self._own.trusted_launch, "encryption_at_host": self._own.encryption_at_host}
+        guards = {"trusted_launch": self.own.trusted_launch, "encryption_at_host": self.own.encryption_at_host}
         return {name: wanted for name, wanted in guards.items() if not wanted}
 
     def key(self) -> Key:
         """The stack's own key; None where data is under Azure's."""
         if self.config.encryption == "provider-key":
             return None
-        args = {**self._place("subscription_id", "stack"), "tenant_id": self._own.tenant_id, **self._role_wait}
+        args = {**self.place("subscription_id", "stack"), "tenant_id": self.own.tenant_id, **self.role_wait}
         return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts)
 
     def flow_logs(self, key: Key) -> FlowLogStore | None:
         """Where the network's flow log is; None without one."""
         if not self.config.network.flow_logs:
             return None
-        args = {**self._place("subscription_id", "stack"), "key": _key_args(key), **self._role_wait}
+        args = {**self.place("subscription_id", "stack"), "key": _key_args(key), **self.role_wait}
         return FlowLogStore(self.config.stack, typed_args(FlowLogStoreArgs, args), self.opts)
 
     def network(self, flow_logs: FlowLogStore | None) -> TrainingNetwork:
         """The network, the way out and the firewall."""
         network, lustre = self.config.network, self.planned.lustre
         args = {
-            **self._place("zone"),
+            **self.place("zone"),
             "cidr": network.cidr,
             "egress": network.egress,
             "head": {
@@ -190,14 +192,17 @@ class ComponentFactory:
                 "metrics_port": METRICS_PORT,
                 # It mounts the file system to put the run record.
                 "lustre": lustre is not None,
-            },
+            }
+            if self.planned.head
+            else None,
+            "pods_cidr": PODS_CIDR if self.planned.standing else None,
             "lustre_prefix_length": None if lustre is None else lustre.subnet_prefix_length,
-            "bastion": self._own.bastion,
-            "private_endpoints": self._own.private_endpoints,
+            "bastion": self.own.bastion,
+            "private_endpoints": self.own.private_endpoints,
             "flow_log_account_id": flow_logs.account_id if flow_logs else None,
             "flow_log_identity_id": flow_logs.identity_id if flow_logs else None,
-            "network_watcher": self._own.network_watcher,
-            "watcher_wait_sec": self._own.role_wait_sec,
+            "network_watcher": self.own.network_watcher,
+            "watcher_wait_sec": self.own.role_wait_sec,
         }
         return TrainingNetwork(self.config.stack, typed_args(TrainingNetworkArgs, args), self.opts)
 
@@ -205,12 +210,12 @@ class ComponentFactory:
         """Where records outlive the nodes."""
         # Its copies are in the region's zones, whichever of them the nodes are in.
         zone = next(iter(self.planned.region.zones), "")
-        args = {**self._place(), "zone": zone, "key": _key_args(key)}
+        args = {**self.place(), "zone": zone, "key": _key_args(key)}
         return RunBucket(self.config.stack, typed_args(RunBucketArgs, args), self.opts)
 
     def logs(self) -> NodeLogs:
         """The table of lines that the machines write."""
-        args = {**self._place(), "retention_days": self.config.observe.log_days}
+        args = {**self.place(), "retention_days": self.config.observe.log_days}
         return NodeLogs(self.config.stack, typed_args(NodeLogsArgs, args), self.opts)
 
     def image(self) -> Image:
@@ -219,7 +224,7 @@ class ComponentFactory:
         if prebuilt is not None:
             assert self.planned.registry_id is not None, "AzurePlan holds it for every prebuilt image"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.registry_id)
-        registry_args = {**self._place(), "premium": self._own.private_endpoints}
+        registry_args = {**self.place(), "premium": self.own.private_endpoints}
         registry = ImageRegistry(name, typed_args(ImageRegistryArgs, registry_args), self.opts)
         login = {
             "address": registry.registry_host,
@@ -235,16 +240,16 @@ class ComponentFactory:
         if storage is None:
             return None
         args = {
-            **self._place("subscription_id", "stack", "zone"),
+            **self.place("subscription_id", "stack", "zone"),
             "capacity_gib": storage.capacity_gib,
             "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
             "subnet_id": network.lustre_subnet_id,
             "source": storage.source,
-            "source_account_id": self._own.source_account_id,
-            "importer_principal_id": self._own.importer_principal_id,
+            "source_account_id": self.own.source_account_id,
+            "importer_principal_id": self.own.importer_principal_id,
             "export_runs": storage.export_runs,
             "key": _key_args(key),
-            **self._role_wait,
+            **self.role_wait,
         }
         return LustreFileSystem(self.config.stack, typed_args(LustreFileSystemArgs, args), self.opts)
 
@@ -253,7 +258,7 @@ class ComponentFactory:
         runs `up`.
         """
         args = {
-            **self._place(),
+            **self.place(),
             "tenant_id": tenant,
             "pem": member_key(self.config.stack, self.config.work.member_key_refresh),
             "signing_pem": signing,
@@ -266,10 +271,10 @@ class ComponentFactory:
     ) -> pulumi.Output[str]:
         """Where machines are, once private endpoints are as well, where they are wanted."""
         subnet = network.private_subnet_ids[0]
-        if not self._own.private_endpoints:
+        if not self.own.private_endpoints:
             return subnet
         args = {
-            **self._place(),
+            **self.place(),
             "subnet_id": subnet,
             "network_id": network.vpc_id,
             "account_id": runs.account_id,
@@ -283,13 +288,13 @@ class ComponentFactory:
     ) -> dict[str, Any]:
         """What every machine may do: pull the image, put runs, send lines. Data comes by the file system alone."""
         return {
-            **self._place("subscription_id", "stack"),
+            **self.place("subscription_id", "stack"),
             "run_container_id": runs.container_id,
             "repository_id": image.repository_id,
             "data_collection_rule_id": logs.data_collection_rule_id,
             "member_secret_id": members.secret_id,
             "signing_secret_id": members.signing_secret_id,
-            **self._role_wait,
+            **self.role_wait,
         }
 
     def node_identity(self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault) -> NodeIdentity:
@@ -303,7 +308,7 @@ class ComponentFactory:
         where the version is written, or the image is somebody's own.
         """
         cluster, token = self.config.cluster, self.token
-        images = {"nodes": self.planned.image, "head": plan_image(self._own.head_image or HEAD_IMAGE)}
+        images = {"nodes": self.planned.image, "head": plan_image(self.own.head_image or HEAD_IMAGE)}
         newest = {
             what: newest_version(self.planned.subscription_id, self.config.region, image, token)
             for what, image in images.items()
@@ -324,7 +329,7 @@ class ComponentFactory:
         """The workers: a scale set for each rung, empty until the head fills it."""
         cluster = self.config.cluster
         args = {
-            **self._place("subscription_id"),
+            **self.place("subscription_id"),
             "zone": self.planned.nodes_zone,
             "machine_type": self.planned.machine.name,
             "num_nodes_min": cluster.nodes.min,
@@ -341,8 +346,8 @@ class ComponentFactory:
             "root_volume_gib": self.planned.root_volume_gib,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
             "secure_boot": self.planned.security.secure_boot,
-            "entra_login": self._own.bastion,
-            "proximity": self._own.proximity,
+            "entra_login": self.own.bastion,
+            "proximity": self.own.proximity,
             **self._guards,
         }
         return IbNodePool(self.config.stack, typed_args(IbNodePoolArgs, args), self.opts)
@@ -371,7 +376,7 @@ class ComponentFactory:
         subnets = plan_network(self.config.network.cidr, lustre.subnet_prefix_length if lustre else None)
         user_data = head_user_data(self.config, self.planned, user_data_inputs, identity.client_id, fallback_config)
         args = {
-            **self._place("zone"),
+            **self.place("zone"),
             "subnet_id": subnet,
             "private_ip": head_address(subnets.private_cidr),
             "security_group_ids": [network.head_security_group_id],
@@ -381,37 +386,41 @@ class ComponentFactory:
             "zone_id": network.private_zone_id,
             "machine_type": head_type(self.config),
             **_version(images, "head"),
-            **({} if self._own.head_image is None else {"image_id": self._own.head_image}),
+            **({} if self.own.head_image is None else {"image_id": self.own.head_image}),
             # Where Microsoft has no client for its kernel, one is built there: a module that nobody signs.
             "secure_boot": lustre is None,
             **self._guards,
             "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
-            "entra_login": self._own.bastion,
+            "entra_login": self.own.bastion,
         }
         return HeadNode(name, typed_args(HeadNodeArgs, args), self.opts)
 
     def budget(self, pool: IbNodePool, head: HeadNode) -> Budget:
         """The monthly limit, and its stop where one is wanted."""
+        machines = {"group_ids": pool.launch_template_ids, "head_ids": pulumi.Output.all(head.instance_id)}
+        return self.budget_of(machines)
+
+    def budget_of(self, stopped: Mapping[str, Any]) -> Budget:
+        """The monthly limit; `stopped`: the arguments that say what a stop is of."""
         budget = self.config.budget
         args = {
-            **self._place("subscription_id"),
+            **self.place("subscription_id"),
             "monthly_usd": budget.monthly_usd,
-            "starts_on": self._own.budget_starts_on,
+            "starts_on": self.own.budget_starts_on,
             "emails": list(budget.emails),
             "alert_percent": list(budget.alert_percent),
             "stop_at_percent": budget.stop_at_percent,
-            "group_ids": pool.launch_template_ids,
-            "head_ids": pulumi.Output.all(head.instance_id),
+            **stopped,
             "tag_key": TAG_KEY,
             "tag_value": self.config.stack,
-            **self._role_wait,
+            **self.role_wait,
         }
         return Budget(self.config.stack, typed_args(BudgetArgs, args), self.opts)
 
     def observe(self, logs: NodeLogs) -> Observability:
         """Alarms and the workbook."""
         args = {
-            **self._place("subscription_id", "stack"),
+            **self.place("subscription_id", "stack"),
             "workspace_id": logs.workspace_id,
             "num_nodes": self.config.cluster.nodes.max,
             "emails": list(self.config.budget.emails),

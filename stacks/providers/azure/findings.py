@@ -14,6 +14,7 @@ from components.estimate.cost import CostEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers import shared
+from stacks.providers.azure.kubernetes_findings import cluster_findings
 from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
 from stacks.providers.shared import CLUSTER, nodes_stay
 
@@ -156,7 +157,8 @@ def money(config: StackConfig) -> Iterable[Finding]:
             "no hard limit: Azure brings costs up to date a few times a day, and the stop looks each hour, so it comes "
             "hours late",
         )
-    yield from nodes_stay(config)
+    if config.job is not None:
+        yield from nodes_stay(config)
 
 
 def _begins(starts_on: str) -> Iterable[Finding]:
@@ -184,6 +186,17 @@ def _begins(starts_on: str) -> Iterable[Finding]:
 
 def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
+    if planned.standing:
+        return (
+            *common_findings(config, planned.machine, cost, shared=True),
+            *_sold(config, planned),
+            *_zone(config, planned),
+            *_capacity(config, planned),
+            *key(config),
+            *_encryption_at_host(planned, planned.security.encryption_at_host),
+            *cluster_findings(config, planned),
+            *money(config),
+        )
     return (
         *common_findings(config, planned.machine, cost),
         *shared.trainable(planned.machine),
@@ -320,11 +333,14 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         planned.region.zones,
         planned.zone,
         planned.nodes_zone,
-        nodes.min,
+        nodes.min if planned.head else 1,
         nodes.max,
-        head_type(config),
+        head_type(config) if planned.head else None,
     )
     yield from capacity_findings(ladder, context)
+    if planned.standing:
+        yield _pools_fill()
+        return
     yield from shared.spot_notice(config, NOTICE_SEC)
     yield from shared.spot_caps(config, planned.machine, "azure")
     yield Finding.info(
@@ -332,6 +348,16 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         f"{CLUSTER}.capacity",
         "`up` makes the scale sets empty, and the head node asks for the nodes some minutes later: an `up` that "
         "changes a scale set would send the size that Pulumi last saw, and is refused where that is another",
+        "run every later one as `pulumi up --refresh`, or write options: {refresh: always} into Pulumi.yaml",
+    )
+
+
+def _pools_fill() -> Finding:
+    return Finding.info(
+        "capacity.pools-fill",
+        f"{CLUSTER}.capacity",
+        "AKS sets how many nodes its pools have, and an `up` that changes a pool would send the number that Pulumi saw "
+        "last: it is refused where that is another",
         "run every later one as `pulumi up --refresh`, or write options: {refresh: always} into Pulumi.yaml",
     )
 

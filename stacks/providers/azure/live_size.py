@@ -1,5 +1,5 @@
-"""An `up` that would take running nodes away is refused. The head sets the sizes of scale sets, and Azure's provider
-sends the size that Pulumi last saw with every other change of one: without a refresh, 0.
+"""An `up` that would take running nodes away is refused. The head sets the sizes of scale sets, and AKS those of its
+pools, and Azure's provider sends the size that Pulumi last saw with every other change of one: without a refresh, 0.
 """
 
 import asyncio
@@ -14,14 +14,15 @@ from components.azure.names import RUNG_TAG
 
 API_URL = "GANGWAY_API_URL"
 """In tests: what stands before every host."""
-API_VERSION = "2024-07-01"
+API_VERSION, POOLS_VERSION = "2024-07-01", "2024-09-01"
 TIMEOUT_SEC = 30.0
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
+AGENT_POOL = "azure-native:containerservice:AgentPool"
 
 
 def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformation:
-    """Has every scale set of nodes compared with what it is set to now, before it is changed. `token`: for Azure's
-    Resource Manager, of whoever runs `up`.
+    """Has every scale set and every pool of nodes compared with what it is set to now, before it is changed. `token`:
+    for Azure's Resource Manager, of whoever runs `up`.
     """
 
     async def check(args: pulumi.ResourceHookArgs) -> None:
@@ -38,7 +39,8 @@ def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformati
 
     def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         tags = args.props.get("tags")
-        if args.type_ != SCALE_SET or not isinstance(tags, dict) or RUNG_TAG not in tags:
+        of_rung = args.type_ == SCALE_SET and isinstance(tags, dict) and RUNG_TAG in tags
+        if not of_rung and args.type_ != AGENT_POOL:
             return None
         guarded = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_update=[hook]))
         return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, guarded))
@@ -46,20 +48,26 @@ def refuse_stale_sizes(token: pulumi.Output[str]) -> pulumi.ResourceTransformati
     return transform
 
 
-def _size(inputs: Mapping[str, Any]) -> int:
-    """As the engine's words have it: the size in a scale set's inputs."""
-    return int((inputs.get("sku") or {}).get("capacity") or 0)
+def _size(known: Mapping[str, Any]) -> int:
+    """As the engine's words and Azure's have it: the size of a scale set, or of a pool."""
+    if "sku" in known:
+        return int((known["sku"] or {}).get("capacity") or 0)
+    # Of a pool Azure has it among its properties, and Pulumi beside them.
+    return int((known.get("properties") or known).get("count") or 0)
 
 
 def live_size(id_: str, token: str) -> int | None:
-    """What a scale set is set to; None where it is gone. pulumi.RunError: nobody answers, or it may not be read."""
+    """What a scale set or a pool is set to; None where it is gone. pulumi.RunError: nobody answers, or it may not be
+    read.
+    """
     # Here, so that a plan loads nothing of HTTP. Unlike on a machine of the stack, a proxy may stand in between.
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
     host = "management.azure.com"
     root = f"https://{host}" if (api_url := os.environ.get(API_URL)) is None else f"{api_url}/{host}"
-    request = Request(f"{root}{id_}?api-version={API_VERSION}", headers={"Authorization": f"Bearer {token}"})
+    version = POOLS_VERSION if "/agentPools/" in id_ else API_VERSION
+    request = Request(f"{root}{id_}?api-version={version}", headers={"Authorization": f"Bearer {token}"})
     try:
         with urlopen(request, timeout=TIMEOUT_SEC) as answer:
             return _size(json.load(answer))

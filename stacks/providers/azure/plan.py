@@ -24,6 +24,7 @@ from components.core.job import JobSpec
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
+from stacks.providers.azure.kubernetes_plan import check_cluster
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.shared import check_head, named_zone, tag_policy
 
@@ -54,7 +55,8 @@ class AzurePlan:
         lustre: the file system; None without one.
         source: whose blobs appear in it; None for nobody's.
         root_volume_gib: a node's root disk.
-        head: whether there is a head node: always, for it asks for the nodes of every rung.
+        head: whether there is a head node, which asks for the nodes of every rung of a job's stack.
+        standing: whether the stack is a cluster with a queue, on AKS.
         tags: of every resource.
     """
 
@@ -73,6 +75,7 @@ class AzurePlan:
     source: BlobSource | None
     root_volume_gib: int
     head: bool
+    standing: bool
     tags: dict[str, str]
 
 
@@ -93,6 +96,9 @@ def plan(config: StackConfig) -> AzurePlan:
         plan_image(own.head_image, "gangway:azure.head_image")
     plan_watcher(own.network_watcher, region.name, own.subscription_id)
     zone, reason = _zone(config, region)
+    standing = config.engine.standing
+    if standing:
+        check_cluster(config, machine)
     lustre = _lustre(config)
     plan_network(config.network.cidr, None if lustre is None else lustre.subnet_prefix_length)
     check_head("azure", head_type(config))
@@ -116,7 +122,8 @@ def plan(config: StackConfig) -> AzurePlan:
         lustre=lustre,
         source=_source(config),
         root_volume_gib=_root_volume(config),
-        head=True,
+        head=not standing,
+        standing=standing,
         tags=tag_policy(config, machine, region).azure(),
     )
 

@@ -35,6 +35,8 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[refuse_stale_sizes(token)])
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
     stack = ComponentFactory(config, planned, token, group, opts)
+    if planned.standing:
+        return _cluster(config, planned, stack, provider, opts)
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
@@ -75,3 +77,16 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
         "budget_topic_id": budget.topic_id,
         "signing_public_key": signing.public,
     }
+
+
+def _cluster(
+    config: StackConfig,
+    planned: AzurePlan,
+    stack: ComponentFactory,
+    provider: azure.Provider,
+    opts: pulumi.ResourceOptions,
+) -> Mapping[str, pulumi.Input[Any]]:
+    # Here, so that no other stack loads Kubernetes' SDK.
+    from stacks.providers.azure.kubernetes import build_cluster
+
+    return build_cluster(config, planned, stack, provider, opts)

@@ -23,7 +23,7 @@ _TAGGABLE = """
     compute: CapacityReservation CapacityReservationGroup Disk DiskEncryptionSet Image ProximityPlacementGroup
         SshPublicKey VirtualMachine VirtualMachineScaleSet
     containerregistry: Registry
-    containerservice: ManagedCluster
+    containerservice: AgentPool ManagedCluster
     keyvault: Key Secret Vault
     logic: Workflow
     machinelearningservices: Workspace
@@ -46,7 +46,11 @@ _AZURE_IDS = {
     "importer_principal_id": "the object id, in your directory, of HPC Cache Resource Provider, which imports it",
 }
 # Azure's provider has no region: each resource names its own, and machines are what draws power.
-_MACHINES = ("azure-native:compute:VirtualMachine", "azure-native:compute:VirtualMachineScaleSet")
+_MACHINES = (
+    "azure-native:compute:VirtualMachine",
+    "azure-native:compute:VirtualMachineScaleSet",
+    "azure-native:containerservice:ManagedCluster",
+)
 
 
 def _program() -> "Program[AzurePlan]":
@@ -116,7 +120,8 @@ PROVIDER = Provider(
     spot_taken=partial(taken_per_month, "azure"),
     caps_spot=True,
     tags=TagRules(package="azure-native", types=_TAGGABLE),
-    machine_types=frozenset(_MACHINES),
+    # A pool is where its cluster is.
+    machine_types=frozenset({*_MACHINES, "azure-native:containerservice:AgentPool"}),
     budget_types=frozenset({"azure-native:consumption:Budget", "azure-native:costmanagement:Budget"}),
     region_inputs=MappingProxyType(dict.fromkeys(_MACHINES, "location")),
     dynamic=_dynamic,

@@ -2,6 +2,7 @@
 
 import re
 from types import MappingProxyType
+from typing import Annotated
 
 from pydantic import Field, StrictBool
 
@@ -41,6 +42,7 @@ class AzureConfig(Section):
         head_image: of the head node, with Docker and, where there is a file system, Lustre's client; Ubuntu 24.04's
             newest image, which installs both, when left out.
         bastion: whether people may come in: Azure Bastion, and SSH with their Entra ID account.
+        admin_group_ids: object ids of the groups of the directory that may do everything in the stack's Kubernetes.
     """
 
     subscription_id: str = Field(
@@ -77,6 +79,9 @@ class AzureConfig(Section):
         default=None, min_length=1, examples=[f"{_RESOURCE_EXAMPLE}/Microsoft.Compute/images/head"]
     )
     bastion: StrictBool = False
+    admin_group_ids: tuple[Annotated[str, Field(pattern=_GUID)], ...] = Field(
+        default=(), max_length=20, examples=[[_GUID_EXAMPLES[2]]]
+    )
 
 
 SETTINGS = ProviderSettings(
@@ -121,6 +126,7 @@ SETTINGS = ProviderSettings(
     # An account of Azure's is another thing than a bucket.
     store=ObjectStore("az", "az://account/container/folder", keeps_name=False),
     storage_kinds=("lustre",),
+    queues=("kubernetes",),
     account=Account(
         "azure-native",
         "Azure",

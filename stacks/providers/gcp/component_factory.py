@@ -62,7 +62,7 @@ FAMILY = "/images/family/"
 class Nodes:
     """The workers, as the parts around them speak of them; slices are in no group, and groups in no queue. `group_ids`:
     full names of the groups; `fallback`: JSON for the head; None where there is no second rung; `queued_resource`: full
-    name of the request; `schedule_id`: of what brings slices back.
+    name of the request; `schedule_id`: of what brings slices back; `node_pool_ids`: full names of a cluster's.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -70,6 +70,7 @@ class Nodes:
     fallback: pulumi.Output[str] | None
     queued_resource: pulumi.Output[str] | None
     schedule_id: pulumi.Output[str] | None = None
+    node_pool_ids: pulumi.Output[list[str]] | None = None
 
 
 def place(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
@@ -247,7 +248,8 @@ class ComponentFactory:
         assert self.config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
         return self.config.gcp
 
-    def _project_number(self) -> pulumi.Output[str]:
+    def project_number(self) -> pulumi.Output[str]:
+        """Of the project that everything is made in."""
         invoke = pulumi.InvokeOutputOptions(provider=self.provider)
         return gcp.organizations.get_project_output(project_id=self.services.project, opts=invoke).number
 
@@ -256,12 +258,17 @@ class ComponentFactory:
         if self.config.encryption == "provider-key":
             return None
         storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
-        tpus = self.planned.tpu is not None
-        users = {"secretmanager": self.planned.has_secrets, "tpu": tpus, "workflows": stops or tpus}
+        queued, inside = self.planned.queues_slices, self.planned.standing
+        users = {
+            "kubernetes": inside,
+            "secretmanager": self.planned.has_secrets,
+            "tpu": queued,
+            "workflows": stops or queued,
+        }
         services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
             **place(self.config, self.planned),
-            "project_number": self._project_number(),
+            "project_number": self.project_number(),
             "services": services,
             "grant_wait_sec": self._own.grant_wait_sec,
             "tags": self.planned.tags,
@@ -379,7 +386,7 @@ class ComponentFactory:
         """By what IAM tells the stack's groups from others of the project; None for slices, which are in no group."""
         if self.planned.tpu is not None:
             return None
-        args = {"project_number": self._project_number(), "stack": self.config.stack}
+        args = {"project_number": self.project_number(), "stack": self.config.stack}
         return GroupTag(self.config.stack, typed_args(GroupTagArgs, args), self.opts)
 
     def node_identity(
@@ -482,7 +489,7 @@ class ComponentFactory:
         budget, section = self.config.budget, self._own
         args: dict[str, Any] = {
             **place(self.config, self.planned),
-            "project_number": self._project_number(),
+            "project_number": self.project_number(),
             "billing_account": section.billing_account,
             "monthly_usd": budget.monthly_usd,
             "currency": section.currency,
@@ -501,6 +508,8 @@ class ComponentFactory:
         if nodes.queued_resource is not None:
             args["queued_resource_names"] = pulumi.Output.all(nodes.queued_resource)
             args["schedule_ids"] = pulumi.Output.all(nodes.schedule_id)
+        if nodes.node_pool_ids is not None:
+            args["node_pool_ids"] = nodes.node_pool_ids
         return Budget(self.config.stack, typed_args(BudgetArgs, args), self.opts)
 
     def observe(self, nodes: Nodes, logs: NodeLogs) -> Observability:
@@ -523,7 +532,7 @@ class ComponentFactory:
         """The perimeter's full name; None without one. It comes last and goes first: for half an hour after it is made
         or changed services may refuse anybody, `up` too.
         """
-        wanted, name, number = self._own.service_perimeter, self.config.stack, self._project_number()
+        wanted, name, number = self._own.service_perimeter, self.config.stack, self.project_number()
         if wanted is None:
             return None
         if wanted.existing is not None:

@@ -19,6 +19,7 @@ from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, st
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
+from stacks.providers.gcp.kubernetes_findings import cluster_findings
 from stacks.providers.gcp.perimeter_findings import perimeter_findings
 from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, zone_is_assumed
 from stacks.providers.shared import (
@@ -240,6 +241,8 @@ def _hosts_without_packages(config: StackConfig) -> Finding:
 
 def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
+    if planned.standing:
+        return (*cluster_findings(config, planned, cost), *_quotas(config, planned), *_money(config, planned))
     nodes = slice_findings(config, planned) if planned.tpu else _machines(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
@@ -395,7 +398,8 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "gangway:budget.stop_at_percent",
             "no hard limit: Google bills a few times a day, so the stop comes hours late",
         )
-    yield from nodes_stay(config)
+    if not planned.standing:
+        yield from nodes_stay(config)
 
 
 def _currency(config: StackConfig) -> Finding:

@@ -24,6 +24,7 @@ from components.gcp.tpu.slices import SlicePlan, plan_slice, slice_machine, slic
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
+from stacks.providers.gcp.kubernetes_plan import check_cluster
 from stacks.providers.shared import check_head, named_zone, tag_policy
 
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
@@ -160,6 +161,7 @@ class GcpPlan:
         project: that everything is made in.
         repository_id: of the prebuilt image; None where the stack builds its own.
         head: whether the job needs a head node.
+        standing: whether the stack is a cluster with a queue, on GKE.
         tags: labels of every resource.
     """
 
@@ -172,7 +174,13 @@ class GcpPlan:
     project: str
     repository_id: str | None
     head: bool
+    standing: bool
     tags: dict[str, str]
+
+    @property
+    def queues_slices(self) -> bool:
+        """Whether slices are asked of the queue of TPUs."""
+        return self.tpu is not None and not self.standing
 
     @property
     def gpu_machine(self) -> GcpMachineType:
@@ -182,12 +190,12 @@ class GcpPlan:
     @property
     def has_member_key(self) -> bool:
         """Whether there is a store in which machines meet: the head's, or that of the first host of several."""
-        return self.head or self.num_machines > 1
+        return not self.standing and (self.head or self.num_machines > 1)
 
     @property
     def has_secrets(self) -> bool:
         """Whether Secret Manager holds keys of the stack's: by which machines meet, or by which they sign records."""
-        return self.has_member_key or self.tpu is None
+        return not self.standing and (self.has_member_key or self.tpu is None)
 
 
 def plan(config: StackConfig) -> GcpPlan:
@@ -198,7 +206,8 @@ def plan(config: StackConfig) -> GcpPlan:
     cluster, region = config.cluster, load_provider("gcp").region(config.region, "gcp", "gangway:region")
     tpu = slice_of(config)
     machine = _machine(config) if tpu is None else slice_machine(tpu)
-    if tpu is not None:
+    standing = config.engine.standing
+    if tpu is not None and not standing:
         check_tpu_rungs(cluster.capacity)
     check_ladder(cluster.capacity)
     _check_zones(config, _zones_of(region))
@@ -206,6 +215,8 @@ def plan(config: StackConfig) -> GcpPlan:
     further = 0 if tpu is not None else len(plan_interfaces(cast("GcpMachineType", machine))) - 1
     plan_network(config.network.cidr, further)
     _check_storage(config)
+    if standing:
+        check_cluster(config, machine, tpu, zone)
     check_head("gcp", head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     plan_amount(config.budget.monthly_usd, config.gcp.currency, config.gcp.monthly_amount, "gangway:gcp")
@@ -222,7 +233,8 @@ def plan(config: StackConfig) -> GcpPlan:
         project=config.gcp.project,
         repository_id=_repository_id(config),
         # Workers meet there, and it fills the ladder's lower rungs. The hosts of a slice know each other by themselves.
-        head=tpu is None and (nodes.max > 1 or len(cluster.capacity) > 1),
+        head=tpu is None and not standing and (nodes.max > 1 or len(cluster.capacity) > 1),
+        standing=standing,
         tags=tag_policy(config, machine, region).gcp(),
     )
 

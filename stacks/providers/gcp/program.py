@@ -34,6 +34,8 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
     wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])
     stack = ComponentFactory(config, planned, provider, services, wait)
+    if planned.standing:
+        return _cluster(config, planned, stack, wait)
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
@@ -86,6 +88,15 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     }
 
 
+def _cluster(
+    config: StackConfig, planned: GcpPlan, stack: ComponentFactory, opts: pulumi.ResourceOptions
+) -> Mapping[str, pulumi.Input[Any]]:
+    # Here, so that no other stack loads Kubernetes' SDK.
+    from stacks.providers.gcp.kubernetes import build_cluster
+
+    return build_cluster(config, planned, stack, opts)
+
+
 def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
     """Calls are charged to the project: with a person's credentials the API of budgets refuses all others."""
     project = planned.project
@@ -104,10 +115,11 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
     parts = {
         "lustre": config.storage is not None and config.storage.kind == "lustre",
         "filestore": config.storage is not None and config.storage.kind == "filestore",
-        "tpu": planned.tpu is not None,
+        "tpu": planned.queues_slices,
+        "kubernetes": planned.standing,
         "encryption": config.encryption == "customer-key",
         "keys": planned.has_secrets,
-        "reconcile": planned.tpu is not None,
+        "reconcile": planned.queues_slices,
         "perimeter": config.gcp is not None and config.gcp.service_perimeter is not None,
         "stop": config.budget.stop_at_percent is not None,
     }

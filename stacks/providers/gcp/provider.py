@@ -1,14 +1,15 @@
 """Google Cloud as a provider: what is known of it without its SDK."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from components.catalog.loader import load_provider
 from components.catalog.tables import taken_per_month
 from components.estimate.cost import Declared
 from stacks.config.stack_config import StackConfig
+from stacks.planning.rules.rule import is_unknown, kind
 from stacks.providers.base import Program, Provider, TagRules
 from stacks.providers.gcp.settings import SETTINGS
 
@@ -43,6 +44,8 @@ _OTHER_INPUTS = {
     "gcp:monitoring:AlertPolicy": "userLabels",
     "gcp:monitoring:NotificationChannel": "userLabels",
 }
+# A node pool has them where its machines do.
+_POOL = "gcp:container:NodePool"
 # A dynamic resource of Gangway's.
 _QUEUED_TPU = "pulumi-python:dynamic:QueuedTpuRequest"
 
@@ -65,6 +68,13 @@ def _bucket_service(_resources: Sequence[Declared]) -> str:
     return "gcs-standard"
 
 
+def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
+    """Machines of node pools, which have labels apart from their pool."""
+    if kind(resource.type) == _POOL:
+        node = resource.inputs.get("nodeConfig")
+        yield "the machines it starts", [node if is_unknown(node) else (node or {}).get("resourceLabels")]
+
+
 PROVIDER = Provider(
     name="gcp",
     sdk="pulumi-gcp",
@@ -80,12 +90,14 @@ PROVIDER = Provider(
         input_name="labels",
         other_inputs=MappingProxyType(_OTHER_INPUTS),
         more_types=MappingProxyType({_QUEUED_TPU: "labels"}),
+        started=_started,
     ),
     machine_types=frozenset(
         {
             "gcp:compute:Instance",
             "gcp:compute:InstanceGroupManager",
             "gcp:compute:RegionInstanceGroupManager",
+            _POOL,
             "gcp:tpu:V2Vm",
             _QUEUED_TPU,
         }

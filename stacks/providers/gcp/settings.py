@@ -132,5 +132,6 @@ SETTINGS = ProviderSettings(
         "name the project in gangway:gcp, and the account by GOOGLE_APPLICATION_CREDENTIALS",
     ),
     has_slices=True,
+    queues=("kubernetes",),
     deletes_runs=True,
 )

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from components.azure.budget import API, PARAMETERS, stop_definition
-from components.azure.policies import stop_actions
+from components.azure.policies import GROUP_WIDE, stop_actions
 
 COMPUTE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
 SETS = [f"{COMPUTE}/virtualMachineScaleSets/{name}" for name in ("demo-0-spot", "demo-1-on-demand")]
 HEAD = f"{COMPUTE}/virtualMachines/demo-head"
+CLUSTER = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/demo"
 _WORDS = re.compile(r"\s*('(?:[^']|'')*'|[A-Za-z_]+|-?\d+(?:\.\d+)?|[(),\[\]])")
 
 
@@ -164,8 +165,14 @@ class Azure:
 
 
 def run(azure: Azure) -> str:
-    told = {"group": "/subscriptions/s/resourceGroups/g", "heads": [HEAD], "identity": "/identity", "limit": 100.0,
-            "sets": SETS}  # fmt: skip
+    told = {
+        "clusters": [CLUSTER],
+        "group": "/subscriptions/s/resourceGroups/g",
+        "heads": [HEAD],
+        "identity": "/identity",
+        "limit": 100.0,
+        "sets": SETS,
+    }
     assert set(told) == set(PARAMETERS)
     return LogicApp(stop_definition("gangway-stack", "demo"), told, azure).run()
 
@@ -217,3 +224,20 @@ def test_each_call_is_one_that_its_role_allows() -> None:
 def test_nothing_from_outside_starts_it() -> None:
     (trigger,) = stop_definition("k", "v")["triggers"].values()
     assert trigger == {"type": "Recurrence", "recurrence": {"frequency": "Hour", "interval": 1}}
+
+
+def test_a_cluster_is_stopped_whole() -> None:
+    azure = Azure([[500.0, "USD"]])
+    assert run(azure) == "Succeeded"
+    assert ("POST", f"{CLUSTER}/stop") in azure.calls
+    broken = Azure([[500.0, "USD"]], "managedClusters")
+    assert run(broken) == "Failed"
+    assert [sku["capacity"] for sku in broken.skus.values()] == [0, 0], "the rest is stopped all the same"
+
+
+def test_the_stop_of_a_cluster_may_stop_clusters_alone() -> None:
+    assert set(stop_actions(clusters=True)) == {
+        "Microsoft.ContainerService/managedClusters/read",
+        "Microsoft.ContainerService/managedClusters/stop/action",
+    }
+    assert set(stop_actions(clusters=True)) <= GROUP_WIDE.keys()

@@ -10,6 +10,9 @@ import pulumi
 import pytest
 from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
+from components.azure.aks import AksCluster
+from components.azure.aks_identity import AksIdentity, AksWorkloads
+from components.azure.aks_pools import AksNodePools
 from components.azure.budget import Budget
 from components.azure.file_system import LustreFileSystem
 from components.azure.identity import EncryptionKey, HeadIdentity, NodeIdentity, ResourceGroup
@@ -22,6 +25,10 @@ from components.azure.storage import FlowLogStore, RunBucket
 from components.core.fields import Egress
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
+    AksCluster,
+    AksIdentity,
+    AksNodePools,
+    AksWorkloads,
     Budget,
     EncryptionKey,
     FlowLogStore,
@@ -99,8 +106,33 @@ def example(place: dict[str, Any]) -> Example:
         "stop_at_percent": 120.0,
         "group_ids": ["/set"],
         "head_ids": ["/head"],
+        "cluster_ids": ["/cluster"],
+        "subscription_wide": True,
         "tag_key": "gangway-stack",
         "tag_value": "demo",
+        # The cluster of Kubernetes.
+        "version": "1.36",
+        "admin_group_ids": ["33333333-3333-3333-3333-333333333333"],
+        "idle_minutes": 15,
+        "identity_id": "/cluster",
+        "kubelet_identity_id": "/node",
+        "kubelet_client_id": "44444444-4444-4444-4444-444444444444",
+        "kubelet_object_id": "55555555-5555-5555-5555-555555555555",
+        "disk_encryption_set_id": "/disks",
+        "encryption_at_host": True,
+        "api_cidrs": ["203.0.113.0/24"],
+        "cluster_name": "demo",
+        "machine_type": "Standard_ND96isr_H100_v5",
+        "num_nodes_min": 1,
+        "num_nodes_max": 4,
+        "capacity": [{"kind": "spot", "max_usd_per_hour": 30}, {"kind": "on-demand"}],
+        "root_volume_gib": 256,
+        "gpu_driver": "Install",
+        "node_labels": [{"a": "1"}, {"a": "2"}],
+        "node_taints": ["gangway.dev/job=true:NoSchedule"],
+        "oidc_issuer_url": "https://eastus.oic.prod-aks.azure.com/t/i/",
+        "workloads": [{"namespace": "vision", "service_account": "jobs"}],
+        "pods_cidr": "100.64.0.0/13",
     }
 
     def choose(component: type[pulumi.ComponentResource]) -> dict[str, Any]:

@@ -82,6 +82,7 @@ def test_everything_on_the_whole_group_has_a_reason() -> None:
         *node_actions(self_termination=True),
         *head_actions(fills_groups=True, scrapes=True),
         *stop_actions(),
+        *stop_actions(clusters=True),
     }
     assert actions | {COST_READER} == set(GROUP_WIDE)
     assert all(len(reason) > 10 and "{" not in reason for reason in GROUP_WIDE.values())
@@ -93,7 +94,7 @@ def test_nobody_gets_more_than_is_asked_for() -> None:
     assert all(action.endswith("/read") for action in head_actions(fills_groups=False, scrapes=True))
     node = node_actions(self_termination=True)
     assert not any(action.endswith("/write") for action in node)
-    everything = (*node, *head_actions(fills_groups=True, scrapes=True), *stop_actions())
+    everything = (*node, *head_actions(fills_groups=True, scrapes=True), *stop_actions(), *stop_actions(clusters=True))
     assert not any("*" in action for action in everything)
 
 

@@ -111,6 +111,7 @@ def workflow_language(load_module: Callable[[Path], Any]) -> Any:
 APIS = {
     "https://cloudscheduler.googleapis.com/": "cloudscheduler.v1",
     "https://compute.googleapis.com/compute/v1/": "compute.v1",
+    "https://container.googleapis.com/": "container.v1",
     "https://logging.googleapis.com/": "logging.v2",
     "https://storage.googleapis.com/storage/v1/": "storage.v1",
     "https://storage.googleapis.com": "storage.v1",

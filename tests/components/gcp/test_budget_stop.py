@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from components.core.findings import InputError
-from components.gcp.budget import PAUSE_PERMISSIONS, STOP_PERMISSIONS, Budget, stop_source
+from components.gcp.budget import PAUSE_PERMISSIONS, POOL_PERMISSIONS, STOP_PERMISSIONS, Budget, stop_source
 from components.gcp.identity import GROUP_PERMISSIONS, PROJECT_WIDE
 
 ZONE = "projects/lab/zones/us-east5-a"
@@ -64,6 +64,7 @@ def workflow(workflow_language: Any) -> Stop:
     lists = {
         "GROUPS": [f"{ZONE}/instanceGroupManagers/{name}" for name in ("demo-0-spot", "demo-1-flex")],
         "HEADS": [f"{ZONE}/instances/demo-head"],
+        "NODE_POOLS": [],
         "QUEUED_RESOURCES": ["projects/lab/locations/us-east5-a/queuedResources/gan"],
         "SCHEDULES": [SCHEDULE],
     }
@@ -124,6 +125,66 @@ def test_a_schedule_that_is_paused_already_is_no_failure(workflow: Stop) -> None
     workflow.broken[EMPTY[1][1]] = 400
     assert workflow.run(2000) == "stopped"
     assert workflow.calls == EMPTY
+
+
+POOLS = [f"projects/lab/locations/us-east5/clusters/demo/nodePools/{name}" for name in ("demo-0-spot", "demo-1")]
+CONTAINER = "https://container.googleapis.com/v1/"
+OPERATION = f"{CONTAINER}projects/42/locations/us-east5/operations/operation-1"
+
+
+def shrinking(workflow: Stop, looks: int = 0) -> Stop:
+    """Node pools alone, whose changes are done when they have been looked at so often."""
+    workflow.flow.environment = {
+        **dict.fromkeys(workflow.environment, "[]"), "NODE_POOLS": json.dumps(POOLS), "STOP_PERCENT": "100",
+    }  # fmt: skip
+    begun = {"selfLink": OPERATION, "status": "RUNNING" if looks else "DONE"}
+    for pool in POOLS:
+        for change in ("setAutoscaling", "setSize"):
+            workflow.answers[f"{CONTAINER}{pool}:{change}"] = begun
+    seen = {"left": looks}
+
+    def moment() -> None:
+        seen["left"] = seen["left"] - 1 if seen["left"] > 0 else looks
+        workflow.answers[OPERATION] = {**begun, "status": "RUNNING" if seen["left"] else "DONE"}
+
+    workflow.flow.moment = moment
+    return workflow
+
+
+def test_node_pools_grow_no_more_and_are_emptied(
+    workflow: Stop, published_call: Callable[..., set[str]], api_mistakes: Callable[..., list[str]]
+) -> None:
+    assert shrinking(workflow).run(2000) == "stopped"
+    assert [(method, url) for method, url, _ in workflow.calls] == [
+        ("POST", f"{CONTAINER}{pool}:{change}") for pool in POOLS for change in ("setAutoscaling", "setSize")
+    ]
+    assert all(published_call(*call) for call in workflow.calls)
+    for body, schema in zip(
+        workflow.flow.bodies, ("SetNodePoolAutoscalingRequest", "SetNodePoolSizeRequest") * 2, strict=True
+    ):
+        assert api_mistakes("container.v1", schema, body) == []
+    assert workflow.flow.bodies[:2] == [{"autoscaling": {"enabled": False}}, {"nodeCount": 0}]
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+def test_each_change_of_a_cluster_is_waited_for(
+    workflow: Stop, looks: int, published_call: Callable[..., set[str]]
+) -> None:
+    assert shrinking(workflow, looks).run(2000) == "stopped"
+    asked = [url for method, url, _ in workflow.calls if method == "GET"]
+    assert asked
+    assert set(asked) == {OPERATION}
+    assert workflow.flow.slept_sec == 10 * len(asked)
+    assert all(published_call(*call) for call in workflow.calls)
+
+
+def test_a_change_that_never_ends_is_given_up_and_the_next_pool_is_emptied(workflow: Stop) -> None:
+    shrinking(workflow)
+    workflow.answers[f"{CONTAINER}{POOLS[0]}:setAutoscaling"] = {"selfLink": OPERATION, "status": "RUNNING"}
+    workflow.flow.moment = lambda: workflow.answers.update({OPERATION: {"selfLink": OPERATION, "status": "RUNNING"}})
+    with pytest.raises(workflow.language.Raised, match="not stopped"):
+        workflow.run(2000)
+    assert workflow.calls[-1][1] == f"{CONTAINER}{POOLS[1]}:setSize"
 
 
 def test_it_fits_into_a_workflow(workflow_language: Any) -> None:
@@ -194,6 +255,7 @@ def test_the_workflow_is_the_file_and_its_environment(
         "STOP_PERCENT": "120",
         "GROUPS": '["projects/lab/zones/us-east5-a/instanceGroupManagers/demo-0-spot"]',
         "HEADS": '["projects/lab/zones/us-east5-a/instances/demo-head"]',
+        "NODE_POOLS": "[]",
         "QUEUED_RESOURCES": "[]",
         "SCHEDULES": "[]",
     }
@@ -250,3 +312,10 @@ def test_with_tpus_it_may_delete_them(make: Callable[..., Any], stop_args: Any) 
     assert json.loads(made.one("Workflow").inputs["userEnvVars"]["SCHEDULES"]) == [SCHEDULE]
     assert "roles/tpu.admin" in {member.inputs["role"] for member in made.of("IAMMember")}
     assert json.loads(made.one("Workflow").inputs["userEnvVars"]["QUEUED_RESOURCES"]) == args["queued_resource_names"]
+
+
+def test_with_node_pools_it_may_change_clusters(make: Callable[..., Any], stop_args: Any) -> None:
+    made = make(Budget, {**stop_args, "group_ids": [], "groups_condition": None, "node_pool_ids": POOLS})
+    role = set(made.one("IAMCustomRole").inputs["permissions"])
+    assert role == {*STOP_PERMISSIONS, *POOL_PERMISSIONS} <= PROJECT_WIDE.keys()
+    assert json.loads(made.one("Workflow").inputs["userEnvVars"]["NODE_POOLS"]) == POOLS

@@ -36,8 +36,17 @@ of_the_provider = pytest.mark.parametrize(
 )
 every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
 # Accounts, roles, tags, logs, perimeters and APIs: Google gives them no labels.
-UNLABELLED = {"GroupTag", "HeadIdentity", "NodeIdentity", "NodeLogs", "ProjectServices", "ServicePerimeter"}
-LABELS = ("labels", "user_labels")
+UNLABELLED = {
+    "ClusterIdentity",
+    "GroupTag",
+    "HeadIdentity",
+    "NodeIdentity",
+    "NodeLogs",
+    "ProjectServices",
+    "ServicePerimeter",
+}
+# By the argument, the input that has them; of a node pool it is a part of another.
+LABELS = {"labels": "labels", "user_labels": "userLabels", "resource_labels": "resourceLabels"}
 # One word, two meanings.
 OWN: dict[str, dict[str, Any]] = {
     "Filestore": {"tier": "zonal", "capacity_gib": 17920},
@@ -93,6 +102,7 @@ def example(labels: dict[str, str]) -> Example:
         "alert_percent": [50.0],
         "stop_at_percent": 120.0,
         "queued_resource_names": ["projects/lab/locations/us-east5-a/queuedResources/gan"],
+        "node_pool_ids": ["projects/lab/locations/us-east5/clusters/demo/nodePools/demo-0-spot"],
         "schedule_ids": ["projects/lab/locations/us-east5/jobs/demo-slices"],
         "queued_resource": "projects/lab/locations/us-east5-a/queuedResources/gan",
         "request_object": "request.json",
@@ -124,6 +134,20 @@ def example(labels: dict[str, str]) -> Example:
         "runtime_version": "v2-alpha-tpuv5",
         "tier": "zonal",
         "num_slices": 2,
+        # The cluster of Kubernetes.
+        "version": "1.36",
+        "vpc_id": "projects/lab/global/networks/demo",
+        "multi_networking": True,
+        "gpus": True,
+        "lustre": True,
+        "filestore": True,
+        "api_cidrs": ["203.0.113.0/24"],
+        "cluster": "projects/lab/locations/us-east5/clusters/demo",
+        "fabric_network_ids": [f"net-{number}" for number in range(1, 9)],
+        "driver_version": "LATEST",
+        "node_labels": [{"a": "1"}, {"a": "2"}],
+        "node_taints": [{"key": "gangway.dev/job", "value": "true", "effect": "NO_SCHEDULE"}],
+        "namespaces": ["vision"],
         "service_account": "nodes@lab.iam.gserviceaccount.com",
         "wait_active": True,
         "labels": labels,
@@ -201,13 +225,15 @@ def test_whatever_can_carry_a_label_carries_them_all(
     for resource in make(component, example(component)).resources:
         if not resource.type.startswith("gcp:"):
             continue
-        taken = [word for word in LABELS if word in _arguments(resource.type)]
+        inputs = resource.inputs.get("nodeConfig", {}) if resource.type.endswith(":NodePool") else resource.inputs
+        arguments = ["resource_labels"] if inputs is not resource.inputs else _arguments(resource.type)
+        taken = [word for word in LABELS if word in arguments]
         if not taken:
             continue
         # A channel's `labels` say what it is; ours are the user's.
-        word = "userLabels" if "user_labels" in taken else "labels"
+        word = LABELS["user_labels" if "user_labels" in taken else taken[0]]
         # The head node's has one more, by which it is told from workers.
-        assert labels.items() <= resource.inputs[word].items(), resource.name
+        assert labels.items() <= inputs[word].items(), resource.name
         checked += 1
     assert bool(checked) is (component.__name__ not in UNLABELLED), "no label at all: the test would prove nothing"
 

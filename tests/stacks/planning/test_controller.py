@@ -24,7 +24,12 @@ from stacks.program import program_of
 from trainer.config.control import Bounds, ControlSettings
 
 REPO = Path(__file__).resolve().parents[3]
-SHIPPED = sorted(path.name.split(".")[1] for path in (REPO / "stacks").glob("Pulumi.*.yaml"))
+# Those of one job: a cluster with a queue has none that could be controlled.
+SHIPPED = sorted(
+    path.name.split(".")[1]
+    for path in (REPO / "stacks").glob("Pulumi.*.yaml")
+    if "gangway:job:" in path.read_text("utf-8")
+)
 ASKED = {"policy": "model", "mode": "observe", "objective": "time", "min_gain": 0.05, "bounds": {"prefetch": [2, 8]}}
 Change = Callable[..., Path]
 

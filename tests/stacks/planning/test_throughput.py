@@ -37,8 +37,11 @@ from trainer.config.presets import PRESETS
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 DIGITS, R3GAN = PRESETS["dcgan-digits"], PRESETS["r3gan-cifar10"]
+# Nothing is known of what comes to a queue.
 STACKS = sorted(
-    path.stem.removeprefix("Pulumi.") for path in (Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml")
+    path.stem.removeprefix("Pulumi.")
+    for path in (Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml")
+    if "gangway:job:" in path.read_text("utf-8")
 )
 
 

@@ -15,7 +15,7 @@ from stacks.planning.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_R
 from stacks.planning.rules.rule import Limits, kind
 from stacks.planning.rules.tags import tags_field
 
-CLOUDS = ("aws-", "eks-", "azure-", "gcp-")
+CLOUDS = ("aws-", "eks-", "azure-", "gcp-", "gke-", "aks-")
 ALL = sorted(
     file.name.removeprefix("Pulumi.").removesuffix(".yaml")
     for file in (Path(__file__).resolve().parents[4] / "stacks").glob("Pulumi.*.yaml")
@@ -29,6 +29,8 @@ NOT_CLEAN = {
     # Iowa's grid and Nevada's are above the limit: their accelerators are where Google has put them.
     "gcp-a3-spot": ["region.carbon-intensity"],
     "gcp-v5e-pod": ["region.carbon-intensity"],
+    "gke-a3-jobset": ["region.carbon-intensity"],
+    "gke-tpu-v5e": ["region.carbon-intensity"],
 }
 TEMPLATE, GROUP = "aws:ec2:LaunchTemplate", "aws:autoscaling:Group"
 MACHINE, SCALE_SET = "azure-native:compute:VirtualMachine", "azure-native:compute:VirtualMachineScaleSet"
@@ -59,7 +61,7 @@ def test_the_shipped_stacks_are_clean(stack: str, plans: dict[str, Plan]) -> Non
     plan = plans[stack]
     assert list(found(list(plan.resources))) == NOT_CLEAN.get(stack, [])
     judged = sum(tags_field(resource.type) is not None for resource in plan.resources)
-    assert (judged > 10) == (stack in TAGGED), "else nothing was judged"
+    assert (judged > 5) == (stack in TAGGED), "else nothing was judged"
     codes = [finding.code for finding in plan.findings]
     own = {rule.code for rule in (*RESOURCE_RULES, *STACK_RULES)}
     said_already = {"machine.not-shielded": "machine.trusted-launch-off"}

@@ -1,0 +1,279 @@
+"""GkeCluster: a regional GKE cluster of private nodes, whose control plane answers inside the network and named ranges
+outside; and a small pool for what keeps the queue.
+"""
+
+import json
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_gcp import container
+
+from components.core.dependencies import after
+from components.core.tags import shortened
+from components.gcp.gke_plan import MAX_NAME, MAX_PODS, pods_cidr, pool_name
+from components.gcp.gke_pools import usual_node
+from components.gcp.launch import SCOPES
+
+__all__ = ["SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "GkeCluster", "GkeClusterArgs", "kubeconfig_of"]
+
+SYSTEM_MACHINE_TYPE = "e2-standard-4"
+SYSTEM_NODES = (1, 3)
+"""Least and most nodes of the system's pool."""
+SYSTEM_DISK_GIB = 100
+# Beside pods (`gke_plan`), in the same range of RFC 6598: 4,096 services.
+SERVICES_CIDR = "100.127.240.0/20"
+# GKE documentation, "Minimal service account": pools that are still being made keep a cluster from being deleted.
+CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
+
+
+class GkeClusterArgs(TypedDict):
+    """Inputs of GkeCluster. `version` such as 1.36 is the least of the control plane, which its release channel keeps
+    up to date; left out, the channel's own. `num_nodes_max`: all that there may be, for the pods' addresses.
+    `multi_networking`: nodes have NICs in further networks. `gpus`: their metrics are collected (DCGM). `lustre` and
+    `filestore` bring the drivers of such file systems. `api_cidrs`: ranges outside that the control plane answers, too,
+    at a public address it then has; without any it has none, and `up` has to run inside the network. `kms_key_name`
+    encrypts secrets and disks. `tags` are labels.
+    """
+
+    project: str
+    region: str
+    zone: str
+    version: NotRequired[str]
+    vpc_id: pulumi.Input[str]
+    subnet_id: pulumi.Input[str]
+    num_nodes_max: int
+    multi_networking: bool
+    gpus: bool
+    lustre: NotRequired[bool]
+    filestore: NotRequired[bool]
+    api_cidrs: NotRequired[list[str]]
+    security_group_ids: list[pulumi.Input[str]]
+    service_account_email: pulumi.Input[str]
+    kms_key_name: NotRequired[pulumi.Input[str] | None]
+    tags: dict[str, str]
+
+
+class GkeCluster(pulumi.ComponentResource):
+    """A cluster without nodes for work: those are GkeNodePools'. `cluster_id`: full name, for pools; `cluster_name`;
+    `endpoint`: where the control plane is called; `kubeconfig`: JSON that calls Google's login helper, and holds no
+    secret; `system_pool`: a name that waits for the pool that the queue runs in.
+    """
+
+    cluster_id: pulumi.Output[str]
+    cluster_name: pulumi.Output[str]
+    endpoint: pulumi.Output[str]
+    kubeconfig: pulumi.Output[str]
+    system_pool: pulumi.Output[str]
+
+    def __init__(self, name: str, args: GkeClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:GkeCluster", name, None, opts)
+        self._name, self._args = name, args
+        cluster = self._cluster()
+        system = self._system_pool(cluster)
+        self.cluster_id = cluster.id
+        self.cluster_name = cluster.name
+        if args.get("api_cidrs"):
+            self.endpoint = cluster.endpoint.apply(lambda address: address or "")
+            authority = cluster.master_auth.apply(lambda known: known.cluster_ca_certificate or "")
+        else:
+            # A name of Google's, with a certificate of a public authority, which leads there inside the network.
+            self.endpoint = cluster.control_plane_endpoints_config.apply(_dns_name)
+            authority = pulumi.Output.from_input("")
+        # Who takes it finds nodes for what it installs.
+        known = pulumi.Output.all(cluster.name, self.endpoint, authority)
+        self.kubeconfig = after(known.apply(lambda all_: kubeconfig_of(*all_)), system)
+        self.system_pool = system.name
+        self.register_outputs(
+            {
+                "cluster_id": self.cluster_id,
+                "cluster_name": self.cluster_name,
+                "endpoint": self.endpoint,
+                "kubeconfig": self.kubeconfig,
+                "system_pool": self.system_pool,
+            }
+        )
+
+    def _cluster(self) -> container.Cluster:
+        args = self._args
+        version = args.get("version")
+        return container.Cluster(
+            f"{self._name}-cluster",
+            name=shortened(self._name, MAX_NAME),
+            project=args["project"],
+            location=args["region"],
+            node_locations=[args["zone"]],
+            description="Gangway's queue and the nodes that work it off",
+            min_master_version=version,
+            release_channel=container.ClusterReleaseChannelArgs(channel="REGULAR"),
+            # A cluster comes with a pool or not at all: this one goes as soon as it is there, and ours are apart.
+            remove_default_node_pool=True,
+            initial_node_count=1,
+            node_config=container.ClusterNodeConfigArgs(
+                machine_type=SYSTEM_MACHINE_TYPE,
+                service_account=args["service_account_email"],
+                oauth_scopes=SCOPES,
+                boot_disk_kms_key=args.get("kms_key_name"),
+                shielded_instance_config=container.ClusterNodeConfigShieldedInstanceConfigArgs(
+                    enable_secure_boot=True, enable_integrity_monitoring=True
+                ),
+            ),
+            resource_labels=args["tags"],
+            # `destroy` means it; what has to stay is in buckets.
+            deletion_protection=False,
+            **self._network(),
+            **self._security(),
+            **self._observed(),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                # Of the pool that has gone.
+                ignore_changes=["node_config", "initial_node_count"],
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(create=CREATE_TIMEOUT, delete=DELETE_TIMEOUT),
+            ),
+        )
+
+    def _network(self) -> dict[str, Any]:
+        """Private nodes, and a control plane with a private address."""
+        args = self._args
+        ranges = args.get("api_cidrs", [])
+        return {
+            "network": args["vpc_id"],
+            "subnetwork": args["subnet_id"],
+            "networking_mode": "VPC_NATIVE",
+            "ip_allocation_policy": container.ClusterIpAllocationPolicyArgs(
+                cluster_ipv4_cidr_block=pods_cidr(args["num_nodes_max"] + SYSTEM_NODES[1]),
+                services_ipv4_cidr_block=SERVICES_CIDR,
+            ),
+            "default_max_pods_per_node": MAX_PODS,
+            "private_cluster_config": container.ClusterPrivateClusterConfigArgs(
+                enable_private_nodes=True, enable_private_endpoint=not ranges
+            ),
+            # Nobody beside nodes and pods of the cluster's network, and these.
+            "master_authorized_networks_config": container.ClusterMasterAuthorizedNetworksConfigArgs(
+                cidr_blocks=[
+                    container.ClusterMasterAuthorizedNetworksConfigCidrBlockArgs(cidr_block=one) for one in ranges
+                ],
+                gcp_public_cidrs_access_enabled=False,
+            ),
+            "control_plane_endpoints_config": container.ClusterControlPlaneEndpointsConfigArgs(
+                dns_endpoint_config=container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs(
+                    allow_external_traffic=False
+                )
+            ),
+            # Dataplane V2 keeps NetworkPolicies, and further networks need it.
+            "datapath_provider": "ADVANCED_DATAPATH",
+            "enable_multi_networking": args["multi_networking"],
+            "addons_config": container.ClusterAddonsConfigArgs(
+                # What serves websites; a queue has none.
+                http_load_balancing=container.ClusterAddonsConfigHttpLoadBalancingArgs(disabled=True),
+                gcs_fuse_csi_driver_config=container.ClusterAddonsConfigGcsFuseCsiDriverConfigArgs(enabled=True),
+                lustre_csi_driver_config=container.ClusterAddonsConfigLustreCsiDriverConfigArgs(
+                    enabled=args.get("lustre", False)
+                ),
+                gcp_filestore_csi_driver_config=container.ClusterAddonsConfigGcpFilestoreCsiDriverConfigArgs(
+                    enabled=args.get("filestore", False)
+                ),
+            ),
+        }
+
+    def _security(self) -> dict[str, Any]:
+        args = self._args
+        key = args.get("kms_key_name")
+        return {
+            "workload_identity_config": container.ClusterWorkloadIdentityConfigArgs(
+                workload_pool=f"{args['project']}.svc.id.goog"
+            ),
+            "enable_shielded_nodes": True,
+            "database_encryption": None
+            if key is None
+            else container.ClusterDatabaseEncryptionArgs(state="ENCRYPTED", key_name=key),
+            "master_auth": container.ClusterMasterAuthArgs(
+                client_certificate_config=container.ClusterMasterAuthClientCertificateConfigArgs(
+                    issue_client_certificate=False
+                )
+            ),
+            "enable_legacy_abac": False,
+            # Nobody but for the health checks is anonymous, and no rule can name everybody with an account of Google's.
+            "anonymous_authentication_config": container.ClusterAnonymousAuthenticationConfigArgs(mode="LIMITED"),
+            "rbac_binding_config": container.ClusterRbacBindingConfigArgs(
+                enable_insecure_binding_system_authenticated=False,
+                enable_insecure_binding_system_unauthenticated=False,
+            ),
+            "security_posture_config": container.ClusterSecurityPostureConfigArgs(mode="BASIC"),
+        }
+
+    def _observed(self) -> dict[str, Any]:
+        """Logs and metrics, those of GPUs among them; what each namespace costs, in the bill."""
+        gpus = ["DCGM"] if self._args["gpus"] else []
+        return {
+            "logging_config": container.ClusterLoggingConfigArgs(
+                enable_components=["SYSTEM_COMPONENTS", "WORKLOADS", "APISERVER"]
+            ),
+            "monitoring_config": container.ClusterMonitoringConfigArgs(
+                enable_components=["SYSTEM_COMPONENTS", "JOBSET", *gpus],
+                managed_prometheus=container.ClusterMonitoringConfigManagedPrometheusArgs(enabled=True),
+            ),
+            "cost_management_config": container.ClusterCostManagementConfigArgs(enabled=True),
+            "cluster_autoscaling": container.ClusterClusterAutoscalingArgs(
+                # Pools are the ladder's alone; a node without work goes as early as GKE allows.
+                enabled=False,
+                autoscaling_profile="OPTIMIZE_UTILIZATION",
+            ),
+        }
+
+    def _system_pool(self, cluster: container.Cluster) -> container.NodePool:
+        args, (least, most) = self._args, SYSTEM_NODES
+        return container.NodePool(
+            f"{self._name}-system",
+            name=pool_name(self._name, "system"),
+            project=args["project"],
+            location=args["region"],
+            cluster=cluster.id,
+            node_locations=[args["zone"]],
+            initial_node_count=least,
+            autoscaling=container.NodePoolAutoscalingArgs(total_min_node_count=least, total_max_node_count=most),
+            management=container.NodePoolManagementArgs(auto_repair=True, auto_upgrade=True),
+            upgrade_settings=container.NodePoolUpgradeSettingsArgs(max_surge=1, max_unavailable=0),
+            network_config=container.NodePoolNetworkConfigArgs(enable_private_nodes=True),
+            node_config=container.NodePoolNodeConfigArgs(
+                machine_type=SYSTEM_MACHINE_TYPE,
+                disk_type="pd-balanced",
+                disk_size_gb=SYSTEM_DISK_GIB,
+                **usual_node(args),
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                ignore_changes=["initial_node_count", "node_count"],
+                delete_before_replace=True,
+            ),
+        )
+
+
+def _dns_name(endpoints: container.outputs.ClusterControlPlaneEndpointsConfig) -> str:
+    # A plan has no cluster, and so no name of one.
+    found = endpoints.dns_endpoint_config
+    return (found.endpoint if found is not None else None) or ""
+
+
+def kubeconfig_of(cluster: str, endpoint: str, authority: str = "") -> str:
+    """A kubeconfig as JSON, which is YAML too. `authority`: base64 of the certificate by which the control plane's is
+    signed; empty for a public one.
+    """
+    trusted = {"certificate-authority-data": authority} if authority else {}
+    login = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": "gke-gcloud-auth-plugin",
+        "installHint": "install it: gcloud components install gke-gcloud-auth-plugin",
+        "provideClusterInfo": True,
+        "interactiveMode": "IfAvailable",
+    }
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": cluster, "cluster": {"server": f"https://{endpoint}", **trusted}}],
+            "users": [{"name": cluster, "user": {"exec": login}}],
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
+            "current-context": cluster,
+        }
+    )

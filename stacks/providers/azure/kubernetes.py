@@ -1,0 +1,208 @@
+"""A stack with `engine: kubernetes` on Azure: an AKS cluster with a queue, and what it stands in."""
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import pulumi
+import pulumi_azure_native as azure
+import pulumi_kubernetes as kubernetes
+import yaml
+
+from components.azure.aks import AksCluster, AksClusterArgs
+from components.azure.aks_identity import AksIdentity, AksIdentityArgs
+from components.azure.aks_pools import AksNodePools, AksNodePoolsArgs
+from components.azure.node_pool import CapacityRungArgs
+from components.azure.registry import ImageRegistry, ImageRegistryArgs
+from components.core.dependencies import after
+from components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
+from components.kubernetes.namespaces import namespace_manifests
+from components.kubernetes.resources import ClusterCharts, ClusterManifests
+from stacks.config.stack_config import StackConfig
+from stacks.providers.azure.component_factory import ComponentFactory, Key
+from stacks.providers.azure.kubernetes_plan import (
+    PRIORITIES,
+    cluster_spec,
+    node_labels,
+    on_spot_too,
+    priorities,
+    queues,
+    taint,
+)
+from stacks.providers.azure.plan import AzurePlan
+from stacks.providers.cluster_queues import engine_of, version_of
+from stacks.providers.shared import typed_args
+
+# Microsoft's application of AKS, the same in every directory ("Use kubelogin").
+AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
+
+
+def build_cluster(
+    config: StackConfig,
+    planned: AzurePlan,
+    stack: ComponentFactory,
+    provider: azure.Provider,
+    opts: pulumi.ResourceOptions,
+) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the cluster and what is around it; returns what the stack exports."""
+    key = stack.key()
+    runs = stack.runs(key)
+    network = stack.network(stack.flow_logs(key))
+    logs = stack.logs()
+    registry_args = {**stack.place(), "premium": False}
+    registry = ImageRegistry(config.stack, typed_args(ImageRegistryArgs, registry_args), opts)
+    subnet = network.private_subnet_ids[0]
+    identity = _identity(config, stack, subnet, key, registry, opts)
+    cluster = _cluster(config, stack, subnet, key, identity, logs.workspace_id, provider, opts)
+    pools = _pools(config, planned, stack, cluster, subnet, opts)
+    kubeconfig = _kubeconfig(stack, cluster, provider)
+    inside = _inside(config, planned, kubeconfig)
+    stopped = {"cluster_ids": pulumi.Output.all(cluster.cluster_id), "subscription_wide": True}
+    budget = stack.budget_of(stopped)
+    return {
+        "cluster_name": cluster.cluster_name,
+        "kubeconfig": kubeconfig,
+        "queues": inside,
+        "node_pools": pools.pool_names,
+        "run_bucket": runs.bucket_name,
+        "registry": registry.repository_url,
+        "resource_group": stack.group.resource_group_name,
+        "zone": planned.zone,
+        "log_group": logs.workspace_id,
+        "budget_topic_id": budget.topic_id,
+    }
+
+
+def _identity(
+    config: StackConfig,
+    stack: ComponentFactory,
+    subnet: pulumi.Output[str],
+    key: Key,
+    registry: ImageRegistry,
+    opts: pulumi.ResourceOptions,
+) -> AksIdentity:
+    """Whom the cluster and its nodes act as."""
+    args = {
+        **stack.place("subscription_id", "stack"),
+        "subnet_id": subnet,
+        "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
+        "repository_id": registry.repository_id,
+        **stack.role_wait,
+    }
+    return AksIdentity(config.stack, typed_args(AksIdentityArgs, args), opts)
+
+
+def _cluster(
+    config: StackConfig,
+    stack: ComponentFactory,
+    subnet: pulumi.Output[str],
+    key: Key,
+    identity: AksIdentity,
+    workspace_id: pulumi.Output[str],
+    provider: azure.Provider,
+    opts: pulumi.ResourceOptions,
+) -> AksCluster:
+    invoke = pulumi.InvokeOutputOptions(provider=provider)
+    args = {
+        **stack.place("zone"),
+        "tenant_id": azure.authorization.get_client_config_output(opts=invoke).tenant_id,
+        "admin_group_ids": list(stack.own.admin_group_ids),
+        "version": version_of(config),
+        "idle_minutes": engine_of(config).idle_minutes,
+        "subnet_id": subnet,
+        "identity_id": identity.identity_id,
+        "kubelet_identity_id": identity.kubelet_identity_id,
+        "kubelet_client_id": identity.kubelet_client_id,
+        "kubelet_object_id": identity.kubelet_object_id,
+        "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
+        "encryption_at_host": stack.own.encryption_at_host,
+        "api_cidrs": list(engine_of(config).api_cidrs),
+        "workspace_id": workspace_id,
+    }
+    return AksCluster(config.stack, typed_args(AksClusterArgs, args), opts)
+
+
+def _pools(
+    config: StackConfig,
+    planned: AzurePlan,
+    stack: ComponentFactory,
+    cluster: AksCluster,
+    subnet: pulumi.Output[str],
+    opts: pulumi.ResourceOptions,
+) -> AksNodePools:
+    """The ladder."""
+    own = config.cluster
+    place = {key: value for key, value in stack.place().items() if key != "location"}
+    args = {
+        **place,
+        "cluster_name": cluster.cluster_name,
+        "zone": planned.nodes_zone,
+        "version": version_of(config),
+        "machine_type": planned.machine.name,
+        "num_nodes_min": own.nodes.min,
+        "num_nodes_max": own.nodes.max,
+        "capacity": [
+            cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in own.capacity
+        ],
+        "subnet_id": subnet,
+        "root_volume_gib": planned.root_volume_gib,
+        "encryption_at_host": planned.security.encryption_at_host,
+        "node_labels": node_labels(config),
+        "node_taints": [taint()],
+    }
+    return AksNodePools(config.stack, typed_args(AksNodePoolsArgs, args), opts)
+
+
+def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Provider) -> pulumi.Output[str]:
+    """By which people and `up` log in, as whoever has run `az login`."""
+    asked = azure.containerservice.list_managed_cluster_user_credentials_output(
+        resource_group_name=stack.group.resource_group_name,
+        resource_name=cluster.cluster_name,
+        opts=pulumi.InvokeOutputOptions(provider=provider),
+    )
+    return after(asked.kubeconfigs.apply(lambda found: kubeconfig_of(found[0].value)), cluster.cluster_id)
+
+
+def kubeconfig_of(credentials: str) -> str:
+    """AKS's answer, base64, as JSON that logs in by kubelogin with the account of `az login`: no secret is in it."""
+    # A plan has no cluster, and a name in place of the answer.
+    found = {} if credentials.startswith("$") else yaml.safe_load(b64decode(credentials))
+    clusters = found.get("clusters", [])
+    name = clusters[0]["name"] if clusters else "cluster"
+    login = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": "kubelogin",
+        "args": ["get-token", "--login", "azurecli", "--server-id", AKS_SERVER],
+        "interactiveMode": "IfAvailable",
+    }
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": clusters,
+            "users": [{"name": name, "user": {"exec": login}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+    )
+
+
+def _inside(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[str]) -> pulumi.Output[list[str]]:
+    """JobSet, Kueue, the plugin for GPUs, the ladder's order, and teams' namespaces and queues; the queues' names."""
+    name, spec = config.stack, cluster_spec(config, planned.machine)
+    provider = kubernetes.Provider(name, kubeconfig=kubeconfig)
+    opts = pulumi.ResourceOptions(providers={"kubernetes": provider})
+    of_gpus = [replace(chart, values=on_spot_too(chart.values)) for chart in (nvidia_plugin(), dcgm_exporter())]
+    charts = [job_set(), kueue(spec, len(config.cluster.capacity)), *of_gpus]
+    installed = ClusterCharts(name, {"charts": charts}, opts)
+    kubernetes.core.v1.ConfigMap(
+        f"{name}-ladder",
+        metadata={"name": PRIORITIES, "namespace": SYSTEM},
+        data=priorities(config),
+        opts=pulumi.ResourceOptions(provider=provider),
+    )
+    manifests = [*namespace_manifests(spec, None), *queues(spec)]
+    made = ClusterManifests(name, {"manifests": manifests, "after": installed.releases}, opts)
+    return made.names.apply(lambda _: engine_of(config).queues)

@@ -1,0 +1,75 @@
+"""What a person should know of a stack with `engine: kubernetes` on Azure before `up`. Pure."""
+
+from collections.abc import Iterable
+
+from components.core.findings import Finding
+from stacks.config.stack_config import StackConfig
+from stacks.providers.azure.plan import AzurePlan
+from stacks.providers.cluster_queues import engine_of, version_of
+from stacks.providers.shared import CLUSTER
+
+
+def cluster_findings(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    """What is to be known of such a cluster beside what is of every stack."""
+    yield from _control_plane(config)
+    yield from _fabric(config, planned)
+    yield Finding.warning(
+        "kubernetes.no-run-folders",
+        "gangway:engine",
+        "jobs have nowhere to keep anything: AKS mounts no Managed Lustre, so no namespace has the volume claim "
+        "gangway-runs",
+        "make a claim of that name in each team's namespace, such as one of the storage class azurefile-csi-premium",
+    )
+    yield Finding.info(
+        "kubernetes.budget-scope",
+        "gangway:budget",
+        "AKS puts its machines into a resource group of its own: the budget and its stop count the stack's tag in the "
+        "whole subscription",
+        "let whoever runs `up` make budgets and role assignments on the subscription",
+    )
+    yield Finding.info(
+        "kubernetes.not-tried",
+        "gangway:engine",
+        "every request is of the shape that Pulumi's provider of Azure has, and none was sent to AKS",
+        "begin with one small node, and run a job on it",
+    )
+
+
+def _control_plane(config: StackConfig) -> Iterable[Finding]:
+    ranges = engine_of(config).api_cidrs
+    where = f"from {', '.join(ranges)}" if ranges else "inside the network alone: `up` and `gangway job` need a way in"
+    yield Finding.info(
+        "kubernetes.api",
+        "gangway:engine.api_cidrs",
+        f"Kubernetes {version_of(config)} answers {where}; whoever runs `up` needs the role Azure Kubernetes Service "
+        "RBAC Cluster Admin, and kubelogin on the path",
+        "" if ranges else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
+    )
+    if not config.azure or not config.azure.admin_group_ids:
+        yield Finding.warning(
+            "kubernetes.no-admins",
+            "gangway:azure.admin_group_ids",
+            "no group of the directory may do everything in the cluster, and it has no account of its own: Azure's "
+            "roles alone let somebody in",
+            "write the object id of your platform team's group",
+        )
+
+
+def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    machine = planned.machine
+    if config.cluster.nodes.max < 2 or machine.infiniband is None:
+        return
+    yield Finding.info(
+        "fabric.aks-feature",
+        CLUSTER,
+        f"{machine.name}: AKS lays a pool into one InfiniBand partition where the subscription has the feature "
+        "Microsoft.ContainerService/AKSInfinibandSupport",
+        "az feature register --namespace Microsoft.ContainerService --name AKSInfinibandSupport",
+    )
+    yield Finding.warning(
+        "fabric.tcp-in-pods",
+        CLUSTER,
+        f"{machine.name}: its InfiniBand adapters are there, but a job's pods talk over Ethernet by TCP: nothing here "
+        "brings Mellanox' drivers and a plugin that hands adapters to pods",
+        "install NVIDIA's network operator, or run jobs of several nodes without engine: kubernetes",
+    )

@@ -1,0 +1,91 @@
+"""What a stack with `engine: kubernetes` means on AKS: its queues, its nodes' labels and taints, the ladder's order as
+the autoscaler reads it, and what AKS or the queue has no way to do. Pure.
+"""
+
+import json
+from typing import Any
+
+from components.azure.aks_pools import SPOT_TAINT, pool_name
+from components.catalog.schema import AzureMachineType
+from components.core.findings import InputError
+from components.kubernetes.queues import Manifest, queue_manifests
+from components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec, Flavor
+from stacks.config.stack_config import StackConfig
+from stacks.providers.cluster_queues import JOBS, check_way_out, gpu_node, spec_of, version_of
+
+SPOT_KEY = SPOT_TAINT.partition("=")[0]
+PRIORITIES = "cluster-autoscaler-priority-expander"
+"""The ConfigMap that the autoscaler reads; the name is its own."""
+
+
+def taint() -> str:
+    """That keeps the cluster's own pods off nodes for jobs, as AKS writes it."""
+    return f"{JOBS_ONLY}=true:NoSchedule"
+
+
+def node_labels(config: StackConfig) -> list[dict[str, str]]:
+    """Of nodes, by rung, beside the rung's own. The second is how the plugin for GPUs finds them."""
+    return [{**JOBS, f"{GPU}.present": "true"} for _ in config.cluster.capacity]
+
+
+def cluster_spec(config: StackConfig, machine: AzureMachineType) -> ClusterSpec:
+    """The queues. All rungs are one flavor: Kueue knows quotas, and nothing of what Azure has; AKS's autoscaler goes
+    down the ladder.
+    """
+    return spec_of(config, gpu_node(machine), Flavor(flavor_name(machine), dict(JOBS)))
+
+
+def flavor_name(machine: AzureMachineType) -> str:
+    """A size as Kubernetes may call a thing."""
+    return machine.name.lower().replace("_", "-")
+
+
+def queues(spec: ClusterSpec) -> list[Manifest]:
+    """The queues' manifests. Pods of jobs are let onto spot nodes, too, which AKS taints by itself."""
+    found = []
+    for manifest in queue_manifests(spec):
+        if manifest["kind"] == "ResourceFlavor":
+            own = manifest["spec"]
+            manifest = {**manifest, "spec": {**own, "tolerations": [*own["tolerations"], *spot_tolerations()]}}
+        found.append(manifest)
+    return found
+
+
+def spot_tolerations() -> list[dict[str, str]]:
+    """Of what AKS keeps off spot nodes."""
+    return [{"key": SPOT_KEY, "operator": "Exists"}]
+
+
+def on_spot_too(values: Any) -> dict[str, Any]:
+    """A chart's values, whose pods are on spot nodes as well."""
+    return {**values, "tolerations": [*values["tolerations"], *spot_tolerations()]}
+
+
+def priorities(config: StackConfig) -> dict[str, str]:
+    """The data of PRIORITIES: the highest number first, each with what the names of its nodes look like."""
+    kinds = [rung.kind for rung in config.cluster.capacity]
+    ladder = {len(kinds) - at: [f".*-{pool_name(at, kind)}-.*"] for at, kind in enumerate(kinds)}
+    return {"priorities": json.dumps(ladder)}
+
+
+def check_cluster(config: StackConfig, machine: AzureMachineType) -> None:
+    """Refuses what AKS, or the queue in front of it, cannot do. InputError: a version, teams, a way out, a file system,
+    an image or a placement.
+    """
+    version_of(config)
+    check_way_out(config)
+    cluster_spec(config, machine)
+    own = config.azure
+    assert own is not None, "stacks.providers.unsupported_settings has seen to it"
+    refused = {
+        "gangway:storage": (config.storage is not None, "AKS has no driver for Managed Lustre"),
+        "gangway:cluster.image_id": (config.cluster.image_id is not None, "AKS brings its nodes' image"),
+        "gangway:azure.proximity": (own.proximity, "AKS's pools are placed by AKS"),
+        "gangway:azure.private_endpoints": (own.private_endpoints, "the queue's images come from elsewhere"),
+        "gangway:azure.head_image": (own.head_image is not None, "there is no head node"),
+    }
+    for place, (written, why) in refused.items():
+        if written:
+            raise InputError(
+                place, why, allowed="left out with engine: kubernetes", fix=f"leave {place.rpartition('.')[2]} out"
+            )

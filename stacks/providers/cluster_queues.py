@@ -1,0 +1,59 @@
+"""What the queues of a managed Kubernetes are made of, on providers that bring their own nodes to it. Pure."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from components.catalog.schema import MachineType
+from components.core.fields import Egress
+from components.core.findings import InputError
+from components.kubernetes.spec import GPU, POOL_LABEL, ClusterSpec, Flavor, Node, Team, check_teams
+from stacks.config.engine_settings import KubernetesConfig
+from stacks.config.stack_config import StackConfig
+
+JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: "jobs"})
+"""Label of the nodes that run jobs, whatever their rung."""
+KEPT_GIB = 8
+"""Of a node's memory, for the kubelet, the system's own programs and the plugins' pods."""
+VERSIONS = ("1.35", "1.36")
+"""Of Kubernetes, that this release was checked against."""
+
+
+def engine_of(config: StackConfig) -> KubernetesConfig:
+    """The section gangway:engine, where it asks for Kubernetes."""
+    assert isinstance(config.engine, KubernetesConfig), "asked of a stack with engine: kubernetes"
+    return config.engine
+
+
+def version_of(config: StackConfig) -> str:
+    """Of Kubernetes. InputError: one that this release was not checked against."""
+    version = engine_of(config).version or VERSIONS[-1]
+    if version not in VERSIONS:
+        raise InputError.not_among(
+            "gangway:engine.version", "not a version that this release was checked against", version, VERSIONS
+        )
+    return version
+
+
+def check_way_out(config: StackConfig) -> None:
+    """Refuses (InputError) a network without a way to the queue's own images."""
+    if config.network.egress is not Egress.NAT:
+        raise InputError(
+            "gangway:network.egress",
+            "the queue's own images come from registry.k8s.io, and endpoints lead to the provider's APIs alone",
+            value=config.network.egress.value,
+            allowed="nat with engine: kubernetes",
+            fix="set egress: nat",
+        )
+
+
+def gpu_node(machine: MachineType) -> Node:
+    """What jobs may have of one GPU machine."""
+    return Node(machine.vcpus.value, int(machine.memory_gib.value) - KEPT_GIB, {GPU: machine.num_accelerators.value})
+
+
+def spec_of(config: StackConfig, node: Node, flavor: Flavor, hosts: int = 1) -> ClusterSpec:
+    """The queues; `hosts`: machines of what the stack file calls a node. InputError: teams that cannot be."""
+    teams = tuple(Team(team.name, team.nodes * hosts) for team in engine_of(config).teams)
+    most = config.cluster.nodes.max * hosts
+    check_teams(teams, most, "gangway:engine.teams")
+    return ClusterSpec(teams, node, most, (flavor,))

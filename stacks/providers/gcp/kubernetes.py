@@ -1,0 +1,182 @@
+"""A stack with `engine: kubernetes` on Google Cloud: a GKE cluster with a queue, and what it stands in."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from components.gcp.gke import GkeCluster, GkeClusterArgs
+from components.gcp.gke_identity import ClusterIdentity, ClusterIdentityArgs
+from components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
+from components.gcp.network import TrainingNetwork
+from components.gcp.node_pool import CapacityRungArgs
+from components.gcp.registry import ImageRegistry, ImageRegistryArgs
+from components.gcp.storage import Filestore, RunBucket
+from components.kubernetes.charts import job_set, kueue
+from components.kubernetes.namespaces import RunVolume, namespace_manifests
+from components.kubernetes.queues import queue_manifests
+from components.kubernetes.resources import ClusterCharts, ClusterManifests
+from stacks.config.stack_config import StackConfig
+from stacks.providers.cluster_queues import engine_of, version_of
+from stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
+from stacks.providers.gcp.kubernetes_plan import cluster_spec, hosts_of, node_labels, taint
+from stacks.providers.gcp.plan import GcpPlan
+from stacks.providers.shared import typed_args
+
+FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
+NODES_FOLDER = "nodePools"
+
+
+def build_cluster(
+    config: StackConfig, planned: GcpPlan, stack: ComponentFactory, opts: pulumi.ResourceOptions
+) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the cluster and what is around it; returns what the stack exports."""
+    key = stack.key()
+    network = stack.network()
+    runs = stack.runs(key)
+    registry = _registry(config, planned, key, opts)
+    storage = stack.storage(network, key)
+    assert storage is None or isinstance(storage, Filestore), "check_cluster has seen to it"
+    usual = _usual(config, planned, stack, network, runs, registry, key, opts)
+    cluster = _cluster(config, planned, network, usual, storage is not None, opts)
+    pools = _pools(config, planned, network, usual, cluster, opts)
+    queues = _queues(config, planned, cluster, storage)
+    nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
+    ids = pulumi.Output.all(cluster.cluster_id, pools.pool_names).apply(_pool_ids)
+    budget = stack.budget(key, Nodes(nothing, nothing, None, None, node_pool_ids=ids), None, None)
+    return {
+        "cluster_name": cluster.cluster_name,
+        "endpoint": cluster.endpoint,
+        "kubeconfig": cluster.kubeconfig,
+        "queues": queues,
+        "node_pools": pools.pool_names,
+        "run_bucket": runs.bucket_name,
+        "registry": registry.repository_url,
+        "project": planned.project,
+        "zone": planned.zone,
+        "budget_topic_id": budget.topic_id,
+    }
+
+
+def _usual(
+    config: StackConfig,
+    planned: GcpPlan,
+    stack: ComponentFactory,
+    network: TrainingNetwork,
+    runs: RunBucket,
+    registry: ImageRegistry,
+    key: Key,
+    opts: pulumi.ResourceOptions,
+) -> dict[str, Any]:
+    """What every node is told: where it is, and whom it acts as."""
+    args = {
+        "project": planned.project,
+        "project_number": stack.project_number(),
+        "stack": config.stack,
+        "namespaces": engine_of(config).queues,
+        "run_bucket_name": runs.bucket_name,
+        "repository_id": registry.repository_id,
+    }
+    identity = ClusterIdentity(config.stack, typed_args(ClusterIdentityArgs, args), opts)
+    return {
+        **place(config, planned),
+        "zone": planned.zone,
+        "security_group_ids": [network.fabric_security_group_id],
+        "service_account_email": identity.service_account_email,
+        "kms_key_name": key,
+        "tags": planned.tags,
+    }
+
+
+def _cluster(
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    usual: Mapping[str, Any],
+    filestore: bool,
+    opts: pulumi.ResourceOptions,
+) -> GkeCluster:
+    gpus, cluster = planned.tpu is None, config.cluster
+    args = {
+        **usual,
+        "version": version_of(config),
+        "vpc_id": network.vpc_id,
+        "subnet_id": network.private_subnet_ids[0],
+        "num_nodes_max": cluster.nodes.max * hosts_of(planned.tpu) * len(cluster.capacity),
+        "multi_networking": gpus and planned.gpu_machine.gpu_fabric is not None,
+        "gpus": gpus,
+        "filestore": filestore,
+        "api_cidrs": list(engine_of(config).api_cidrs),
+    }
+    return GkeCluster(config.stack, typed_args(GkeClusterArgs, args), opts)
+
+
+def _pools(
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    usual: Mapping[str, Any],
+    cluster: GkeCluster,
+    opts: pulumi.ResourceOptions,
+) -> GkeNodePools:
+    args = {
+        **usual,
+        **_machines(config, planned),
+        "cluster": cluster.cluster_id,
+        "fabric_network_ids": network.fabric_network_ids,
+        "fabric_subnet_ids": network.fabric_subnet_ids,
+    }
+    return GkeNodePools(config.stack, typed_args(GkeNodePoolsArgs, args), opts)
+
+
+def _pool_ids(known: list[Any]) -> list[str]:
+    cluster, names = known
+    return [f"{cluster}/{NODES_FOLDER}/{name}" for name in names]
+
+
+def _registry(config: StackConfig, planned: GcpPlan, key: Key, opts: pulumi.ResourceOptions) -> ImageRegistry:
+    """Where people push the images of their jobs."""
+    args = {**place(config, planned), "kms_key_name": key, "tags": planned.tags}
+    return ImageRegistry(config.stack, typed_args(ImageRegistryArgs, args), opts)
+
+
+def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
+    """The ladder, as the pools take it."""
+    cluster, tpu = config.cluster, planned.tpu
+    kind = (
+        {"machine_type": planned.machine.name}
+        if tpu is None
+        else {"accelerator_type": tpu.accelerator_type, "topology": tpu.topology}
+    )
+    return {
+        **kind,
+        "num_nodes_min": cluster.nodes.min,
+        "num_nodes_max": cluster.nodes.max,
+        "capacity": [
+            cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
+        ],
+        "root_volume_gib": cluster.root_volume_gib,
+        "node_labels": node_labels(config),
+        "node_taints": [taint()],
+    }
+
+
+def _queues(
+    config: StackConfig, planned: GcpPlan, cluster: GkeCluster, storage: Filestore | None
+) -> pulumi.Output[list[str]]:
+    """JobSet, Kueue, and the teams' namespaces and queues; their names once they stand."""
+    spec, name = cluster_spec(config, planned.machine, planned.tpu), config.stack
+    provider = kubernetes.Provider(name, kubeconfig=cluster.kubeconfig)
+    inside = pulumi.ResourceOptions(providers={"kubernetes": provider})
+    installed = ClusterCharts(name, {"charts": [job_set(), kueue(spec, len(config.cluster.capacity))]}, inside)
+    size = config.storage.capacity_gib if config.storage is not None else 0
+    volume = None if storage is None else filestore_volume(storage.dns_name, storage.mount_name)
+    manifests = [*namespace_manifests(spec, volume, size), *queue_manifests(spec)]
+    made = ClusterManifests(name, {"manifests": manifests, "after": installed.releases}, inside)
+    return made.names.apply(lambda _: engine_of(config).queues)
+
+
+def filestore_volume(address: pulumi.Input[str], share: pulumi.Input[str]) -> RunVolume:
+    """A share of Filestore as the source of a volume; its driver gives a folder to the group of its pods."""
+    return {"csi": {"driver": FILESTORE_DRIVER, "volumeAttributes": {"ip": address, "volume": share}}}

@@ -1,0 +1,83 @@
+"""What a person should know of a stack with `engine: kubernetes` on Google Cloud before `up`. Pure."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from components.core.findings import Finding
+from components.estimate.cost import CostEstimate
+from components.gcp.capacity import LADDER, LadderContext, capacity_findings
+from stacks.config.stack_config import StackConfig
+from stacks.planning.common_findings import common_findings
+from stacks.providers.cluster_queues import engine_of, version_of
+from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
+from stacks.providers.shared import CLUSTER, sold_here, zone
+
+
+def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
+    """What a person should know of such a cluster before `up`."""
+    return (
+        *common_findings(config, planned.machine, cost, shared=True),
+        *sold_here(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
+        *zone(planned.zone, planned.zone_reason),
+        *_control_plane(config),
+        *_nodes(config, planned),
+        *_runs(config),
+    )
+
+
+def _control_plane(config: StackConfig) -> Iterable[Finding]:
+    ranges = engine_of(config).api_cidrs
+    outside = f"and from {', '.join(ranges)}" if ranges else "alone: `up` and `gangway job` need a way in"
+    yield Finding.info(
+        "kubernetes.api",
+        "gangway:engine.api_cidrs",
+        f"Kubernetes {version_of(config)} answers inside the network {outside}; whoever runs `up` needs "
+        "roles/container.admin, and gke-gcloud-auth-plugin on the path",
+        "" if ranges else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
+    )
+    yield Finding.info(
+        "cluster.idle-minutes",
+        "gangway:engine.idle_minutes",
+        f"GKE gives a node without work back after a time of its own, some ten minutes, whatever stands here "
+        f"({engine_of(config).idle_minutes})",
+    )
+    yield Finding.info(
+        "cluster.not-tried",
+        "gangway:engine",
+        "every request was held against Google's description of the API, and none was sent to GKE",
+        "begin with one small node, and run a job on it",
+    )
+
+
+def _nodes(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    if planned.tpu is not None:
+        return
+    machine, nodes = planned.gpu_machine, config.cluster.nodes
+    if nodes.max > 1:
+        nics = "its GPU NICs are there, but " if machine.gpu_fabric is not None else ""
+        yield Finding.warning(
+            "fabric.tcp-in-pods",
+            CLUSTER,
+            f"{machine.name}: {nics}a job's pods talk over the machine's own network by TCP: GPUDirect takes a plug-in "
+            "from the host and a daemon with rights of its own, which pods of a team's namespace may not have",
+            "run jobs of several nodes without engine: kubernetes where the network decides, or on one node",
+        )
+    context = LadderContext(machine, planned.zone, zone_is_assumed(config), nodes.min, nodes.max, config.work.max_hours)
+    yield from capacity_findings(config.cluster.capacity, context)
+    if len(config.cluster.capacity) > 1:
+        yield Finding.info(
+            "cluster.rung-order",
+            LADDER,
+            "GKE's autoscaler chooses among the rungs by price, and turns to another where one has no capacity: a rung "
+            "that costs less is tried first, wherever it stands",
+        )
+
+
+def _runs(config: StackConfig) -> Iterable[Finding]:
+    if config.storage is None:
+        yield Finding.warning(
+            "cluster.no-claim",
+            "gangway:storage",
+            "there is nowhere for run folders: a job wants a volume claim gangway-runs in its team's namespace",
+            "add storage: {kind: filestore, capacity_gib: 2560}, or make the claims yourself",
+        )

@@ -1,0 +1,135 @@
+"""What a stack with `engine: kubernetes` means on GKE: its queues, the labels of its nodes, and what GKE or the queue
+has no way to do. Pure.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from components.catalog.loader import load_tpus
+from components.catalog.schema import MachineType
+from components.core.capacity import FlexStart
+from components.core.findings import InputError
+from components.gcp.capacity import LADDER
+from components.gcp.gke_plan import gpu_nodes, plan_pools, tpu_nodes
+from components.gcp.tpu.slices import SlicePlan
+from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Node
+from stacks.config.stack_config import StackConfig
+from stacks.providers.cluster_queues import JOBS, KEPT_GIB, check_way_out, gpu_node, spec_of, version_of
+
+TPU = "google.com/tpu"
+"""What a pod asks for to have chips."""
+# By which GKE knows for which slices pods wait (GKE documentation, "Deploy TPU workloads").
+_TPU_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "v4": "tpu-v4-podslice",
+        "v5e": "tpu-v5-lite-podslice",
+        "v5p": "tpu-v5p-slice",
+        "v6e": "tpu-v6e-slice",
+        "tpu7x": "tpu7x",
+    }
+)
+
+
+def taint() -> dict[str, str]:
+    """That keeps the cluster's own pods off nodes for jobs, as GKE writes it."""
+    return {"key": JOBS_ONLY, "value": "true", "effect": "NO_SCHEDULE"}
+
+
+def node_labels(config: StackConfig) -> list[dict[str, str]]:
+    """Of nodes, by rung, beside the rung's own."""
+    return [dict(JOBS) for _ in config.cluster.capacity]
+
+
+def hosts_of(tpu: SlicePlan | None) -> int:
+    """Machines of what the stack file calls a node: those of a slice."""
+    return 1 if tpu is None else tpu.hosts
+
+
+def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | None) -> ClusterSpec:
+    """The queues. All rungs are one flavor: Kueue knows quotas, and nothing of what Google has; GKE's autoscaler goes
+    from pool to pool. Of slices the quota counts hosts.
+    """
+    node = gpu_node(machine) if tpu is None else tpu_host(tpu)
+    return spec_of(config, node, Flavor(machine.name, flavor_labels(tpu)), hosts_of(tpu))
+
+
+def flavor_labels(tpu: SlicePlan | None) -> dict[str, str]:
+    """Of the nodes that jobs run on."""
+    if tpu is None:
+        return dict(JOBS)
+    names = {"cloud.google.com/gke-tpu-accelerator": _TPU_NAMES[tpu.generation]}
+    return {**JOBS, **names, "cloud.google.com/gke-tpu-topology": tpu.topology}
+
+
+def tpu_host(tpu: SlicePlan) -> Node:
+    """What jobs may have of one host of a slice."""
+    generation = load_tpus().generations[tpu.generation]
+    memory = int(generation.host_memory_gib.value) - KEPT_GIB
+    return Node(int(generation.host_vcpus.value), memory, {TPU: tpu.chips_per_host})
+
+
+def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | None, zone: str) -> None:
+    """Refuses what GKE, or the queue in front of it, cannot do. InputError: a version, teams, a rung, a way out, a file
+    system or a number of slices.
+    """
+    assert config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
+    version_of(config)
+    check_way_out(config)
+    cluster_spec(config, machine, tpu)
+    for index, rung in enumerate(config.cluster.capacity):
+        if isinstance(rung, FlexStart):
+            raise InputError(
+                f"{LADDER}[{index}].kind",
+                "GKE gives such nodes to a ProvisioningRequest alone, which the stack's queue does not make",
+                value=rung.kind,
+                allowed="reservation, spot, on-demand with engine: kubernetes",
+                fix=f"remove rung {index}, or write on-demand in its place",
+            )
+    _check_storage(config)
+    _check_slices(config, tpu)
+    _check_perimeter(config)
+    nodes = config.cluster.nodes
+    kind = gpu_nodes(machine.name) if tpu is None else tpu_nodes(tpu.accelerator_type, tpu.topology)
+    plan_pools(config.cluster.capacity, kind, zone, config.gcp.project, nodes.min, nodes.max, LADDER)
+
+
+def _check_storage(config: StackConfig) -> None:
+    storage = config.storage
+    if storage is not None and storage.kind != "filestore":
+        raise InputError(
+            "gangway:storage.kind",
+            "run folders of a cluster's jobs are on a file system that any node of it mounts without further modules",
+            value=storage.kind,
+            allowed="filestore with engine: kubernetes",
+            fix="write kind: filestore, with its capacity_gib",
+        )
+    if storage is not None and storage.source is not None:
+        raise InputError(
+            "gangway:storage.source",
+            "nothing copies data for the jobs of a queue",
+            value=storage.source,
+            allowed="left out with engine: kubernetes",
+            fix="leave source out; jobs may read the bucket, whose name they know",
+        )
+
+
+def _check_slices(config: StackConfig, tpu: SlicePlan | None) -> None:
+    if tpu is not None and tpu.hosts > 1 and config.cluster.nodes.max > 1:
+        raise InputError(
+            "gangway:cluster.nodes.max",
+            "the pods of a job might be spread over several slices, whose chips do not see each other",
+            value=config.cluster.nodes.max,
+            allowed=f"1 slice of several hosts with engine: kubernetes ({tpu.accelerator_type} has {tpu.hosts})",
+            fix="write max: 1, with the accelerator type of a larger slice",
+        )
+
+
+def _check_perimeter(config: StackConfig) -> None:
+    section = config.gcp
+    if section is not None and section.service_perimeter is not None:
+        raise InputError(
+            "gangway:gcp.service_perimeter",
+            "the perimeter knows nothing of the control plane of Kubernetes",
+            allowed="left out with engine: kubernetes",
+            fix="leave service_perimeter out",
+        )

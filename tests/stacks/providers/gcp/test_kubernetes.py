@@ -1,0 +1,203 @@
+"""A stack with `engine: kubernetes` on Google Cloud: what is declared, what it costs by the nodes that are up, and what
+GKE or the queue cannot do.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from components.core.findings import InputError
+from components.kubernetes.spec import GPU, JOBS_ONLY, POOL_LABEL
+from stacks.config.stack_config import StackConfig
+from stacks.planning.plan import Plan, make_plan
+from stacks.planning.recording import PlannedResource, Recording
+from stacks.providers.gcp.kubernetes_plan import TPU, cluster_spec, flavor_labels, tpu_host
+from stacks.providers.gcp.plan import plan
+
+A3, POD = "gke-a3-jobset", "gke-tpu-v5e"
+Edited = Callable[..., StackConfig]
+
+
+def of(recording: Recording, kind: str) -> list[PlannedResource]:
+    return sorted((one for one in recording.resources if one.type.endswith(f":{kind}")), key=lambda one: one.name)
+
+
+@pytest.fixture(scope="module")
+def a3(gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]) -> Recording:
+    return recorded(gcp_edited(A3))
+
+
+@pytest.fixture(scope="module")
+def a3_plan(gcp_edited: Edited) -> Plan:
+    return make_plan(gcp_edited(A3))
+
+
+def test_the_queue_is_there_and_nothing_of_one_job(a3: Recording) -> None:
+    kinds = {one.type.rpartition(":")[2] for one in a3.resources if one.type.startswith("gangway:")}
+    assert kinds == {
+        "Budget", "ClusterCharts", "ClusterIdentity", "ClusterManifests", "Filestore", "GkeCluster", "GkeNodePools",
+        "ImageRegistry", "ProjectServices", "RunBucket", "TrainingNetwork",
+    }  # fmt: skip
+    assert "job" not in a3.result
+    services = {one.inputs["service"] for one in of(a3, "Service")}
+    assert "container.googleapis.com" in services
+    assert not {"tpu.googleapis.com", "secretmanager.googleapis.com"} & services
+
+
+def test_every_pool_is_for_jobs_alone_and_begins_at_nothing(a3: Recording) -> None:
+    pools = {one.name: one.inputs for one in of(a3, "NodePool")}
+    assert set(pools) == {f"{A3}-0-spot", f"{A3}-1-on-demand", f"{A3}-system"}
+    system = pools.pop(f"{A3}-system")
+    assert "taints" not in system["nodeConfig"]
+    for inputs in pools.values():
+        assert inputs["autoscaling"]["totalMinNodeCount"] == 0
+        assert inputs["nodeConfig"]["taints"] == [{"key": JOBS_ONLY, "value": "true", "effect": "NO_SCHEDULE"}]
+        assert inputs["nodeConfig"]["labels"][POOL_LABEL] == "jobs"
+        nics = inputs["networkConfig"]["additionalNodeNetworkConfigs"]
+        assert len(nics) == 8
+        assert len({nic["network"] for nic in nics}) == 8, "each GPU NIC is in a network of its own"
+
+
+def test_the_flavor_is_of_the_nodes_that_there_are(a3: Recording) -> None:
+    (flavor,) = of(a3, "ResourceFlavor")
+    wanted = flavor.inputs["spec"]["nodeLabels"].items()
+    for pool in of(a3, "NodePool"):
+        if not pool.name.endswith("-system"):
+            assert wanted <= pool.inputs["nodeConfig"]["labels"].items()
+
+
+def test_teams_have_what_the_stack_file_says(a3: Recording) -> None:
+    shares = {}
+    for queue in of(a3, "ClusterQueue"):
+        (group,) = queue.inputs["spec"]["resourceGroups"]
+        quotas = {one["name"]: one["nominalQuota"] for one in group["flavors"][0]["resources"]}
+        shares[queue.inputs["metadata"]["name"]] = quotas[GPU]
+    assert shares == {"vision": "32", "speech": "16"}
+    assert a3.result["queues"] == ["vision", "speech"]
+    members = {one.inputs["member"].rpartition("/")[2] for one in of(a3, "BucketIAMMember")}
+    assert members == {"vision", "speech"}
+
+
+def test_run_folders_are_on_the_file_system(a3: Recording) -> None:
+    volumes = of(a3, "PersistentVolume")
+    assert len(volumes) == 2
+    for volume in volumes:
+        attributes = volume.inputs["spec"]["csi"]["volumeAttributes"]
+        assert attributes["volume"] == "gangway"
+    assert of(a3, "Cluster")[0].inputs["addonsConfig"]["gcpFilestoreCsiDriverConfig"] == {"enabled": True}
+
+
+def test_what_is_inside_waits_for_nodes_to_run_on(a3: Recording) -> None:
+    (provider,) = [one for one in a3.resources if one.type == "pulumi:providers:kubernetes"]
+    config = json.loads(provider.inputs["kubeconfig"])
+    assert config["users"][0]["user"]["exec"]["command"] == "gke-gcloud-auth-plugin"
+    (system,) = [one for one in of(a3, "NodePool") if one.name.endswith("-system")]
+    assert system.urn in provider.dependencies
+
+
+def test_the_budget_empties_the_pools_of_jobs(a3: Recording) -> None:
+    (workflow,) = of(a3, "Workflow")
+    pools = json.loads(workflow.inputs["userEnvVars"]["NODE_POOLS"])
+    assert [one.rpartition("/nodePools/")[2] for one in pools] == [f"{A3}-0-spot", f"{A3}-1-on-demand"]
+
+
+def test_the_key_of_the_stack_holds_secrets_and_disks(
+    gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]
+) -> None:
+    made = recorded(gcp_edited(A3, encryption="customer-key", storage=None))
+    (cluster,) = of(made, "Cluster")
+    assert cluster.inputs["databaseEncryption"]["state"] == "ENCRYPTED"
+    assert all("bootDiskKmsKey" in one.inputs["nodeConfig"] for one in of(made, "NodePool"))
+    users = {one.name for one in of(made, "CryptoKeyIAMMember")}
+    assert f"{A3}-kubernetes" in users
+    assert not {f"{A3}-tpu", f"{A3}-secretmanager"} & users
+
+
+def test_it_is_priced_by_the_nodes_that_are_up(a3_plan: Plan) -> None:
+    none, one, all_up = (a3_plan.hourly_with(nodes) for nodes in (0, 1, 8))
+    assert none is not None
+    assert one is not None
+    assert all_up is not None
+    disk = 200 * 0.10 / 730
+    assert one - none == pytest.approx(50.19552 + disk)
+    assert all_up - none == pytest.approx(8 * (50.19552 + disk))
+    names = {line.name for line in a3_plan.cost.components}
+    assert f"{A3}-cluster: control plane" in names
+    assert f"{A3}-system: 1 x e2-standard-4, on-demand" in names
+
+
+def test_a_slice_is_priced_by_its_chips(gcp_edited: Edited) -> None:
+    made = make_plan(gcp_edited(POD))
+    none, whole = made.hourly_with(0), made.hourly_with(1)
+    assert none is not None
+    assert whole is not None
+    assert whole - none == pytest.approx(64 * 0.525363 + 16 * 200 * 0.10 / 730)
+    assert made.rungs[1].hourly is not None
+    assert made.rungs[0].hourly is not None
+    assert made.rungs[1].hourly > made.rungs[0].hourly
+
+
+def test_a_slice_is_a_pool_of_its_hosts(gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]) -> None:
+    made = recorded(gcp_edited(POD))
+    slices = [one.inputs for one in of(made, "NodePool") if not one.name.endswith("-system")]
+    assert len(slices) == 2
+    for inputs in slices:
+        assert inputs["placementPolicy"] == {"type": "COMPACT", "tpuTopology": "8x8"}
+        assert inputs["autoscaling"]["totalMaxNodeCount"] == 16
+    (flavor,) = of(made, "ResourceFlavor")
+    assert flavor.inputs["spec"]["nodeLabels"]["cloud.google.com/gke-tpu-topology"] == "8x8"
+    (queue,) = of(made, "ClusterQueue")
+    (group,) = queue.inputs["spec"]["resourceGroups"]
+    quotas = {one["name"]: one["nominalQuota"] for one in group["flavors"][0]["resources"]}
+    assert quotas[TPU] == "64"
+
+
+def test_of_slices_the_quota_counts_hosts(gcp_edited: Edited) -> None:
+    config = gcp_edited(POD)
+    planned = plan(config)
+    spec = cluster_spec(config, planned.machine, planned.tpu)
+    assert planned.tpu is not None
+    assert (spec.max_nodes, spec.node.devices) == (16, {TPU: 4})
+    assert spec.node == tpu_host(planned.tpu)
+    assert flavor_labels(None) == {POOL_LABEL: "jobs"}
+
+
+def test_findings_speak_of_what_nobody_would_guess(a3_plan: Plan) -> None:
+    codes = {finding.code for finding in a3_plan.findings}
+    assert codes >= {"kubernetes.api", "cluster.idle-minutes", "cluster.not-tried", "fabric.tcp-in-pods"}
+    assert not {"job.nodes-stay", "cost.not-covered"} & codes
+
+
+def test_without_a_file_system_somebody_else_makes_the_claims(gcp_edited: Edited) -> None:
+    made = make_plan(gcp_edited(A3, storage=None))
+    assert "cluster.no-claim" in {finding.code for finding in made.findings}
+    assert not [one for one in made.resources if one.type.endswith(":PersistentVolume")]
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "place"),
+    [
+        (A3, {"engine": {"kind": "kubernetes", "version": "1.20"}}, "engine.version"),
+        (A3, {"network": {"egress": "endpoints"}}, "network.egress"),
+        (A3, {"cluster": {"capacity": [{"kind": "spot"}, {"kind": "flex-start", "max_hours": 4}]}}, "capacity[1].kind"),
+        (A3, {"storage": {"kind": "lustre", "capacity_gib": 18000, "throughput_mbps_per_tib": 500}}, "storage.kind"),
+        (
+            A3,
+            {"storage": {"kind": "filestore", "capacity_gib": 2560, "source": "gs://my-bucket/digits"}},
+            "storage.source",
+        ),
+        (POD, {"cluster": {"nodes": {"min": 0, "max": 2}}}, "nodes.max"),
+    ],
+)
+def test_what_cannot_be_is_refused(gcp_edited: Edited, stack: str, changes: Mapping[str, Any], place: str) -> None:
+    with pytest.raises(InputError) as caught:
+        plan(gcp_edited(stack, **changes))
+    assert caught.value.place.endswith(place)
+    assert caught.value.fix
+
+
+def test_several_slices_of_one_host_are_fine(gcp_edited: Edited) -> None:
+    cluster = {"accelerator": "v5litepod-8", "nodes": {"min": 0, "max": 4}, "capacity": [{"kind": "spot"}]}
+    assert plan(gcp_edited(POD, cluster=cluster)).num_machines == 4
