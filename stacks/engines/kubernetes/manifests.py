@@ -2,7 +2,8 @@
 
 A pod's end fails its Job, whose message names the exit code, and the JobSet's failure policy reads it there: 2, 3, 5
 and 6 end the job, 4 ends it until it is begun again without that node, 75 and a disruption begin it again, and what is
-left does so `max_restarts` times.
+left does so `max_restarts` times. It is the code of whichever pod ends first: on several nodes a plain failure
+holds back its end (own-job.sh), for it may be that of a peer which has lost another.
 """
 
 import math
@@ -42,6 +43,13 @@ _RUN_DIR, _SCRIPTS_DIR = "/mnt/gangway/run", "/mnt/gangway/scripts"
 _OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
 _PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
 _PORT = 29400
+_HOLD_BACK_SEC = 20
+"""By then the end of a pod that others have lost is known: its own code, or that it was evicted."""
+_MEETS = """[ "$JOB_COMPLETION_INDEX" = 0 ] && PET_RDZV_CONF=is_host=1 || PET_RDZV_CONF=is_host=0
+export PET_RDZV_CONF
+exec "$@"
+"""
+"""For a pod's shell: torchrun would guess from names and addresses which pod serves the store; a pod has several."""
 _USER = 1000
 _KEPT_SEC = 7 * 24 * 3600
 """How long a job that is over can be asked for."""
@@ -93,7 +101,8 @@ def resources_of(job: JobFile) -> Mapping[str, str]:
 
 def variables_of(job: JobFile) -> Mapping[str, str]:
     """Of its pods; they may be secrets."""
-    return {"HOME": "/tmp", **node_variables(job, _PLACE, _NOTICES)}  # the image's own may not be written to
+    held = {"GANGWAY_HOLD_BACK_SEC": str(_HOLD_BACK_SEC)} if job.nodes.max > 1 and job.preset is None else {}
+    return {"HOME": "/tmp", **node_variables(job, _PLACE, _NOTICES), **held}  # the image's own may not be written to
 
 
 def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, ...]:
@@ -264,9 +273,11 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:
+    if job.nodes.max == 1:
+        return node_argv(job, _PLACE)
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
-    meeting = Meeting(first, _PORT, placing.name, job.nodes.max) if job.nodes.max > 1 else None
-    return node_argv(job, _PLACE, meeting)
+    argv = node_argv(job, _PLACE, Meeting(first, _PORT, placing.name, job.nodes.max))
+    return ["/bin/sh", "-c", _MEETS, "node", *argv]
 
 
 def _literal(word: str) -> str:

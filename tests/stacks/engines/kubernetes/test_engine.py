@@ -71,14 +71,33 @@ def test_an_eviction_is_no_failure(
     job_id = engine.submit(job(script, max_restarts=0))
     _until_begun(engine, job_id, kube_queue)
     [pod] = pods(standing_kubernetes, kube_queue)
-    name = pod.removeprefix("pod/")
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": kube_queue.namespace},
-    }
-    path = f"/api/v1/namespaces/{kube_queue.namespace}/pods/{name}/eviction"
-    standing_kubernetes.kubectl("create", f"--raw={path}", "-f", "-", told=json.dumps(eviction))
+    _evict(standing_kubernetes, kube_queue, pod)
+    found = over(engine, job_id)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+
+
+def _evict(cluster: KubeCluster, queue: KubeQueue, pod: str) -> None:
+    meta = {"name": pod.removeprefix("pod/"), "namespace": queue.namespace}
+    path = f"/api/v1/namespaces/{queue.namespace}/pods/{meta['name']}/eviction"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    cluster.kubectl("create", f"--raw={path}", "-f", "-", told=json.dumps(eviction))
+
+
+@pytest.mark.parametrize("evicted", [0, 1])
+def test_of_several_nodes_the_eviction_of_one_is_no_failure_of_the_others(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster, evicted: int
+) -> None:
+    standing_kubernetes.set_quota(kube_queue, 2)
+    # The other one ends first, with a plain failure, as one does that has lost its peer.
+    script = (
+        'if [ -e told ]; then exit 0; fi; trap "touch told; sleep 3; exit 75" TERM; echo x >>begun;'
+        "while [ ! -e told ]; do sleep 0.1; done; exit 1"
+    )
+    job_id = engine.submit(job(script, nodes={"min": 2, "max": 2}, max_restarts=0))
+    until(
+        engine, job_id, lambda found, log: [each.read_text() for each in kube_queue.runs.glob("*/begun")] == ["x\nx\n"]
+    )
+    _evict(standing_kubernetes, kube_queue, pods(standing_kubernetes, kube_queue)[evicted])
     found = over(engine, job_id)
     assert (found.phase, found.starts) == (Phase.DONE, 2)
 

@@ -1,6 +1,8 @@
 """What a job file becomes, without a cluster; test_engine.py has real ones judge it."""
 
+import os
 import re
+import subprocess
 from typing import Any
 
 import pytest
@@ -68,6 +70,20 @@ def test_all_nodes_of_a_job_meet_at_the_first() -> None:
     assert "--nnodes=4" in words
     assert "--nproc-per-node=8" in words
     assert "--rdzv-endpoint=mine-3-node-0-0.mine-3:29400" in words
+
+
+@pytest.mark.parametrize(("index", "serves"), [("0", "1"), ("1", "0"), ("10", "0")])
+def test_the_first_pod_and_no_other_serves_the_store(index: str, serves: str) -> None:
+    words = container_of(job(nodes={"min": 2, "max": 2}, processes_per_node=1))["command"]
+    shell = [word.replace("$$", "$") for word in words[:4]]
+    variables = {**os.environ, "JOB_COMPLETION_INDEX": index}
+    done = subprocess.run([*shell, "printenv", "PET_RDZV_CONF"], env=variables, capture_output=True, text=True)
+    assert done.stdout == f"is_host={serves}\n"
+
+
+def test_nodes_that_end_together_hold_back_a_plain_failure() -> None:
+    assert "GANGWAY_HOLD_BACK_SEC" in variables_of(job(nodes={"min": 2, "max": 2}))
+    assert "GANGWAY_HOLD_BACK_SEC" not in variables_of(job())
 
 
 @pytest.mark.parametrize(
