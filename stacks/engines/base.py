@@ -100,8 +100,8 @@ class JobStatus:
     ended_at: datetime | None = None
     moves: tuple[Move, ...] = ()
     """By which it came here, the first one first."""
-    stretches: tuple[Stretch, ...] = ()
-    """On this engine; of Kubernetes one, from its first pod to its end."""
+    stretches: tuple[Stretch, ...] | None = ()
+    """On this engine; None where nobody knows them any more. Of Kubernetes see `stacks.engines.kubernetes.hours`."""
 
 
 class Engine(Protocol):

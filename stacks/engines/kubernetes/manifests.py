@@ -28,6 +28,8 @@ Manifest = dict[str, Any]
 JOB_SET_VERSION = "jobset.x-k8s.io/v1alpha2"
 JOB_LABEL = "gangway.dev/job"
 """Of everything that belongs to a job: its id."""
+OURS = "--selector=app.kubernetes.io/managed-by=gangway"
+"""For kubectl: what is any job's."""
 START_LABEL = "gangway.dev/start"
 """Of a JobSet: the how manieth of its job, from 1; more than one where a node was not fit."""
 FILE_ANNOTATION, USER_ANNOTATION, CANCELLED_ANNOTATION = "gangway.dev/file", "gangway.dev/user", "gangway.dev/cancelled"
@@ -38,7 +40,8 @@ DATA_CLAIM = "gangway-data"
 """Name of the volume claim that has the data sets of presets."""
 _TEAM_LABEL = "gangway.dev/team"
 _QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
-_HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
+HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Of a JobSet: the seconds that it may have on nodes."""
 _RUN_DIR, _SCRIPTS_DIR = "/mnt/gangway/run", "/mnt/gangway/scripts"
 _OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
 _PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
@@ -51,7 +54,7 @@ exec "$@"
 """
 """For a pod's shell: torchrun would guess from names and addresses which pod serves the store; a pod has several."""
 _USER = 1000
-_KEPT_SEC = 7 * 24 * 3600
+KEPT_SEC = 7 * 24 * 3600
 """How long a job that is over can be asked for."""
 DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
 
@@ -142,7 +145,7 @@ def job_set(job: JobFile, placing: Placing) -> Manifest:
         **_labels(placing),
         START_LABEL: str(placing.start),
         _QUEUE_LABEL: placing.queue,
-        _HOURS_LABEL: str(placing.max_sec or math.ceil(job.max_hours * 3600)),
+        HOURS_LABEL: str(placing.max_sec or math.ceil(job.max_hours * 3600)),
     }
     if (name := priority_class(job.priority)) is not None:
         labels[_PRIORITY_LABEL] = name
@@ -160,7 +163,7 @@ def job_set(job: JobFile, placing: Placing) -> Manifest:
         "metadata": {**_meta(placing, placing.name), "labels": labels, "annotations": annotations},
         "spec": {
             "suspend": True,  # until Kueue admits it
-            "ttlSecondsAfterFinished": _KEPT_SEC,
+            "ttlSecondsAfterFinished": KEPT_SEC,
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "failurePolicy": _failure_policy(job),
             "replicatedJobs": [

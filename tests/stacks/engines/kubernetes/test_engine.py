@@ -52,6 +52,8 @@ def test_a_higher_priority_takes_the_place_of_one_that_goes_on_later(
     high = engine.submit(job("true", priority=Priority.HIGH))
     assert over(engine, high).phase is Phase.DONE
     assert (folder / "told").exists(), "told before it was taken off"
+    waiting = until(engine, low, lambda found, log: found.phase is Phase.WAITING or found.starts == 2)
+    assert waiting.stretches, "what it has had stays known"
     (folder / "end").touch()
     found = over(engine, low)
     assert (found.phase, found.starts) == (Phase.DONE, 2)
@@ -120,7 +122,20 @@ def test_pods_of_one_job_meet_and_each_runs_its_processes(
     assert log.count("met [0, 1, 2, 3]") == 4
 
 
-def test_on_a_node_that_is_not_fit_it_is_not_begun_again(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:
+def test_a_pod_that_was_done_before_keeps_no_cancelled_job_running(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster
+) -> None:
+    standing_kubernetes.set_quota(kube_queue, 2)
+    script = 'if mkdir first; then exit 0; fi; echo x >begun; trap "exit 75" TERM; while :; do sleep 0.1; done'
+    job_id = engine.submit(job(script, nodes={"min": 2, "max": 2}))
+    _until_begun(engine, job_id, kube_queue)
+    engine.cancel(job_id)
+    assert over(engine, job_id).phase is Phase.CANCELLED
+
+
+def test_on_a_node_that_is_not_fit_it_is_not_begun_again(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster
+) -> None:
     script = 'echo "$HOSTNAME" >>hosts; [ "$(wc -l <hosts)" -gt 2 ] || exit 4'
     job_id = engine.submit(job(script, env={"SECRET": "s"}))
     seen = list[tuple[str, ...]]()
@@ -130,8 +145,11 @@ def test_on_a_node_that_is_not_fit_it_is_not_begun_again(engine: KubernetesEngin
         seen.append(found.nodes)
         engine.ensure_begun(job_id)
         engine.ensure_begun(job_id)  # as two who wait for it at once
+        if len(seen) == 1:  # as it goes by its age
+            standing_kubernetes.kubectl("delete", "jobset", job_id, f"--namespace={kube_queue.namespace}")
     found = over(engine, job_id)
     assert (found.phase, found.starts) == (Phase.DONE, 3)
+    assert found.stretches is None, "the first one's are gone with it"
     assert len({*seen, found.nodes}) == 3
     assert [each.id for each in engine.jobs()] == [job_id]
 
