@@ -29,7 +29,7 @@ from stacks.engines.kubernetes.manifests import (
     priority_class,
     variables_of,
 )
-from stacks.engines.kubernetes.objects import Seen, by_job, excluded_of, file_of, job_id_of, start_of
+from stacks.engines.kubernetes.objects import Seen, by_job, condition, excluded_of, file_of, job_id_of, start_of
 from stacks.engines.kubernetes.queues import Quota, beyond, lacking, quota_of
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
 from stacks.engines.kubernetes.status import status_of, unfit_nodes
@@ -163,11 +163,15 @@ class KubernetesEngine:
         waiting = queue.get("status", {}).get("pendingWorkloads", 0)
         if (policy := queue["spec"].get("stopPolicy", "None")) != "None":
             return Room(False, f"somebody has stopped the queue: {policy}")
+        if (stopped := condition(queue, "Active", status="False")) is not None:
+            return Room(False, f"{stopped.get('reason', '')}: {stopped.get('message', '')}")
         quota = self._quota(queue)
         if quota is None:
             return Room(False, "its quota may not be read")
         lacks = lacking(job, quota)
         free = "its quota has room" if not lacks else "; ".join(lacks)
+        if quota.in_cohort:
+            free += ", which its cohort may lend it" if lacks else ", of which its cohort may have borrowed some"
         return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
 
     def ensure_begun(self, job_id: str) -> None:

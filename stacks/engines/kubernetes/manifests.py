@@ -56,6 +56,8 @@ exec "$@"
 _USER = 1000
 KEPT_SEC = 7 * 24 * 3600
 """How long a job that is over can be asked for."""
+_TMP_SIZE = "20Gi"
+"""Of /tmp. Who writes more fails, and that counts; what a full node evicts would begin again without end."""
 DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
 
 
@@ -261,7 +263,7 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
         "volumes": [
             {"name": "runs", "persistentVolumeClaim": {"claimName": placing.claim}},
             {"name": "scripts", "configMap": {"name": placing.name}},
-            {"name": "tmp", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": asked.get("ephemeral-storage", _TMP_SIZE)}},
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
         ],
     }

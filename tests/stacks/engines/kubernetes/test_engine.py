@@ -263,6 +263,27 @@ def test_a_stopped_queue_has_no_room(
     assert "Hold" in room.reason
 
 
+def test_a_stopped_cluster_queue_has_no_room_and_says_so(
+    engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
+) -> None:
+    hold = json.dumps({"spec": {"stopPolicy": "Hold"}})
+    standing_kubernetes.kubectl("patch", "clusterqueue", kube_queue.cluster_queue, "--type=merge", f"--patch={hold}")
+    job_id = engine.submit(job("true"))
+    until(engine, job_id, lambda found, log: "ClusterQueueIsInactive" in engine.room(job("true")).reason)
+    assert not engine.room(job("true")).now
+
+
+def test_what_a_cohort_has_may_be_lent_or_borrowed(
+    engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
+) -> None:
+    joined = json.dumps({"spec": {"cohortName": kube_queue.namespace}})
+    standing_kubernetes.kubectl("patch", "clusterqueue", kube_queue.cluster_queue, "--type=merge", f"--patch={joined}")
+    assert "may" in engine.room(job("true")).reason
+    room = engine.room(job("true", nodes={"min": 2, "max": 2}))
+    assert not room.now
+    assert "may" in room.reason
+
+
 def test_everything_of_a_job_goes_with_it(
     engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
 ) -> None:

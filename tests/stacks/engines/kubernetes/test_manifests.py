@@ -57,6 +57,17 @@ def test_requests_are_limits() -> None:
     assert container_of(job(resources=asked))["resources"] == {"requests": asked, "limits": asked}
 
 
+def test_who_fills_tmp_fails_before_the_node_is_full() -> None:
+    """Which would evict its pods, to begin again without end."""
+
+    def limit(**keys: object) -> str:
+        (volume,) = [each for each in pod_of(job(**keys))["volumes"] if each["name"] == "tmp"]
+        return str(volume["emptyDir"]["sizeLimit"])
+
+    assert limit() == "20Gi"
+    assert limit(resources={"cpu": "1", "memory": "1Gi", "ephemeral-storage": "90Gi"}) == "90Gi"
+
+
 def test_env_is_in_a_secret_and_nowhere_else() -> None:
     file = job(env={"TOKEN": "hunter2"})
     assert "hunter2" not in str(job_set(file, PLACING))
