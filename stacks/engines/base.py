@@ -201,7 +201,11 @@ def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[s
     while True:
         with suppress(EngineAwayError):
             is_over = engine.status(job_id).phase.is_over
-        text, offset = engine.log(job_id, offset)
+        try:
+            text, offset = engine.log(job_id, offset)
+        except EngineAwayError:
+            pause()
+            continue
         if text:
             yield text
         elif is_over:

@@ -14,7 +14,7 @@ from typing import Any
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import JobStatus, Phase, Room, region_findings
+from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, region_findings
 from stacks.engines.kubernetes import logs
 from stacks.engines.kubernetes.hours import left_sec
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
@@ -33,6 +33,7 @@ from stacks.engines.kubernetes.objects import Seen, by_job, condition, excluded_
 from stacks.engines.kubernetes.queues import Quota, beyond, lacking, quota_of
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
 from stacks.engines.kubernetes.status import status_of, unfit_nodes
+from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
 
 CLAIM = "gangway-runs"
 """Name of the volume claim that has the run folders."""
@@ -103,7 +104,9 @@ class KubernetesEngine:
         for finding in (*region_findings(job, self.region), *self.findings(job)):
             if finding.severity is Severity.ERROR:
                 raise InputError(finding.path, finding.message, fix=finding.fix)
-        taken = [int(job_id_of(each).rpartition("-")[2]) for each in self._kubectl.get(SETS, OURS)]
+        sets = self._kubectl.get(SETS, OURS)
+        self._sweep(sets)
+        taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets]
         number = max(taken, default=0) + 1
         while True:
             job_id = f"{job.name}-{number}"
@@ -116,6 +119,15 @@ class KubernetesEngine:
             else:
                 return job_id
 
+    def _sweep(self, sets: Sequence[Any]) -> None:
+        """What is over and has no end that JobSet knows: it would stay for ever, with its variables."""
+        now = datetime.now(UTC)
+        with suppress(ForbiddenError):
+            if any(may_be_old(each, now) for each in sets):
+                for seen in self._all(OURS):
+                    clear_old(self._kubectl, seen, self._status(seen), now)
+            clear_leavings(self._kubectl, sets, now)
+
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
         return self._status(self._seen(job_id))
@@ -126,16 +138,18 @@ class KubernetesEngine:
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`. What pods wrote that are gone, those of an earlier start, is gone with them: Kubernetes keeps
-        no more. `offset` is a time, in ns since 1970.
+        no more. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs not all could be read.
         """
         seen = self._seen(job_id)
         runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
         if not any(each["status"].get("containerStatuses") for each in seen.pods):
             return "", offset
-        said = self._kubectl.run(
-            "logs", f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
+        said = self._kubectl.logs(
+            f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
             "--max-log-requests=1000", *logs.since(offset),
         )  # fmt: skip
+        if runs and (why := logs.cut_short(said)):
+            raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="ask again, or look at its nodes")
         return logs.read(said, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:

@@ -20,11 +20,11 @@ from stacks.engines.kubernetes.manifests import (
 from stacks.engines.kubernetes.objects import time_of
 
 SETS = "jobsets.jobset.x-k8s.io"
-_SUPPORTS: Mapping[str, str] = MappingProxyType(
+SUPPORTS: Mapping[str, str] = MappingProxyType(
     {"NetworkPolicy": "networkpolicies.networking.k8s.io", "Secret": "secrets", "ConfigMap": "configmaps"}
 )
-_RESOURCES: Mapping[str, str] = MappingProxyType({"JobSet": SETS, **_SUPPORTS})
-"""Kinds as kubectl names them."""
+"""Kinds of what goes with a JobSet, as kubectl names them, the first made last."""
+_RESOURCES: Mapping[str, str] = MappingProxyType({"JobSet": SETS, **SUPPORTS})
 _STALE_SEC = 1800
 """After which nobody is still at work on a start: kubectl gives up each of its calls within two minutes."""
 
@@ -54,7 +54,7 @@ def _undo(kubectl: Kubectl, placing: Placing, made: Sequence[str], error: BaseEx
     try:
         for kind, resource in _RESOURCES.items():
             if kind in made or (not isinstance(error, TakenError) and _is_mine(kubectl, resource, placing)):
-                _delete(kubectl, resource, placing.name)
+                delete(kubectl, resource, placing.name)
     except InputError as left:
         raise InputError(
             "job", f"it may have been begun all the same, for it could not be undone: {left.problem}",
@@ -81,13 +81,14 @@ def clear_stale(kubectl: Kubectl, name: str) -> None:
         return
     with suppress(MissingError):
         if _age(kubectl.get("configmaps", name)) > timedelta(seconds=_STALE_SEC):
-            for resource in _SUPPORTS.values():
-                _delete(kubectl, resource, name)
+            for resource in SUPPORTS.values():
+                delete(kubectl, resource, name)
 
 
 def _age(found: Mapping[str, Any]) -> timedelta:
     return datetime.now(UTC) - time_of(found["metadata"]["creationTimestamp"])
 
 
-def _delete(kubectl: Kubectl, resource: str, name: str) -> None:
+def delete(kubectl: Kubectl, resource: str, name: str) -> None:
+    """Without waiting for its end, and whether it is there or not."""
     kubectl.run("delete", resource, name, "--ignore-not-found", "--wait=false")

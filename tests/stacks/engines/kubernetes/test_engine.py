@@ -296,6 +296,24 @@ def test_everything_of_a_job_goes_with_it(
     assert engine.jobs() == []
 
 
+def test_a_cancelled_job_that_is_old_goes_with_the_next_submit(
+    engine: KubernetesEngine,
+    standing_kubernetes: KubeCluster,
+    kube_queue: KubeQueue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = engine.submit(job(_WAITS))
+    until(engine, running, lambda found, log: found.phase is Phase.RUNNING)
+    waiting, cancelled = engine.submit(job("true")), engine.submit(job("true"))
+    engine.cancel(cancelled)
+    over(engine, cancelled)
+    monkeypatch.setattr("stacks.engines.kubernetes.sweeping.KEPT_SEC", -60)
+    following = engine.submit(job("true"))
+    assert [each.id for each in engine.jobs()] == [running, waiting, following]
+    space = f"--namespace={kube_queue.namespace}"
+    standing_kubernetes.kubectl("wait", "--for=delete", f"secret/{cancelled}", space, "--timeout=60s")
+
+
 def test_a_preset_trains_in_the_trainers_image(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:
     image = f"registry.example.com/trainer@sha256:{'0' * 64}"
     preset = JobFile(name="gan", preset="dcgan-digits", kimg=0.256, max_hours=1, image=image)

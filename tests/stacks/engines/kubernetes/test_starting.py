@@ -37,6 +37,8 @@ class Cluster(Kubectl):
 
     def get(self, kind: str, *words: str) -> Any:
         self.before(f"get {_KINDS[kind]}")
+        if words[0].startswith("--selector="):
+            return [found for (known, _), found in self.there.items() if known == _KINDS[kind]]
         if (found := self.there.get((_KINDS[kind], words[0]))) is None:
             raise MissingError("", "there is none")
         return found
