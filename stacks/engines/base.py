@@ -100,8 +100,8 @@ class JobStatus:
     ended_at: datetime | None = None
     moves: tuple[Move, ...] = ()
     """By which it came here, the first one first."""
-    stretches: tuple[Stretch, ...] = ()
-    """On this engine; of Kubernetes one, from its first pod to its end."""
+    stretches: tuple[Stretch, ...] | None = ()
+    """On this engine; None where nobody knows them any more. Of Kubernetes see `stacks.engines.kubernetes.hours`."""
 
 
 class Engine(Protocol):
@@ -201,7 +201,11 @@ def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[s
     while True:
         with suppress(EngineAwayError):
             is_over = engine.status(job_id).phase.is_over
-        text, offset = engine.log(job_id, offset)
+        try:
+            text, offset = engine.log(job_id, offset)
+        except EngineAwayError:
+            pause()
+            continue
         if text:
             yield text
         elif is_over:

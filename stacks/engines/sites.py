@@ -119,15 +119,19 @@ def charge(site: Site, job: JobFile) -> Charge:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a job has had of nodes so far. `usd`: None where nobody knows what a node costs; `source`: of its price."""
+    """What a job has had of nodes so far; `node_hours` None where its engine does not know. `usd`: None then, too, and
+    where nobody knows what a node costs; `source`: of its price, or why there is none.
+    """
 
-    node_hours: float
+    node_hours: float | None
     usd: float | None
     source: str
 
 
 def spent(site: Site, status: JobStatus, now: datetime) -> Spent:
     """Of its stretches here; not of engines that it came from."""
+    if status.stretches is None:
+        return Spent(None, None, "its engine does not know any more when it was on nodes")
     hours = sum(((each.end or now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
     nodes = site.nodes
     if nodes is None or nodes.usd_per_hour is None:

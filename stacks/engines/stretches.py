@@ -19,7 +19,9 @@ _STRETCHES, _ON_NODES = "stretches", "on-nodes"
 
 def begin_stretch(folder: Path, nodes: int) -> None:
     """It is on nodes from now on."""
-    (folder / _ON_NODES).write_text(f"{time.time_ns() // 1_000_000} {nodes}\n")
+    whole = folder / f"{_ON_NODES}.new"  # whoever asks for the job meanwhile finds all of it or none
+    whole.write_text(f"{time.time_ns() // 1_000_000} {nodes}\n")
+    whole.replace(folder / _ON_NODES)
 
 
 def still_on_nodes(folder: Path) -> None:

@@ -76,6 +76,28 @@ def test_the_commands_own_code_is_in_the_log() -> None:
     assert "ended with 17" in subprocess.run(words, capture_output=True, text=True).stderr
 
 
+@pytest.mark.parametrize(("code", "is_held"), [(0, False), (2, False), (4, False), (75, False), (9, True), (143, True)])
+def test_where_others_end_with_it_a_plain_failure_is_the_last_to_say_so(
+    tmp_path: Path, code: int, is_held: bool
+) -> None:
+    sleep = tmp_path / "sleep"
+    sleep.write_text(f'#!/bin/sh\necho "$1" >{tmp_path}/held\n')
+    sleep.chmod(0o755)
+    variables = {"GANGWAY_HOLD_BACK_SEC": "17", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert ended(f"exit {code}", **variables) == (1 if is_held else code)
+    assert (tmp_path / "held").exists() == is_held
+
+
+def test_who_holds_back_leaves_when_it_is_told_to() -> None:
+    words = ["/bin/sh", str(SCRIPT), "--", "sh", "-c", "exit 9"]
+    variables = {**os.environ, "GANGWAY_HOLD_BACK_SEC": "600"}
+    with subprocess.Popen(words, env=variables, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "ended with 9" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 1
+
+
 ENDS = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: os._exit(int(sys.argv[1])))

@@ -7,6 +7,7 @@
 #
 # GANGWAY_NOTICES: the file in which the command finds what this node was told, a JSON line each. GANGWAY_CODES_BAD_INPUT,
 # GANGWAY_CODES_UNFIT and GANGWAY_CODES_INTERRUPTED: the command's own exit codes of these kinds, with blanks between.
+# GANGWAY_HOLD_BACK_SEC: how long a plain failure waits, where several nodes end together and an engine goes by the first.
 # A TERM goes on to the command, which has until whoever sent it loses patience.
 #
 # Its own variables begin with _gw_: the command's environment is the job's alone.
@@ -100,6 +101,17 @@ ended() {
     fi
 }
 
+# leave CODE: with it. Who has lost another node fails as any other does: while it waits, the one that says why is seen.
+leave() {
+    if [ "$1" = 1 ] && [ -z "$_gw_told$_gw_heard" ] && [ -n "${GANGWAY_HOLD_BACK_SEC:-}" ]; then
+        (exec sleep "$GANGWAY_HOLD_BACK_SEC") &
+        _gw_child=$!
+        [ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
+        wait "$_gw_child"
+    fi
+    exit "$1"
+}
+
 # shellcheck disable=SC2154 # the child, once there is one
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 if [ "${1:-}" = --process ]; then
@@ -116,7 +128,7 @@ if [ "$1" = -- ]; then
     shift
     run "$@"
     [ "$_gw_code" = 0 ] || echo "gangway: the command ended with $_gw_code" >&2
-    exit "$(meaning "$_gw_code")"
+    leave "$(meaning "$_gw_code")"
 fi
 
 GANGWAY_ENDS=$(mktemp -d)
@@ -134,4 +146,4 @@ for _gw_word in "$@"; do
     fi
 done
 run torchrun "$@"
-exit "$(ended "$_gw_code")"
+leave "$(ended "$_gw_code")"

@@ -14,29 +14,30 @@ from typing import Any
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import JobStatus, Phase, Room, region_findings
+from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, region_findings
 from stacks.engines.kubernetes import logs
+from stacks.engines.kubernetes.hours import left_sec
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.manifests import (
     CANCELLED_ANNOTATION,
     DATA_CLAIM,
     JOB_LABEL,
-    JOB_SET_VERSION,
+    OURS,
     RUN_ANNOTATION,
     USER_ANNOTATION,
     Placing,
-    job_set,
     priority_class,
-    supports,
     variables_of,
 )
+from stacks.engines.kubernetes.objects import Seen, by_job, condition, excluded_of, file_of, job_id_of, start_of
 from stacks.engines.kubernetes.queues import Quota, beyond, lacking, quota_of
-from stacks.engines.kubernetes.status import Seen, by_job, excluded_of, file_of, job_id_of, status_of, unfit_nodes
+from stacks.engines.kubernetes.starting import SETS, clear_stale, put
+from stacks.engines.kubernetes.status import status_of, unfit_nodes
+from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
 
 CLAIM = "gangway-runs"
 """Name of the volume claim that has the run folders."""
-_OURS = "--selector=app.kubernetes.io/managed-by=gangway"
-_SETS, _WORKLOADS, _QUEUES = "jobsets.jobset.x-k8s.io", "workloads.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io"
+_WORKLOADS, _QUEUES = "workloads.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io"
 _CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
 _LOOKS, _LOOK_SEC = 60, 0.5
 
@@ -103,36 +104,29 @@ class KubernetesEngine:
         for finding in (*region_findings(job, self.region), *self.findings(job)):
             if finding.severity is Severity.ERROR:
                 raise InputError(finding.path, finding.message, fix=finding.fix)
-        taken = [int(job_id_of(each).rpartition("-")[2]) for each in self._kubectl.get(_SETS, _OURS)]
+        sets = self._kubectl.get(SETS, OURS)
+        self._sweep(sets)
+        taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets]
         number = max(taken, default=0) + 1
         while True:
             job_id = f"{job.name}-{number}"
             folder = f"{job_id}-{secrets.token_hex(8)}"
             placing = Placing(self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder)
             try:
-                self._put(job, placing, dict(variables_of(job)))
+                put(self._kubectl, job, placing, variables_of(job))
             except TakenError:
                 number += 1  # somebody else had it first
             else:
                 return job_id
 
-    def _put(self, job: JobFile, placing: Placing, variables: dict[str, str]) -> None:
-        """All of one start, or nothing. TakenError: there is one of that name."""
-        made = list[tuple[str, str]]()
-        try:
-            # The first one's name nobody else can have from then on.
-            for each in (*supports(placing, variables), job_set(job, placing)):
-                stored = self._kubectl.create(each)
-                made.append((each["kind"], stored["metadata"]["uid"]))
-        except BaseException:
-            for kind, _ in made:
-                with suppress(InputError):
-                    self._kubectl.run("delete", kind, placing.name, "--ignore-not-found", "--wait=false")
-            raise
-        *others, (kind, uid) = made
-        owner = {"apiVersion": JOB_SET_VERSION, "kind": kind, "name": placing.name, "uid": uid}
-        for other, _ in others:
-            self._kubectl.patch(other, placing.name, {"metadata": {"ownerReferences": [owner]}})
+    def _sweep(self, sets: Sequence[Any]) -> None:
+        """What is over and has no end that JobSet knows: it would stay for ever, with its variables."""
+        now = datetime.now(UTC)
+        with suppress(ForbiddenError):
+            if any(may_be_old(each, now) for each in sets):
+                for seen in self._all(OURS):
+                    clear_old(self._kubectl, seen, self._status(seen), now)
+            clear_leavings(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
@@ -140,20 +134,22 @@ class KubernetesEngine:
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""
-        return [self._status(each) for each in self._all(_OURS)]
+        return [self._status(each) for each in self._all(OURS)]
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`. What pods wrote that are gone, those of an earlier start, is gone with them: Kubernetes keeps
-        no more. `offset` is a time, in ns since 1970.
+        no more. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs not all could be read.
         """
         seen = self._seen(job_id)
         runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
         if not any(each["status"].get("containerStatuses") for each in seen.pods):
             return "", offset
-        said = self._kubectl.run(
-            "logs", f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
+        said = self._kubectl.logs(
+            f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
             "--max-log-requests=1000", *logs.since(offset),
         )  # fmt: skip
+        if runs and (why := logs.cut_short(said)):
+            raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="ask again, or look at its nodes")
         return logs.read(said, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:
@@ -164,7 +160,7 @@ class KubernetesEngine:
         name = seen.last["metadata"]["name"]
         if CANCELLED_ANNOTATION not in seen.last["metadata"]["annotations"]:
             now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-            self._kubectl.patch(_SETS, name, {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}})
+            self._kubectl.patch(SETS, name, {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}})
         for _ in range(_LOOKS):
             seen = self._seen(job_id)
             if self._status(seen).phase.is_over:
@@ -181,11 +177,15 @@ class KubernetesEngine:
         waiting = queue.get("status", {}).get("pendingWorkloads", 0)
         if (policy := queue["spec"].get("stopPolicy", "None")) != "None":
             return Room(False, f"somebody has stopped the queue: {policy}")
+        if (stopped := condition(queue, "Active", status="False")) is not None:
+            return Room(False, f"{stopped.get('reason', '')}: {stopped.get('message', '')}")
         quota = self._quota(queue)
         if quota is None:
             return Room(False, "its quota may not be read")
         lacks = lacking(job, quota)
         free = "its quota has room" if not lacks else "; ".join(lacks)
+        if quota.in_cohort:
+            free += ", which its cohort may lend it" if lacks else ", of which its cohort may have borrowed some"
         return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
 
     def ensure_begun(self, job_id: str) -> None:
@@ -198,17 +198,18 @@ class KubernetesEngine:
         meta = last["metadata"]
         placing = Placing(
             self._kubectl.namespace, self._queue, CLAIM, job_id, meta["annotations"][USER_ANNOTATION],
-            meta["annotations"][RUN_ANNOTATION], excluded_of(last), len(seen.sets), None,
+            meta["annotations"][RUN_ANNOTATION], excluded_of(last), start_of(last), None,
         )  # fmt: skip
-        used = (datetime.now(UTC) - (status.started_at or datetime.now(UTC))).total_seconds()
-        following = placing.without(nodes, max(1, round(job.max_hours * 3600 - used)))
+        following = placing.without(nodes, left_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
         variables = {name: b64decode(value).decode() for name, value in data.items()}
-        with suppress(TakenError):  # somebody else has begun it
-            self._put(job, following, variables)
+        try:
+            put(self._kubectl, job, following, variables)
+        except TakenError:  # somebody else has begun it, or was cut off while he did
+            clear_stale(self._kubectl, following.name)
 
     def _all(self, *words: str) -> list[Seen]:
-        sets = self._kubectl.get(_SETS, *words)
+        sets = self._kubectl.get(SETS, *words)
         if not sets:
             return []
         workloads, jobs, pods = (self._kubectl.get(kind, *more) for kind, more in (
@@ -219,7 +220,7 @@ class KubernetesEngine:
     def _seen(self, job_id: str) -> Seen:
         if found := self._all(f"--selector={JOB_LABEL}={job_id}"):
             return found[0]
-        ids = [job_id_of(each) for each in self._kubectl.get(_SETS, _OURS)]
+        ids = [job_id_of(each) for each in self._kubectl.get(SETS, OURS)]
         raise InputError(
             "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
             fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",

@@ -10,10 +10,11 @@ from typing import Any
 from components.core.findings import InputError
 from stacks.engines.base import EngineAwayError
 
-_TIMEOUT_SEC, _ANSWER_SEC = 120.0, 30
+_TIMEOUT_SEC, _ANSWER_SEC, _LOGS_SEC = 120.0, 30, 110
 _AWAY = re.compile(
     r"Unable to connect to the server|was refused|i/o timeout|TLS handshake timeout|no such host|net/http:|"
-    r"etcdserver:|ServiceUnavailable|apiserver not ready|failed calling webhook"
+    r"etcdserver:|ServiceUnavailable|apiserver not ready|failed calling webhook|"
+    r"Error from server \((?:Timeout|ServerTimeout|InternalError|TooManyRequests)\)"
 )
 
 
@@ -52,12 +53,20 @@ class Kubectl:
 
     def run(self, *words: str, told: str | None = None) -> str:
         """What it prints. Raises as `get`."""
+        return self._run(words, _ANSWER_SEC, told).decode()
+
+    def logs(self, *words: str) -> bytes:
+        """What pods have written, byte for byte. Raises as `get`."""
+        return self._run(("logs", *words), _LOGS_SEC)
+
+    def _run(self, words: Sequence[str], answer_sec: int, told: str | None = None) -> bytes:
         where = [f"--namespace={self.namespace}", *([f"--context={self.context}"] if self.context else [])]
         try:
             done = subprocess.run(
-                ["kubectl", *where, f"--request-timeout={_ANSWER_SEC}s", *words],
-                input=told, stdin=None if told is not None else subprocess.DEVNULL,
-                capture_output=True, text=True, timeout=_TIMEOUT_SEC,
+                ["kubectl", *where, f"--request-timeout={answer_sec}s", *words],
+                input=None if told is None else told.encode(),
+                stdin=subprocess.DEVNULL if told is None else None,
+                capture_output=True, timeout=_TIMEOUT_SEC,
             )  # fmt: skip
         except FileNotFoundError:
             raise InputError("--on kubernetes", "kubectl is not on PATH", fix="install kubectl") from None
@@ -68,7 +77,7 @@ class Kubectl:
                 fix="kubectl cluster-info",
             ) from None
         if done.returncode:
-            raise _error(words, done.stderr.strip())
+            raise _error(words, done.stderr.decode(errors="replace").strip())
         return done.stdout
 
 

@@ -3,7 +3,11 @@
 import re
 from datetime import UTC, datetime
 
-_LINE = re.compile(r"\[pod/[^\]]+\] (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ?(.*)", re.DOTALL)
+_LINE = re.compile(rb"\[pod/[^\]]+\] (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ?(.*)", re.DOTALL)
+_ENDS = re.compile(rb"\n|(?=\[pod/[^\]]+\] \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")
+"""Of lines: no other sign ends one, a progress bar's least of all; and a pod's last may have none."""
+_ERROR = re.compile(rb"^error: .*|error: .*\(Client\.Timeout or .* while reading body\)$", re.MULTILINE)
+_NOTHING_YET = re.compile(rb"is waiting to start|not have a host assigned|not found|not find the requested resource")
 _AGREEMENT_NS = 2 * 10**9
 """By which nodes' clocks may differ: as much of the newest lines of pods that run waits for the next call."""
 
@@ -15,22 +19,28 @@ def since(offset_ns: int) -> list[str]:
     return [f"--since-time={datetime.fromtimestamp(offset_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"]
 
 
-def read(said: str, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
+def cut_short(said: bytes) -> str:
+    """Why kubectl, which goes on to the next pod, may not have all of one that has written; empty where it has."""
+    found = (each[0] for each in _ERROR.finditer(said) if not _NOTHING_YET.search(each[0]))
+    return next(found, b"").decode(errors="replace")
+
+
+def read(said: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
     """Text and time of the last line, of what kubectl said that is later than the offset. `now_ns` while pods run:
     a line of another pod, a little older than those that were read, may come still.
     """
     lines = list[tuple[int, str]]()
-    for each in said.splitlines(keepends=True):
+    for each in _ENDS.split(said):
         if found := _LINE.fullmatch(each):
-            lines.append((_ns(found[1], found[2]), found[3]))
+            lines.append((_ns(found[1].decode(), (found[2] or b"").decode()), found[3].decode(errors="replace")))
     until = None if now_ns is None else now_ns - _AGREEMENT_NS
     new = sorted(
         (each for each in lines if each[0] > offset_ns and (until is None or each[0] <= until)),
         key=lambda each: each[0],
     )
-    return "".join(text for _, text in new), new[-1][0] if new else offset_ns
+    return "".join(f"{text}\n" for _, text in new), new[-1][0] if new else offset_ns
 
 
-def _ns(second: str, fraction: str | None) -> int:
+def _ns(second: str, fraction: str) -> int:
     at = int(datetime.fromisoformat(f"{second}+00:00").timestamp())
-    return at * 10**9 + int((fraction or "").ljust(9, "0") or 0)
+    return at * 10**9 + int(fraction.ljust(9, "0"))

@@ -2,7 +2,8 @@
 
 A pod's end fails its Job, whose message names the exit code, and the JobSet's failure policy reads it there: 2, 3, 5
 and 6 end the job, 4 ends it until it is begun again without that node, 75 and a disruption begin it again, and what is
-left does so `max_restarts` times.
+left does so `max_restarts` times. It is the code of whichever pod ends first: on several nodes a plain failure
+holds back its end (own-job.sh), for it may be that of a peer which has lost another.
 """
 
 import math
@@ -27,6 +28,8 @@ Manifest = dict[str, Any]
 JOB_SET_VERSION = "jobset.x-k8s.io/v1alpha2"
 JOB_LABEL = "gangway.dev/job"
 """Of everything that belongs to a job: its id."""
+OURS = "--selector=app.kubernetes.io/managed-by=gangway"
+"""For kubectl: what is any job's."""
 START_LABEL = "gangway.dev/start"
 """Of a JobSet: the how manieth of its job, from 1; more than one where a node was not fit."""
 FILE_ANNOTATION, USER_ANNOTATION, CANCELLED_ANNOTATION = "gangway.dev/file", "gangway.dev/user", "gangway.dev/cancelled"
@@ -37,14 +40,24 @@ DATA_CLAIM = "gangway-data"
 """Name of the volume claim that has the data sets of presets."""
 _TEAM_LABEL = "gangway.dev/team"
 _QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
-_HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
+HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Of a JobSet: the seconds that it may have on nodes."""
 _RUN_DIR, _SCRIPTS_DIR = "/mnt/gangway/run", "/mnt/gangway/scripts"
 _OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
 _PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
 _PORT = 29400
+_HOLD_BACK_SEC = 20
+"""By then the end of a pod that others have lost is known: its own code, or that it was evicted."""
+_MEETS = """[ "$JOB_COMPLETION_INDEX" = 0 ] && PET_RDZV_CONF=is_host=1 || PET_RDZV_CONF=is_host=0
+export PET_RDZV_CONF
+exec "$@"
+"""
+"""For a pod's shell: torchrun would guess from names and addresses which pod serves the store; a pod has several."""
 _USER = 1000
-_KEPT_SEC = 7 * 24 * 3600
+KEPT_SEC = 7 * 24 * 3600
 """How long a job that is over can be asked for."""
+_TMP_SIZE = "20Gi"
+"""Of /tmp. Who writes more fails, and that counts; what a full node evicts would begin again without end."""
 DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
 
 
@@ -93,7 +106,8 @@ def resources_of(job: JobFile) -> Mapping[str, str]:
 
 def variables_of(job: JobFile) -> Mapping[str, str]:
     """Of its pods; they may be secrets."""
-    return {"HOME": "/tmp", **node_variables(job, _PLACE, _NOTICES)}  # the image's own may not be written to
+    held = {"GANGWAY_HOLD_BACK_SEC": str(_HOLD_BACK_SEC)} if job.nodes.max > 1 and job.preset is None else {}
+    return {"HOME": "/tmp", **node_variables(job, _PLACE, _NOTICES), **held}  # the image's own may not be written to
 
 
 def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, ...]:
@@ -133,7 +147,7 @@ def job_set(job: JobFile, placing: Placing) -> Manifest:
         **_labels(placing),
         START_LABEL: str(placing.start),
         _QUEUE_LABEL: placing.queue,
-        _HOURS_LABEL: str(placing.max_sec or math.ceil(job.max_hours * 3600)),
+        HOURS_LABEL: str(placing.max_sec or math.ceil(job.max_hours * 3600)),
     }
     if (name := priority_class(job.priority)) is not None:
         labels[_PRIORITY_LABEL] = name
@@ -151,7 +165,7 @@ def job_set(job: JobFile, placing: Placing) -> Manifest:
         "metadata": {**_meta(placing, placing.name), "labels": labels, "annotations": annotations},
         "spec": {
             "suspend": True,  # until Kueue admits it
-            "ttlSecondsAfterFinished": _KEPT_SEC,
+            "ttlSecondsAfterFinished": KEPT_SEC,
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "failurePolicy": _failure_policy(job),
             "replicatedJobs": [
@@ -249,7 +263,7 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
         "volumes": [
             {"name": "runs", "persistentVolumeClaim": {"claimName": placing.claim}},
             {"name": "scripts", "configMap": {"name": placing.name}},
-            {"name": "tmp", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": asked.get("ephemeral-storage", _TMP_SIZE)}},
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
         ],
     }
@@ -264,9 +278,11 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:
+    if job.nodes.max == 1:
+        return node_argv(job, _PLACE)
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
-    meeting = Meeting(first, _PORT, placing.name, job.nodes.max) if job.nodes.max > 1 else None
-    return node_argv(job, _PLACE, meeting)
+    argv = node_argv(job, _PLACE, Meeting(first, _PORT, placing.name, job.nodes.max))
+    return ["/bin/sh", "-c", _MEETS, "node", *argv]
 
 
 def _literal(word: str) -> str:

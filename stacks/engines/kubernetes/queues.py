@@ -1,6 +1,6 @@
 """What one of Kueue's queues has for a job: its quota, what of it is free, and who waits; pure but for the asking."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
@@ -19,12 +19,43 @@ _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Quota:
-    """Of a ClusterQueue, by resource. `most` is None where it may borrow without a limit of its own."""
+class Flavor:
+    """One kind of nodes, by resource. `most` is None where it may borrow without a limit of its own."""
 
+    name: str
     nominal: Mapping[str, Decimal]
     most: Mapping[str, Decimal | None]
     used: Mapping[str, Decimal]
+
+    def holds(self, wanted: Mapping[str, Decimal]) -> bool:
+        """Whether it ever may."""
+        limits = ((wanted[name], self.most[name]) for name in wanted)
+        return all(most is None or number <= most for number, most in limits)
+
+    def lacks(self, wanted: Mapping[str, Decimal]) -> list[str]:
+        """In words, what of its own is not free now."""
+        free = {name: self.nominal[name] - self.used.get(name, Decimal(0)) for name in wanted}
+        return [
+            f"{name}: {free[name]:f} of {self.nominal[name]:f} free, {number:f} wanted"
+            for name, number in wanted.items()
+            if number > free[name]
+        ]
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Of a ClusterQueue. Of each group of resources all that a pod takes is of one of its flavors."""
+
+    groups: Sequence[Sequence[Flavor]]
+    in_cohort: bool
+
+    def wanted(self, job: JobFile) -> list[tuple[Sequence[Flavor], Mapping[str, Decimal]]]:
+        """Each group, and what the job takes of it."""
+        whole = needed(job)
+        found = [
+            (group, {name: whole[name] for name in whole if name in group[0].nominal}) for group in self.groups if group
+        ]
+        return [(group, wanted) for group, wanted in found if wanted]
 
 
 def quantity(text: str) -> Decimal:
@@ -43,45 +74,48 @@ def needed(job: JobFile) -> Mapping[str, Decimal]:
 
 
 def quota_of(cluster_queue: Mapping[str, Any]) -> Quota:
-    """All flavors together: a job's pods have one of them, so that less than this may fit."""
+    """As the cluster has it."""
+    spec, status = cluster_queue["spec"], cluster_queue.get("status", {})
+    in_cohort = bool(spec.get("cohortName"))
+    used = {
+        flavor["name"]: {each["name"]: quantity(str(each.get("total", "0"))) for each in flavor["resources"]}
+        for flavor in status.get("flavorsReservation", ())
+    }
+    groups = [
+        [_flavor(flavor, used.get(flavor["name"], {}), in_cohort=in_cohort) for flavor in group["flavors"]]
+        for group in spec.get("resourceGroups", ())
+    ]
+    return Quota(groups, in_cohort)
+
+
+def _flavor(found: Mapping[str, Any], used: Mapping[str, Decimal], *, in_cohort: bool) -> Flavor:
     nominal, most = dict[str, Decimal](), dict[str, Decimal | None]()
-    in_cohort = bool(cluster_queue["spec"].get("cohortName"))
-    for group in cluster_queue["spec"].get("resourceGroups", ()):
-        for each in (each for flavor in group["flavors"] for each in flavor["resources"]):
-            name, own = each["name"], quantity(str(each["nominalQuota"]))
-            nominal[name] = nominal.get(name, Decimal(0)) + own
-            before = most.get(name, Decimal(0))
-            limit = each.get("borrowingLimit")
-            if (in_cohort and limit is None) or before is None:
-                most[name] = None
-            else:
-                most[name] = before + own + (quantity(str(limit)) if in_cohort else 0)
-    return Quota(nominal, most, _summed(cluster_queue.get("status", {}).get("flavorsReservation", ())))
-
-
-def _summed(flavors: Iterable[Mapping[str, Any]]) -> Mapping[str, Decimal]:
-    found = dict[str, Decimal]()
-    for each in (each for flavor in flavors for each in flavor["resources"]):
-        found[each["name"]] = found.get(each["name"], Decimal(0)) + quantity(str(each.get("total", "0")))
-    return found
+    for each in found["resources"]:
+        own, limit = quantity(str(each["nominalQuota"])), each.get("borrowingLimit")
+        nominal[each["name"]] = own
+        if in_cohort:
+            most[each["name"]] = None if limit is None else own + quantity(str(limit))
+        else:
+            most[each["name"]] = own  # there is nobody to borrow from
+    return Flavor(found["name"], nominal, most, used)
 
 
 def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
     """Resource and why, of what the queue never has for it."""
-    found = list[tuple[str, str]]()
-    for name, wanted in needed(job).items():
-        if name not in quota.nominal:
-            found.append((name, "the queue has no quota of it"))
-        elif (most := quota.most[name]) is not None and wanted > most:
-            found.append((name, f"{wanted:f} on {job.nodes.max} nodes, and the queue's quota is {most:f}"))
+    known = {name for group in quota.groups for flavor in group for name in flavor.nominal}
+    found = [(name, "the queue has no quota of it") for name in needed(job) if name not in known]
+    for group, wanted in quota.wanted(job):
+        if any(flavor.holds(wanted) for flavor in group):
+            continue
+        alone = [name for name in wanted if not any(flavor.holds({name: wanted[name]}) for flavor in group)]
+        for name in alone or list(wanted)[:1]:
+            most = ", ".join(f"{flavor.name} {flavor.most[name] or Decimal(0):f}" for flavor in group)
+            why = f"{wanted[name]:f} on {job.nodes.max} nodes, and the queue's quota, by flavor, is {most}"
+            found.append((name, why if alone else f"{why}: none has all that the job takes"))
     return found
 
 
 def lacking(job: JobFile, quota: Quota) -> list[str]:
-    """In words, what of its own quota is not free now."""
-    found = list[str]()
-    for name, wanted in needed(job).items():
-        free = quota.nominal.get(name, Decimal(0)) - quota.used.get(name, Decimal(0))
-        if wanted > free:
-            found.append(f"{name}: {free:f} of {quota.nominal.get(name, Decimal(0)):f} free, {wanted:f} wanted")
-    return found
+    """In words, what of its own quota is not free now: of each group of the flavor that lacks least."""
+    least = (min((flavor.lacks(wanted) for flavor in group), key=len) for group, wanted in quota.wanted(job))
+    return [each for some in least for each in some]

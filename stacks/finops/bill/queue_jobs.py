@@ -93,6 +93,12 @@ def read_queue_jobs(words: Sequence[str], now: datetime | None = None) -> list[Q
                 else nearest_hint(match["provider"], PROVIDERS),
             )  # fmt: skip
         for status in _listed(Path(match["file"])):
+            if status.stretches is None:
+                raise InputError(
+                    match["file"], "nobody knows any more when this job was on nodes", value=status.id,
+                    allowed="jobs whose stretches are known",
+                    fix="take it out of the file: its share of the bill is then nobody's",
+                )  # fmt: skip
             spans = tuple(Span(each.start, each.end or now, each.nodes) for each in status.stretches)
             job = QueueJob(status.id, status.user, status.team, match["provider"], match["stack"], spans)
             if (job.stack, job.job_id) in seen:

@@ -66,9 +66,9 @@ def test_every_queue_is_its_teams_and_is_in_the_cohort(spec: ClusterSpec) -> Non
 def test_a_team_gets_its_own_back_and_borrows_the_rest(two_teams: ClusterSpec) -> None:
     queue = of("ClusterQueue", queue_manifests(two_teams))["vision"]
     assert queue["spec"]["preemption"]["reclaimWithinCohort"] == "Any"
-    quota = quota_of(queue)
-    assert quota.nominal[GPU] == 32
-    assert quota.most[GPU] is None, "as much as the cohort has"
+    ((flavor,),) = quota_of(queue).groups
+    assert flavor.nominal[GPU] == 32
+    assert flavor.most[GPU] is None, "as much as the cohort has"
 
 
 def test_kueue_lets_its_own_pods_onto_the_jobs_machines(two_teams: ClusterSpec) -> None:

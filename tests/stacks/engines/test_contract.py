@@ -115,6 +115,7 @@ def test_success(stand: Stand) -> None:
     assert found.started_at is not None
     assert found.ended_at is not None
     assert found.submitted_at <= found.started_at <= found.ended_at
+    assert found.stretches is not None
     (on_nodes,) = found.stretches
     assert on_nodes.nodes == 1
     assert on_nodes.end is not None
@@ -150,6 +151,7 @@ def test_an_interruption_goes_on_and_is_no_failure(stand: Stand) -> None:
     script = 'echo x >>starts; [ "$(wc -l <starts)" -gt 2 ] || exit 75'
     found = over(stand.engine, stand.engine.submit(job(script, max_restarts=0)))
     assert (found.phase, found.starts) == (Phase.DONE, 3)
+    assert found.stretches is not None
     for earlier, later in pairwise(found.stretches):
         assert earlier.end is not None
         assert earlier.end <= later.start
@@ -175,6 +177,7 @@ def test_a_job_over_its_hours_is_told_and_ended(stand: Stand) -> None:
     short = job("trap 'touch told; exit 75' TERM; while :; do sleep 0.1; done", max_hours=2 / 3600)
     found = over(stand.engine, job_id := stand.engine.submit(short))
     assert found.phase is Phase.OVER_HOURS
+    assert found.stretches, "what it has had stays known"
     stand.engine.cancel(job_id)
     assert stand.engine.status(job_id) == found, "what is over stays as it is"
 
@@ -183,9 +186,13 @@ def test_cancelled_while_it_runs_it_is_told_and_has_its_grace(stand: Stand) -> N
     script = "trap 'cat \"$GANGWAY_NOTICES\"; echo saved; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
     job_id = stand.engine.submit(job(script))
     running = until(stand.engine, job_id, lambda found, log: found.phase is Phase.RUNNING and "begun" in log)
+    assert running.stretches is not None
     assert [each.end for each in running.stretches] == [None]
     stand.engine.cancel(job_id)
-    assert over(stand.engine, job_id).phase is Phase.CANCELLED
+    found = over(stand.engine, job_id)
+    assert found.phase is Phase.CANCELLED
+    assert found.stretches is not None
+    assert [each.end is not None for each in found.stretches] == [True], "what it has had stays known"
     log = stand.engine.log(job_id)[0]
     if stand.keeps_logs:
         assert '"kind": "stop"' in log

@@ -56,6 +56,7 @@ def test_the_time_of_a_killed_start_counts(tmp_path: Path) -> None:
     queue.submit(job("true"))
     found = over(queue, first)
     assert found.phase is Phase.OVER_HOURS
+    assert found.stretches is not None
     lost, last = found.stretches
     assert lost.end is not None
     assert (lost.end - lost.start).total_seconds() >= 2 * 3600

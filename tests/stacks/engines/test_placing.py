@@ -1,7 +1,7 @@
 """Which of several engines a job goes to, by what it would come to there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -209,3 +209,5 @@ def test_what_a_job_has_cost_is_its_time_on_nodes() -> None:
     assert (found.node_hours, found.usd, found.source) == (6.5, 65.0, "a list")
     assert spent(Site(_Pretended("x", True)), status, noon + timedelta(hours=5)).usd is None
     assert spent(site("x", None), status, noon + timedelta(hours=5)).usd is None
+    forgotten = spent(site("x", 10), replace(status, stretches=None), noon)
+    assert (forgotten.node_hours, forgotten.usd) == (None, None)

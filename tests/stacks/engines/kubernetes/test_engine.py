@@ -52,6 +52,8 @@ def test_a_higher_priority_takes_the_place_of_one_that_goes_on_later(
     high = engine.submit(job("true", priority=Priority.HIGH))
     assert over(engine, high).phase is Phase.DONE
     assert (folder / "told").exists(), "told before it was taken off"
+    waiting = until(engine, low, lambda found, log: found.phase is Phase.WAITING or found.starts == 2)
+    assert waiting.stretches, "what it has had stays known"
     (folder / "end").touch()
     found = over(engine, low)
     assert (found.phase, found.starts) == (Phase.DONE, 2)
@@ -71,14 +73,33 @@ def test_an_eviction_is_no_failure(
     job_id = engine.submit(job(script, max_restarts=0))
     _until_begun(engine, job_id, kube_queue)
     [pod] = pods(standing_kubernetes, kube_queue)
-    name = pod.removeprefix("pod/")
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": kube_queue.namespace},
-    }
-    path = f"/api/v1/namespaces/{kube_queue.namespace}/pods/{name}/eviction"
-    standing_kubernetes.kubectl("create", f"--raw={path}", "-f", "-", told=json.dumps(eviction))
+    _evict(standing_kubernetes, kube_queue, pod)
+    found = over(engine, job_id)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+
+
+def _evict(cluster: KubeCluster, queue: KubeQueue, pod: str) -> None:
+    meta = {"name": pod.removeprefix("pod/"), "namespace": queue.namespace}
+    path = f"/api/v1/namespaces/{queue.namespace}/pods/{meta['name']}/eviction"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    cluster.kubectl("create", f"--raw={path}", "-f", "-", told=json.dumps(eviction))
+
+
+@pytest.mark.parametrize("evicted", [0, 1])
+def test_of_several_nodes_the_eviction_of_one_is_no_failure_of_the_others(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster, evicted: int
+) -> None:
+    standing_kubernetes.set_quota(kube_queue, 2)
+    # The other one ends first, with a plain failure, as one does that has lost its peer.
+    script = (
+        'if [ -e told ]; then exit 0; fi; trap "touch told; sleep 3; exit 75" TERM; echo x >>begun;'
+        "while [ ! -e told ]; do sleep 0.1; done; exit 1"
+    )
+    job_id = engine.submit(job(script, nodes={"min": 2, "max": 2}, max_restarts=0))
+    until(
+        engine, job_id, lambda found, log: [each.read_text() for each in kube_queue.runs.glob("*/begun")] == ["x\nx\n"]
+    )
+    _evict(standing_kubernetes, kube_queue, pods(standing_kubernetes, kube_queue)[evicted])
     found = over(engine, job_id)
     assert (found.phase, found.starts) == (Phase.DONE, 2)
 
@@ -101,7 +122,20 @@ def test_pods_of_one_job_meet_and_each_runs_its_processes(
     assert log.count("met [0, 1, 2, 3]") == 4
 
 
-def test_on_a_node_that_is_not_fit_it_is_not_begun_again(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:
+def test_a_pod_that_was_done_before_keeps_no_cancelled_job_running(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster
+) -> None:
+    standing_kubernetes.set_quota(kube_queue, 2)
+    script = 'if mkdir first; then exit 0; fi; echo x >begun; trap "exit 75" TERM; while :; do sleep 0.1; done'
+    job_id = engine.submit(job(script, nodes={"min": 2, "max": 2}))
+    _until_begun(engine, job_id, kube_queue)
+    engine.cancel(job_id)
+    assert over(engine, job_id).phase is Phase.CANCELLED
+
+
+def test_on_a_node_that_is_not_fit_it_is_not_begun_again(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster
+) -> None:
     script = 'echo "$HOSTNAME" >>hosts; [ "$(wc -l <hosts)" -gt 2 ] || exit 4'
     job_id = engine.submit(job(script, env={"SECRET": "s"}))
     seen = list[tuple[str, ...]]()
@@ -111,8 +145,11 @@ def test_on_a_node_that_is_not_fit_it_is_not_begun_again(engine: KubernetesEngin
         seen.append(found.nodes)
         engine.ensure_begun(job_id)
         engine.ensure_begun(job_id)  # as two who wait for it at once
+        if len(seen) == 1:  # as it goes by its age
+            standing_kubernetes.kubectl("delete", "jobset", job_id, f"--namespace={kube_queue.namespace}")
     found = over(engine, job_id)
     assert (found.phase, found.starts) == (Phase.DONE, 3)
+    assert found.stretches is None, "the first one's are gone with it"
     assert len({*seen, found.nodes}) == 3
     assert [each.id for each in engine.jobs()] == [job_id]
 
@@ -226,6 +263,27 @@ def test_a_stopped_queue_has_no_room(
     assert "Hold" in room.reason
 
 
+def test_a_stopped_cluster_queue_has_no_room_and_says_so(
+    engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
+) -> None:
+    hold = json.dumps({"spec": {"stopPolicy": "Hold"}})
+    standing_kubernetes.kubectl("patch", "clusterqueue", kube_queue.cluster_queue, "--type=merge", f"--patch={hold}")
+    job_id = engine.submit(job("true"))
+    until(engine, job_id, lambda found, log: "ClusterQueueIsInactive" in engine.room(job("true")).reason)
+    assert not engine.room(job("true")).now
+
+
+def test_what_a_cohort_has_may_be_lent_or_borrowed(
+    engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
+) -> None:
+    joined = json.dumps({"spec": {"cohortName": kube_queue.namespace}})
+    standing_kubernetes.kubectl("patch", "clusterqueue", kube_queue.cluster_queue, "--type=merge", f"--patch={joined}")
+    assert "may" in engine.room(job("true")).reason
+    room = engine.room(job("true", nodes={"min": 2, "max": 2}))
+    assert not room.now
+    assert "may" in room.reason
+
+
 def test_everything_of_a_job_goes_with_it(
     engine: KubernetesEngine, standing_kubernetes: KubeCluster, kube_queue: KubeQueue
 ) -> None:
@@ -236,6 +294,24 @@ def test_everything_of_a_job_goes_with_it(
     for kind in ("configmap", "secret", "networkpolicy"):
         standing_kubernetes.kubectl("wait", "--for=delete", f"{kind}/{job_id}", space, "--timeout=60s")
     assert engine.jobs() == []
+
+
+def test_a_cancelled_job_that_is_old_goes_with_the_next_submit(
+    engine: KubernetesEngine,
+    standing_kubernetes: KubeCluster,
+    kube_queue: KubeQueue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = engine.submit(job(_WAITS))
+    until(engine, running, lambda found, log: found.phase is Phase.RUNNING)
+    waiting, cancelled = engine.submit(job("true")), engine.submit(job("true"))
+    engine.cancel(cancelled)
+    over(engine, cancelled)
+    monkeypatch.setattr("stacks.engines.kubernetes.sweeping.KEPT_SEC", -60)
+    following = engine.submit(job("true"))
+    assert [each.id for each in engine.jobs()] == [running, waiting, following]
+    space = f"--namespace={kube_queue.namespace}"
+    standing_kubernetes.kubectl("wait", "--for=delete", f"secret/{cancelled}", space, "--timeout=60s")
 
 
 def test_a_preset_trains_in_the_trainers_image(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:

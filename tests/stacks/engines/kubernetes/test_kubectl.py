@@ -29,6 +29,12 @@ def says(folder: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> None:
         ),
         ("Unable to connect to the server: dial tcp: lookup k8s.invalid: no such host", EngineAwayError),
         ("Unable to connect to the server: net/http: TLS handshake timeout", EngineAwayError),
+        (
+            "Error from server (Timeout): the server was unable to return a response in time",
+            EngineAwayError,
+        ),
+        ("Error from server (InternalError): an error on the server has prevented the request", EngineAwayError),
+        ("Error from server (TooManyRequests): the server has received too many requests", EngineAwayError),
     ],
 )
 def test_each_error_is_told_from_the_others(
@@ -52,3 +58,13 @@ def test_without_kubectl_it_says_what_to_install(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="kubectl is not on PATH"):
         Kubectl("", "team-a").get("nodes")
+
+
+def test_what_pods_have_written_comes_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = b"10%\r20%\r\n\xff\xe2\x80\xa8\n"
+    (tmp_path / "written").write_bytes(written)
+    script = tmp_path / "kubectl"
+    script.write_text(f"#!/bin/sh\ncat {tmp_path}/written\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert Kubectl("", "team-a").logs("--selector=a") == written

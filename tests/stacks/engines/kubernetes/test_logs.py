@@ -2,24 +2,26 @@
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.engines.kubernetes.logs import read
+from stacks.engines.kubernetes.logs import cut_short, read
 
 _START_NS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 10**9
 
 
-def said(lines: list[tuple[int, str, str]]) -> str:
+def said(lines: list[tuple[int, str, str]]) -> bytes:
     """As `kubectl logs --prefix --timestamps` has it: pod after pod."""
-    return "".join(
+    text = "".join(
         f"[pod/{pod}/node] {datetime.fromtimestamp(at // 10**9, UTC):%Y-%m-%dT%H:%M:%S}.{at % 10**9:09d}Z {text}\n"
         for at, pod, text in sorted(lines, key=lambda each: each[1])
     )
+    return text.encode()
 
 
 _LINES = st.lists(
-    st.tuples(st.integers(0, 20 * 10**9), st.sampled_from("ab"), st.text("xyz ]é", max_size=6)),
+    st.tuples(st.integers(0, 20 * 10**9), st.sampled_from("ab"), st.text("xyz ]é\r\u2028\x85\x0b", max_size=6)),
     unique_by=lambda each: each[0],
     max_size=20,
 )
@@ -48,4 +50,32 @@ def test_a_pod_whose_lines_come_late_loses_none() -> None:
 
 
 def test_what_is_no_line_of_a_pod_is_left_out() -> None:
-    assert read("error: a container in pod b is waiting to start\n", 0, None) == ("", 0)
+    assert read(b"error: a container in pod b is waiting to start\n", 0, None) == ("", 0)
+
+
+def test_bytes_that_are_no_text_are_shown_as_such() -> None:
+    line = said([(_START_NS, "a", "x")]).replace(b"x\n", b"\xff 10%\r 20%\n")
+    assert read(line, 0, None)[0] == "\ufffd 10%\r 20%\n"
+
+
+def test_a_last_line_without_an_end_takes_nothing_of_the_next_pods() -> None:
+    lines = said([(_START_NS, "a", "last"), (_START_NS + 1, "b", "first")]).replace(b"last\n", b"last")
+    assert read(lines, 0, None)[0] == "last\nfirst\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_cut"),
+    [
+        (b'error: container "node" in pod "b" is waiting to start: ContainerCreating\n', False),
+        (b'error: pods "b" not found\n', False),
+        (b'error: Get "https://n1:10250/containerLogs": dial tcp: i/o timeout\n', True),
+        (
+            b"half aerror: deadline exceeded (Client.Timeout or context cancellation while reading body)\n",
+            True,
+        ),
+    ],
+)
+def test_what_was_cut_short_is_told_from_what_has_not_begun(error: bytes, is_cut: bool) -> None:
+    lines = said([(_START_NS, "a", "error: of a job")])
+    assert cut_short(lines) == ""
+    assert bool(cut_short(lines + error)) is is_cut

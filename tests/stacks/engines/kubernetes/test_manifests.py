@@ -1,6 +1,8 @@
 """What a job file becomes, without a cluster; test_engine.py has real ones judge it."""
 
+import os
 import re
+import subprocess
 from typing import Any
 
 import pytest
@@ -55,6 +57,17 @@ def test_requests_are_limits() -> None:
     assert container_of(job(resources=asked))["resources"] == {"requests": asked, "limits": asked}
 
 
+def test_who_fills_tmp_fails_before_the_node_is_full() -> None:
+    """Which would evict its pods, to begin again without end."""
+
+    def limit(**keys: object) -> str:
+        (volume,) = [each for each in pod_of(job(**keys))["volumes"] if each["name"] == "tmp"]
+        return str(volume["emptyDir"]["sizeLimit"])
+
+    assert limit() == "20Gi"
+    assert limit(resources={"cpu": "1", "memory": "1Gi", "ephemeral-storage": "90Gi"}) == "90Gi"
+
+
 def test_env_is_in_a_secret_and_nowhere_else() -> None:
     file = job(env={"TOKEN": "hunter2"})
     assert "hunter2" not in str(job_set(file, PLACING))
@@ -68,6 +81,20 @@ def test_all_nodes_of_a_job_meet_at_the_first() -> None:
     assert "--nnodes=4" in words
     assert "--nproc-per-node=8" in words
     assert "--rdzv-endpoint=mine-3-node-0-0.mine-3:29400" in words
+
+
+@pytest.mark.parametrize(("index", "serves"), [("0", "1"), ("1", "0"), ("10", "0")])
+def test_the_first_pod_and_no_other_serves_the_store(index: str, serves: str) -> None:
+    words = container_of(job(nodes={"min": 2, "max": 2}, processes_per_node=1))["command"]
+    shell = [word.replace("$$", "$") for word in words[:4]]
+    variables = {**os.environ, "JOB_COMPLETION_INDEX": index}
+    done = subprocess.run([*shell, "printenv", "PET_RDZV_CONF"], env=variables, capture_output=True, text=True)
+    assert done.stdout == f"is_host={serves}\n"
+
+
+def test_nodes_that_end_together_hold_back_a_plain_failure() -> None:
+    assert "GANGWAY_HOLD_BACK_SEC" in variables_of(job(nodes={"min": 2, "max": 2}))
+    assert "GANGWAY_HOLD_BACK_SEC" not in variables_of(job())
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,18 @@ from stacks.engines.kubernetes.queues import Quota, beyond, lacking, quantity, q
 from tests.stacks.engines.kubernetes.test_manifests import job
 
 
-def queue(*quotas: dict[str, str], cohort: str = "", used: str = "0") -> Quota:
-    flavors = [{"name": f"f{number}", "resources": [quota]} for number, quota in enumerate(quotas)]
-    reserved = [{"name": "f0", "resources": [{"name": quotas[0]["name"], "total": used}]}]
-    spec: dict[str, object] = {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}]}
+def queue(*flavors: dict[str, str], cohort: str = "", used: str = "0", limit: str | None = None) -> Quota:
+    """Of one group; `used` of the first flavor's first resource."""
+    borrowing = {} if limit is None else {"borrowingLimit": limit}
+    made = [
+        {
+            "name": f"f{number}",
+            "resources": [{"name": name, "nominalQuota": own, **borrowing} for name, own in each.items()],
+        }
+        for number, each in enumerate(flavors)
+    ]
+    reserved = [{"name": "f0", "resources": [{"name": next(iter(flavors[0])), "total": used}]}]
+    spec: dict[str, object] = {"resourceGroups": [{"coveredResources": list(flavors[0]), "flavors": made}]}
     return quota_of({"spec": {**spec, "cohortName": cohort}, "status": {"flavorsReservation": reserved}})
 
 
@@ -26,19 +34,33 @@ def test_quantities(text: str, number: str) -> None:
 
 
 @given(nodes=st.integers(1, 64), cpu=st.integers(1, 64), first=st.integers(0, 2048), second=st.integers(0, 2048))
-def test_a_job_is_beyond_what_all_flavors_have_together(nodes: int, cpu: int, first: int, second: int) -> None:
+def test_a_job_has_all_of_its_pods_of_one_flavor(nodes: int, cpu: int, first: int, second: int) -> None:
     file = job(nodes={"min": 1, "max": nodes}, resources={"cpu": str(cpu), "memory": "1Gi"})
-    quota = queue({"name": "cpu", "nominalQuota": str(first)}, {"name": "cpu", "nominalQuota": str(second)})
-    found = dict(beyond(file, quota))
-    assert ("cpu" in found) == (nodes * cpu > first + second)
+    found = dict(beyond(file, queue({"cpu": str(first)}, {"cpu": str(second)})))
+    assert ("cpu" in found) == (nodes * cpu > max(first, second))
     assert found["memory"] == "the queue has no quota of it"
+
+
+def test_one_flavor_has_all_of_a_groups_resources() -> None:
+    file = job(resources={"cpu": "8", "memory": "8"})
+    halves = queue({"cpu": "8", "memory": "4"}, {"cpu": "4", "memory": "8"})
+    assert len(beyond(file, halves)) == 1
+    assert lacking(file, halves) != []
+    whole = queue({"cpu": "8", "memory": "4"}, {"cpu": "8", "memory": "8"})
+    assert (beyond(file, whole), lacking(file, whole)) == ([], [])
+
+
+def test_each_group_has_a_flavor_of_its_own() -> None:
+    first, second = queue({"cpu": "8"}, {"cpu": "2"}), queue({"memory": "2"}, {"memory": "8"})
+    both = Quota([*first.groups, *second.groups], in_cohort=False)
+    assert beyond(job(resources={"cpu": "8", "memory": "8"}), both) == []
 
 
 def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
     file = job(resources={"cpu": "8", "memory": "1Gi"})
-    free = queue({"name": "cpu", "nominalQuota": "1"}, cohort="all")
-    some = queue({"name": "cpu", "nominalQuota": "1", "borrowingLimit": "4"}, cohort="all")
-    alone = queue({"name": "cpu", "nominalQuota": "1", "borrowingLimit": "40"})
+    free = queue({"cpu": "1"}, cohort="all")
+    some = queue({"cpu": "1"}, cohort="all", limit="4")
+    alone = queue({"cpu": "1"}, limit="40")
     assert "cpu" not in dict(beyond(file, free))
     assert "cpu" in dict(beyond(file, some))
     assert "cpu" in dict(beyond(file, alone)), "there is nobody to borrow from"
@@ -46,7 +68,9 @@ def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
 
 def test_room_is_what_nobody_has_reserved() -> None:
     file = job(resources={"cpu": "2", "memory": "1"})
-    roomy = queue({"name": "cpu", "nominalQuota": "4"}, {"name": "memory", "nominalQuota": "1Gi"}, used="2")
-    full = queue({"name": "cpu", "nominalQuota": "4"}, {"name": "memory", "nominalQuota": "1Gi"}, used="2500m")
+    roomy = queue({"cpu": "4", "memory": "1Gi"}, used="2")
+    full = queue({"cpu": "4", "memory": "1Gi"}, used="2500m")
     assert lacking(file, roomy) == []
     assert [each.partition(":")[0] for each in lacking(file, full)] == ["cpu"]
+    other = queue({"cpu": "4", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}, used="2500m")
+    assert lacking(file, other) == [], "another flavor has it"

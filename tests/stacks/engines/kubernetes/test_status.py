@@ -6,7 +6,8 @@ import pytest
 
 from stacks.engines.base import Phase
 from stacks.engines.kubernetes.manifests import CANCELLED_ANNOTATION, Placing, job_set
-from stacks.engines.kubernetes.status import Seen, by_job, status_of, unfit_nodes
+from stacks.engines.kubernetes.objects import Seen, by_job
+from stacks.engines.kubernetes.status import status_of, unfit_nodes
 from tests.stacks.engines.kubernetes.test_manifests import PLACING, job
 
 _AT, _LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
@@ -157,3 +158,30 @@ def test_jobs_come_by_their_numbers() -> None:
     names = [("b", 10), ("a", 2), ("c", 1)]
     sets = [a_set(placing=Placing("n", "q", "c", f"{name}-{number}", "u", "f")) for name, number in names]
     assert [status_of(each, 1).id for each in by_job(sets, [], [], [])] == ["c-1", "a-2", "b-10"]
+
+
+def test_a_pod_that_has_ended_keeps_no_job_running() -> None:
+    """Of a job whose pods are taken off its nodes, those that were done before stay."""
+    pods = [a_pod("Succeeded"), a_pod("Running", index=1)]
+    over = condition("Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded")
+    off, late = a_workload(condition("Admitted", "False"), active=False), a_workload(over, active=False)
+    back = a_workload(condition("Admitted", "False"), _WAITS, evictions=1)
+    for made, workload, phase in (
+        (cancelled(), off, Phase.CANCELLED),
+        (a_set(), late, Phase.OVER_HOURS),
+        (a_set(), back, Phase.WAITING),
+    ):
+        assert status_of(Seen([made], workload, [], pods), 3).phase is Phase.RUNNING
+        assert status_of(Seen([made], workload, [], pods[:1]), 3).phase is phase
+
+
+def test_one_without_its_first_sets_has_begun_as_often_as_before() -> None:
+    last = a_set(placing=PLACING.without(["n7"], 60).without(["n8"], 30))
+    assert status_of(Seen([last], a_workload(_ADMITTED), [a_job()], [a_pod("Running")]), 3).starts == 3
+
+
+def test_one_on_an_unfit_node_whose_hours_are_over_ends() -> None:
+    last = a_set(condition("Failed"), placing=PLACING.without(["n1"], 30))
+    workload = a_workload(condition("Admitted", lastTransitionTime=_AT))
+    seen = Seen([last], workload, [a_job(4)], [a_pod("Failed", "n7")])
+    assert status_of(seen, 3).phase is Phase.OVER_HOURS

@@ -125,3 +125,10 @@ def test_a_listing_given_twice_is_not_counted_twice(tmp_path: Path) -> None:
 def test_runs_or_jobs_are_asked_for(samples: Path) -> None:
     result = CliRunner().invoke(app, ["reconcile", "--bill", str(samples / "aws_focus.csv")])
     assert "--runs, --jobs or both" in str(result.exception)
+
+
+def test_a_job_whose_hours_nobody_knows_is_no_part_of_a_bill(tmp_path: Path) -> None:
+    path = listed(tmp_path / "jobs.json", ("train-1", "ann", "vision", [(8, 10, 2)]))
+    path.write_text(json.dumps([{**each, "stretches": None} for each in json.loads(path.read_text())]))
+    with pytest.raises(InputError, match="train-1"):
+        read_queue_jobs([f"aws:mine={path}"])

@@ -1,0 +1,56 @@
+"""What is old and over goes; what is young, or not over, or belongs to a set, stays."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stacks.engines.base import Phase
+from stacks.engines.kubernetes.objects import Seen
+from stacks.engines.kubernetes.starting import put
+from stacks.engines.kubernetes.status import status_of
+from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
+from tests.stacks.engines.kubernetes.test_manifests import PLACING, job
+from tests.stacks.engines.kubernetes.test_starting import Cluster
+from tests.stacks.engines.kubernetes.test_status import a_set, a_workload, cancelled
+
+_CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("days", "stays"), [(6.9, True), (7.1, False)])
+def test_a_cancelled_job_can_be_asked_for_seven_days(days: float, stays: bool) -> None:
+    cluster = Cluster()
+    put(cluster, job(), PLACING, {})
+    seen = Seen([cancelled()], a_workload(active=False), [], [])
+    status = status_of(seen, 3)
+    assert status.phase is Phase.CANCELLED
+    assert status.ended_at is not None
+    now = status.ended_at + timedelta(days=days)
+    assert may_be_old(cancelled(), now) is not stays
+    clear_old(cluster, seen, status, now)
+    assert (("JobSet", PLACING.name) in cluster.there) is stays
+
+
+def test_a_job_that_waits_is_never_too_old() -> None:
+    cluster = Cluster()
+    put(cluster, job(), PLACING, {})
+    seen = Seen([a_set()], a_workload(), [], [])
+    clear_old(cluster, seen, status_of(seen, 3), _CREATED + timedelta(days=700))
+    assert len(cluster.there) == 4
+
+
+def test_what_a_submit_has_left_that_was_cut_off_goes_when_it_is_old() -> None:
+    cluster = Cluster()
+    put(cluster, job(), PLACING, {})
+    other = replace(PLACING, job_id="mine-4")
+    put(cluster, job(), other, {})
+    for kind in ("ConfigMap", "Secret", "NetworkPolicy"):
+        del cluster.there[kind, other.name]["metadata"]["ownerReferences"]
+    sets = [cluster.there["JobSet", each.name] for each in (PLACING, other)]
+    clear_leavings(cluster, sets, _CREATED + timedelta(days=8))
+    assert len(cluster.there) == 8, "each belongs to a set"
+    del cluster.there["JobSet", other.name]
+    clear_leavings(cluster, sets[:1], _CREATED + timedelta(days=6))
+    assert len(cluster.there) == 7, "somebody may be at work on it"
+    clear_leavings(cluster, sets[:1], _CREATED + timedelta(days=8))
+    assert {name for _, name in cluster.there} == {PLACING.name}
