@@ -124,39 +124,51 @@ def slurm(folder: Path, nodes: int = 3) -> Iterator[SlurmCluster]:
         (folder / each).mkdir()
     host = socket.gethostname().split(".")[0]
     lines = [
-        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={_port()} CPUs=1 RealMemory=500"
+        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=1 RealMemory=500"
         for number in range(1, nodes + 1)
     ]
-    conf = _CONF.format(host=host, port=_port(), folder=folder, nodes="\n".join(lines))
+    conf = _CONF.format(host=host, port=free_port(), folder=folder, nodes="\n".join(lines))
     (folder / "slurm.conf").write_text(conf)
-    key = folder / "munge.key"
-    key.write_bytes(os.urandom(128))
-    key.chmod(0o600)
     own = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": _PATH}
     outer = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     cluster = SlurmCluster(folder, {**outer, **own}, nodes)
     try:
-        munge = ("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.sock")
-        cluster.begin("munged", *munge, f"--pid-file={folder}/munged.pid", f"--seed-file={folder}/munge.seed")
-        while not (folder / "munge.sock").exists():
-            assert cluster.processes["munged"].poll() is None, (folder / "munged.out").read_text()
-            time.sleep(0.05)
+        begin_munge(cluster)
         cluster.begin_controller()
         for number in range(1, nodes + 1):
             cluster.begin(f"slurmd-n{number}", "slurmd", "-D", "-N", f"n{number}")
         cluster.until_idle()
         yield cluster
     finally:
-        with suppress(subprocess.SubprocessError, OSError):
-            subprocess.run(["scancel", "--quiet", "--me"], env=cluster.env, timeout=10)
-            time.sleep(0.5)
-        for process in reversed(list(cluster.processes.values())):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        end_all(cluster)
 
 
-def _port() -> int:
+def begin_munge(cluster: SlurmCluster) -> None:
+    """With a key of its own."""
+    folder = cluster.folder
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    munge = ("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.sock")
+    cluster.begin("munged", *munge, f"--pid-file={folder}/munged.pid", f"--seed-file={folder}/munge.seed")
+    while not (folder / "munge.sock").exists():
+        assert cluster.processes["munged"].poll() is None, (folder / "munged.out").read_text()
+        time.sleep(0.05)
+
+
+def end_all(cluster: SlurmCluster) -> None:
+    """Its jobs, then its daemons."""
+    with suppress(subprocess.SubprocessError, OSError):
+        subprocess.run(["scancel", "--quiet", "--me"], env=cluster.env, timeout=10)
+        time.sleep(0.5)
+    for process in reversed(list(cluster.processes.values())):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

@@ -20,6 +20,7 @@ def component_classes() -> "list[type[pulumi.ComponentResource]]":
     from components.aws.node_pool import EfaNodePool
     from components.aws.registry import ImageRegistry
     from components.aws.secret_parameter import SecretParameter
+    from components.aws.slurm import SlurmIdentity
     from components.aws.storage import LustreFileSystem, RunBucket
 
     return [
@@ -38,6 +39,7 @@ def component_classes() -> "list[type[pulumi.ComponentResource]]":
         NodeLogs,
         Observability,
         RunBucket,
+        SlurmIdentity,
         SpotFleet,
         TrainingNetwork,
     ]

@@ -29,6 +29,7 @@ __all__ = [
     "allow",
     "document",
     "head_policy",
+    "instance_profile",
     "key_policy",
     "node_policy",
     "on_groups_of",
@@ -372,7 +373,7 @@ def _optional(
     ]
 
 
-def _profile(
+def instance_profile(
     name: str,
     suffix: str,
     policy: pulumi.Output[dict[str, Any]],
@@ -416,7 +417,7 @@ class NodeIdentity(pulumi.ComponentResource):
         leaves = args.get("self_termination", False)
         policy = _named(args).apply(lambda arns: node_policy(**arns, stack=args["stack"], self_termination=leaves))
         child = pulumi.ResourceOptions(parent=self)
-        self.role_name, self.instance_profile_arn = _profile(name, "node", policy, args["tags"], child)
+        self.role_name, self.instance_profile_arn = instance_profile(name, "node", policy, args["tags"], child)
         self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})
 
 
@@ -430,5 +431,5 @@ class HeadIdentity(pulumi.ComponentResource):
         super().__init__("gangway:aws:HeadIdentity", name, None, opts)
         policy = _named(args).apply(lambda arns: head_policy(**arns, stack=args["stack"]))
         child = pulumi.ResourceOptions(parent=self)
-        self.role_name, self.instance_profile_arn = _profile(name, "head", policy, args["tags"], child)
+        self.role_name, self.instance_profile_arn = instance_profile(name, "head", policy, args["tags"], child)
         self.register_outputs({"instance_profile_arn": self.instance_profile_arn, "role_name": self.role_name})

@@ -178,7 +178,8 @@ _Target = ec2.LaunchTemplateCapacityReservationSpecificationArgs | None
 @dataclass(frozen=True)
 class NodeLaunch:
     """What every node of a pool has in common, whichever rung and machine type it comes from. `root_device_name` is the
-    image's own: under another name the node would get a second disk beside a small first.
+    image's own: under another name the node would get a second disk beside a small first. `reads_tags`: of itself, from
+    its metadata.
     """
 
     image_id: pulumi.Input[str]
@@ -189,6 +190,7 @@ class NodeLaunch:
     kms_key_arn: pulumi.Input[str] | None
     security_group_ids: list[pulumi.Input[str]]
     tags: Mapping[str, str]
+    reads_tags: bool = False
 
 
 def price_text(usd_per_hour: float | None) -> str | None:
@@ -248,7 +250,10 @@ def launch_template(
         ],
         # Hop limit 1: root alone asks, on the machine itself.
         metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
-            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
+            http_endpoint="enabled",
+            http_tokens="required",
+            http_put_response_hop_limit=1,
+            instance_metadata_tags="enabled" if launch.reads_tags else None,
         ),
         user_data=launch.user_data,
         tag_specifications=[

@@ -18,7 +18,7 @@ from components.aws.perimeter import (
 )
 from components.core.dependencies import after
 from components.core.fields import Egress
-from components.core.network import HeadPortsArgs, private_network
+from components.core.network import HeadPortsArgs, SlurmPortsArgs, private_network
 
 __all__ = [
     "GROUPS",
@@ -89,7 +89,9 @@ class RulePlan:
     to_port: int | None = None
 
 
-def plan_flows(cidr: str, head: HeadPortsArgs | None, endpoints: bool) -> tuple[Flow, ...]:
+def plan_flows(
+    cidr: str, head: HeadPortsArgs | None, endpoints: bool, slurm: SlurmPortsArgs | None = None
+) -> tuple[Flow, ...]:
     """Everything that may pass. The fabric's flow to itself also covers Lustre between workers and file servers."""
     flows = [
         # EFA passes only where the group names itself in both directions, also beside a rule for 0.0.0.0/0.
@@ -103,13 +105,21 @@ def plan_flows(cidr: str, head: HeadPortsArgs | None, endpoints: bool) -> tuple[
             Flow("out", "head", ANYWHERE),
             Flow("metrics", "head", "fabric", "tcp", (metrics, metrics)),
         ]
-        if head.get("lustre", False):
-            both_ways = (("head", "fabric"), ("fabric", "head"))
-            flows += [
-                Flow(name, source, target, "tcp", ports)
-                for name, ports in LUSTRE_PORTS.items()
-                for source, target in both_ways
-            ]
+    if slurm is not None:
+        first, last = slurm["client_ports"]
+        flows += [
+            Flow("slurmctld", "fabric", "head", "tcp", (slurm["controller_port"], slurm["controller_port"])),
+            Flow("srun", "fabric", "head", "tcp", (first, last)),
+            Flow("out", "head", ANYWHERE),
+            Flow("slurmd", "head", "fabric", "tcp", (slurm["node_port"], slurm["node_port"])),
+        ]
+    if any(ports is not None and ports.get("lustre", False) for ports in (head, slurm)):
+        both_ways = (("head", "fabric"), ("fabric", "head"))
+        flows += [
+            Flow(name, source, target, "tcp", ports)
+            for name, ports in LUSTRE_PORTS.items()
+            for source, target in both_ways
+        ]
     if endpoints:
         flows.append(Flow("https", cidr, "endpoints", "tcp", (443, 443)))
     return tuple(flows)
@@ -217,12 +227,12 @@ def declare_flow_logs(
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags. `head` makes a security
-    group for a head node and a private DNS zone `<name>.gangway.internal`. `s3_bucket_arns` closes the way to every
-    other bucket (but for ECR's layers and Amazon Linux's packages); left out, any bucket can be reached. The other
-    endpoints let pass what machines call in their own account, and images from `repository_arn`, which may be another
-    account's; left out, from all of their own. Without a NAT gateway the resolver answers no names but those that are
-    needed, unless `dns_firewall` is false. Flow logs are kept unless `flow_logs` is false.
+    """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags. `head`, or `slurm` in its
+    place, makes a security group for a head node and a private DNS zone `<name>.gangway.internal`. `s3_bucket_arns`
+    closes the way to every other bucket (but for ECR's layers and Amazon Linux's packages); left out, any bucket can be
+    reached. The other endpoints let pass what machines call in their own account, and images from `repository_arn`,
+    which may be another account's; left out, from all of their own. Without a NAT gateway the resolver answers no names
+    but those that are needed, unless `dns_firewall` is false. Flow logs are kept unless `flow_logs` is false.
     """
 
     cidr: str
@@ -230,6 +240,7 @@ class TrainingNetworkArgs(TypedDict):
     zones: list[str]
     egress: Egress
     head: NotRequired[HeadPortsArgs | None]
+    slurm: NotRequired[SlurmPortsArgs | None]
     s3_bucket_arns: NotRequired[list[pulumi.Input[str]] | None]
     repository_arn: NotRequired[pulumi.Input[str] | None]
     dns_firewall: NotRequired[bool]
@@ -294,7 +305,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.private_subnet_ids = after(pulumi.Output.all(*[subnet.id for subnet in subnets]), *way_out)
         self.fabric_security_group_id = groups["fabric"]
         self.head_security_group_id = groups.get("head", nothing)
-        self.private_zone_id = nothing if args.get("head") is None else self._zone().id
+        self.private_zone_id = self._zone().id if self._has_head else nothing
         self.register_outputs(
             {
                 "vpc_id": self.vpc_id,
@@ -304,6 +315,10 @@ class TrainingNetwork(pulumi.ComponentResource):
                 "private_zone_id": self.private_zone_id,
             }
         )
+
+    @property
+    def _has_head(self) -> bool:
+        return any(self._args.get(kind) is not None for kind in ("head", "slurm"))
 
     def _tags(self, suffix: str) -> dict[str, str]:
         return {**self._args["tags"], "Name": f"{self._name}-{suffix}"}
@@ -336,7 +351,7 @@ class TrainingNetwork(pulumi.ComponentResource):
             f"{self._name}-default", vpc_id=self._vpc.id, tags=self._tags("default"), opts=self._child
         )
         endpoints = self._args["egress"] != Egress.NAT
-        flows = plan_flows(self._args["cidr"], self._args.get("head"), endpoints)
+        flows = plan_flows(self._args["cidr"], self._args.get("head"), endpoints, self._args.get("slurm"))
         return declare_groups(self._name, self._vpc.id, plan_rules(flows), self._args["tags"], self._child)
 
     def _zone_name(self) -> str:
@@ -386,7 +401,7 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _dns_firewall(self) -> list[pulumi.CustomResource]:
         if not self._args.get("dns_firewall", True):
             return []
-        zone = None if self._args.get("head") is None else self._zone_name()
+        zone = self._zone_name() if self._has_head else None
         answered = answered_names(self._args["region"], self._args["cidr"], zone)
         return [declare_dns_firewall(self._name, self._vpc.id, answered, self._args["tags"], self._child)]
 

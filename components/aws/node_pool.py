@@ -171,7 +171,8 @@ class EfaNodePoolArgs(TypedDict):
     zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it. `block_stop_lead_minutes`
     (10): how long before EC2 would end a block's nodes the group is emptied. `sized_by_queue` leaves the sizes
     to a program that has a queue of jobs, such as a cluster autoscaler, where else each group is filled with what those
-    above it lack. `rungs` gives each rung, in their order, what is its own.
+    above it lack. `rungs` gives each rung, in their order, what is its own. `named_by_tag`: a machine reads its own
+    tags, by one of which it learns who it is; where a group shrinks, the newest goes first.
     """
 
     machine_type: str
@@ -189,6 +190,7 @@ class EfaNodePoolArgs(TypedDict):
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     block_stop_lead_minutes: NotRequired[int]
     sized_by_queue: NotRequired[bool]
+    named_by_tag: NotRequired[bool]
     rungs: NotRequired[list[RungNodesArgs]]
     tags: dict[str, str]
 
@@ -307,6 +309,7 @@ class EfaNodePool(pulumi.ComponentResource):
             kms_key_arn=self._args.get("kms_key_arn"),
             security_group_ids=self._args["security_group_ids"],
             tags=self._args["tags"],
+            reads_tags=self._args.get("named_by_tag", False),
         )
         mixed = len(machines) > 1
         # A mixed group names the market itself; EC2 refuses templates that name one too.
@@ -365,6 +368,8 @@ class EfaNodePool(pulumi.ComponentResource):
             capacity_rebalance=False,
             # Rebalancing between zones would end healthy workers in the middle of a run.
             suspended_processes=["AZRebalance"],
+            # One that came too late to be named, rather than one with a job.
+            termination_policies=["NewestInstance"] if self._args.get("named_by_tag", False) else None,
             initial_lifecycle_hooks=[_last_checkpoint()],
             enabled_metrics=[autoscaling.Metric.GROUP_IN_SERVICE_INSTANCES, autoscaling.Metric.GROUP_DESIRED_CAPACITY],
             metrics_granularity=autoscaling.MetricsGranularity.ONE_MINUTE,

@@ -5,7 +5,7 @@ from typing import NotRequired, TypedDict
 
 from components.core.findings import InputError
 
-__all__ = ["LONGEST_PREFIX", "SHORTEST_PREFIX", "HeadPortsArgs", "private_network"]
+__all__ = ["LONGEST_PREFIX", "SHORTEST_PREFIX", "HeadPortsArgs", "SlurmPortsArgs", "private_network"]
 
 
 # RFC 1918. Python's `is_private` also admits loopback, link-local and test ranges, which no VPC can use.
@@ -35,4 +35,15 @@ class HeadPortsArgs(TypedDict):
 
     rendezvous_port: int
     metrics_port: int
+    lustre: NotRequired[bool]
+
+
+class SlurmPortsArgs(TypedDict):
+    """Where a Slurm listens, in place of a rendezvous store: its controller on the head, each node, and between these
+    two, first and last, what is begun on the head and awaits its nodes there. `lustre` as above.
+    """
+
+    controller_port: int
+    node_port: int
+    client_ports: list[int]
     lustre: NotRequired[bool]

@@ -13,6 +13,7 @@ __all__ = ["KEY_USES", "SigningKey", "new_signing_key", "public_half", "signing_
 KEY_USES: Mapping[str, str] = MappingProxyType(
     {
         "member-key": "By this the nodes of the job know each other",
+        "munge-key": "By this the machines of the stack's Slurm know each other",
         "signing-key": "By this the machines of the stack sign run records",
     }
 )

@@ -17,7 +17,7 @@ OF_ONE_JOB: Mapping[str, str] = MappingProxyType(
 )
 UNREAD: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "slurm": OF_ONE_JOB,
+        "slurm": MappingProxyType({**OF_ONE_JOB, "head.prometheus_image": "its head runs no Prometheus so far"}),
         "kubernetes": MappingProxyType({**OF_ONE_JOB, "head": "the provider runs the control plane"}),
     }
 )

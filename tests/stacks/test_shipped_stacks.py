@@ -57,6 +57,19 @@ BESIDES = {
 # Machines that are there already have everything else; OpenStack has no budget, and no service for lines; a cluster
 # with a queue has no job of its own, whose nodes write lines.
 ALONE = {
+    "aws-p5-slurm": {
+        "Budget",
+        "EfaNodePool",
+        "EncryptionKey",
+        "HeadNode",
+        "LustreFileSystem",
+        "NodeLogs",
+        "Observability",
+        "RunBucket",
+        "SecretParameter",
+        "SlurmIdentity",
+        "TrainingNetwork",
+    },
     "eks-p5-kueue": {
         "Budget",
         "ClusterCharts",
@@ -69,6 +82,7 @@ ALONE = {
         "TrainingNetwork",
     },
     "hosts-lab": {"HostPool"},
+    "hosts-slurm": {"HostPool"},
     "openstack-gpu": {
         "HeadNode",
         "MachineSecrets",
@@ -116,6 +130,7 @@ COUNTS = {
     "aws-demo": (1, 0, 2, 1, 1, 0, 2, 1),
     "aws-g5-dev": (0, 1, 1, 0, 0, 0, 3, 8),
     "aws-p4d-block": (1, 0, 1, 1, 1, 2, 2, 1),
+    "aws-p5-slurm": (1, 1, 2, 1, 1, 0, 3, 1),
     "aws-p5-spot": (2, 1, 2, 1, 1, 0, 3, 1),
     "eks-p5-kueue": (1, 1, 2, 0, 1, 0, 2, 1),
     # Containers: of runs, and of the log of imports.
@@ -127,6 +142,8 @@ COUNTS = {
     "gcp-v5e-pod": (1, 1, 0, 0, 1, 1, 1, 1),
     "gcp-v5p-multislice": (1, 1, 0, 0, 1, 1, 1, 2),
     "hosts-lab": (6, 2),
+    # Of each machine its services, and one key.
+    "hosts-slurm": (4, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
     "openstack-gpu": (1, 2, 5, 37, 1, 2, 1),
 }
@@ -156,7 +173,9 @@ def test_it_is_planned_by_the_command(path: Path) -> None:
     kinds = ALONE[name] if name in ALONE else ALWAYS | BESIDES[name]
     # The key that signs records; and the member key, where there is a head.
     secrets = dict.fromkeys({"SecretParameter", "StackSecret"} & kinds, 2 if "HeadNode" in kinds else 1)
-    assert components == dict.fromkeys(kinds, 1) | secrets
+    # A Slurm's machines have a key of their own, and the controller may do what its nodes may not.
+    queue = {"SecretParameter": 1, "SlurmIdentity": 2} if "SlurmIdentity" in kinds else {}
+    assert components == dict.fromkeys(kinds, 1) | secrets | queue
     classes: Counter[str] = Counter()
     for token, count in types.items():
         if token.startswith(("aws:", "gcp:", "azure-native:", "command:", "openstack:")):

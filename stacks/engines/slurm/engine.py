@@ -61,12 +61,16 @@ class _State:
 
 
 _StateOf = Callable[[str], _State]
+_OR = "+"
+"""Between partitions; a comma is between engines."""
 _STATE_FORMAT = "%i|%T|%r|%k"
 
 
 @dataclass(frozen=True)
 class _Partition:
-    """`most_minutes`: of a job; None without a limit."""
+    """Or several, as Slurm's options name them. `nodes`: that a job may have; `most_minutes`: of a job; None without a
+    limit.
+    """
 
     name: str
     nodes: int
@@ -74,7 +78,9 @@ class _Partition:
 
 
 class SlurmEngine(FolderEngine):
-    """`folder`: shared by this machine and all nodes; `partition`: Slurm's default one where empty."""
+    """`folder`: shared by this machine and all nodes; `partition`: Slurm's default one where empty, or several with +
+    between, of which Slurm takes the first that has nodes for the job.
+    """
 
     kind = "slurm"
 
@@ -157,9 +163,8 @@ class SlurmEngine(FolderEngine):
         """See `Engine`."""
         partition = self._partition().name
         waiting = len(_slurm("squeue", "--noheader", "--states=PENDING", f"--partition={partition}").split("\n")) - 1
-        idle = sum(int(line) for line in _slurm(
-            "sinfo", "--noheader", "--states=idle", f"--partition={partition}", "--format=%D"
-        ).split())  # fmt: skip
+        lines = _slurm("sinfo", "--noheader", "--states=idle", f"--partition={partition}", "--format=%R|%D").split()
+        idle = _most_of_one(line.split("|") for line in lines)
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
     def _has_begun(self, job_id: str) -> bool:
@@ -216,17 +221,20 @@ class SlurmEngine(FolderEngine):
 
     def _partition(self) -> _Partition:
         """InputError: there is none of that name."""
-        lines = [line.split("|") for line in _slurm("sinfo", "--noheader", "--format=%P|%D|%l").split()]
-        names = list(dict.fromkeys(name.rstrip("*") for name, *_ in lines))
-        default = next((name.rstrip("*") for name, *_ in lines if name.endswith("*")), "")
-        wanted = self._asked or default
-        if wanted not in names:
-            raise InputError(
-                f"--on slurm:{self.where}", f"Slurm has no {'such' if wanted else 'default'} partition",
-                value=wanted, allowed=", ".join(names), fix=nearest_hint(wanted, names),
-            )  # fmt: skip
-        own = [(int(number), limit) for name, number, limit in lines if name.rstrip("*") == wanted]
-        return _Partition(wanted, sum(number for number, _ in own), minutes_in(own[0][1]))
+        rows = [line.split("|") for line in _slurm("sinfo", "--noheader", "--format=%P|%D|%l").split()]
+        names = list(dict.fromkeys(name.rstrip("*") for name, *_ in rows))
+        default = next((name.rstrip("*") for name, *_ in rows if name.endswith("*")), "")
+        wanted = (self._asked or default).split(_OR)
+        for one in wanted:
+            if one not in names:
+                raise InputError(
+                    f"--on slurm:{self.where}", f"Slurm has no {'such' if one else 'default'} partition",
+                    value=one, allowed=", ".join(names), fix=nearest_hint(one, names),
+                )  # fmt: skip
+        own = [(name.rstrip("*"), number, limit) for name, number, limit in rows if name.rstrip("*") in wanted]
+        limits = [minutes_in(limit) for *_, limit in own]
+        most = None if None in limits else max(limit for limit in limits if limit is not None)
+        return _Partition(",".join(wanted), _most_of_one((name, number) for name, number, _ in own), most)
 
     def _has_accounts(self) -> bool:
         lines = _slurm("scontrol", "show", "config").splitlines()
@@ -234,6 +242,14 @@ class SlurmEngine(FolderEngine):
             line.partition("=")[2].strip() for line in lines if line.startswith("AccountingStorageType")
         ]
         return bool(found) and found[0] not in ("accounting_storage/none", "(null)", "")
+
+
+def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
+    """Of partitions and numbers the most of one partition: a job has nodes of one alone."""
+    found: dict[str, int] = {}
+    for name, number in counts:
+        found[name] = found.get(name, 0) + int(number)
+    return max(found.values(), default=0)
 
 
 def _one_state(slurm_id: str) -> _State:

@@ -14,10 +14,13 @@ from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool
 from components.aws.registry import ImageRegistry
 from components.aws.secret_parameter import SecretParameter, SecretParameterArgs
+from components.aws.slurm import SlurmIdentity
 from components.aws.storage import LustreFileSystem, RunBucket
 from components.core.fields import Egress
 from components.core.image import RegistryLogin
 from components.core.member_key import member_key
+from components.core.munge_key import munge_key
+from components.core.network import SlurmPortsArgs
 from components.core.pinned import pinned
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
@@ -59,7 +62,9 @@ class ComponentFactory:
         args = {"region": self.config.region, "tags": self.planned.tags}
         return EncryptionKey(self.config.stack, typed_args(EncryptionKeyArgs, args), self.opts).key_arn
 
-    def network(self, runs: RunBucket, repository_arn: pulumi.Input[str] | None, key: Key) -> TrainingNetwork:
+    def network(
+        self, runs: RunBucket, repository_arn: pulumi.Input[str] | None, key: Key, slurm: SlurmPortsArgs | None = None
+    ) -> TrainingNetwork:
         """The network, the way out and the security groups."""
         network = self.config.network
         # Through a NAT gateway the whole of the internet is open, and packages of the region come through this door.
@@ -77,8 +82,9 @@ class ComponentFactory:
                     # It mounts the file system to put the run record.
                     "lustre": self.config.storage is not None,
                 }
-                if self.planned.head
+                if self.planned.head and not slurm
                 else None,
+                "slurm": slurm,
                 # The nodes' only bucket: the data set they read off the file system.
                 "s3_bucket_arns": [runs.bucket_arn] if closed else None,
                 "repository_arn": repository_arn,
@@ -125,11 +131,11 @@ class ComponentFactory:
         image = build_image(self.config.stack, flavour, registry.repository_url, asked, self.opts)
         return Image(image.image, registry.repository_arn)
 
-    def machine_images(self) -> pulumi.Output[dict[str, str]]:
+    def machine_images(self, nodes: str = NEWEST_AMI, head: str = HEAD_IMAGE) -> pulumi.Output[dict[str, str]]:
         """The AMIs of the nodes and the head, where they have one: as written, or as the first `up` found them."""
         cluster = self.config.cluster
-        found = {} if cluster.image_id else {"nodes": self._newest(NEWEST_AMI)}
-        found |= {"head": self._newest(HEAD_IMAGE)} if self.planned.head else {}
+        found = {} if cluster.image_id else {"nodes": self._newest(nodes)}
+        found |= {"head": self._newest(head)} if self.planned.head else {}
         written = {"nodes": cluster.image_id} if cluster.image_id else {}
         if not found:
             return pulumi.Output.from_input(written)
@@ -178,6 +184,10 @@ class ComponentFactory:
         """By which the machines sign the run's record."""
         return self._secret("signing-key", pem, key)
 
+    def munge_key(self, key: Key) -> SecretParameter:
+        """By which the machines of a Slurm know each other."""
+        return self._secret("munge-key", munge_key(self.config.stack), key)
+
     def _secret(self, what: str, pem: pulumi.Output[str], key: Key) -> SecretParameter:
         stack, tags = self.config.stack, self.planned.tags
         args = {"what": what, "pem": pem, "stack": stack, "kms_key_arn": key, "tags": tags}
@@ -212,18 +222,19 @@ class ComponentFactory:
     def pool(
         self,
         network: TrainingNetwork,
-        identity: NodeIdentity,
+        identity: NodeIdentity | SlurmIdentity,
         images: pulumi.Output[dict[str, str]],
         user_data: pulumi.Output[str],
         key: Key,
     ) -> EfaNodePool:
         """The workers."""
-        cluster = self.config.cluster
+        cluster, by_slurm = self.config.cluster, isinstance(identity, SlurmIdentity)
         return EfaNodePool(
             self.config.stack,
             {
                 "machine_type": self.planned.machine.name,
-                "num_nodes_min": cluster.nodes.min,
+                # Slurm itself keeps nodes up: one that a group brings by itself is nobody's.
+                "num_nodes_min": 0 if by_slurm else cluster.nodes.min,
                 "num_nodes_max": cluster.nodes.max,
                 "capacity": [
                     cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True))
@@ -238,6 +249,8 @@ class ComponentFactory:
                 "root_volume_gib": cluster.root_volume_gib,
                 "root_device_name": cluster.root_device_name,
                 "kms_key_arn": key,
+                "sized_by_queue": by_slurm,
+                "named_by_tag": by_slurm,
                 "tags": self.planned.tags,
             },
             self.opts,
@@ -319,12 +332,13 @@ class ComponentFactory:
                 "emails": list(self.config.budget.emails),
                 "kms_key_arn": key,
                 "steps_alarm_minutes": self._steps_alarm_minutes(),
-                "expect_gpu": self.planned.machine.backend == "nccl",
+                # Whose use the trainer alone tells; a queue may well be empty.
+                "expect_gpu": self.planned.machine.backend == "nccl" and self.config.job is not None,
                 "tags": self.planned.tags,
             },
             self.opts,
         )
 
     def _steps_alarm_minutes(self) -> int | None:
-        """A command of one's own tells nobody of its steps."""
-        return self.config.observe.no_steps_minutes if self.config.own_command is None else None
+        """A command of one's own tells nobody of its steps, nor does a queue."""
+        return self.config.observe.no_steps_minutes if self.config.trains else None

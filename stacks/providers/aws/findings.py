@@ -12,10 +12,12 @@ from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, Severity
 from components.estimate.cost import CostEstimate
+from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.aws.eks_plan import eks_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
+from stacks.providers.aws.slurm import slurm_findings
 from stacks.providers.shared import (
     fabric_check,
     member_key_refreshed,
@@ -49,6 +51,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *zone(planned.zone, planned.zone_reason),
         *capacity_findings(config.cluster.capacity, context),
         *(_storage(config) if planned.eks is None else eks_findings(config, planned.eks)),
+        *(slurm_findings(config, config.engine) if isinstance(config.engine, SlurmConfig) else ()),
         *_scratch(config),
         *_storage_fabric(config, planned.machine),
         *_metrics(config, planned),
@@ -111,7 +114,7 @@ def _scratch(config: StackConfig) -> Iterable[Finding]:
 
 def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
     """Prometheus comes from outside AWS."""
-    if planned.head and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
+    if planned.head and config.job and config.head.prometheus_image and config.network.egress is Egress.ENDPOINTS:
         yield Finding.info(
             "head.no-prometheus",
             "gangway:head.prometheus_image",

@@ -18,7 +18,7 @@ from components.core.findings import InputError
 from components.core.image_reference import DIGEST, REPOSITORY
 from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, paid_once
-from stacks.config.engine_settings import KubernetesConfig
+from stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
@@ -58,7 +58,7 @@ class AwsPlan:
         zones: all the ladder may use, the cluster's own first.
         zone_reason: why that one; empty where the user chose it.
         repository_arn: of the prebuilt image; None where the stack builds its own.
-        head: whether the job needs a head node.
+        head: whether the job, or a queue, needs a head node.
         tags: of every resource.
         eks: the cluster of Kubernetes; None where the stack is none.
     """
@@ -108,7 +108,7 @@ def plan(config: StackConfig) -> AwsPlan:
         zones=zones,
         zone_reason=reason,
         repository_arn=_repository_arn(config),
-        head=cluster.nodes.max > 1 and eks is None,
+        head=isinstance(config.engine, SlurmConfig) or (cluster.nodes.max > 1 and eks is None),
         tags=tag_policy(config, machine, region).aws(),
         eks=eks,
     )
@@ -203,7 +203,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
 def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
     """The bus bandwidth below which the job does not start; None where there is nothing to test."""
     gbps = planned.machine.network_gbps.value
-    if not planned.head or not count_efa(planned.machine) or gbps is None:
+    if config.job is None or not planned.head or not count_efa(planned.machine) or gbps is None:
         return None
     return shared.least_bus_gbps(config, planned.machine, gbps)
 

@@ -13,10 +13,12 @@ from components.catalog.loader import load
 from components.core.dependencies import after
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, of_resources
+from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
+from stacks.providers.aws.slurm_program import build_slurm
 from stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
@@ -35,9 +37,11 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
         from stacks.providers.aws.eks_program import build_eks
 
         return build_eks(config, planned, planned.eks)
-    check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
     stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
+    if isinstance(config.engine, SlurmConfig):
+        return build_slurm(stack, config.engine)
+    check_user_data(config, planned)
     key = stack.key()
     runs = stack.runs(key)
     logs = stack.logs(key)

@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
+MUNGE_KEY = "arn:aws:ssm:us-east-2:1:parameter/gangway/test/munge-key"
 KEY = "arn:aws:kms:us-east-2:1:key/x"
 MEMBER_KEY = "arn:aws:ssm:us-east-2:1:parameter/gangway/test/member-key"
 SIGNING_KEY = "arn:aws:ssm:us-east-2:1:parameter/gangway/test/signing-key"
@@ -157,6 +158,13 @@ def example_args(
             "tags": tags,
         },
         "RunBucket": {"kms_key_arn": KEY, "tags": tags},
+        "SlurmIdentity": {
+            "role": "head",
+            "stack": "test",
+            "munge_key_arn": MUNGE_KEY,
+            "kms_key_arn": KEY,
+            "tags": tags,
+        },
         "SpotFleet": {**fleet_args, "fleet_role_arn": "arn:aws:iam::1:role/fleet", "max_usd_per_hour": 23.125},
         "TrainingNetwork": {
             **network_args,

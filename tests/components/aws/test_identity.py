@@ -16,6 +16,7 @@ from components.aws.identity import (
     node_policy,
 )
 from components.aws.network import delivery_policy
+from components.aws.slurm import slurm_head_policy, slurm_node_policy
 
 OPTIONAL = {
     "log_group_arn": "arn:logs",
@@ -26,6 +27,8 @@ OPTIONAL = {
 ALL = {
     "node": node_policy("arn:runs", "arn:repo", "demo", self_termination=True, **OPTIONAL),
     "head": head_policy("arn:runs", "arn:repo", "demo", **OPTIONAL),
+    "slurm head": slurm_head_policy("arn:munge", "demo", "arn:key"),
+    "slurm node": slurm_node_policy("arn:munge", "demo", "arn:key"),
     "stop": stop_policy("arn:logs", "demo"),
     "flow logs": delivery_policy("arn:logs"),
 }

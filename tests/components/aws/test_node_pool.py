@@ -370,3 +370,12 @@ def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Callable[..., An
     for group, own in zip(made.of("Group"), rungs, strict=True):
         carried = {tag["key"]: tag["value"] for tag in group.inputs["tags"]}
         assert carried == {**tags, "gangway:sized-by": "queue", "rung": own["user_data"]}
+
+
+def test_machines_that_are_named_read_their_tags_and_the_newest_goes_first(make: Callable[..., Any]) -> None:
+    named, others = make(EfaNodePool, capacity=LADDER, named_by_tag=True), make(EfaNodePool, capacity=LADDER)
+    for made, tags, first in ((named, "enabled", ["NewestInstance"]), (others, None, None)):
+        for template in made.of("LaunchTemplate"):
+            assert template.inputs["metadataOptions"].get("instanceMetadataTags") == tags
+        for group in made.of("Group"):
+            assert group.inputs.get("terminationPolicies") == first

@@ -13,7 +13,7 @@ from stacks.config.loader import from_file
 from stacks.planning.plan import Plan, make_plan
 from stacks.planning.rules.rule import kind
 
-AWS_STACKS = ("aws-demo", "aws-g5-dev", "aws-p4d-block", "aws-p5-spot", "eks-p5-kueue")
+AWS_STACKS = ("aws-demo", "aws-g5-dev", "aws-p4d-block", "aws-p5-slurm", "aws-p5-spot", "eks-p5-kueue")
 SITE_STACKS = ("hosts-lab", "openstack-gpu")
 
 

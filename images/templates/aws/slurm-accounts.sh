@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Tells slurmdbd of the teams: each line of the file is sacctmgr's words. What is there already stays, and is changed.
+set -euo pipefail
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+FILE=${GANGWAY_SLURM_ACCOUNTS:-/etc/gangway/slurm-accounts}
+answers() { sacctmgr --noheader list cluster >/dev/null; }
+retry "${GANGWAY_ACCOUNTS_DEADLINE_SEC:-300}" answers || give_up "slurmdbd does not answer"
+while read -ra words; do
+    # It says "Nothing new added" with exit code 1 as well.
+    sacctmgr --immediate --quiet "${words[@]}" || log "sacctmgr ${words[*]}: nothing to do"
+done <"$FILE"

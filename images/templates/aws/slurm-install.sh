@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Brings Slurm and munge out of Ubuntu's archive, and the key by which the cluster's machines know each other out of the
+# cloud's store: on each boot, for another key reaches machines so.
+set -euo pipefail
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=slurm-cloud.sh
+. "$(dirname "$0")/slurm-cloud.sh"
+DEADLINE_SEC=${GANGWAY_SLURM_DEADLINE_SEC:-900}
+ROOT=${GANGWAY_ROOT:-}
+
+# Units of ours begin the daemons, once there is what they read.
+install_slurm() {
+    local packages
+    read -ra packages <<<"$SLURM_PACKAGES"
+    systemctl mask slurmd.service slurmctld.service slurmdbd.service &&
+        apt-get -q -o DPkg::Lock::Timeout=120 update &&
+        DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 --no-install-recommends install \
+            "${packages[@]}"
+}
+
+# munged refuses a key of fewer bytes.
+fetched() { munge_key >"$key.new" && [ "$(stat -c %s "$key.new")" -ge 32 ]; }
+
+retry "$DEADLINE_SEC" install_slurm || give_up "cannot install $SLURM_PACKAGES within $DEADLINE_SEC s"
+key=$ROOT/etc/munge/munge.key
+umask 077
+retry "$DEADLINE_SEC" fetched || give_up "cannot read $MUNGE_KEY: no right to it, no way to it, or not there"
+chown munge:munge "$key.new"
+mv "$key.new" "$key"
+umask 022
+systemctl restart munge.service || give_up "munge does not start"
+# Whose jobs run, by the same number on each machine.
+id gangway >/dev/null 2>&1 || useradd --uid "$TRAINER_UID" --create-home --shell /bin/bash gangway
+mkdir -p "$ROOT/var/spool/slurmd" "$ROOT/var/log/slurm"
+log "slurm: $SLURM_PACKAGES"

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Waits until the controller has said which node this machine is, and becomes it. One that never is is ended by its group.
+set -euo pipefail
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=slurm-cloud.sh
+. "$(dirname "$0")/slurm-cloud.sh"
+FILE=${GANGWAY_SLURM_NAME:-/run/gangway-slurm-name}
+until name=$(slurm_name) && [[ $name =~ ^[a-z][a-z0-9-]*-n[0-9]{1,5}$ ]]; do
+    sleep "$POLL_SEC"
+done
+echo "$name" >"$FILE"
+log "this machine is $name"
+exec slurmd -D -N "$name" --conf-server "$SLURM_HEAD"

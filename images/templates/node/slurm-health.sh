@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Slurm's prolog and epilog: the node's own checks. One that is not fit gets no job, its job goes back into the queue, and
+# the controller has its machine replaced.
+set -uo pipefail
+# shellcheck source=common.sh
+. "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
+export GANGWAY_NODE_ENV=${GANGWAY_CHECK_ENV:-/etc/gangway/check.env}
+for check in $HEALTH_CHECKS; do
+    said=$(bash "$(dirname "$0")/$check" 2>&1) && continue
+    echo "$said" >&2
+    why=$(tail -n 1 <<<"$said" | tr -cd '[:alnum:] .,:_/-' | cut -c1-200)
+    scontrol update "nodename=$SLURMD_NODENAME" state=drain "reason=gangway: not fit: $why"
+    exit 1
+done

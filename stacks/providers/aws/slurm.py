@@ -1,0 +1,187 @@
+"""What a stack that is a Slurm of its own means on AWS: the cluster, its machines at boot, and what to say of it."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from components.aws.launch import count_efa, count_lustre_efa
+from components.aws.node_pool import LIFECYCLE_HOOK
+from components.aws.secret_parameter import parameter_name
+from components.core.capacity import OnDemand, Spot
+from components.core.fields import Egress
+from components.core.findings import Finding, InputError
+from images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64gzip
+from images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
+from images.slurm.conf import rung_names
+from images.slurm.spec import Release, SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
+from images.specs import FileSystem
+from stacks.config.engine_settings import SlurmConfig
+from stacks.config.stack_config import StackConfig
+from stacks.providers.aws.plan import MOUNT, AwsPlan
+from stacks.providers.shared import head_host
+
+RELEASE: Release = "23.11"
+"""Of Ubuntu 24.04, which nodes and controller start from."""
+HEAD_NAME = "head"
+MUNGE_KEY = "munge-key"
+PATIENCE_SEC, REST_SEC = 300, 900
+"""How long a rung may bring no machine, and is left then."""
+SHARED_DIR = f"{MOUNT}/jobs"
+_STATE_DIR = f"{MOUNT}/.gangway/slurm"
+
+
+class SlurmNames(NamedTuple):
+    """What only resources know."""
+
+    munge_key: str
+    mount_source: str | None
+    log_group: str
+
+
+def slurm_spec(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> SlurmSpec:
+    """The cluster."""
+    machine, cluster = planned.machine, config.cluster
+    gpus = machine.num_accelerators.value if machine.backend == "nccl" else 0
+    kinds = [rung.kind for rung in cluster.capacity]
+    return SlurmSpec(
+        cluster=config.stack,
+        release=RELEASE,
+        head_host=head_host(config),
+        head_name=HEAD_NAME,
+        machine=SlurmMachine(
+            cpus=machine.vcpus.value,
+            memory_gib=machine.memory_gib.value,
+            gpus=gpus,
+            gpu_type=machine.accelerator.partition("x")[0].lower().replace("-", "_") if gpus else "",
+            fabric=machine.fabric.kind if machine.fabric else None,
+        ),
+        rungs=tuple(
+            SlurmRung(name, kind, cluster.nodes.max) for name, kind in zip(rung_names(kinds), kinds, strict=True)
+        ),
+        nodes_up=cluster.nodes.min,
+        idle_minutes=engine.idle_minutes,
+        accounting=engine.accounting,
+        teams=tuple(SlurmTeam(team.name, team.nodes) for team in engine.teams),
+        # Whoever becomes the head knows the queue.
+        state_dir=_STATE_DIR if config.storage else SlurmSpec.state_dir,
+    )
+
+
+def partitions(config: StackConfig) -> list[str]:
+    """Their names, in the ladder's order."""
+    return rung_names(rung.kind for rung in config.cluster.capacity)
+
+
+def submits_to(config: StackConfig) -> str | None:
+    """What `gangway job submit --on` takes on the head; None where its nodes share no folder."""
+    return f"slurm:{SHARED_DIR}@{'+'.join(partitions(config))}" if config.storage else None
+
+
+def _common(config: StackConfig, engine: SlurmConfig, planned: AwsPlan, names: SlurmNames) -> dict[str, Any]:
+    source = names.mount_source
+    return {
+        "stack": config.stack,
+        "region": config.region,
+        "slurm": slurm_spec(config, engine, planned),
+        "munge_key": names.munge_key,
+        "file_system": None if source is None else FileSystem("lustre", source, MOUNT),
+        "log_group": names.log_group,
+    }
+
+
+def node_user_data(config: StackConfig, engine: SlurmConfig, planned: AwsPlan, names: SlurmNames) -> str:
+    """A node's, base64."""
+    storage, num_efa = config.storage, count_efa(planned.machine)
+    spec = AwsSlurmNodeSpec(
+        **_common(config, engine, planned, names),
+        efa_interfaces_planned=num_efa,
+        lustre_efa_interfaces=count_lustre_efa(planned.machine) if storage and storage.efa and num_efa else 0,
+        lustre_efa_setup_sha256=(storage and storage.efa_setup_sha256) or EFA_SETUP_SHA256,
+        scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
+        lifecycle_hook=LIFECYCLE_HOOK,
+    )
+    return user_data_base64gzip(render_slurm_node(spec))
+
+
+def head_user_data(
+    config: StackConfig, engine: SlurmConfig, planned: AwsPlan, names: SlurmNames, groups: Iterable[str]
+) -> str:
+    """The controller's, base64. `groups`: of the rungs, in their order."""
+    spec = AwsSlurmHeadSpec(
+        **_common(config, engine, planned, names),
+        groups=tuple(groups),
+        most=config.cluster.nodes.max,
+        patience_sec=PATIENCE_SEC,
+        rest_sec=REST_SEC,
+        shared_dir=SHARED_DIR if config.storage else "",
+    )
+    return user_data_base64gzip(render_slurm_head(spec))
+
+
+def check_slurm(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> None:
+    """Before anything is declared. InputError: something that would keep machines from becoming nodes."""
+    if config.network.egress is not Egress.NAT:
+        raise InputError(
+            "gangway:network.egress", "Slurm comes from Ubuntu's archive, to which AWS's endpoints do not lead",
+            value=str(config.network.egress), allowed="nat with engine: slurm", fix="write egress: nat",
+        )  # fmt: skip
+    for index, rung in enumerate(config.cluster.capacity):
+        if isinstance(rung, Spot | OnDemand) and rung.machine_types:
+            raise InputError(
+                f"gangway:cluster.capacity[{index}].machine_types", "the nodes of a partition of Slurm's are alike",
+                value=list(rung.machine_types), allowed="left out with engine: slurm", fix="leave machine_types out",
+            )  # fmt: skip
+    # EC2 user guide, "View tags for your EC2 instances using instance metadata": such a key stops every launch.
+    for key in config.tags:
+        if " " in key or "/" in key:
+            raise InputError(
+                "gangway:tags", "a machine of a Slurm reads its tags, and cannot read this one", value=key,
+                allowed="keys without spaces and slashes with engine: slurm",
+                fix=f"write {key.replace(' ', '-').replace('/', '-')}",
+            )  # fmt: skip
+    _check_size(config, engine, planned)
+
+
+def _check_size(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> None:
+    """Renders both files once, with the longest names that AWS may give."""
+    source = f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None
+    names = SlurmNames(parameter_name(config.stack, MUNGE_KEY), source, f"/gangway/{config.stack}")
+    groups = [f"{position}-{'g' * 60}" for position, _ in enumerate(config.cluster.capacity)]
+    try:
+        node_user_data(config, engine, planned, names)
+        head_user_data(config, engine, planned, names, groups)
+    except ValueError as error:
+        raise InputError(
+            "gangway:engine.teams", f"the controller's file does not fit EC2: {str(error).partition(';')[0]}",
+            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip", fix="name fewer teams",
+        ) from None  # fmt: skip
+
+
+def slurm_findings(config: StackConfig, engine: SlurmConfig) -> Iterable[Finding]:
+    """What a person should know of the queue before `up`."""
+    yield Finding.info(
+        "slurm.partitions",
+        "gangway:engine",
+        f"partitions, tried in this order: {', '.join(partitions(config))}; a job that names none is in all of them. A "
+        f"rung that brings no machine within {PATIENCE_SEC // 60} minutes is left for {REST_SEC // 60}",
+    )
+    if config.storage is None:
+        yield Finding.warning(
+            "slurm.no-shared-folder",
+            "gangway:storage",
+            "nodes share no folder: jobs submitted by Gangway need one, and the queue is lost with the head's disk",
+            "write a storage section",
+        )
+    if config.cluster.image_id is not None:
+        yield Finding.warning(
+            "slurm.image-release",
+            "gangway:cluster.image_id",
+            f"its Slurm has to be that of the controller, {RELEASE} of Ubuntu 24.04: nodes with another may not join",
+            "pin an image of Ubuntu 24.04",
+        )
+    if engine.accounting:
+        yield Finding.info(
+            "slurm.accounts",
+            "gangway:engine.accounting",
+            "accounts and their history are on the head's own disk: another head begins them anew; jobs in the queue "
+            "stay where there is a file system",
+        )

@@ -1,0 +1,121 @@
+"""The resources of a stack on AWS that is a Slurm of its own: a controller on the head node, a group for each rung."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+
+from components.aws.launch import HeadNode
+from components.aws.slurm import SlurmIdentity
+from components.aws.storage import LustreFileSystem
+from components.core.network import SlurmPortsArgs
+from images.slurm.conf import SRUN_PORTS
+from stacks.config.engine_settings import SlurmConfig
+from stacks.providers.aws.component_factory import ComponentFactory
+from stacks.providers.aws.plan import head_type
+from stacks.providers.aws.slurm import (
+    SlurmNames,
+    check_slurm,
+    head_user_data,
+    node_user_data,
+    partitions,
+    slurm_spec,
+    submits_to,
+)
+from stacks.providers.shared import head_host
+
+NODE_IMAGE = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+HEAD_IMAGE = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
+"""Amazon Linux has no Slurm."""
+ROOT_DEVICE = "/dev/sda1"
+"""Of Ubuntu."""
+
+
+def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports."""
+    config, planned = stack.config, stack.planned
+    check_slurm(config, engine, planned)
+    key = stack.key()
+    runs, logs = stack.runs(key), stack.logs(key)
+    network = stack.network(runs, None, key, _ports(stack, engine))
+    lustre = stack.lustre(network, runs, key)
+    munge = stack.munge_key(key)
+    names = _known(munge.name, lustre, logs.log_group_name)
+    images = stack.machine_images(NODE_IMAGE, HEAD_IMAGE)
+    node = SlurmIdentity(
+        f"{config.stack}-node",
+        {
+            "role": "node",
+            "stack": config.stack,
+            "munge_key_arn": munge.arn,
+            "kms_key_arn": key,
+            "log_group_arn": logs.log_group_arn,
+            "tags": planned.tags,
+        },
+        stack.opts,
+    )
+    user_data = names.apply(lambda known: node_user_data(config, engine, planned, known))
+    pool = stack.pool(network, node, images, user_data, key)
+    control = SlurmIdentity(
+        f"{config.stack}-head",
+        {
+            "role": "head",
+            "stack": config.stack,
+            "munge_key_arn": munge.arn,
+            "kms_key_arn": key,
+            "tags": planned.tags,
+        },
+        stack.opts,
+    )
+    told = pulumi.Output.all(names, pool.group_names)
+    head = HeadNode(
+        config.stack,
+        {
+            "subnet_id": network.private_subnet_ids[0],
+            "security_group_ids": [network.head_security_group_id],
+            "instance_profile_arn": control.instance_profile_arn,
+            "user_data": told.apply(
+                lambda known: head_user_data(config, engine, planned, SlurmNames(*known[0]), known[1])
+            ),
+            "host_name": head_host(config),
+            "zone_id": network.private_zone_id,
+            "machine_type": head_type(config),
+            "image_id": images["head"],
+            "root_device_name": ROOT_DEVICE,
+            "kms_key_arn": key,
+            "tags": planned.tags,
+        },
+        stack.opts,
+    )
+    budget = stack.budget(key)
+    observed = stack.observe(pool, key)
+    return {
+        "machine_images": images,
+        "run_bucket": runs.bucket_name,
+        "group_names": pool.group_names,
+        "head_instance_id": head.instance_id,
+        "partitions": partitions(config),
+        "submit_on": submits_to(config),
+        "lustre_dns_name": lustre.dns_name if lustre else None,
+        "log_group": logs.log_group_name,
+        "dashboard": observed.dashboard_name,
+        "alarm_topic_arn": observed.topic_arn,
+        "budget_topic_arn": budget.topic_arn,
+    }
+
+
+def _ports(stack: ComponentFactory, engine: SlurmConfig) -> SlurmPortsArgs:
+    spec = slurm_spec(stack.config, engine, stack.planned)
+    return {
+        "controller_port": spec.controller_port,
+        "node_port": spec.node_port,
+        "client_ports": list(SRUN_PORTS),
+        "lustre": stack.config.storage is not None,
+    }
+
+
+def _known(
+    munge_key: pulumi.Output[str], lustre: LustreFileSystem | None, log_group: pulumi.Output[str]
+) -> pulumi.Output[SlurmNames]:
+    source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
+    return pulumi.Output.all(munge_key, source, log_group).apply(lambda known: SlurmNames(*known))

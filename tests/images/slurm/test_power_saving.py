@@ -1,0 +1,128 @@
+"""A real Slurm of Gangway's own files, whose machines come from moto's groups and go again, by its power saving."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from moto import mock_aws
+
+from images.slurm.spec import SlurmSpec
+from tests.cloud_slurm import CloudSlurm, cloud_slurm, spec, written
+from tests.slurm_cluster import begin_munge, end_all, free_port, why_not
+
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudSlurm]:
+    if why := why_not():
+        pytest.skip(why)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws(), cloud_slurm(Path(mkdtemp(prefix="gw-cloud-"))) as made:
+        yield made
+
+
+def submit(cloud: CloudSlurm, script: str, *words: str) -> str:
+    folder = cloud.slurm.folder
+    return cloud.slurm.run(
+        "sbatch", "--parsable", "--requeue", "--exclusive", f"--output={folder}/job-%j.out", f"--chdir={folder}",
+        *words, f"--wrap={script}",
+    ).strip()  # fmt: skip
+
+
+def state(number: str) -> tuple[str, ...]:
+    return ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T %P %N")
+
+
+def test_from_no_node_to_one_and_back(cloud: CloudSlurm) -> None:
+    assert (cloud.group("spot"), cloud.machines()) == ((0, 0), {})
+    number = submit(cloud, "echo on $SLURMD_NODENAME")
+    cloud.slurm.until(state(number), "COMPLETED")
+    assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on spot-n1\n"
+    assert cloud.group("on-demand") == (0, 0)
+    cloud.slurm.until(("sinfo", "--noheader", "--states=powered_down", "--format=%D"), "4")
+    cloud.until(lambda: cloud.group("spot") == (0, 0) and cloud.machines() == {})
+
+
+def test_a_job_of_two_nodes_has_two_machines_with_their_names(cloud: CloudSlurm) -> None:
+    number = submit(cloud, "srun sh -c 'echo on $SLURMD_NODENAME'; sleep 2", "--nodes=2")
+    cloud.slurm.until(state(number), "RUNNING")
+    assert sorted(cloud.machines().values()) == ["spot-n1", "spot-n2"]
+    cloud.slurm.until(state(number), "COMPLETED")
+    said = (cloud.slurm.folder / f"job-{number}.out").read_text().splitlines()
+    assert sorted(said) == ["on spot-n1", "on spot-n2"]
+
+
+def test_a_controller_that_is_begun_anew_while_a_job_runs_costs_neither_job_nor_machine(cloud: CloudSlurm) -> None:
+    number = submit(cloud, "while [ ! -e end ]; do sleep 0.1; done; echo ended")
+    cloud.slurm.until(state(number), "RUNNING")
+    before = cloud.machines()
+    cloud.slurm.end_controller()
+    cloud.slurm.begin_controller()
+    cloud.slurm.until(("scontrol", "ping"), "UP")
+    cloud.slurm.until(state(number), "RUNNING")
+    assert cloud.machines() == before
+    (cloud.slurm.folder / "end").touch()
+    cloud.slurm.until(state(number), "COMPLETED")
+    cloud.until(lambda: cloud.machines() == {})
+    assert "Requeue=1 Restarts=0" in cloud.slurm.run("scontrol", "show", "job", number)
+
+
+def test_a_rung_without_machines_is_left_to_the_next(cloud: CloudSlurm) -> None:
+    cloud.stock["spot"] = 0
+    number = submit(cloud, "echo on $SLURMD_NODENAME")
+    cloud.slurm.until(("sinfo", "--noheader", "--partition=spot", "--states=drain", "--format=%D %E"), "no capacity")
+    # Slurm waits two minutes before it begins a requeued job again.
+    cloud.slurm.until(state(number), "PENDING")
+    cloud.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")
+    cloud.slurm.until(state(number), "COMPLETED")
+    assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on on-demand-n1\n"
+    assert cloud.group("spot") == (0, 0)
+
+
+def test_a_machine_that_is_taken_back_gives_its_job_to_another(cloud: CloudSlurm) -> None:
+    number = submit(cloud, "while [ ! -e end ]; do sleep 0.1; done; echo on $SLURMD_NODENAME")
+    cloud.slurm.until(state(number), "RUNNING")
+    (machine,) = cloud.machines()
+    cloud.ec2.terminate_instances(InstanceIds=[machine])
+    cloud.slurm.until(state(number), "PENDING")
+    (cloud.slurm.folder / "end").touch()
+    cloud.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")
+    cloud.slurm.until(state(number), "COMPLETED")
+    assert machine not in cloud.machines()
+
+
+def test_a_node_that_is_not_fit_gets_another_machine_and_its_job_is_not_held(cloud: CloudSlurm) -> None:
+    (cloud.slurm.folder / "sick").touch()
+    number = submit(cloud, "echo on $SLURMD_NODENAME", "--partition=spot", "--nodelist=spot-n1")
+    cloud.until(lambda: bool(cloud.machines()))
+    (first,) = cloud.machines()
+    cloud.slurm.until(state(number), "PENDING")
+    cloud.until(lambda: first not in cloud.machines())
+    cloud.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")
+    cloud.slurm.until(state(number), "COMPLETED")
+    assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on spot-n1\n"
+
+
+def test_a_controller_takes_what_is_rendered_for_eight_gpus(p5_slurm: SlurmSpec) -> None:
+    """Without accounts, for which it would need slurmdbd."""
+    if why := why_not():
+        pytest.skip(why)
+    folder = Path(mkdtemp(prefix="gw-p5-"))
+    here = spec(folder, free_port())
+    whole = replace(here, machine=p5_slurm.machine, rungs=p5_slurm.rungs, nodes_up=p5_slurm.nodes_up)
+    slurm = written(whole, folder)
+    try:
+        begin_munge(slurm)
+        slurm.begin_controller()
+        slurm.until(("scontrol", "ping"), "UP")
+        assert slurm.run("sinfo", "--noheader", "--format=%P %D %G") == "spot* 8 gpu:h100:8\non-demand 8 gpu:h100:8\n"
+        number = slurm.run(
+            "sbatch", "--parsable", "--nodes=2", "--gpus-per-node=8", "--exclusive", "--wrap=true"
+        ).strip()
+        slurm.until(("squeue", "--noheader", f"--jobs={number}", "--format=%T %P %D"), "CONFIGURING spot 2")
+    finally:
+        end_all(slurm)

@@ -1,0 +1,133 @@
+"""What a machine of Slurm's runs, as it is shipped: real bash and curl, fake commands, IMDSv2 in small."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def installing(slurm_machine: Any, tmp_path: Path) -> Any:
+    """One whose archive has all packages, and whose store has the key."""
+    (tmp_path / "etc/munge").mkdir(parents=True)
+    (tmp_path / "fake" / "python3").unlink()
+    slurm_machine.fake("python3", f"echo {'k' * 64}")
+    return slurm_machine
+
+
+def test_the_key_is_munges_alone(installing: Any, tmp_path: Path) -> None:
+    done = installing.run("slurm-install.sh")
+    assert done.returncode == 0, done.stderr
+    key = tmp_path / "etc/munge/munge.key"
+    assert (key.read_text(), key.stat().st_mode & 0o777) == ("k" * 64 + "\n", 0o600)
+    assert ["munge:munge", f"{key}.new"] in installing.calls("chown")
+    assert ["restart", "munge.service"] in installing.calls("systemctl")
+    # Masked before they are installed: nothing is begun that has nothing to read.
+    assert installing.every_call()[0][:2] == ["systemctl", "mask"]
+    assert installing.calls("apt-get")[1][-2:] == ["munge", "slurmd"]
+
+
+def test_a_key_that_is_not_one_gives_the_machine_up(installing: Any, tmp_path: Path) -> None:
+    installing.fake("python3", "echo short")
+    done = installing.run("slurm-install.sh", SLURM_DEADLINE_SEC="0")
+    assert done.returncode == 1
+    assert "/gangway/demo/munge-key" in done.stderr
+    assert not (tmp_path / "etc/munge/munge.key").exists()
+    assert installing.UNHEALTHY in installing.asked("autoscaling")
+
+
+def test_a_machine_becomes_the_node_that_it_is_told_to_be(slurm_machine: Any, imds: Any, tmp_path: Path) -> None:
+    imds.answers["tags/instance/gangway:slurm-node"] = [None, "spot-n3"]
+    done = slurm_machine.run("slurm-join.sh")
+    assert done.returncode == 0, done.stderr
+    assert slurm_machine.calls("slurmd") == [
+        ["-D", "-N", "spot-n3", "--conf-server", "head.demo.gangway.internal:6817"]
+    ]
+    assert (tmp_path / "name").read_text() == "spot-n3\n"
+
+
+def test_a_name_of_another_form_is_waited_out(slurm_machine: Any, imds: Any) -> None:
+    imds.answers["tags/instance/gangway:slurm-node"] = ["$(reboot)", "x y-n1", "spot", "spot-n1"]
+    slurm_machine.run("slurm-join.sh")
+    assert [call[2] for call in slurm_machine.calls("slurmd")] == ["spot-n1"]
+
+
+@pytest.mark.parametrize(("devices", "code"), [(32, 0), (31, 1)])
+def test_a_node_that_is_not_fit_is_drained_and_not_replaced_by_itself(
+    slurm_machine: Any, tmp_path: Path, devices: int, code: int
+) -> None:
+    for number in range(devices):
+        device = tmp_path / "sys" / f"efa_{number}" / "device"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x1d0f\n")
+    slurm_machine.write_settings(None)
+    (tmp_path / "check.env").write_text((tmp_path / "node.env").read_text() + "ROLE=head\nLOG_GROUP=\n")
+    slurm_machine.env["SLURMD_NODENAME"] = "spot-n1"
+    done = slurm_machine.run("slurm-health.sh", SYSFS_INFINIBAND=f"{tmp_path}/sys", EFA_DEADLINE_SEC="0")
+    assert done.returncode == code
+    drained = [
+        ["update", "nodename=spot-n1", "state=drain",
+         "reason=gangway: not fit: gangway: not ready: 31 EFA interfaces after 0 s, 32 planned"]
+    ]  # fmt: skip
+    assert slurm_machine.calls("scontrol") == (drained if code else [])
+    assert slurm_machine.asked("autoscaling") == []
+
+
+JOBS = """[ -e {root}/left ] || printf '12\\n12\\n13\\n'; [ -z "$1" ] || touch {root}/left"""
+
+
+@pytest.mark.parametrize("notice", ["spot-interruption 2026-11-27T08:00:00Z", "lifecycle-terminate"])
+def test_a_notice_gives_the_nodes_jobs_back(slurm_machine: Any, imds: Any, tmp_path: Path, notice: str) -> None:
+    (tmp_path / "held").write_text(f"rebalance\n{notice}\n")
+    (tmp_path / "name").write_text("spot-n1\n")
+    imds.items["autoscaling/target-lifecycle-state"] = "Terminated" if "lifecycle" in notice else "InService"
+    slurm_machine.fake("aws", slurm_machine.OWN_GROUP)
+    slurm_machine.fake("squeue", JOBS.format(root=tmp_path))
+    slurm_machine.fake("scontrol", '[ "$2" != 13 ]')
+    done = slurm_machine.run("slurm-notice.sh")
+    assert done.returncode == 0, done.stderr
+    calls = slurm_machine.calls("scontrol")
+    assert calls == [
+        ["update", "nodename=spot-n1", "state=drain", "reason=gangway: its machine is taken back"],
+        ["requeue", "12"],
+        ["requeue", "13"],
+    ]
+    assert slurm_machine.calls("scancel") == [["13"]]
+    assert (slurm_machine.COMPLETED in slurm_machine.said_to_group()) == ("lifecycle" in notice)
+
+
+def test_a_machine_that_never_was_a_node_goes_at_once(slurm_machine: Any, imds: Any, tmp_path: Path) -> None:
+    (tmp_path / "held").write_text("lifecycle-terminate\n")
+    imds.items["autoscaling/target-lifecycle-state"] = "Terminated"
+    slurm_machine.fake("aws", slurm_machine.OWN_GROUP)
+    assert slurm_machine.run("slurm-notice.sh").returncode == 0
+    assert slurm_machine.COMPLETED in slurm_machine.said_to_group()
+    assert slurm_machine.calls("scontrol") == []
+
+
+def test_accounts_are_told_in_order_and_told_again(slurm_machine: Any, tmp_path: Path) -> None:
+    (tmp_path / "accounts").write_text("add qos low\nadd account vision cluster=demo\n")
+    slurm_machine.fake("sacctmgr", '[ "$3" != add ]')
+    done = slurm_machine.run("slurm-accounts.sh", SLURM_ACCOUNTS=f"{tmp_path}/accounts")
+    assert done.returncode == 0, done.stderr
+    assert [call[2:] for call in slurm_machine.calls("sacctmgr")][1:] == [
+        ["add", "qos", "low"],
+        ["add", "account", "vision", "cluster=demo"],
+    ]
+
+
+def test_the_state_is_slurms_and_the_folder_of_jobs_the_users(slurm_machine: Any, tmp_path: Path) -> None:
+    for name in ("install", "hostnamectl"):
+        slurm_machine.fake(name)
+    slurm_machine.more_settings |= {
+        "SLURM_ACCOUNTS": "", "SLURM_STATE_DIR": "/fsx/.gangway/slurm", "SLURM_SHARED_DIR": "/fsx/jobs",
+        "SLURM_HEAD_NAME": "head",
+    }  # fmt: skip
+    done = slurm_machine.run("slurm-head.sh")
+    assert done.returncode == 0, done.stderr
+    made = [call[-1] for call in slurm_machine.calls("install")]
+    assert f"{tmp_path}/fsx/.gangway/slurm/state" in made
+    assert all(
+        call[:7] == ["-d", "-m", "0700", "-o", "slurm", "-g", "slurm"] for call in slurm_machine.calls("install")
+    )
+    assert (tmp_path / "fsx/jobs").is_dir()
