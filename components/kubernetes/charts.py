@@ -85,7 +85,7 @@ def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
             "requeuingStrategy": {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backoffMaxSeconds": 900},
         },
         # Of which a pod may ask for some, and nobody has a quota.
-        "resources": {"excludeResourcePrefixes": ["ephemeral-storage", "hugepages-"]},
+        "resources": {"excludeResourcePrefixes": ["hugepages-"]},
         **fair,
     }
 

@@ -280,10 +280,11 @@ def status(
         typer.echo(_as_json(found))
         return
     typer.echo(_line(found))
-    if found.stretches:
+    if found.stretches is None or found.stretches:
         so_far = spent(site, found, datetime.now(UTC))
+        hours = "unknown" if so_far.node_hours is None else f"{so_far.node_hours:,.3g} node-hours"
         usd = f"{so_far.usd:,.2f} USD" if so_far.usd is not None else "cost unknown"
-        typer.echo(f"on nodes: {so_far.node_hours:,.3g} node-hours, {usd} ({so_far.source})")
+        typer.echo(f"on nodes: {hours}, {usd} ({so_far.source})")
     for each in found.moves:
         moved = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {_dollars(each)}"
         typer.echo(f"came from {each.source}, {each.at:%Y-%m-%d %H:%M} UTC: {moved}")

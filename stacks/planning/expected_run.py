@@ -112,10 +112,11 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
 def _standing(config: StackConfig) -> Iterable[Finding]:
     """What is told where jobs come to a queue."""
     nodes = config.cluster.nodes
+    whole = f"all {nodes.max} nodes" if nodes.max > 1 else "its node"
     yield Finding.info(
         "cluster.standing",
         "gangway:engine",
-        f"a cluster with a queue, priced for a month with all {nodes.max} nodes up; {nodes.min or 'none'} of them up "
+        f"a cluster with a queue, priced for a month with {whole} up; {nodes.min or 'none'} of them up "
         "while nobody has work; nothing is forecast of the jobs that will come",
         "submit to it: gangway job submit FILE",
     )

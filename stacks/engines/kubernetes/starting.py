@@ -58,7 +58,7 @@ def _undo(kubectl: Kubectl, placing: Placing, made: Sequence[str], error: BaseEx
     except InputError as left:
         raise InputError(
             "job", f"it may have been begun all the same, for it could not be undone: {left.problem}",
-            value=placing.job_id, fix="gangway job list says whether it is there, and gangway job cancel ends it",
+            value=placing.job_id, fix="list the jobs there, and cancel this one where it is among them",
         ) from error  # fmt: skip
 
 

@@ -149,7 +149,6 @@ class _Factory:
         opts = pulumi.ResourceOptions(providers={"kubernetes": inner})
         charts = cluster_charts(
             spec,
-            self.planned.machine,
             cluster=name,
             region=self.config.region,
             groups=[group_pattern(name, position, rung) for position, rung in enumerate(self.rungs)],

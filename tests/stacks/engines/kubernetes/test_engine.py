@@ -136,7 +136,7 @@ def test_a_pod_that_was_done_before_keeps_no_cancelled_job_running(
 def test_on_a_node_that_is_not_fit_it_is_not_begun_again(
     engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster
 ) -> None:
-    script = 'echo "$HOSTNAME" >>hosts; [ "$(wc -l <hosts)" -gt 2 ] || exit 4'
+    script = 'echo "$HOSTNAME" >>hosts; [ "$(wc -l <hosts)" -gt 2 ] || { sleep 2.1; exit 4; }'
     job_id = engine.submit(job(script, env={"SECRET": "s"}))
     seen = list[tuple[str, ...]]()
     for _ in range(2):
@@ -148,6 +148,10 @@ def test_on_a_node_that_is_not_fit_it_is_not_begun_again(
         if len(seen) == 1:  # as it goes by its age
             standing_kubernetes.kubectl("delete", "jobset", job_id, f"--namespace={kube_queue.namespace}")
     found = over(engine, job_id)
+    label = r"{.items[*].metadata.labels.kueue\.x-k8s\.io/max-exec-time-seconds}"
+    words = ("get", "jobsets", f"--output=jsonpath={label}", f"--namespace={kube_queue.namespace}")
+    second, third = map(int, standing_kubernetes.kubectl(*words).split())
+    assert 3600 > second > third, "what each start has had is gone from the next one's hours"
     assert (found.phase, found.starts) == (Phase.DONE, 3)
     assert found.stretches is None, "the first one's are gone with it"
     assert len({*seen, found.nodes}) == 3
