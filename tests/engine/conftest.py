@@ -279,7 +279,7 @@ def running_plugin(load_module: Callable[[Path], Any]) -> Callable[..., Abstract
     params=sorted(
         name
         for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml")
-        # Machines that are there already are no cloud: test_hosts.py; a cluster with a queue has no job: test_eks.py and
+        # Machines that are there already are no cloud: test_hosts.py; a cluster with a queue has no job: test_eks.py,
         # test_gke.py; that of AKS is not run here.
         if not (name := file.stem.removeprefix("Pulumi.")).startswith(("hosts-", "eks-", "gke-", "aks-"))
     )
