@@ -14,7 +14,7 @@ from stacks.planning.plan import Plan, make_plan
 from stacks.planning.rules.rule import kind
 
 AWS_STACKS = ("aws-demo", "aws-g5-dev", "aws-p4d-block", "aws-p5-slurm", "aws-p5-spot", "eks-p5-kueue")
-SITE_STACKS = ("hosts-lab", "openstack-gpu")
+SITE_STACKS = ("hosts-lab", "hosts-slurm", "openstack-gpu")
 QUEUE_STACKS = ("gke-a3-jobset", "gke-tpu-v5e", "aks-ndv5")
 
 
