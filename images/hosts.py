@@ -102,12 +102,29 @@ def digest_of(installer: str) -> str:
 
 def render_host_installer(spec: HostSpec) -> str:
     """The machine's script, plain ASCII: `install` and `remove`."""
-    files, services = host_files(spec), _services(spec)
+    hint = _ENGINE_HINTS[spec.container_engine]
+    return installer_text(spec.stack, host_files(spec), _services(spec), _needs(spec), container_engine_hint=hint)
+
+
+def installer_text(
+    stack: str,
+    files: Sequence[NodeFile],
+    services: Sequence[str],
+    needs: Sequence[str],
+    *,
+    refused: Sequence[str] = (),
+    container_engine_hint: str = "",
+) -> str:
+    """The script of one machine. `needs`: `command: what to do` for each command that has to be there; `refused`:
+    `path: why` for each file that must not be; `container_engine_hint`: how to come by a container engine, where one is
+    needed.
+    """
     check_heredoc(files, _END)
-    settings = bash_assignments({"ENGINE_HINT": _ENGINE_HINTS[spec.container_engine], "STACK": spec.stack})
+    settings = bash_assignments({"ENGINE_HINT": container_engine_hint, "STACK": stack})
     arrays = [
         bash_array("FILES", [file.path for file in files]),
-        bash_array("NEEDS", _needs(spec)),
+        bash_array("NEEDS", needs),
+        bash_array("REFUSED", refused),
         bash_array("SERVICES", services),
     ]
     body = "\n".join(f"put {file.path} {file.mode} <<'{_END}'\n{file.text.rstrip()}\n{_END}" for file in files)

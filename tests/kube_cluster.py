@@ -45,6 +45,12 @@ _KUEUE_CONFIG = {
     "leaderElection": {"leaderElect": False},
     "internalCertManagement": {"enable": False},
     "featureGates": {"VisibilityOnDemand": False},
+    # Namespaces of clusters that somebody else has made, too.
+    "managedJobsNamespaceSelector": {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kueue-system"]}
+        ]
+    },
 }
 _JOBSET_CONFIG = {
     "apiVersion": "config.jobset.x-k8s.io/v1alpha1",

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.aws.eks_nodes import EFA, node_of
-from components.catalog.schema import MachineType
+from components.aws.eks_nodes import EFA
 from components.kubernetes import charts
 from components.kubernetes.charts import SYSTEM, Chart
 from components.kubernetes.namespaces import RunVolume
@@ -19,7 +18,6 @@ _JOBS = {POOL_LABEL: "jobs"}
 
 def cluster_charts(
     spec: ClusterSpec,
-    machine: MachineType,
     *,
     cluster: str,
     region: str,
@@ -29,7 +27,7 @@ def cluster_charts(
 ) -> list[Chart]:
     """All that a cluster of EKS runs for its jobs. `groups`: as `charts.cluster_autoscaler` has them."""
     found = {"autoDiscovery": {"clusterName": cluster}, "cloudProvider": "aws", "awsRegion": region}
-    devices = node_of(machine).devices
+    devices = spec.node.devices
     return [
         charts.job_set(),
         charts.kueue(spec, len(groups)),

@@ -39,6 +39,8 @@ _SERVICE_CIDRS = ("172.20.0.0/16", "10.100.0.0/16")
 _SCALER = "k8s.io/cluster-autoscaler"
 # What the kubelet, the system's own programs and the plugins' pods take of a node's memory.
 _KEPT_GIB = 8
+# What images and the file system leave of a node's disk.
+_DISK_SHARE = 0.8
 _BOUNDARY = "==gangway=="
 
 
@@ -71,11 +73,12 @@ def image_parameter(version: str, machine: MachineType) -> str:
     return f"/aws/service/eks/optimized-ami/{version}/{family}/recommended/image_id"
 
 
-def node_of(machine: MachineType) -> Node:
-    """What jobs may have of one node."""
+def node_of(machine: MachineType, root_volume_gib: int) -> Node:
+    """What jobs may have of one node. Where it has disks of its own, what pods write is on those."""
     gpus = {GPU: machine.num_accelerators.value} if machine.backend == "nccl" else {}
     efa = {EFA: count_efa(machine)} if count_efa(machine) else {}
-    return Node(machine.vcpus.value, int(machine.memory_gib.value) - _KEPT_GIB, {**gpus, **efa})
+    disk_gib = int((machine.instance_store_gib.value or root_volume_gib) * _DISK_SHARE)
+    return Node(machine.vcpus.value, int(machine.memory_gib.value) - _KEPT_GIB, {**gpus, **efa}, disk_gib)
 
 
 def node_labels(machine: MachineType, rung: str) -> dict[str, str]:
@@ -103,14 +106,14 @@ def group_pattern(pool: str, position: int, rung: RungPlan) -> str:
 
 def group_tags(cluster: str, machine: MachineType, rung: str, root_volume_gib: int) -> dict[str, str]:
     """By which the autoscaler finds a group, and knows what a node of it will be while there is none."""
-    template = f"{_SCALER}/node-template"
+    template, node = f"{_SCALER}/node-template", node_of(machine, root_volume_gib)
     return {
         f"{_SCALER}/enabled": "true",
         f"{_SCALER}/{cluster}": "owned",
         **{f"{template}/label/{key}": value for key, value in node_labels(machine, rung).items()},
         f"{template}/taint/{JOBS_ONLY}": "true:NoSchedule",
-        **{f"{template}/resources/{name}": str(count) for name, count in node_of(machine).devices.items()},
-        f"{template}/resources/ephemeral-storage": f"{root_volume_gib}Gi",
+        **{f"{template}/resources/{name}": str(count) for name, count in node.devices.items()},
+        f"{template}/resources/ephemeral-storage": f"{node.disk_gib}Gi",
     }
 
 

@@ -26,6 +26,7 @@ from components.aws.launch import (
     mixed_instances,
     plan_interfaces,
 )
+from components.aws.pricing import QUEUE_TAG
 from components.catalog.loader import load
 from components.catalog.schema import MachineType
 from components.core.capacity import RungPlan, plan_ladder
@@ -292,7 +293,8 @@ class EfaNodePool(pulumi.ComponentResource):
 
     def _group_tags(self, position: int) -> dict[str, str]:
         own = self._args.get("rungs")
-        return {**self._args["tags"], **(own[position]["group_tags"] if own else {})}
+        sized_by = dict([QUEUE_TAG]) if self._args.get("sized_by_queue", False) else {}
+        return {**self._args["tags"], **sized_by, **(own[position]["group_tags"] if own else {})}
 
     def _launch_templates(
         self, suffix: str, rung: RungPlan, machines: Sequence[MachineType], user_data: pulumi.Input[str]

@@ -21,12 +21,14 @@ from components.estimate.cost import (
     unknown_price,
 )
 
-__all__ = ["Difference", "Ec2Client", "compare", "fetch_types", "not_offered", "price_resources"]
+__all__ = ["QUEUE_TAG", "Difference", "Ec2Client", "compare", "fetch_types", "not_offered", "price_resources"]
 
 
 Answer = Mapping[str, Any]
 Value = str | int | float | None
 
+QUEUE_TAG = ("gangway:sized-by", "queue")
+"""On a group whose size a queue of jobs sets."""
 GP3_MIBPS = 125
 """What a gp3 volume has without paying for more (Amazon EBS user guide, "General Purpose SSD volumes")."""
 _PERFORMANCE = re.compile(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit$")
@@ -180,10 +182,10 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
 def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     templates, opened = _templates(resources), _opened_sizes(resources)
     groups = [one for one in resources if one.type == "aws:autoscaling/group:Group"]
-    # Where a queue sizes all groups, the first is what it fills first, with all nodes when there is work for them.
-    by_queue = all(group.inputs.get("desiredCapacity") is None for group in groups)
-    for position, group in enumerate(groups):
-        standby = group.inputs.get("desiredCapacity") is None and not (by_queue and position == 0)
+    # Of those that a queue sizes the first is filled first, with all nodes when there is work for them.
+    first = next((group for group in groups if _is_sized_by_queue(group)), None)
+    for group in groups:
+        standby = group.inputs.get("desiredCapacity") is None and group is not first
         yield from of_resources(_group(group, templates, opened, catalog, region, standby), group)
 
 
@@ -214,6 +216,11 @@ def _group(
         label = f"{group.name}: root volumes, {more_mibps:g} MiB/s a node beyond gp3's own"
         price = catalog.service_price("aws", region, "ebs-gp3-throughput")
         yield from_service(label, price, num_nodes * more_mibps, region, standby=standby)
+
+
+def _is_sized_by_queue(group: Declared) -> bool:
+    key, value = QUEUE_TAG
+    return any(tag["key"] == key and tag["value"] == value for tag in group.inputs.get("tags") or ())
 
 
 def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:

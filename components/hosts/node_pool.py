@@ -21,6 +21,8 @@ MEMBER_KEY = "/etc/gangway/member.pem"
 """Where a machine keeps the key by which it knows the others: root's alone, and no word of the script."""
 SIGNING_KEY = "/etc/gangway/signing.pem"
 """Likewise the key by which it signs the run's record."""
+MUNGE_KEY = "/etc/gangway/munge.key"
+"""Likewise the key by which machines of a Slurm know each other."""
 DIAL_TRIES = 5
 # The SSH user is root, or has a sudo that asks for nothing: a password would have nobody to type it.
 _AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
@@ -73,7 +75,7 @@ class HostArgs(TypedDict):
 class HostPoolArgs(TypedDict):
     """Inputs of HostPool. The first machine is there before the others, and stays until they have left. `private_key`
     is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK. `keys`: by the file
-    in which each machine keeps one, for root alone: MEMBER_KEY, SIGNING_KEY.
+    in which each machine keeps one, for root alone: MEMBER_KEY, SIGNING_KEY, MUNGE_KEY.
     """
 
     machines: list[HostArgs]

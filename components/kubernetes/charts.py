@@ -74,7 +74,7 @@ def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
         "clientConnection": {"qps": 300, "burst": 500},
         "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
-        # In teams' namespaces nothing begins that has no queue.
+        # In teams' namespaces nothing begins that has no queue; in others Kueue looks after nothing at all.
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": {"matchLabels": {"app.kubernetes.io/managed-by": "gangway"}},
         "waitForPodsReady": {
@@ -85,7 +85,7 @@ def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
             "requeuingStrategy": {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backoffMaxSeconds": 900},
         },
         # Of which a pod may ask for some, and nobody has a quota.
-        "resources": {"excludeResourcePrefixes": ["ephemeral-storage", "hugepages-"]},
+        "resources": {"excludeResourcePrefixes": ["hugepages-"]},
         **fair,
     }
 

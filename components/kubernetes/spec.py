@@ -28,16 +28,20 @@ class Team:
 
 @dataclass(frozen=True)
 class Node:
-    """What one node has for jobs. `devices`: further resources of its, such as GPUs and interfaces of the fabric."""
+    """What one node has for jobs. `devices`: further resources of its, such as GPUs and interfaces of the fabric;
+    `disk_gib`: for what pods write that is not kept; 0 where nobody knows, and no pod may ask for it.
+    """
 
     cpus: int
     memory_gib: int
     devices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    disk_gib: int = 0
 
     def quantities(self, nodes: int) -> dict[str, str]:
         """So many nodes' resources, as Kubernetes writes them."""
         counted = {name: str(count * nodes) for name, count in self.devices.items()}
-        return {"cpu": str(self.cpus * nodes), "memory": f"{self.memory_gib * nodes}Gi", **counted}
+        disk = {"ephemeral-storage": f"{self.disk_gib * nodes}Gi"} if self.disk_gib else {}
+        return {"cpu": str(self.cpus * nodes), "memory": f"{self.memory_gib * nodes}Gi", **disk, **counted}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """The files that a Slurm reads, as text: pure. Each option is known to 21.08, 22.05 and 23.11 alike, but where it says
-so. Nodes have none of them: they ask the controller (slurm.conf(5), enable_configless).
+so. A cloud's nodes have none of them: they ask the controller (slurm.conf(5), enable_configless).
 """
 
 import math
@@ -28,9 +28,9 @@ def _controller(spec: SlurmSpec) -> Mapping[str, object]:
         "SlurmdPort": spec.node_port,
         "SlurmUser": spec.user,
         "AuthType": "auth/munge",
+        **({"AuthInfo": f"socket={spec.munge_socket}"} if spec.munge_socket else {}),
         "CredType": "cred/munge",
-        # A machine that was given back comes again with nothing but its name.
-        "SlurmctldParameters": "enable_configless,idle_on_node_suspend",
+        **_where_nodes_read(spec),
         # Also while they have no machine: a job is refused that asks for more nodes than can be seen.
         "PrivateData": "cloud",
         "StateSaveLocation": f"{spec.state_dir}/state",
@@ -45,6 +45,14 @@ def _controller(spec: SlurmSpec) -> Mapping[str, object]:
         # A node that comes back with its machine is fit again; its prolog says where it is not.
         "ReturnToService": 2,
     }
+
+
+def _where_nodes_read(spec: SlurmSpec) -> Mapping[str, object]:
+    if spec.is_there:
+        # Each machine has its own copy, with the controller's name alone in another form.
+        return {"DebugFlags": "NO_CONF_HASH"}
+    # A machine that was given back comes again with nothing but its name.
+    return {"SlurmctldParameters": "enable_configless,idle_on_node_suspend"}
 
 
 def _scheduling(spec: SlurmSpec) -> Mapping[str, object]:
@@ -86,6 +94,8 @@ def _nodes_run(spec: SlurmSpec) -> Mapping[str, object]:
 
 
 def _power(spec: SlurmSpec) -> Mapping[str, object]:
+    if spec.is_there:
+        return {}
     excluded = {"SuspendExcNodes": spec.rungs[0].first(spec.nodes_up)} if spec.nodes_up else {}
     return {
         "ResumeProgram": f"{spec.bin_dir}/slurm-scale.sh",
@@ -122,6 +132,13 @@ def _nodes(spec: SlurmSpec) -> Iterable[str]:
     machine = spec.machine
     gres = f" Gres=gpu:{machine.gpu_type}:{machine.gpus}" if machine.gpus else ""
     for position, rung in enumerate(spec.rungs):
+        for each in rung.machines:
+            yield (
+                f"NodeName={each.name} NodeAddr={each.address} CPUs={machine.cpus} RealMemory={machine.memory_mib}"
+                f"{gres} Weight={(position + 1) * 10} State=UNKNOWN"
+            )
+        if rung.machines:
+            continue
         yield (
             f"NodeName={rung.hosts} CPUs={machine.cpus} RealMemory={machine.memory_mib}{gres} "
             f"Weight={(position + 1) * 10} Feature={rung.kind} State=CLOUD"

@@ -23,16 +23,28 @@ _CGROUP_V2_SINCE = "22.05"
 
 
 @dataclass(frozen=True)
+class SlurmHost:
+    """A machine that is there already: its node's name, and where it is reached."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
 class SlurmRung:
-    """A rung of the capacity ladder: one partition, one group of machines. `count`: the most nodes it may hold."""
+    """A rung of the capacity ladder: one partition, one group of machines. `count`: the most nodes it may hold;
+    `machines`: which, where they are there already; a cloud's come and go.
+    """
 
     name: str
     kind: RungKind
     count: int
+    machines: tuple[SlurmHost, ...] = ()
 
     def __post_init__(self) -> None:
         _check("SlurmRung.name", self.name, _NAME.fullmatch(self.name) and self.name not in _RESERVED, "such as spot-2")
         _check("SlurmRung.count", self.count, 1 <= self.count <= 10_000, "1 to 10000")
+        _check("SlurmRung.machines", self.machines, len(self.machines) in (0, self.count), "none, or all of them")
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -41,6 +53,8 @@ class SlurmRung:
         >>> SlurmRung("spot", "spot", 2).nodes
         ('spot-n1', 'spot-n2')
         """
+        if self.machines:
+            return tuple(machine.name for machine in self.machines)
         return tuple(f"{self.name}-n{number}" for number in range(1, self.count + 1))
 
     @property
@@ -50,7 +64,7 @@ class SlurmRung:
         >>> SlurmRung("spot", "spot", 2).hosts
         'spot-n[1-2]'
         """
-        return self.first(self.count)
+        return ",".join(self.nodes) if self.machines else self.first(self.count)
 
     def first(self, count: int) -> str:
         """So many of them."""
@@ -109,6 +123,7 @@ class SlurmSpec:
         accounting: slurmdbd and MariaDB on the controller: accounts, shares, preemption by QOS.
         teams: with accounting alone; without any there is one account for all.
         user: who slurmctld is.
+        munge_socket: of the cluster's own munged; empty for the machine's.
     """
 
     cluster: str
@@ -130,6 +145,7 @@ class SlurmSpec:
     log_dir: str = "/var/log/slurm"
     bin_dir: str = "/opt/gangway/bin"
     user: str = "slurm"
+    munge_socket: str = ""
 
     def __post_init__(self) -> None:
         _check("SlurmSpec.cluster", self.cluster, _OWN_NAME.fullmatch(self.cluster) is not None, "such as gan-train")
@@ -152,6 +168,11 @@ class SlurmSpec:
         for place in ("state_dir", "log_dir", "bin_dir"):
             value = getattr(self, place)
             _check(f"SlurmSpec.{place}", value, _FOLDER.fullmatch(value) is not None, "an absolute path without spaces")
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its machines are, and stay."""
+        return all(rung.machines for rung in self.rungs)
 
     @property
     def has_cgroups(self) -> bool:

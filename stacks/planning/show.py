@@ -150,12 +150,12 @@ def _standing(plan: Plan) -> str:
     if plan.rung is None:
         return f"[bold]{usd(plan.cost.hourly)}[/] an hour; {_NO_NODE}"
     nodes, lines = plan.config.cluster.nodes, []
-    for num in sorted({0, nodes.min, nodes.max}, reverse=True):
+    for num in sorted({nodes.min, nodes.max}, reverse=True):
         hourly = plan.hourly_with(num)
         month = "unknown" if hourly is None else _known(plan.cost, hourly * HOURS_PER_MONTH)
         hour = "unknown" if hourly is None else _known(plan.cost, hourly)
         up = "no node" if num == 0 else f"{num} node{'s' if num > 1 else ''}"
-        always = ", as many as are always" if num == nodes.min else ""
+        always = ", as always" if num and num == nodes.min else ""
         lines.append(f"with {up} up{always}: [bold]{hour}[/] an hour, {month} a month of 730 h")
     return "\n".join(lines)
 
@@ -251,6 +251,10 @@ def _time(plan: Plan) -> str:
     return "a run" if plan.config.job is not None else "a month with all nodes"
 
 
+def _whose(plan: Plan) -> str:
+    return "a run's" if plan.config.job is not None else "a month's"
+
+
 def _beside(carbon: CarbonEstimate) -> str:
     """The two intensities that are not counted, where somebody publishes them."""
     others = {"marginal": carbon.marginal_g_per_kwh, "market-based": carbon.market_g_per_kwh}
@@ -262,12 +266,12 @@ def _embodied(plan: Plan) -> str:
     """The machines' share, and all of it for 1,000 images."""
     embodied, sci = plan.embodied, plan.sci_g_per_kimg
     if embodied.gco2e is None:
-        return f"[bold]unknown[/] kg CO2e more for {_time(plan)}'s share of making the machines"
+        return f"[bold]unknown[/] kg CO2e more for {_whose(plan)} share of making the machines"
     whole = "" if sci is None else f"; in all {sci:.3g} g CO2e for 1,000 images (SCI)"
     low, high = ((end or 0.0) / 1000 for end in (embodied.gco2e_low, embodied.gco2e_high))
     return (
-        f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more ({low:.2f} to {high:.2f}) for {_time(plan)}'s share of "
-        f"making the machines{whole}"
+        f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more ({low:.2f} to {high:.2f}) for {_whose(plan)} share "
+        f"of making the machines{whole}"
     )
 
 

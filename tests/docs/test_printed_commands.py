@@ -99,6 +99,10 @@ RUN: dict[str, Case] = {
     "gangway tco --accelerator {machine.accelerator} --nodes 1": Case(f"{UNPRICED} --explain site.price-unsaid"),
 }
 NOT_RUN: dict[str, str] = {
+    "gangway dockerfile cuda > Dockerfile says how to build and push it": "of an engine: tests/stacks/engines",
+    "gangway job list --json": "of an engine that has jobs: tests/stacks/finops/bill/test_queue_jobs.py",
+    "gangway job list --json > jobs.json": "likewise",
+    "gangway job submit FILE --on {'slurm:PARTITION' if kind == 'slurm' else 'kubernetes:CONTEXT'}": "takes an engine",
     "{program()} record --run-dir {shlex.quote(str(path.parent))}": "of a record that was changed: run above",
     "{program()} train --preset {name}": "a training of hours: tests/trainer/config has the trainer read each",
     "{program()} train --preset few-images --data {shlex.quote(str(out))}": "a training of hours: tests/trainer/data",
@@ -130,6 +134,7 @@ NO_PROPOSAL: dict[str, str] = {
     "gangway bench run": "says what wrote a file",
     "gangway forecast": "says what wrote a file",
     "gangway forecast --out": "says what wrote a file",
+    "gangway job serve": "names who has answered",
     "gangway namespace would be ignored": "no command",
     "gangway plan": "says what wrote a file, or what a finding was found by",
     "gangway plan --json": "says what wrote a file",

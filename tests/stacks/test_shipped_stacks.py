@@ -82,6 +82,7 @@ ALONE = {
         "TrainingNetwork",
     },
     "hosts-lab": {"HostPool"},
+    "hosts-slurm": {"HostPool"},
     "openstack-gpu": {
         "HeadNode",
         "MachineSecrets",
@@ -141,6 +142,8 @@ COUNTS = {
     "gcp-v5e-pod": (1, 1, 0, 0, 1, 1, 1, 1),
     "gcp-v5p-multislice": (1, 1, 0, 0, 1, 1, 1, 2),
     "hosts-lab": (6, 2),
+    # Of each machine its services, and one key.
+    "hosts-slurm": (4, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
     "openstack-gpu": (1, 2, 5, 37, 1, 2, 1),
 }

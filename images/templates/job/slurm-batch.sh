@@ -14,6 +14,7 @@ is_late=
 is_heard=
 srun=
 timer=
+killer=
 
 put() {
     printf '%s\n' "$2" >"$folder/.$1" && mv "$folder/.$1" "$folder/$1"
@@ -66,6 +67,7 @@ stop() {
     echo "{\"kind\": \"stop\", \"seen_at\": $(date +%s), \"deadline\": \"\"}" >>"$folder/notices.jsonl"
     scancel --quiet --signal=TERM "$SLURM_JOB_ID.$step"
     (sleep "$GRACE_SEC" && scancel --quiet --signal=KILL "$SLURM_JOB_ID.$step") &
+    killer=$!
 }
 
 # meaning CODE: of all nodes together, CODE being srun's. Who was told says what says most; else the first that failed.
@@ -168,7 +170,11 @@ while :; do
         [ -n "$is_heard" ] || break
     done
     srun=
-    kill "$timer" "$beat" 2>/dev/null
+    # Who would kill the step: the next start's has the same number, and where Slurm tracks processes by their parents
+    # alone, what is left of this script outlives it.
+    # shellcheck disable=SC2086 # none or one
+    kill $killer "$timer" "$beat" 2>/dev/null
+    killer=
     off_nodes "$(now_ms)"
     code=$(meaning "$code")
     [ "$code" != 0 ] || end "done" 0

@@ -41,14 +41,14 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
 
 def minutes_of(job: JobFile) -> int:
     """What Slurm is asked for."""
-    return math.ceil(job.max_hours * 60 + job.grace_sec / 60) + _MARGIN_MINUTES
+    return math.ceil((round(job.max_hours * 3600) + job.grace_sec) / 60) + _MARGIN_MINUTES
 
 
 def max_hours_of(job: JobFile, minutes: int) -> float:
     """The most hours, to two digits behind the point, of which `minutes_of` is no more than that; below 0 where there
     are none.
     """
-    return math.floor((minutes - _MARGIN_MINUTES - job.grace_sec / 60) / 60 * 100) / 100
+    return ((minutes - _MARGIN_MINUTES) * 60 - job.grace_sec) // 36 / 100
 
 
 def minutes_in(limit: str) -> int | None:

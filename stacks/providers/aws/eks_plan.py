@@ -41,7 +41,8 @@ def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType
     check_version(version, "gangway:engine.version")
     _check_rungs(config)
     _check_network(config)
-    spec = ClusterSpec(teams, node_of(machine), config.cluster.nodes.max, (flavor_of(machine),))
+    node = node_of(machine, config.cluster.root_volume_gib)
+    spec = ClusterSpec(teams, node, config.cluster.nodes.max, (flavor_of(machine),))
     return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes)
 
 

@@ -29,10 +29,10 @@ from stacks.providers.aws.plan import AwsPlan
 __all__ = ["build_eks"]
 
 
-def build_eks(
-    config: StackConfig, planned: AwsPlan, eks: EksPlan, provider: aws.Provider, opts: pulumi.ResourceOptions
-) -> Mapping[str, pulumi.Input[Any]]:
+def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
+    provider = aws.Provider(config.stack, region=config.region)
+    opts = pulumi.ResourceOptions(providers={"aws": provider})
     common = ComponentFactory(config, planned, provider, opts)
     stack = _Factory(config, planned, eks, provider, opts)
     key = common.key()
@@ -149,7 +149,6 @@ class _Factory:
         opts = pulumi.ResourceOptions(providers={"kubernetes": inner})
         charts = cluster_charts(
             spec,
-            self.planned.machine,
             cluster=name,
             region=self.config.region,
             groups=[group_pattern(name, position, rung) for position, rung in enumerate(self.rungs)],

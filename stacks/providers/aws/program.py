@@ -33,19 +33,18 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 
 def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    slurm = config.engine if isinstance(config.engine, SlurmConfig) else None
-    if slurm is not None:
-        check_slurm(config, slurm, planned)
-    elif planned.eks is None:
-        check_user_data(config, planned)
-    provider = aws.Provider(config.stack, region=config.region)
-    opts = pulumi.ResourceOptions(providers={"aws": provider})
     if planned.eks is not None:
         # Imported here: its SDK is an extra of its own.
         from stacks.providers.aws.eks_program import build_eks
 
-        return build_eks(config, planned, planned.eks, provider, opts)
-    stack = ComponentFactory(config, planned, provider, opts)
+        return build_eks(config, planned, planned.eks)
+    slurm = config.engine if isinstance(config.engine, SlurmConfig) else None
+    if slurm is not None:
+        check_slurm(config, slurm, planned)
+    else:
+        check_user_data(config, planned)
+    provider = aws.Provider(config.stack, region=config.region)
+    stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
     if slurm is not None:
         return build_slurm(stack, slurm)
     key = stack.key()

@@ -13,6 +13,7 @@ from stacks.planning.common_findings import common_findings
 from stacks.providers import shared as shared_findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.hosts.settings import HostsConfig
+from stacks.providers.hosts.slurm import slurm_findings
 from stacks.providers.hosts.user_data import fabric_min_gbps
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, site_of
 
@@ -23,7 +24,19 @@ _NAMED = 3
 
 def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
-    own, least = hosts_of(config), fabric_min_gbps(config, planned)
+    own = hosts_of(config)
+    if config.engine.standing:
+        return (
+            *common_findings(config, planned.machine, cost, shared=True),
+            *site_findings(site_of(config), planned.machine),
+            *slurm_findings(config, planned),
+            *_unknown_keys(own),
+            *_open_ports(own),
+            *_tunnels(config, planned, own),
+            *_ssh(own),
+            _not_enforced("nothing ends a job but its own max_hours"),
+        )
+    least = fabric_min_gbps(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=True),
         *shared_findings.trainable(planned.machine),
@@ -137,6 +150,16 @@ def _travels(own: HostsConfig) -> str:
     return f"all of it in WireGuard's tunnels, for which each reaches each at UDP port {own.wireguard.port}"
 
 
+def _not_enforced(instead: str) -> Finding:
+    return Finding.warning(
+        "budget.not-enforced",
+        "gangway:budget",
+        "nobody bills these machines: the plan compares the budget with what they cost their owner, no mail is sent, "
+        "and nothing is stopped by it",
+        instead,
+    )
+
+
 def _nobody_looks(config: StackConfig) -> Iterable[Finding]:
     """What clouds do and nobody does here."""
     scraped = (
@@ -144,13 +167,7 @@ def _nobody_looks(config: StackConfig) -> Iterable[Finding]:
         if config.head.prometheus_image
         else "no Prometheus"
     )
-    yield Finding.warning(
-        "budget.not-enforced",
-        "gangway:budget",
-        "nobody bills these machines: the plan compares the budget with what they cost their owner, no mail is sent, "
-        "and nothing is stopped by it",
-        "job.max_hours ends the job, whatever it cost",
-    )
+    yield _not_enforced("job.max_hours ends the job, whatever it cost")
     yield Finding.info(
         "observe.prometheus-only",
         "gangway:observe",

@@ -8,16 +8,17 @@ from typing import Any
 import pulumi
 import pulumi_command as command
 
-from components.core.job import JobSpec
 from components.core.member_key import member_key
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, from_fact
 from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostArgs, HostPool
 from components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key
+from images.slurm.hosts import render_slurm_host_installer
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.findings import findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
 from stacks.providers.hosts.settings import HostsConfig
+from stacks.providers.hosts.slurm import machine_spec, slurm_pool
 from stacks.providers.hosts.user_data import installer, job_spec
 from stacks.providers.shared import machine_of, price_of
 
@@ -33,17 +34,23 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 
 def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    own = hosts_of(config)
+    own, several = hosts_of(config), config.cluster.nodes.max > 1
     provider = command.Provider(config.stack)
-    job = job_spec(config, planned)
-    machines = [_machine(config, planned, job, position) for position in range(len(own.machines))]
-    if own.wireguard is not None and not job.rendezvous.standalone:
+    if config.engine.standing:
+        scripts = [render_slurm_host_installer(machine_spec(config, planned, at)) for at in range(len(own.machines))]
+    else:
+        job = job_spec(config, planned)
+        scripts = [installer(config, planned, job, at) for at in range(len(own.machines))]
+    machines = [_machine(own, script, at) for at, script in enumerate(scripts)]
+    if own.wireguard is not None and several:
         machines = _joined(config.stack, own, own.wireguard.port, machines)
     opts = pulumi.ResourceOptions(providers={"command": provider})
+    if config.engine.standing:
+        return slurm_pool(config, machines, opts)
     # One component: everything else is there already.
     signing = signing_key(config.stack)
     keys: dict[str, pulumi.Input[str]] = {SIGNING_KEY: signing.pem}
-    if not job.rendezvous.standalone:
+    if several:
         keys[MEMBER_KEY] = member_key(config.stack, config.work.member_key_refresh)
     pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
     return {
@@ -70,9 +77,8 @@ def _joined(stack: str, own: HostsConfig, port: int, machines: Sequence[HostArgs
     return [{**machine, "keys": {WIREGUARD_FILE: told(machine["name"])}} for machine in machines]
 
 
-def _machine(config: StackConfig, planned: HostsPlan, job: JobSpec, position: int) -> HostArgs:
+def _machine(own: HostsConfig, script: str, position: int) -> HostArgs:
     """One machine with its script."""
-    own = hosts_of(config)
     machine = own.machines[position]
     return {
         "name": machine.label,
@@ -80,5 +86,5 @@ def _machine(config: StackConfig, planned: HostsPlan, job: JobSpec, position: in
         "port": machine.port,
         "user": machine.user or own.user,
         "host_key": machine.host_key,
-        "installer": installer(config, planned, job, position),
+        "installer": script,
     }

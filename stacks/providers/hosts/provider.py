@@ -7,6 +7,7 @@ from components.core.findings import InputError
 from stacks.config.encrypted import in_plain_text
 from stacks.config.stack_config import StackConfig
 from stacks.providers.base import Program, Provider
+from stacks.providers.hosts.queue_settings import slurm_mistakes
 from stacks.providers.hosts.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ def _data(config: StackConfig) -> str | None:
     return config.hosts.data_dir if config.hosts else None
 
 
-def _ssh_key(config: StackConfig) -> Iterator[InputError]:
-    """A private key that stands in plain text."""
+def _mistakes(config: StackConfig) -> Iterator[InputError]:
+    """A private key that stands in plain text, and what a queue does not go with."""
     key = config.hosts.private_key if config.hosts else None
-    return in_plain_text("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
+    yield from in_plain_text("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
+    yield from slurm_mistakes(config)
 
 
 PROVIDER = Provider(
@@ -35,6 +37,6 @@ PROVIDER = Provider(
     program=_program,
     loads_by_name=False,
     settings=SETTINGS,
-    mistakes=_ssh_key,
+    mistakes=_mistakes,
     own_data=_data,
 )

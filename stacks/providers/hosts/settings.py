@@ -250,4 +250,5 @@ SETTINGS = ProviderSettings(
     ),
     data_setting="hosts.data_dir",
     nodes_can_leave=False,
+    queues=("slurm",),
 )

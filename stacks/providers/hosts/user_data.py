@@ -59,7 +59,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         bucket_uri=planned.record_uri,
         run_dir=run_dir(config, planned),
         max_hours=config.work.max_hours,
-        fabric=_fabric(planned),
+        fabric=rdma_of(planned),
         shared_dir=own.shared_dir if several else None,
         container_engine=own.container_engine,
         labels=planned.labels,
@@ -78,7 +78,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
     return render_host_installer(spec)
 
 
-def _fabric(planned: HostsPlan) -> RdmaSetup | None:
+def rdma_of(planned: HostsPlan) -> RdmaSetup | None:
     """What a machine looks for in itself; None where it has no fabric."""
     fabric = planned.fabric
     if not fabric.num_devices:

@@ -66,8 +66,9 @@ def test_a_node_is_what_the_autoscaler_was_told(name: str) -> None:
         for key, value in tags.items()
         if key.startswith(f"{prefix}/resources/")
     }
-    devices = {name: str(count) for name, count in node_of(machine).devices.items()}
-    assert resources == {**devices, "ephemeral-storage": "200Gi"}
+    node = node_of(machine, 200)
+    devices = {name: str(count) for name, count in node.devices.items()}
+    assert resources == {**devices, "ephemeral-storage": node.quantities(1)["ephemeral-storage"]}
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -92,9 +93,11 @@ def test_a_machine_knows_its_cluster() -> None:
 
 
 def test_a_p5_has_its_gpus_and_its_fabric() -> None:
-    node = node_of(load().machine("p5.48xlarge"))
+    node = node_of(load().machine("p5.48xlarge"), 200)
     assert (node.cpus, node.devices[GPU], node.devices[EFA]) == (192, 8, 32)
     assert node.memory_gib < 2048, "some of it is the system's"
+    assert node.disk_gib > 10_000, "it has disks of its own"
+    assert node_of(load().machine("p5.48xlarge"), 400) == node
 
 
 def test_images_are_those_for_the_machine() -> None:
@@ -128,12 +131,12 @@ def test_the_groups_name_is_recognized_with_pulumis_letters() -> None:
 
 def spec_of(machine: str) -> ClusterSpec:
     found = load().machine(machine)
-    return ClusterSpec((), node_of(found), 4, (flavor_of(found),))
+    return ClusterSpec((), node_of(found, 200), 4, (flavor_of(found),))
 
 
 def charts_of(machine: str, lustre: bool) -> dict[str, Any]:
     made = cluster_charts(
-        spec_of(machine), load().machine(machine), cluster="demo", region="us-east-2",
+        spec_of(machine), cluster="demo", region="us-east-2",
         groups=("^demo-0",), idle_minutes=15, lustre=lustre,
     )  # fmt: skip
     return {chart.name: chart for chart in made}

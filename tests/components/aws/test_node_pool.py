@@ -356,7 +356,7 @@ def test_a_queues_block_is_opened_and_emptied_at_its_hours(
     made = make(EfaNodePool, capacity=[block, ON_DEMAND], sized_by_queue=True, num_nodes_min=1)
     assert made.of("Group")[0].inputs["maxSize"] == 0, "closed until then"
     assert made.of("Group")[0].inputs["minSize"] == 0
-    start, stop = (
+    stop, start = (
         each.inputs for each in made.of("Schedule") if each.inputs["scheduledActionName"].startswith("demo-0")
     )
     assert (start["minSize"], start["maxSize"], start["desiredCapacity"]) == (1, 4, 1)
@@ -369,7 +369,7 @@ def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Callable[..., An
     assert [template.inputs["userData"] for template in made.of("LaunchTemplate")] == ["Zmlyc3Q=", "c2Vjb25k"]
     for group, own in zip(made.of("Group"), rungs, strict=True):
         carried = {tag["key"]: tag["value"] for tag in group.inputs["tags"]}
-        assert carried == {**tags, "rung": own["user_data"]}
+        assert carried == {**tags, "gangway:sized-by": "queue", "rung": own["user_data"]}
 
 
 def test_machines_that_are_named_read_their_tags_and_the_newest_goes_first(make: Callable[..., Any]) -> None:

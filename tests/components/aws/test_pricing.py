@@ -284,7 +284,8 @@ def test_an_address_costs_also_while_it_is_in_use() -> None:
 
 
 def test_of_groups_that_a_queue_sizes_the_first_is_paid_for_when_all_nodes_are_up() -> None:
-    first = group(None)
+    tags = [{"key": "gangway:sized-by", "value": "queue"}]
+    first = Resource("aws:autoscaling/group:Group", "pool", {**group(None).inputs, "tags": tags}, "group")
     second = Resource("aws:autoscaling/group:Group", "second", first.inputs, "second")
     lines = bill(template("p5.48xlarge"), first, second)
     assert [(line.name.partition(":")[0], line.standby) for line in lines] == [

@@ -37,6 +37,7 @@ def test_without_teams_there_is_one_queue_for_all() -> None:
 
 
 def test_quantities_are_of_so_many_nodes() -> None:
+    assert Node(96, 1024, disk_gib=100).quantities(3)["ephemeral-storage"] == "300Gi"
     assert Node(96, 1024, {"nvidia.com/gpu": 8}).quantities(3) == {
         "cpu": "288",
         "memory": "3072Gi",

@@ -9,6 +9,7 @@ import json
 import secrets
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from .aws_facts import ARN_PATHS, GLOBAL_SERVICES, ID_INPUTS, ID_PREFIXES, REPLACING_INPUTS
@@ -19,6 +20,15 @@ PASSWORD_PREFIX = "ecr-password-"
 """Every password begins so: a test that searches for it finds those that were never used, too."""
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+
+CONTROL_PLANE: Mapping[str, Any] = MappingProxyType(
+    {
+        "endpoint": "https://0123456789ABCDEF.gr7.us-east-2.eks.amazonaws.com",
+        "certificateAuthority": {"data": "Q0E="},
+        "vpcConfig": {"clusterSecurityGroupId": "sg-0123456789abcdef0"},
+    }
+)
+"""What EKS tells of a cluster."""
 
 
 class Aws(Service):
@@ -53,6 +63,7 @@ class Aws(Service):
         if before:
             return {**before, "tagsAll": inputs.get("tags", {})}
         return {
+            **(CONTROL_PLANE if type_token == "aws:eks/cluster:Cluster" else {}),
             "arn": id_ if id_.startswith("arn:") else self._arn(type_token, id_),
             "dnsName": f"{id_}.{type_token.split(':')[1].partition('/')[0]}.{self._region}.amazonaws.com",
             "keyId": id_,

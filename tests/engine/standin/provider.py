@@ -122,7 +122,11 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         inputs, before = _to_dict(request.news), _to_dict(request.olds)
         self._service.complete(type_token, request.urn.rpartition("::")[2], request.randomSeed, inputs, before)
         sdk = f"{self._service.sdk} {self._service.version}"
-        found = input_faults(type_token, inputs, sdk, self._service.open_enums)
+        own = self._service.keys_of(type_token)
+        if own is None:
+            found = input_faults(type_token, inputs, sdk, self._service.open_enums)
+        else:
+            found = [(key, "no such input") for key in sorted(inputs.keys() - own) if not key.startswith("__")]
         failures = _failures(found or self._service.faults(type_token, inputs))
         return provider_pb2.CheckResponse(inputs=_to_struct(inputs), failures=failures)
 
@@ -135,7 +139,7 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
     def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         inputs = _to_dict(request.properties)
         if request.preview:
-            coming = {**dict.fromkeys(outputs_of(request.type), UNKNOWN), **self._service.foreseen(request.type)}
+            coming = {**dict.fromkeys(self._declared(request.type), UNKNOWN), **self._service.foreseen(request.type)}
             return provider_pb2.CreateResponse(properties=_to_struct(_merged(coming, self._service.told(inputs))))
         id_ = self._service.identify(request.type, request.urn.rpartition("::")[2], inputs)
         if self._disk.file(request.type, id_).exists():
@@ -175,9 +179,13 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         return empty_pb2.Empty()
 
+    def _declared(self, type_token: str) -> frozenset[str]:
+        own = self._service.keys_of(type_token)
+        return outputs_of(type_token) if own is None else own
+
     def _outputs(self, type_token: str, id_: str, inputs: Any, before: Any, context: Any) -> dict[str, Any]:
         computed = self._ask(context, self._service.computed, type_token, id_, inputs, before)
-        declared = outputs_of(type_token)
+        declared = self._declared(type_token)
         outputs = {key: value for key, value in computed.items() if key in declared}
         return _merged(outputs, self._service.told(inputs))
 

@@ -77,6 +77,10 @@ class Service:
             RefusedError: one of them is in the way.
         """
 
+    def keys_of(self, type_token: str) -> frozenset[str] | None:
+        """The inputs and outputs of a type that the SDK has no class for; None where the SDK is asked."""
+        return None
+
     def replaced(self, type_token: str) -> frozenset[str]:
         """The inputs that a living resource cannot change."""
         return self.replacing.get(type_token, frozenset())

@@ -132,6 +132,12 @@ class _Check:
             yield from self._item(typing.get_args(lists[0])[0], item, f"{path}[{index}]")
 
     def _scalar(self, hints: Sequence[Any], value: Any, path: str) -> Iterator[Fault]:
+        if words := [
+            word for hint in hints if typing.get_origin(hint) is typing.Literal for word in typing.get_args(hint)
+        ]:
+            if value not in words:
+                yield path, f"{value!r} is none of {', '.join(map(str, words))}"
+            return
         plain = [hint for hint in hints if isinstance(hint, type) and not sdk_types.is_input_type(hint)]
         if hints and not plain:
             yield path, f"a list or an object is expected here, not {value!r}"

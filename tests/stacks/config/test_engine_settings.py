@@ -142,3 +142,17 @@ def test_what_a_queue_has_no_use_for_is_told(stack_file: Callable[[Edit], Path])
     places = {one.place.partition(": ")[2]: one for one in mistakes(stack_file(edit))}
     assert {"gangway:cluster.fabric_check", "gangway:head"} <= places.keys()
     assert "of no effect with engine: kubernetes" in places["gangway:head"].problem
+
+
+@pytest.mark.parametrize("written", ["0.0.0.0/0", "203.0.113.7", "anywhere", "2001:db8::/32"])
+def test_nobody_lets_everybody_talk_to_a_cluster(stack_file: Callable[[Edit], Path], written: str) -> None:
+    def edit(values: dict[str, Any]) -> None:
+        values.pop("gangway:job")
+        values["gangway:engine"] = {"kind": "kubernetes", "api_cidrs": [written]}
+
+    if written == "203.0.113.7":  # one address is a range
+        assert mistakes(stack_file(edit)) == []
+        return
+    [mistake] = mistakes(stack_file(edit))
+    assert mistake.place.endswith("gangway:engine.api_cidrs[0]")
+    assert mistake.fix

@@ -17,6 +17,8 @@ from stacks.engines.slurm.engine import SlurmEngine
 from tests.slurm_cluster import SlurmCluster
 from tests.stacks.engines.test_contract import job, limited, over, until
 
+REFUSED = ["--partition=nonesuch", "--wrap=true"]
+"""What sbatch does not take."""
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
 
@@ -193,9 +195,7 @@ def test_what_is_moved_to_slurm_goes_on_there_once(engine: SlurmEngine, tmp_path
 def test_what_sbatch_refuses_leaves_nothing(
     engine: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "stacks.engines.slurm.engine.sbatch_words", lambda *_, **__: ["--partition=nonesuch", "--wrap=true"]
-    )
+    monkeypatch.setattr("stacks.engines.slurm.engine.sbatch_words", lambda *_, **__: REFUSED)
     with pytest.raises(InputError, match="invalid partition"):
         engine.submit(job("true"))
     assert [path.name for path in (tmp_path / "queue").iterdir()] == []
@@ -208,15 +208,15 @@ def test_what_was_copied_for_a_move_is_there_still_when_sbatch_refuses(
     job_id = here.submit(job("echo kept >state; trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
     until(here, job_id, lambda found, log: "begun" in log)
     with monkeypatch.context() as refused:
-        refused.setattr("stacks.engines.slurm.engine.sbatch_words", lambda *_, **__: ["--partition=nonesuch"])
+        refused.setattr("stacks.engines.slurm.engine.sbatch_words", lambda *_, **__: REFUSED)
         with pytest.raises(InputError, match="invalid partition"):
             move_job(here, job_id, engine, limited(), lambda done, total: None)
     assert list(engine.jobs()) == []
     (copied,) = (tmp_path / "queue").glob(".staged-*/run/state")
     assert copied.read_text() == "kept\n"
     moved = move_job(here, job_id, engine, limited(), lambda done, total: None)
-    assert moved.copied is not None
-    assert moved.copied.new_bytes < moved.copied.bytes, "it had arrived"
+    assert [each.id for each in engine.jobs()] == [moved.job_id]
+    assert not list((tmp_path / "queue").glob(".staged-*"))
     engine.cancel(moved.job_id)
     over(engine, moved.job_id)
 

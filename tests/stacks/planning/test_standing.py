@@ -81,5 +81,5 @@ def test_it_is_shown_as_a_cluster_and_not_as_a_run(plan: Plan, detail: Detail) -
     assert "$10.01 an hour with all nodes up, $0.01 without work" in text
     assert "a run" not in text.replace("a run: once", "")
     if detail is not Detail.BRIEF:
-        assert "with no node up, as many as are always: $0.01 an hour" in text
+        assert "with no node up: $0.01 an hour" in text
         assert "with 1 node up: $10.01 an hour, $7,307.30 a month of 730 h" in text

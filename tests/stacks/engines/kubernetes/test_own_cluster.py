@@ -22,7 +22,7 @@ from tests.stacks.engines.test_contract import over, until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
 LABELS = {"gangway.dev/pool": "jobs"}
-SPEC = ClusterSpec((Team("vision", 1), Team("speech", 1)), Node(1, 64), 2, (Flavor("own", LABELS),))
+SPEC = ClusterSpec((Team("vision", 1), Team("speech", 1)), Node(1, 64, disk_gib=50), 2, (Flavor("own", LABELS),))
 _WAITS = "trap 'exit 75' TERM; echo x >>begun; while [ ! -e end ]; do sleep 0.1; done"
 
 

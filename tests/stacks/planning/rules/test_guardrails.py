@@ -15,7 +15,7 @@ from stacks.planning.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_R
 from stacks.planning.rules.rule import Limits, kind
 from stacks.planning.rules.tags import tags_field
 
-CLOUDS = ("aws-", "azure-", "gcp-")
+CLOUDS = ("aws-", "eks-", "azure-", "gcp-")
 ALL = sorted(
     file.name.removeprefix("Pulumi.").removesuffix(".yaml")
     for file in (Path(__file__).resolve().parents[4] / "stacks").glob("Pulumi.*.yaml")

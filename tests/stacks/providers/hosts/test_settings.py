@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +14,7 @@ from stacks.config.encrypted import ENCRYPTED
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan
 from stacks.providers.registry import all_providers
+from tests.stacks.providers.test_contract import models_in
 
 Told = Callable[..., dict[str, InputError]]
 Edited = Callable[..., StackConfig]
@@ -125,9 +126,8 @@ def test_what_is_not_read_is_known_to_the_models(lab: StackConfig) -> None:
     for paths in tables:
         for path in paths:
             section, _, name = path.partition(".")
-            written = StackConfig.model_fields[section].annotation
-            models = [written, *get_args(written)]  # of an optional section
-            assert not name or any(name in getattr(model, "model_fields", {}) for model in models), path
+            models = models_in(StackConfig.model_fields[section].annotation)
+            assert not name or any(name in model.model_fields for model in models), path
 
 
 def test_defaults_of_pulumis_own_file_are_nothing_that_somebody_wrote(edited_lab: Edited, lab: StackConfig) -> None:

@@ -1,0 +1,137 @@
+"""Machines of a Slurm that are there already: one bash script each, which puts its files and services there or removes
+them. The first machine is the controller, and a node like the others.
+"""
+
+import re
+from dataclasses import dataclass
+
+from images.hosts import CLOUD, installer_text
+from images.render import BIN_DIR, ETC_DIR, NodeFile, scripts, unit
+from images.shell import bash_assignments
+from images.slurm.conf import SRUN_PORTS, conf_files
+from images.slurm.spec import SlurmSpec
+from images.specs import RdmaSetup
+
+CONF_DIR = f"{ETC_DIR}/slurm"
+HEAD_MARK = "@HEAD@"
+"""In place of the controller's own name, which the machine puts there when it begins."""
+_HEAD = re.compile(r"^SlurmctldHost=[^(\n]*", re.MULTILINE)
+MUNGE_SOCKET = "/run/gangway-munge/socket"
+"""Of a munged of our own, beside the machine's. Nodes that ask the controller for their configuration would know no
+such place, so that each machine has all of it.
+"""
+RUN_CONF_DIR = "/run/slurm/conf"
+"""Where Slurm's commands look when there is none in /etc/slurm."""
+_NEEDS = "install Slurm 22.05 or later and munge from your distribution (Debian, Ubuntu: slurm-wlm munge)"
+_OTHERS = (
+    "/etc/slurm/slurm.conf: this machine has a Slurm already; submit to that one: gangway job submit --on slurm:FOLDER"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmHostSpec:
+    """One machine.
+
+    Attributes:
+        node: its name in Slurm.
+        is_head: whether it is the controller as well.
+        fabric: adapters that it must have up; None checks nothing.
+        allowed: machines, by name or address, and networks that reach Slurm's ports; None closes nothing.
+        wireguard: interface of the tunnels to the other machines; None for none.
+    """
+
+    stack: str
+    slurm: SlurmSpec
+    node: str
+    is_head: bool
+    fabric: RdmaSetup | None = None
+    allowed: tuple[str, ...] | None = None
+    wireguard: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [name for rung in self.slurm.rungs for name in rung.nodes]
+        if self.node not in names:
+            raise ValueError(f"SlurmHostSpec.node: {self.node!r}; allowed: {', '.join(names)}; fix: name one of them")
+        if self.slurm.munge_socket != MUNGE_SOCKET or self.slurm.bin_dir != BIN_DIR:
+            raise ValueError(
+                f"SlurmHostSpec.slurm: munge_socket {self.slurm.munge_socket!r}, bin_dir {self.slurm.bin_dir!r}; "
+                f"allowed: {MUNGE_SOCKET} and {BIN_DIR}; fix: pass them"
+            )
+
+    @property
+    def checks(self) -> list[str]:
+        """What a machine has to pass, at boot and around each job."""
+        found = {"check-gpu.sh": self.slurm.machine.gpus > 0, "check-rdma.sh": self.fabric is not None}
+        return [name for name, wanted in found.items() if wanted]
+
+    @property
+    def steps(self) -> list[str]:
+        """Before its daemons begin."""
+        planned = {
+            **dict.fromkeys(self.checks, True),
+            "join-wireguard.sh": self.wireguard is not None,
+            "close-ports.sh": self.allowed is not None,
+            "slurm-ready.sh": True,
+        }
+        return [name for name, wanted in planned.items() if wanted]
+
+    @property
+    def services(self) -> list[str]:
+        """What is enabled and started."""
+        head = ["gangway-slurmctld.service"] if self.is_head else []
+        return ["gangway-munged.service", *head, "gangway-slurmd.service"]
+
+
+def render_slurm_host_installer(spec: SlurmHostSpec) -> str:
+    """The machine's script, plain ASCII: `install` and `remove`."""
+    gpu = ["nvidia-smi: install NVIDIA's driver"] if spec.slurm.machine.gpus else []
+    daemons = ["munged", "slurmd", *(["slurmctld"] if spec.is_head else [])]
+    tunnels = ["wg-quick: install wireguard-tools of your distribution, for hosts.wireguard"] if spec.wireguard else []
+    needs = [*(f"{name}: {_NEEDS}" for name in daemons), *gpu, *tunnels]
+    return installer_text(spec.stack, slurm_host_files(spec), spec.services, needs, refused=[_OTHERS])
+
+
+def slurm_host_files(spec: SlurmHostSpec) -> list[NodeFile]:
+    """Everything that the script puts on the machine."""
+    slurm = spec.slurm
+    ports = (slurm.controller_port, slurm.node_port, "{}:{}".format(*SRUN_PORTS))
+    closed = (
+        {}
+        if spec.allowed is None
+        else {"ALLOWED_SOURCES": " ".join(spec.allowed), "JOB_PORTS": ",".join(map(str, ports))}
+    )
+    settings = {
+        **(spec.fabric.settings if spec.fabric else {}),
+        **({"WIREGUARD": spec.wireguard} if spec.wireguard else {}),
+        **closed,
+        "GPUS_PLANNED": str(slurm.machine.gpus),
+        "HEALTH_CHECKS": " ".join(spec.checks),
+        "JOB_KEY": "slurm",
+        "JOB_NAME": "slurm",
+        "LOG_GROUP": "journal",
+        "ROLE": "head",
+        "SLURM_HEAD_NAME": "" if spec.is_head else slurm.head_name,
+        "SLURM_NODE": spec.node,
+        "SLURM_STATE_DIR": slurm.state_dir if spec.is_head else "",
+        "STACK": spec.stack,
+    }
+    values = {
+        "accounting": False,
+        "conf": f"{RUN_CONF_DIR}/slurm.conf",
+        "image_has_docker": False,
+        # A machine that is not fit stays, and is looked at again: nobody replaces it.
+        "role": "head",
+        "steps": spec.steps,
+        "tries_again": True,
+    }
+    # A controller compares what is written there with the machine's own name, which is not known here.
+    conf = {name: _HEAD.sub(f"SlurmctldHost={HEAD_MARK}", text) for name, text in conf_files(slurm).items()}
+    env = bash_assignments(settings)
+    return [
+        NodeFile(f"{ETC_DIR}/node.env", "0600", env),
+        NodeFile(f"{ETC_DIR}/check.env", "0600", env),
+        NodeFile(f"{ETC_DIR}/slurmd.env", "0644", f"SLURM_NODE={spec.node}\n"),
+        *(NodeFile(f"{CONF_DIR}/{name}", "0644", text) for name, text in conf.items()),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *spec.steps, "slurm-health.sh"]),
+        *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *spec.services]),
+    ]

@@ -1,0 +1,116 @@
+"""A Slurm on machines that are there already: the first is its controller, and all are its nodes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pulumi
+
+from components.core.findings import Finding
+from components.core.munge_key import munge_key
+from components.hosts.node_pool import MUNGE_KEY, HostArgs, HostPool
+from components.hosts.wireguard import INTERFACE
+from images.render import BIN_DIR
+from images.slurm.conf import SRUN_PORTS
+from images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
+from images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec
+from stacks.config.engine_settings import MAIN_QUEUE
+from stacks.config.stack_config import StackConfig
+from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.providers.hosts.settings import HostsConfig
+from stacks.providers.hosts.user_data import rdma_of
+
+HOSTS = "gangway:hosts"
+
+
+def slurm_spec(config: StackConfig, planned: HostsPlan) -> SlurmSpec:
+    """The cluster: one partition of all machines."""
+    own = hosts_of(config)
+    hosts = tuple(
+        SlurmHost(machine.label, address) for machine, address in zip(own.machines, own.job_addresses, strict=True)
+    )
+    machine, gpus = planned.machine, 0
+    if machine.backend == "nccl":
+        gpus = machine.num_accelerators.value
+    model = re.sub(r"[^a-z0-9]", "_", machine.accelerator.rpartition("x")[0].lower())
+    return SlurmSpec(
+        cluster=config.stack,
+        # Whatever newer release is there reads it as well; an older one is refused by the machine.
+        release="22.05",
+        head_host=hosts[0].address,
+        head_name=hosts[0].name,
+        machine=SlurmMachine(
+            cpus=machine.vcpus.value,
+            memory_gib=machine.memory_gib.value,
+            gpus=gpus,
+            gpu_type=model if gpus else "",
+            fabric=planned.fabric.link_layer if planned.fabric.num_devices else None,
+        ),
+        rungs=(SlurmRung(MAIN_QUEUE, "on-demand", len(hosts), hosts),),
+        nodes_up=len(hosts),
+        bin_dir=BIN_DIR,
+        munge_socket=MUNGE_SOCKET,
+    )
+
+
+def machine_spec(config: StackConfig, planned: HostsPlan, position: int) -> SlurmHostSpec:
+    """What the machine at `position` is given."""
+    own, several = hosts_of(config), config.cluster.nodes.max > 1
+    return SlurmHostSpec(
+        stack=config.stack,
+        slurm=slurm_spec(config, planned),
+        node=own.machines[position].label,
+        is_head=position == 0,
+        fabric=rdma_of(planned),
+        allowed=(*own.job_addresses, *own.firewall_sources) if own.firewall else None,
+        wireguard=INTERFACE if own.wireguard and several else None,
+    )
+
+
+def slurm_pool(
+    config: StackConfig, machines: list[HostArgs], opts: pulumi.ResourceOptions
+) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the machines; what the stack exports."""
+    own = hosts_of(config)
+    keys: dict[str, pulumi.Input[str]] = {MUNGE_KEY: munge_key(config.stack)}
+    pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
+    return {
+        "group_names": pool.host_names,
+        "host_addresses": pool.addresses,
+        "mount_point": own.shared_dir,
+        "run_bucket": own.run_store,
+        "run_bucket_url": own.run_store,
+        "submit_to": f"slurm:{own.shared_dir or '/shared'}/jobs@{MAIN_QUEUE}",
+    }
+
+
+def slurm_findings(config: StackConfig, planned: HostsPlan) -> Iterable[Finding]:
+    """What to know of such a cluster before `up`."""
+    own, spec = hosts_of(config), slurm_spec(config, planned)
+    if len(own.machines) > 1 and own.shared_dir is None:
+        yield Finding.error(
+            "storage.not-shared",
+            f"{HOSTS}.shared_dir",
+            "several machines need one file system for jobs and their runs, and no folder of one is named",
+            "mount one on every machine, and write its folder: shared_dir: /shared/gangway",
+        )
+    yield Finding.info(
+        "hosts.slurm",
+        "gangway:engine",
+        f"{own.machines[0].label} is the controller, and a node too: while it is down nothing new begins; Slurm 22.05 "
+        "or later and munge have to be installed, and people to have the same number on each machine",
+        "submit on one of the machines, or by SSH: gangway job submit FILE --on slurm:FOLDER@main",
+    )
+    if len(own.machines) > 1:
+        ports = f"{spec.controller_port}, {spec.node_port} and {SRUN_PORTS[0]} to {SRUN_PORTS[1]}"
+        yield Finding.info(
+            "hosts.ports",
+            f"{HOSTS}.machines",
+            f"{'these machines alone are let to' if own.firewall else 'nobody is kept from'} ports {ports}; no other "
+            f"is closed or opened, and what jobs tell each other {_travels(own)}",
+            "keep them in a network of their own",
+        )
+
+
+def _travels(own: HostsConfig) -> str:
+    return "goes through WireGuard's tunnels" if own.wireguard is not None else "travels in the clear"
