@@ -18,6 +18,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
+from stacks.providers.aws.slurm import check_slurm
 from stacks.providers.aws.slurm_program import build_slurm
 from stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
 
@@ -37,11 +38,15 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
         from stacks.providers.aws.eks_program import build_eks
 
         return build_eks(config, planned, planned.eks)
+    slurm = config.engine if isinstance(config.engine, SlurmConfig) else None
+    if slurm is not None:
+        check_slurm(config, slurm, planned)
+    else:
+        check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
     stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
-    if isinstance(config.engine, SlurmConfig):
-        return build_slurm(stack, config.engine)
-    check_user_data(config, planned)
+    if slurm is not None:
+        return build_slurm(stack, slurm)
     key = stack.key()
     runs = stack.runs(key)
     logs = stack.logs(key)

@@ -6,16 +6,17 @@ from typing import Any
 import pulumi
 
 from components.aws.launch import HeadNode
+from components.aws.monitoring import NodeLogs
+from components.aws.secret_parameter import SecretParameter
 from components.aws.slurm import SlurmIdentity
 from components.aws.storage import LustreFileSystem
 from components.core.network import SlurmPortsArgs
 from images.slurm.conf import SRUN_PORTS
 from stacks.config.engine_settings import SlurmConfig
-from stacks.providers.aws.component_factory import ComponentFactory
+from stacks.providers.aws.component_factory import ComponentFactory, Key
 from stacks.providers.aws.plan import head_type
 from stacks.providers.aws.slurm import (
     SlurmNames,
-    check_slurm,
     head_user_data,
     node_user_data,
     partitions,
@@ -34,7 +35,6 @@ ROOT_DEVICE = "/dev/sda1"
 def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     config, planned = stack.config, stack.planned
-    check_slurm(config, engine, planned)
     key = stack.key()
     runs, logs = stack.runs(key), stack.logs(key)
     network = stack.network(runs, None, key, _ports(stack, engine))
@@ -42,31 +42,10 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     munge = stack.munge_key(key)
     names = _known(munge.name, lustre, logs.log_group_name)
     images = stack.machine_images(NODE_IMAGE, HEAD_IMAGE)
-    node = SlurmIdentity(
-        f"{config.stack}-node",
-        {
-            "role": "node",
-            "stack": config.stack,
-            "munge_key_arn": munge.arn,
-            "kms_key_arn": key,
-            "log_group_arn": logs.log_group_arn,
-            "tags": planned.tags,
-        },
-        stack.opts,
-    )
+    node = _identity(stack, "node", munge, key, logs)
     user_data = names.apply(lambda known: node_user_data(config, engine, planned, known))
     pool = stack.pool(network, node, images, user_data, key)
-    control = SlurmIdentity(
-        f"{config.stack}-head",
-        {
-            "role": "head",
-            "stack": config.stack,
-            "munge_key_arn": munge.arn,
-            "kms_key_arn": key,
-            "tags": planned.tags,
-        },
-        stack.opts,
-    )
+    control = _identity(stack, "head", munge, key)
     told = pulumi.Output.all(names, pool.group_names)
     head = HeadNode(
         config.stack,
@@ -102,6 +81,23 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
         "alarm_topic_arn": observed.topic_arn,
         "budget_topic_arn": budget.topic_arn,
     }
+
+
+def _identity(
+    stack: ComponentFactory, role: str, munge: SecretParameter, key: Key, logs: NodeLogs | None = None
+) -> SlurmIdentity:
+    return SlurmIdentity(
+        f"{stack.config.stack}-{role}",
+        {
+            "role": role,
+            "stack": stack.config.stack,
+            "munge_key_arn": munge.arn,
+            "kms_key_arn": key,
+            "log_group_arn": None if logs is None else logs.log_group_arn,
+            "tags": stack.planned.tags,
+        },
+        stack.opts,
+    )
 
 
 def _ports(stack: ComponentFactory, engine: SlurmConfig) -> SlurmPortsArgs:

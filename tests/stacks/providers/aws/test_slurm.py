@@ -161,7 +161,6 @@ def test_what_a_person_should_know(slurm_plan: Plan, config_with: Callable[[Edit
         (section("network", egress="endpoints"), "gangway:network.egress"),
         (section("tags", **{"cost center": "x"}), "gangway:tags"),
         (section("tags", **{"org/unit": "x"}), "gangway:tags"),
-        (section("head", prometheus_image="docker.io/prom/prometheus:v3.7.3"), "gangway:head.prometheus_image"),
         (
             lambda values: values["gangway:cluster"].update(
                 capacity=[{"kind": "spot", "machine_types": ["p5.48xlarge", "p5en.48xlarge"]}]
@@ -177,3 +176,11 @@ def test_what_would_keep_machines_from_becoming_nodes_is_refused(
         make_plan(config_with(edit))
     assert refused.value.place == path
     assert refused.value.fix
+
+
+def test_what_nothing_would_read_is_refused(config_with: Callable[[Edit], StackConfig]) -> None:
+    with pytest.raises(ExceptionGroup) as refused:
+        config_with(section("head", prometheus_image="docker.io/prom/prometheus:v3.7.3"))
+    (mistake,) = refused.value.exceptions
+    assert isinstance(mistake, InputError)
+    assert mistake.place.endswith("gangway:head.prometheus_image")
