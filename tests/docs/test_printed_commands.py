@@ -102,6 +102,7 @@ NOT_RUN: dict[str, str] = {
     "gangway dockerfile cuda > Dockerfile says how to build and push it": "of an engine: tests/stacks/engines",
     "gangway job list --json": "of an engine that has jobs: tests/stacks/finops/bill/test_queue_jobs.py",
     "gangway job list --json > jobs.json": "likewise",
+    "gangway job submit FILE --on slurm:FOLDER@main": "takes a Slurm: tests/stacks/engines/test_slurm.py",
     "gangway job submit FILE --on {'slurm:PARTITION' if kind == 'slurm' else 'kubernetes:CONTEXT'}": "takes an engine",
     "{program()} record --run-dir {shlex.quote(str(path.parent))}": "of a record that was changed: run above",
     "{program()} train --preset {name}": "a training of hours: tests/trainer/config has the trainer read each",
