@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import pytest
 from moto import mock_aws
@@ -21,7 +21,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudSlurm]:
         pytest.skip(why)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    with mock_aws(), cloud_slurm(Path(mkdtemp(prefix="gw-cloud-"))) as made:
+    temporary = TemporaryDirectory(prefix="gw-cloud-", ignore_cleanup_errors=True)  # munged's socket has a short name
+    with mock_aws(), temporary as folder, cloud_slurm(Path(folder)) as made:
         yield made
 
 
@@ -47,6 +48,7 @@ def test_from_no_node_to_one_and_back(cloud: CloudSlurm) -> None:
     cloud.until(lambda: cloud.group("spot") == (0, 0) and cloud.machines() == {})
 
 
+@pytest.mark.slow
 def test_a_job_of_two_nodes_has_two_machines_with_their_names(cloud: CloudSlurm) -> None:
     number = submit(cloud, "srun sh -c 'echo on $SLURMD_NODENAME'; sleep 2", "--nodes=2")
     cloud.slurm.until(state(number), "RUNNING")
@@ -71,6 +73,7 @@ def test_a_controller_that_is_begun_anew_while_a_job_runs_costs_neither_job_nor_
     assert "Requeue=1 Restarts=0" in cloud.slurm.run("scontrol", "show", "job", number)
 
 
+@pytest.mark.slow
 def test_a_rung_without_machines_is_left_to_the_next(cloud: CloudSlurm) -> None:
     cloud.stock["spot"] = 0
     number = submit(cloud, "echo on $SLURMD_NODENAME")
@@ -83,6 +86,7 @@ def test_a_rung_without_machines_is_left_to_the_next(cloud: CloudSlurm) -> None:
     assert cloud.group("spot") == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_taken_back_gives_its_job_to_another(cloud: CloudSlurm) -> None:
     number = submit(cloud, "while [ ! -e end ]; do sleep 0.1; done; echo on $SLURMD_NODENAME")
     cloud.slurm.until(state(number), "RUNNING")
@@ -95,6 +99,7 @@ def test_a_machine_that_is_taken_back_gives_its_job_to_another(cloud: CloudSlurm
     assert machine not in cloud.machines()
 
 
+@pytest.mark.slow
 def test_a_node_that_is_not_fit_gets_another_machine_and_its_job_is_not_held(cloud: CloudSlurm) -> None:
     (cloud.slurm.folder / "sick").touch()
     number = submit(cloud, "echo on $SLURMD_NODENAME", "--partition=spot", "--nodelist=spot-n1")
