@@ -116,7 +116,11 @@ def test_a_controller_takes_what_is_rendered_for_eight_gpus(p5_slurm: SlurmSpec)
     """Without accounts, for which it would need slurmdbd."""
     if why := why_not():
         pytest.skip(why)
-    folder = Path(mkdtemp(prefix="gw-p5-"))
+    with TemporaryDirectory(prefix="gw-p5-", ignore_cleanup_errors=True) as name:
+        _takes_eight_gpus(p5_slurm, Path(name))
+
+
+def _takes_eight_gpus(p5_slurm: SlurmSpec, folder: Path) -> None:
     here = spec(folder, free_port())
     whole = replace(here, machine=p5_slurm.machine, rungs=p5_slurm.rungs, nodes_up=p5_slurm.nodes_up)
     slurm = written(whole, folder)
