@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from components.core.pinned import STASH
 from stacks.planning.recording import PlaceholderCloud
-from stacks.sandbox import compute, identity, monitoring, network, storage
+from stacks.sandbox import compute, identity, kubernetes, monitoring, network, storage
 from stacks.sandbox import compute as fleets
 from stacks.sandbox import compute as head
 from stacks.sandbox import compute as scaling
@@ -35,6 +35,7 @@ HANDLERS = {
     **monitoring.BUDGET_HANDLERS,
     **monitoring.FUNCTIONS_HANDLERS,
     **identity.IDENTITY_HANDLERS,
+    **kubernetes.KUBERNETES_HANDLERS,
     **monitoring.OBSERVABILITY_HANDLERS,
 }
 """Pulumi type token -> the function that builds it."""

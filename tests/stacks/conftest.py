@@ -314,6 +314,7 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
 
     def program() -> dict[str, Any]:
         from components.aws.budget import Budget, CostTagActivation
+        from components.aws.eks import EksCluster
         from components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
         from components.aws.network import TrainingNetwork
         from components.aws.registry import ImageRegistry
@@ -334,6 +335,18 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
             "tags": tags,
         }
         net = TrainingNetwork("depth", network)
+        cluster: Any = {
+            "stack": "depth",
+            "version": "1.35",
+            "region": "us-east-2",
+            "subnet_ids": net.private_subnet_ids,
+            "service_cidr": "10.100.0.0/16",
+            "api_cidrs": ["203.0.113.0/24"],
+            "kms_key_arn": key,
+            "log_days": 30,
+            "tags": tags,
+        }
+        EksCluster("depth", cluster)
         lustre: Any = {
             "subnet_id": net.private_subnet_ids[0],
             "security_group_id": net.fabric_security_group_id,
