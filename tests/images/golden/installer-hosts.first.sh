@@ -15,7 +15,9 @@ problems() {
     [ "$(id -u)" = 0 ] || echo "not root: name root as the user, or one whose sudo asks for no password"
     command -v systemctl >/dev/null || echo "no systemd here, which starts and stops the trainer"
     [ "$(uname -m)" = x86_64 ] || echo "a $(uname -m) machine: the trainer's image is x86_64"
-    if [ ! -x "$ROOT/usr/bin/docker" ]; then
+    if [ -z "$ENGINE_HINT" ]; then
+        :
+    elif [ ! -x "$ROOT/usr/bin/docker" ]; then
         echo "no /usr/bin/docker: $ENGINE_HINT"
     elif ! docker info >/dev/null 2>&1; then
         echo "docker info fails: start the container engine, or mend it"
@@ -23,6 +25,9 @@ problems() {
     local need
     for need in "${NEEDS[@]}"; do
         command -v "${need%%:*}" >/dev/null || echo "no ${need%%:*} here: ${need#*: }"
+    done
+    for need in "${REFUSED[@]}"; do
+        [ ! -e "$ROOT${need%%:*}" ] || echo "$need"
     done
     owner=$(cat "$OWN/stack" 2>/dev/null) || owner=$STACK
     [ "$owner" = "$STACK" ] || echo "this machine serves stack $owner: destroy that one first"
@@ -173,6 +178,9 @@ NEEDS=(
     'python3: install Python 3.9 or later, with which the run'"'"'s record is read'
     'nvidia-smi: install NVIDIA'"'"'s driver, 580 or later, for the trainer'"'"'s CUDA 13'
     'aws: install AWS'"'"'s command line, version 2, which puts records into the run store'
+)
+
+REFUSED=(
 )
 
 SERVICES=(
