@@ -171,6 +171,8 @@ class _End(threading.Thread):
         self._key, self._listening = key, listening
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
+        # The loop holds its tasks weakly. A connection that has said all and awaits an answer would be in nobody's hands.
+        self._serving: set[asyncio.Task[object] | None] = set()
         self.start()
 
     def close(self) -> None:
@@ -191,11 +193,14 @@ class _End(threading.Thread):
         server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._serving.add(task)
         try:
             await self._take(reader, writer)
         except* (OSError, asyncio.CancelledError):  # the latter where this end is closed, and asyncio would log it
             pass
         finally:
+            self._serving.discard(task)
             writer.close()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

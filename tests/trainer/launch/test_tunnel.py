@@ -1,5 +1,6 @@
 """Tunnels: what goes in comes out, an end shows at the other end, and none gets in without the job's key."""
 
+import gc
 import os
 import socket
 import ssl
@@ -139,6 +140,28 @@ def test_an_answer_may_come_after_the_question_has_ended(stack: ExitStack, key: 
     line.sendall(content)
     line.shutdown(socket.SHUT_WR)
     assert read_all(line) == content[::-1]
+
+
+def test_an_answer_that_is_awaited_outlives_a_collection_of_garbage(stack: ExitStack, key: MemberKey) -> None:
+    """A loop holds its tasks weakly, and nothing of a connection that has said all and waits for bytes."""
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def thinks(line: socket.socket) -> None:
+        question = read_all(line)
+        asked.set()
+        may_answer.wait(PATIENCE_SEC)
+        line.sendall(question[::-1])
+
+    _, door = behind_a_door(stack, key, thinks)
+    line = connect(stack, near(stack, key, door.port).port)
+    line.sendall(b"why?")
+    line.shutdown(socket.SHUT_WR)
+    assert asked.wait(PATIENCE_SEC)
+    for _ in range(3):
+        gc.collect()
+        time.sleep(0.05)
+    may_answer.set()
+    assert read_all(line) == b"?yhw"
 
 
 def test_a_question_may_go_on_after_the_answer_has_ended(stack: ExitStack, key: MemberKey) -> None:
