@@ -171,7 +171,8 @@ class _End(threading.Thread):
         self._key, self._listening = key, listening
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
-        # The loop holds its tasks weakly. A connection that has said all and awaits an answer would be in nobody's hands.
+        # The loop holds its tasks weakly: one whose connection has said all and awaits an answer would be in nobody's
+        # hands.
         self._serving: set[asyncio.Task[object] | None] = set()
         self.start()
 
