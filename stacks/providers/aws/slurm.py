@@ -12,12 +12,13 @@ from components.core.findings import Finding, InputError
 from images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64gzip
 from images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from images.slurm.conf import rung_names
-from images.slurm.spec import Release, SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
+from images.slurm.spec import Release, SlurmRung, SlurmSpec, SlurmTeam
 from images.specs import FileSystem
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan
 from stacks.providers.shared import head_host
+from stacks.providers.slurm_machine import slurm_machine
 
 RELEASE: Release = "23.11"
 """Of Ubuntu 24.04, which nodes and controller start from."""
@@ -40,20 +41,13 @@ class SlurmNames(NamedTuple):
 def slurm_spec(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> SlurmSpec:
     """The cluster."""
     machine, cluster = planned.machine, config.cluster
-    gpus = machine.num_accelerators.value if machine.backend == "nccl" else 0
     kinds = [rung.kind for rung in cluster.capacity]
     return SlurmSpec(
         cluster=config.stack,
         release=RELEASE,
         head_host=head_host(config),
         head_name=HEAD_NAME,
-        machine=SlurmMachine(
-            cpus=machine.vcpus.value,
-            memory_gib=machine.memory_gib.value,
-            gpus=gpus,
-            gpu_type=machine.accelerator.partition("x")[0].lower().replace("-", "_") if gpus else "",
-            fabric=machine.fabric.kind if machine.fabric else None,
-        ),
+        machine=slurm_machine(machine, machine.fabric.kind if machine.fabric else None),
         rungs=tuple(
             SlurmRung(name, kind, cluster.nodes.max) for name, kind in zip(rung_names(kinds), kinds, strict=True)
         ),

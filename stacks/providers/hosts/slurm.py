@@ -1,6 +1,5 @@
 """A Slurm on machines that are there already: the first is its controller, and all are its nodes."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,12 +12,13 @@ from components.hosts.wireguard import INTERFACE
 from images.render import BIN_DIR
 from images.slurm.conf import SRUN_PORTS
 from images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
-from images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec
+from images.slurm.spec import SlurmHost, SlurmRung, SlurmSpec
 from stacks.config.engine_settings import MAIN_QUEUE
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.user_data import rdma_of
+from stacks.providers.slurm_machine import slurm_machine
 
 HOSTS = "gangway:hosts"
 
@@ -29,23 +29,13 @@ def slurm_spec(config: StackConfig, planned: HostsPlan) -> SlurmSpec:
     hosts = tuple(
         SlurmHost(machine.label, address) for machine, address in zip(own.machines, own.job_addresses, strict=True)
     )
-    machine, gpus = planned.machine, 0
-    if machine.backend == "nccl":
-        gpus = machine.num_accelerators.value
-    model = re.sub(r"[^a-z0-9]", "_", machine.accelerator.rpartition("x")[0].lower())
     return SlurmSpec(
         cluster=config.stack,
         # Whatever newer release is there reads it as well; an older one is refused by the machine.
         release="22.05",
         head_host=hosts[0].address,
         head_name=hosts[0].name,
-        machine=SlurmMachine(
-            cpus=machine.vcpus.value,
-            memory_gib=machine.memory_gib.value,
-            gpus=gpus,
-            gpu_type=model if gpus else "",
-            fabric=planned.fabric.link_layer if planned.fabric.num_devices else None,
-        ),
+        machine=slurm_machine(planned.machine, planned.fabric.link_layer if planned.fabric.num_devices else None),
         rungs=(SlurmRung(MAIN_QUEUE, "on-demand", len(hosts), hosts),),
         nodes_up=len(hosts),
         bin_dir=BIN_DIR,

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.core.findings import InputError
 from stacks.config.engine_settings import KubernetesConfig, SlurmConfig, SystemdConfig
-from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
+from tests.stacks.config.test_own_command import mistakes
 
 Edit = Callable[[dict[str, Any]], object]
 
@@ -34,16 +33,6 @@ def parsed(repo: Path, **sections: Any) -> StackConfig:
     values = yaml.safe_load((repo / "stacks" / "Pulumi.aws-p5-spot.yaml").read_text("utf-8"))["config"]
     own = {key.removeprefix("gangway:"): value for key, value in values.items()} | sections
     return StackConfig.model_validate({"stack": "shared", **{name: v for name, v in own.items() if v is not None}})
-
-
-def mistakes(path: Path) -> list[InputError]:
-    try:
-        from_file(path)
-    except ExceptionGroup as group:
-        return [one for one in group.exceptions if isinstance(one, InputError)]
-    except InputError as error:
-        return [error]
-    return []
 
 
 def test_without_an_engine_units_run_the_one_job(repo: Path) -> None:
