@@ -76,7 +76,7 @@ def _priority(name: str, value: int) -> Manifest:
 def _cohort(spec: ClusterSpec) -> Manifest:
     if not spec.shared_nodes:
         return _kueue("Cohort", COHORT, {})
-    return _kueue("Cohort", COHORT, {"resourceGroups": [_group(spec, spec.shared_nodes)]})
+    return _kueue("Cohort", COHORT, {"resourceGroups": [_group(spec, spec.shared_nodes, None)]})
 
 
 def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:
@@ -89,17 +89,21 @@ def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": team.name}},
             # A large job at the head that has to wait lets smaller ones pass.
             "queueingStrategy": "BestEffortFIFO",
-            "resourceGroups": [_group(spec, team.nodes)],
+            "resourceGroups": [_group(spec, team.nodes, team.max_nodes)],
             "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
             **fair,
         },
     )
 
 
-def _group(spec: ClusterSpec, nodes: int) -> Manifest:
+def _group(spec: ClusterSpec, nodes: int, most: int | None) -> Manifest:
     """Of each flavor so many nodes; without a `borrowingLimit` a queue may borrow all that the cohort has."""
     quantities = spec.node.quantities(nodes)
-    quotas = [{"name": name, "nominalQuota": quantity} for name, quantity in quantities.items()]
+    borrowed = {} if most is None else spec.node.quantities(most - nodes)
+    quotas = [
+        {"name": name, "nominalQuota": quantity, **({"borrowingLimit": borrowed[name]} if borrowed else {})}
+        for name, quantity in quantities.items()
+    ]
     return {
         "coveredResources": list(quantities),
         "flavors": [{"name": flavor.name, "resources": quotas} for flavor in spec.flavors],

@@ -20,10 +20,13 @@ _TAKEN = frozenset({"default", "jobset-system", "kueue-system"})
 
 @dataclass(frozen=True)
 class Team:
-    """Has a namespace, a queue and so many nodes that are its own whenever it wants them."""
+    """Has a namespace, a queue and so many nodes that are its own whenever it wants them. `max_nodes`: that it may have
+    at once of a flavor; None for all that are free.
+    """
 
     name: str
     nodes: int
+    max_nodes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ so. A cloud's nodes have none of them: they ask the controller (slurm.conf(5), e
 import math
 from collections.abc import Iterable, Mapping
 
-from images.slurm.spec import SlurmSpec
+from images.slurm.spec import SlurmSpec, SlurmTeam
 
 SRUN_PORTS = (60_001, 60_100)
 QOS = {"high": 300, "normal": 200, "low": 100}
@@ -217,7 +217,7 @@ def conf_files(spec: SlurmSpec) -> dict[str, str]:
 
 
 def account_words(spec: SlurmSpec, user: str) -> list[list[str]]:
-    """What sacctmgr is told, in order: which QOS goes before which, each team's share, the user who is in all teams."""
+    """What sacctmgr is told, in order: which QOS goes before which, each team's share and limit, the user who is in all teams."""
     if not spec.accounting:
         return []
     words = []
@@ -226,13 +226,17 @@ def account_words(spec: SlurmSpec, user: str) -> list[list[str]]:
         words.append(["add", "qos", name])
         below = ",".join(names[position + 1 :])
         before = [f"preempt={below}"] if below else []
-        words.append(["modify", "qos", name, "set", f"priority={QOS[name]}", "preemptmode=requeue", *before])
-    teams = {team.name: max(1, team.nodes) for team in spec.teams} or {"main": 1}
+        # A job that is larger than its team's limit is refused; without the flag it would wait for ever.
+        words.append(
+            ["modify", "qos", name, "set", f"priority={QOS[name]}", "preemptmode=requeue", "flags=DenyOnLimit", *before]
+        )
     every = ["qos=high,normal,low", "defaultqos=normal"]
-    for team, share in teams.items():
-        words.append(["add", "account", team, f"cluster={spec.cluster}"])
-        words.append(["modify", "account", team, f"cluster={spec.cluster}", "set", f"fairshare={share}", *every])
-        words.append(["add", "user", user, f"account={team}", f"cluster={spec.cluster}"])
+    for team in spec.teams or (SlurmTeam("main", 1),):
+        limit = -1 if team.max_nodes is None else team.max_nodes  # -1 takes an earlier one away
+        shares = [f"fairshare={max(1, team.nodes)}", f"grptres=node={limit}"]
+        words.append(["add", "account", team.name, f"cluster={spec.cluster}"])
+        words.append(["modify", "account", team.name, f"cluster={spec.cluster}", "set", *shares, *every])
+        words.append(["add", "user", user, f"account={team.name}", f"cluster={spec.cluster}"])
     return words
 
 

@@ -98,14 +98,18 @@ class SlurmMachine:
 
 @dataclass(frozen=True)
 class SlurmTeam:
-    """An account: the more `nodes` are its share, the sooner its jobs begin while it uses less."""
+    """An account: the more `nodes` are its share, the sooner its jobs begin while it uses less. `max_nodes`: that its
+    jobs have at once; None for no limit.
+    """
 
     name: str
     nodes: int
+    max_nodes: int | None = None
 
     def __post_init__(self) -> None:
         _check("SlurmTeam.name", self.name, _OWN_NAME.fullmatch(self.name) and self.name != "root", "such as vision")
         _check("SlurmTeam.nodes", self.nodes, self.nodes >= 0, "0 or more")
+        _check("SlurmTeam.max_nodes", self.max_nodes, self.max_nodes is None or self.max_nodes >= 1, "None, 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,10 +40,18 @@ class TeamConfig(Section):
 
     Attributes:
         nodes: that the team gets whenever it asks; more while the others leave them free.
+        max_nodes: that it may have at once, whatever is free; when left out, all of the cluster's.
     """
 
     name: str = Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["vision"])
     nodes: Whole = Field(ge=0, le=512, examples=[4])
+    max_nodes: Whole | None = Field(default=None, ge=1, le=512, examples=[6])
+
+    @model_validator(mode="after")
+    def _most_is_not_less(self) -> Self:
+        if self.max_nodes is not None and self.max_nodes < self.nodes:
+            raise ValueError(f"max_nodes not below nodes, which is {self.nodes}; write max_nodes: {self.nodes} or more")
+        return self
 
 
 class _Queue(Section):

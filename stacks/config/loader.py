@@ -394,11 +394,12 @@ def _check_provider_setting(account: Account, key: str, value: object, region: o
             fix=f"leave it out; {account.instead}",
         )
     if value != region:
+        said = "gangway:region, which is missing" if region is None else f"{region}, the value of gangway:region"
         raise InputError(
             f"{place}: {key}",
             "not the region of this stack",
             value=value,
-            allowed=f"{region}, the value of gangway:region",
+            allowed=said,
             fix=f"leave it out, or set gangway:region: {value}",
         )
 

@@ -36,7 +36,7 @@ _STACK = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
-    """InputError: the teams are promised more nodes than there are."""
+    """InputError: the teams are promised, or allowed, more nodes than there are."""
     promised = sum(team.nodes for team in engine.teams)
     if promised > cluster.nodes.max:
         raise InputError(
@@ -46,6 +46,15 @@ def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig
             allowed=f"{promised} at least",
             fix=f"write max: {promised}, or promise less",
         )
+    for team in engine.teams:
+        if team.max_nodes is not None and team.max_nodes > cluster.nodes.max:
+            raise InputError(
+                "nodes.max",
+                f"the team {team.name} of gangway:engine.teams may have {team.max_nodes} nodes",
+                value=cluster.nodes.max,
+                allowed=f"{team.max_nodes} at least",
+                fix=f"write max: {team.max_nodes}, or a smaller max_nodes",
+            )
 
 
 class StackConfig(Section):

@@ -6,6 +6,7 @@ runs it and outlives the terminal (`stacks.engines.local_runner`); there is no d
     FOLDER/<id>/alive             held by its process
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from components.core.findings import Finding
 from components.core.json_lines import is_locked, lock
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import JobStatus, Phase, Room, no_resources
-from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, number_of, read_job, read_status
+from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, job_ids, number_of, read_job, read_status
 from stacks.engines.stretches import stretches_of
 
 SPENT_FILE, ALIVE_FILE, TURN_FILE = "spent.json", "alive", "turn"
@@ -54,13 +55,7 @@ class LocalQueue(FolderEngine):
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
-        rank = RANK[job.priority]
-        before = [
-            each.id
-            for each in self.jobs()
-            if each.phase is Phase.RUNNING
-            or (each.phase is Phase.WAITING and RANK[read_job(self._folder / each.id).priority] <= rank)
-        ]
+        before = self._before((RANK[job.priority], math.inf))
         return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
 
     def _has_begun(self, job_id: str) -> bool:
@@ -74,6 +69,24 @@ class LocalQueue(FolderEngine):
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
+        found = self._seen(job_id)
+        if found.phase is not Phase.WAITING or found.reason:
+            return found
+        before = self._before(order(job_id, read_job(self._folder / job_id)))
+        return replace(found, reason=f"{', '.join(before)} before it" if before else "")
+
+    def _before(self, place: tuple[float, float]) -> list[str]:
+        """Jobs that run, or wait and begin before one of this place in the order."""
+        seen = (self._listed(job_id, self._seen) for job_id in job_ids(self._folder))
+        return [
+            each.id
+            for each in seen
+            if each.phase is Phase.RUNNING
+            or (each.phase is Phase.WAITING and order(each.id, read_job(self._folder / each.id)) < place)
+        ]
+
+    def _seen(self, job_id: str) -> JobStatus:
+        """But for whom it waits for."""
         folder = self._known(job_id)
         found, runs = read_status(folder), is_alive(folder)
         if not runs:

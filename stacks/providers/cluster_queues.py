@@ -53,7 +53,10 @@ def gpu_node(machine: MachineType) -> Node:
 
 def spec_of(config: StackConfig, node: Node, flavor: Flavor, hosts: int = 1) -> ClusterSpec:
     """The queues; `hosts`: machines of what the stack file calls a node. InputError: teams that cannot be."""
-    teams = tuple(Team(team.name, team.nodes * hosts) for team in engine_of(config).teams)
+    teams = tuple(
+        Team(team.name, team.nodes * hosts, None if team.max_nodes is None else team.max_nodes * hosts)
+        for team in engine_of(config).teams
+    )
     most = config.cluster.nodes.max * hosts
     check_teams(teams, most, "gangway:engine.teams")
     return ClusterSpec(teams, node, most, (flavor,))

@@ -35,7 +35,7 @@ class EksPlan:
 
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
     """InputError: what such a cluster cannot be."""
-    teams = tuple(Team(team.name, team.nodes) for team in engine.teams)
+    teams = tuple(Team(team.name, team.nodes, team.max_nodes) for team in engine.teams)
     check_teams(teams, config.cluster.nodes.max, "gangway:engine.teams")
     version = engine.version or VERSIONS[-1]
     check_version(version, "gangway:engine.version")

@@ -54,7 +54,7 @@ def slurm_spec(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> Sl
         nodes_up=cluster.nodes.min,
         idle_minutes=engine.idle_minutes,
         accounting=engine.accounting,
-        teams=tuple(SlurmTeam(team.name, team.nodes) for team in engine.teams),
+        teams=tuple(SlurmTeam(team.name, team.nodes, team.max_nodes) for team in engine.teams),
         # Whoever becomes the head knows the queue.
         state_dir=_STATE_DIR if config.storage else SlurmSpec.state_dir,
     )

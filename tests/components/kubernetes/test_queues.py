@@ -1,6 +1,7 @@
 """Kueue's objects: what adds up to the cluster's nodes, who refers to whom, which pods may be where."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -93,3 +94,14 @@ def test_priorities_are_those_that_the_engine_names(two_teams: ClusterSpec) -> N
     found = of("WorkloadPriorityClass", queue_manifests(two_teams))
     assert set(found) == asked
     assert found["gangway-high"]["value"] > 0 > found["gangway-low"]["value"]
+
+
+@given(specs, st.integers(0, 40))
+def test_a_team_with_a_limit_borrows_up_to_it_and_the_others_without(spec: ClusterSpec, more: int) -> None:
+    first, *others = spec.queues
+    limited = replace(spec, teams=(replace(first, max_nodes=first.nodes + more), *others))
+    queues = of("ClusterQueue", queue_manifests(limited))
+    for name, queue in queues.items():
+        for flavor in quota_of(queue).groups[0]:
+            wanted = spec.node.quantities(first.nodes + more) if name == first.name else {}
+            assert flavor.most == {each: quantity(wanted[each]) if wanted else None for each in flavor.nominal}

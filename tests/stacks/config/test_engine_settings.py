@@ -88,6 +88,20 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
         lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "kubernetes", "teams": TEAMS}})),
         "gangway:cluster.nodes.max", "write max: 5, or promise less",
     ),
+    "a team that may have more than there is": (
+        lambda v: (
+            v.pop("gangway:job"),
+            v.update({"gangway:engine": {"kind": "kubernetes", "teams": [{**TEAMS[0], "nodes": 1, "max_nodes": 9}]}}),
+        ),
+        "gangway:cluster.nodes.max", "or a smaller max_nodes",
+    ),
+    "a limit below the promise": (
+        lambda v: (
+            v.pop("gangway:job"),
+            v.update({"gangway:engine": {"kind": "kubernetes", "teams": [{**TEAMS[0], "nodes": 2, "max_nodes": 1}]}}),
+        ),
+        "gangway:engine.teams[0]", "write max_nodes: 2 or more",
+    ),
     "a team twice": (
         lambda v: (
             v.pop("gangway:job"),

@@ -93,6 +93,17 @@ def test_a_setting_that_would_be_ignored_is_refused(
 
 
 @pytest.mark.parametrize("way", ["engine", "file"])
+def test_a_providers_region_without_the_stacks_own_says_what_is_missing(
+    request: pytest.FixtureRequest, demo_values: Values, way: str
+) -> None:
+    values = {key: value for key, value in demo_values.items() if key != "gangway:region"}
+    with pytest.raises(InputError) as caught:
+        request.getfixturevalue(way)({**values, "aws:region": "eu-west-1"})
+    assert "None" not in str(caught.value)
+    assert "set gangway:region: eu-west-1" in caught.value.fix
+
+
+@pytest.mark.parametrize("way", ["engine", "file"])
 def test_settings_of_the_engine_and_the_same_region_pass(
     request: pytest.FixtureRequest, demo_values: Values, way: str
 ) -> None:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from components.core.findings import InputError
+from stacks.config.job_file import Priority
 from stacks.engines.base import Phase
 from stacks.engines.local_queue import LocalQueue, begin_runner
 from tests.conftest import REPO
@@ -40,6 +41,17 @@ def test_a_killed_job_goes_on_with_the_next_submit(tmp_path: Path) -> None:
     assert over(queue, second).phase is Phase.DONE
     found = over(queue, first)
     assert (found.phase, found.starts) == (Phase.DONE, 2)
+
+
+def test_one_that_waits_says_for_whom(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while :; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    second, third = queue.submit(job("true")), queue.submit(job("true", priority=Priority.HIGH))
+    reasons = {each.id: each.reason for each in queue.jobs()}
+    assert reasons == {first: "", third: f"{first} before it", second: f"{first}, {third} before it"}
+    queue.cancel(first)
+    assert [over(queue, each).phase for each in (second, third)] == [Phase.DONE, Phase.DONE]
 
 
 def test_the_time_of_a_killed_start_counts(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ webhooks, jobs of the engine admitted by quota, and by members who may do nothin
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from components.core.findings import InputError
 from components.kubernetes.namespaces import CLAIM, namespace_manifests
 from components.kubernetes.queues import KUEUE, QUEUE, queue_manifests
 from components.kubernetes.resources import tier_of
@@ -57,7 +59,7 @@ def runs_of(cluster: KubeCluster, team: str) -> Path:
 def test_all_kinds_of_kueues_are_taken_strictly(own: KubeCluster) -> None:
     """Those that two teams of one flavor do not have, too."""
     blocks = Flavor("blocks", {"x/pool": "blocks"}, ("x/block", "kubernetes.io/hostname"))
-    teams = tuple(Team(f"t{number}", 20) for number in range(3))
+    teams = (*(Team(f"t{number}", 20) for number in range(2)), Team("t2", 20, max_nodes=30))
     node = Node(192, 2040, {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32})
     spec = ClusterSpec(teams, node, 100, (blocks, Flavor("own", LABELS)), fair_sharing=True)
     words = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "--filename=-")
@@ -95,6 +97,22 @@ def test_a_borrowed_node_is_given_back_and_the_job_goes_on_later(own: KubeCluste
     ends = [over(vision, kept), over(vision, borrowing)]
     assert [each.phase for each in ends] == [Phase.DONE, Phase.DONE]
     assert sorted(each.starts for each in ends) == [1, 2], "one of the two has made room"
+
+
+def test_a_team_borrows_up_to_its_limit_and_no_further(own: KubeCluster) -> None:
+    first, second = SPEC.queues
+    own.apply(*queue_manifests(replace(SPEC, teams=(replace(first, max_nodes=first.nodes), second))))
+    vision = KubernetesEngine("judge", first.name, QUEUE)
+    with pytest.raises(InputError, match="quota"):
+        vision.submit(job("true", nodes={"min": first.nodes + 1, "max": first.nodes + 1}))
+    running = [vision.submit(job(_WAITS, max_restarts=0)) for _ in range(first.nodes)]
+    for each in running:
+        until(vision, each, lambda found, log: found.phase is Phase.RUNNING)
+    waits = vision.submit(job("true"))
+    assert until(vision, waits, lambda found, log: "quota" in found.reason).phase is Phase.WAITING
+    for each in running:
+        vision.cancel(each)
+    assert over(vision, waits).phase is Phase.DONE
 
 
 @pytest.fixture
