@@ -93,8 +93,12 @@ class SlurmCluster:
             done = subprocess.run(words, env=self.env, capture_output=True, text=True)
             if told in done.stdout:
                 return
-            assert time.monotonic() < limit, (done, (self.folder / "slurmctld.log").read_text()[-2000:])
+            assert time.monotonic() < limit, (done, self.written())
             time.sleep(0.1)
+
+    def written(self) -> dict[str, str]:
+        """By its daemons, the end of each."""
+        return {path.name: path.read_text()[-2000:] for path in sorted(self.folder.glob("*.[lo][ou][gt]"))}
 
     def until_left(self, number: str) -> None:
         """Until a requeued job waits and its nodes have told all of its first start: begun at once, which Slurm itself

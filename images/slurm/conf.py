@@ -118,6 +118,8 @@ def _accounts(spec: SlurmSpec) -> Mapping[str, object]:
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": "localhost",
         "AccountingStoragePort": spec.accounting_port,
+        # To slurmdbd the socket has another name than to all others.
+        **({"AccountingStoragePass": spec.munge_socket} if spec.munge_socket else {}),
         "AccountingStorageEnforce": "associations,limits,qos",
         **({"AccountingStorageTRES": "gres/gpu"} if spec.machine.gpus else {}),
         "JobAcctGatherType": "jobacct_gather/linux",
@@ -188,6 +190,7 @@ def slurmdbd_conf(spec: SlurmSpec) -> str:
         return ""
     settings = {
         "AuthType": "auth/munge",
+        **({"AuthInfo": f"socket={spec.munge_socket}"} if spec.munge_socket else {}),
         "DbdHost": "localhost",
         "DbdPort": spec.accounting_port,
         "SlurmUser": spec.user,

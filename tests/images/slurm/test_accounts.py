@@ -80,8 +80,7 @@ def begun(folder: Path) -> Iterator[SlurmCluster]:
         cluster.begin_controller()
         cluster.until(("scontrol", "ping"), "UP")
         cluster.until(("sacctmgr", "--noheader", "list", "cluster", "format=cluster"), "lab")
-        for words in account_words(made, "root"):
-            cluster.run("sacctmgr", "--immediate", "--quiet", *words)
+        tell(cluster, made)
         for name in _NAMES:
             cluster.begin(f"slurmd-{name}", "slurmd", "-D", "-N", name)
         cluster.until(("sinfo", "--noheader", "--format=%T %D"), f"idle {len(_NAMES)}")
@@ -109,7 +108,6 @@ def write(made: SlurmSpec, folder: Path) -> None:
         for line in texts["slurm.conf"].splitlines()
     ]
     texts["slurm.conf"] = "\n".join([*lines, "SlurmdUser=root", "SlurmdParameters=config_overrides", ""])
-    texts["slurmdbd.conf"] += f"AuthInfo=socket={folder}/munge.sock\n"
     for name, text in texts.items():
         (folder / name).write_text(text)
     (folder / "slurmdbd.conf").chmod(0o600)
