@@ -92,10 +92,11 @@ def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
     widths = [max(len(row[column]) for row in rows if row[0]) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)) for row in rows]
     told = (
-        f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\nfrom {SLOW.utilisation:.0%} to "
-        f"{FAST.utilisation:.0%} of the peak and {SLOW.launch_sec * 1e6:g} to {FAST.launch_sec * 1e6:g} us to start an "
-        "operation: nobody has published a speed of this preset on these;\nmemory is estimated, at a step's peak, "
-        "without libraries' work space; `gangway plan` says where each figure is from"
+        f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\n"
+        f"from {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of the peak and {SLOW.launch_sec * 1e6:g} to "
+        f"{FAST.launch_sec * 1e6:g} us to start an operation: nobody has published a speed of this preset on these;\n"
+        "memory is estimated, at a step's peak, without libraries' work space; `gangway plan` says where each figure is "
+        "from"
     )
     return "\n".join([line.rstrip() for line in lines] + [told, ""])
 

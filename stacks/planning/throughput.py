@@ -304,10 +304,9 @@ def project(trained: TrainConfig, machine: MachineType, num_nodes: int) -> Throu
         network = network_of(machine, num_nodes)
     except InputError as unknown:
         return Throughput(None, "unknown", f"{machine.name}: {unknown.problem}")
-    flop, operations = (
-        sum(leg.share * work.share * getattr(work, name) for leg in course.legs for work in leg.step.work)
-        for name in ("flop", "operations")
-    )
+    parts = [(leg.share * work.share, work) for leg in course.legs for work in leg.step.work]
+    flop = sum(share * work.flop for share, work in parts)
+    operations = sum(share * work.operations for share, work in parts)
     peaks = dict.fromkeys(f"{each.tflops:g} TFLOP/s ({each.numbers}, {each.source})" for each in course.peaks)
     times = (image_time(course.legs, network, workers, assumed) for assumed in (_LEAST_WAITING, USUAL))
     least, usual = (1 - time.products_sec / time.whole_sec for time in times)

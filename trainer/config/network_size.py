@@ -206,9 +206,7 @@ def step_operations(config: TrainConfig) -> float:
     return config.d_steps * d_step + _PASS_OPERATIONS * (of_d + in_one_go * of_g)
 
 
-def largest_batch_gpu(
-    config: TrainConfig, memory_gib: float, parts: int = 1, span: Span | None = None
-) -> int | None:
+def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1, span: Span | None = None) -> int | None:
     """The largest micro-batch, a divisor of batch_size and of whole groups, with which `device_gib` is no more than
     `memory_gib`.
     """

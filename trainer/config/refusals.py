@@ -206,7 +206,7 @@ def device_memory(
 
 
 def xla_memory(config: TrainConfig, memory_gib: float, name: str, span: Span | None = None) -> Iterator[Refusal]:
-    """What stays on each of XLA's devices between steps (`network_size.state_gib`), in that part of the run or in all of
+    """What stays on each of XLA's devices between steps (`network_size.state_gib`), in a part of the run or in all of
     it. Of a step's own numbers nothing is said: its compiler may compute anew what others keep.
     """
 

@@ -3,8 +3,9 @@
 Workers agree on a stop between steps. While losses compile, at a session's beginning or at a later shape, no step ends
 for minutes, and whoever told a worker to leave kills it after half a minute (torchrun's --shutdown-timeout). Compilers
 cannot be broken off: they are C++, or helpers in other processes, which the same signal may have ended so that they
-answer no more. So the loop saves before it compiles (trainer.run.loop). From then on a thread may end the process at any
-moment: what it would lose is half a step, and that is made again from the same state and the same draws, to the bit.
+answer no more. So the loop saves before it compiles (trainer.run.loop). From then on a thread may end the process at
+any moment: what it would lose is half a step, and that is made again from the same state and the same draws, to the
+bit.
 """
 
 import os

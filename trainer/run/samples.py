@@ -70,8 +70,9 @@ def captioned(pixels: Pixels, words: Sequence[str], columns: int) -> Pixels:
     """A grid of so many columns below a line that has a word over each, the same ones over and over; what is too long
     for its column is cut.
     """
-    height, width, channels = pixels.shape
-    line, font, column_width = Image.new("L", (width, _CAPTION), _FRAME_GREY), ImageFont.load_default(), width // columns
+    _, width, channels = pixels.shape
+    font, column_width = ImageFont.load_default(), width // columns
+    line = Image.new("L", (width, _CAPTION), _FRAME_GREY)
     draw = ImageDraw.Draw(line)
     for column in range(columns):
         word = words[column % len(words)].encode("ascii", "replace").decode()  # the font has no more

@@ -205,9 +205,7 @@ def test_sizes_follow_the_schedule(changes: dict[str, float], frames: int) -> No
             assert in_use <= size(stage.config).parameters <= in_use + ports
 
 
-@given(
-    first=st.integers(0, 399), steps=st.integers(1, 400), stable=st.integers(2, 20), fade=st.integers(2, 20)
-)
+@given(first=st.integers(0, 399), steps=st.integers(1, 400), stable=st.integers(2, 20), fade=st.integers(2, 20))
 def test_a_part_of_a_run_has_the_sizes_of_its_steps(first: int, steps: int, stable: int, fade: int) -> None:
     config = config_of("progressive", kimg=20.0, stable_kimg=stable / 4, fade_kimg=fade / 4, batch_size=50)
     span = Span(50 * first, 50 * min(400, first + steps))

@@ -269,9 +269,7 @@ def test_a_later_segment_is_refused_before_the_first_is_paid_for() -> None:
 
 
 @pytest.mark.parametrize("machine", [GPU, TPU], ids=["gpu", "tpu"])
-def test_a_segment_is_refused_by_the_sizes_that_it_trains_at(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_is_refused_by_the_sizes_that_it_trains_at(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """8,192 images at 4x4 and 8x8, and few from there on, or the other way round: by the plan and by the trainer."""
     growing = {"architecture": "progressive", "resolution": 64, "stable_kimg": 1000.0, "ngf": 128, "ndf": 128}
     backend = "xla" if machine == TPU else "auto"
@@ -301,7 +299,7 @@ def test_a_segment_is_refused_by_the_sizes_that_it_trains_at(
 
 
 def test_the_trainer_looks_at_each_segment_at_its_own_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = PRESETS["progan-celebahq512"].replace({"metrics": "kid"})
+    config = PRESETS["progan-celebahq512"]
     looked_at: list[tuple[int, Span]] = []
     monkeypatch.setattr(
         "trainer.run.session_setup.check_networks_fit",

@@ -55,7 +55,7 @@ def test_two_runs_with_one_id_are_refused(
         ('{"id": "x"}', r"run.json: status: no run record of this version: Field required"),
         (
             '{"id": "x", "schema_version": 7, "code_sha256": "0123456789abcdef"}',
-            r"run.json: schema_version: no run record of this version, but of schema 7, code 0123456789ab: Input should",
+            r"run.json: schema_version: no run record of this version, but of schema 7, code 0123456789ab: Input",
         ),
     ],
 )
