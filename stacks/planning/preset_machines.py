@@ -95,8 +95,8 @@ def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
         f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\n"
         f"from {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of the peak and {SLOW.launch_sec * 1e6:g} to "
         f"{FAST.launch_sec * 1e6:g} us to start an operation: nobody has published a speed of this preset on these;\n"
-        "memory is estimated, at a step's peak, without libraries' work space; `gangway plan` says where each figure is "
-        "from"
+        "memory is estimated, at a step's peak, without libraries' work space; `gangway plan` says where each figure "
+        "is from"
     )
     return "\n".join([line.rstrip() for line in lines] + [told, ""])
 
