@@ -15,19 +15,17 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import dearest_rung, first_in_reach, most_usd, rung_in_use, stops
 from stacks.planning.throughput import (
     Band,
+    Course,
     Throughput,
-    WorkerPeak,
     about,
+    course_of,
     model_of,
     rates,
-    step_of,
     throughput,
     trained_on,
-    worker_peak,
 )
 from stacks.planning.trainer_findings import node_of, rounded_down
 from stacks.planning.worker_memory import WorkerMemory, worker_memory
-from trainer.config.network_size import least_flop
 from trainer.config.refusals import refusals
 from trainer.config.train_config import TrainConfig
 
@@ -96,13 +94,12 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
         yield from _own_command(config, machine, cost)
         return
     speed, trained = throughput(config, machine), trained_on(config, machine)
-    peak = worker_peak(trained, machine)
     workers = config.cluster.nodes.max * machine.num_accelerators.value
-    at_peak = None if peak is None else peak.tflops * 1e12 * workers / least_flop(trained)
+    course = course_of(trained, machine, workers)
     if speed.provenance == "measured":
-        yield from _measured(config, machine, speed, at_peak, peak, f"{workers} x {model_of(machine)}")
+        yield from _measured(config, machine, speed, course, workers)
     else:
-        yield from _projected(config, machine, speed, at_peak, peak, f"{workers} x {model_of(machine)}")
+        yield from _projected(config, machine, speed, course, workers)
     yield from _far_below(config, machine, speed)
     yield from _waiting(config, machine, trained, speed)
     if cost is not None:
@@ -139,19 +136,18 @@ def _measured(
     config: StackConfig,
     machine: MachineType,
     speed: Throughput,
-    at_peak: float | None,
-    peak: WorkerPeak | None,
-    machines: str,
+    course: Course | None,
+    workers: int,
 ) -> Iterable[Finding]:
     """By the speed that the stack file has measured: whether it can be, and whether it is enough."""
     job, rate = config.training, speed.images_per_second
     assert rate is not None, "it is measured"
-    if at_peak is not None and peak is not None and rate.mid > at_peak:
+    if course is not None and rate.mid > (at_peak := workers / course.least_sec):
         yield Finding.error(
             "estimate.beyond-peak",
             "gangway:estimate.images_per_second",
-            f"{rate.mid:,.0f} images/s are more than {machines} compute at their peak all the time, {at_peak:,.0f} "
-            f"({peak.tflops:g} TFLOP/s {peak.numbers}, {peak.source}; penalties left out)",
+            f"{rate.mid:,.0f} images/s are more than {workers} x {model_of(machine)} compute at their peak all the "
+            f"time, {at_peak:,.0f} ({course.peaks_in_words}; penalties left out)",
             "write the images a second of the whole job, as its stats.jsonl has them, or leave it out",
         )
         return
@@ -170,23 +166,21 @@ def _projected(
     config: StackConfig,
     machine: MachineType,
     speed: Throughput,
-    at_peak: float | None,
-    peak: WorkerPeak | None,
-    machines: str,
+    course: Course | None,
+    workers: int,
 ) -> Iterable[Finding]:
     """By the least work of the images at the full peak of all accelerators, which no run reaches; then by the band: an
     error where even its fast end is too slow.
     """
     job, rate = config.training, speed.images_per_second
-    hours = None if at_peak is None else job.kimg * 1000 / at_peak / 3600
-    if hours is not None and peak is not None and hours > job.max_hours:
+    if course is not None and (hours := job.kimg * 1000 * course.least_sec / workers / 3600) > job.max_hours:
         usual = hours if rate is None else job.kimg * 1000 / rate.mid / 3600
         yield Finding.error(
             "run.cannot-finish",
             "gangway:job.kimg",
-            f"{job.kimg:g} kimg take {hours:,.1f} h at least, on {machines} at their peak all the time "
-            f"({peak.tflops:g} TFLOP/s {peak.numbers}, {peak.source}; penalties left out), and max_hours ends the run "
-            f"after {job.max_hours:g} h; real runs take several times as long",
+            f"{job.kimg:g} kimg take {hours:,.1f} h at least, on {workers} x {model_of(machine)} at their peak all the "
+            f"time ({course.peaks_in_words}; penalties left out), and max_hours ends the run after "
+            f"{job.max_hours:g} h; real runs take several times as long",
             _length(job.kimg * job.max_hours / usual, usual),
         )
         return
@@ -235,8 +229,11 @@ def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, sp
         return
     workers, model = config.cluster.nodes.max * machine.num_accelerators.value, model_of(machine)
     alone = ""
-    if workers > 1 and (peak := worker_peak(trained, machine)) is not None:
-        one = rates(step_of(trained, 1), peak.tflops, None, 1)
+    course = course_of(trained, machine, 1)
+    assert course is not None, "or the speed were not known"
+    shares = course.shares_in_words(workers)
+    if workers > 1:
+        one = rates(course.legs, None, 1)
         alone = f", {about(speed.images_per_second.mid)} images/s (one: {about(one.mid)})"
     larger = _halving(config, machine, trained, speed.waiting[1])
     least, usual = (floor(share * 100) for share in speed.waiting)
@@ -245,8 +242,8 @@ def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, sp
     yield Finding.warning(
         "speed.mostly-waiting",
         "gangway:cluster",
-        f"{usual} % of a step ({least} % or more) is waiting, not computing: {ceil(trained.batch_size / workers)} of "
-        f"{trained.batch_size} images on each of {workers} x {model}{alone}",
+        f"{usual} % of a step ({least} % or more) is waiting, not computing: "
+        f"{shares} images on each of {workers} x {model}{alone}",
         f"take {fewer}{batch}",
     )
 

@@ -4,15 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from components.catalog.loader import PROVIDERS, load_provider
-from components.catalog.schema import MachineType
-from components.core.findings import InputError
 from components.estimate.offers import carriers_of, find_offers
-from components.estimate.scaling import links_of
 from stacks.planning.common_findings import span
 from stacks.planning.show import usd
-from stacks.planning.throughput import Band, about, model_of, project, worker_peak
-from trainer.config.network_size import device_gib
-from trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once
+from stacks.planning.throughput import FAST, SLOW, Band, about, project
+from trainer.config.segment_plan import stretches
+from trainer.config.step_memory import estimate, fitting_batch_gpu, least_gib
 from trainer.config.train_config import TrainConfig
 
 MACHINES = ("A100-80Gx8", "H100x8", "H200x8")
@@ -54,7 +51,7 @@ def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
     workers = machine.num_accelerators.value
     needs, has = estimate(config, workers).total, machine.accelerator_memory_gib.value
     problem = _problem(config, workers, has)
-    band = None if problem else _images_per_second(config, machine, workers)
+    band = None if problem else project(config, machine, 1).images_per_second
     hours = (
         None if band is None else Band(*(config.kimg * 1000 / rate / 3600 for rate in (band.high, band.mid, band.low)))
     )
@@ -67,23 +64,13 @@ def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
 
 
 def _problem(config: TrainConfig, workers: int, has_gib: float | None) -> str:
-    least_gib = device_gib(config, images_at_once(config, workers))
-    if has_gib is not None and least_gib > has_gib:
-        return f"a step needs {about(least_gib)} GiB of {has_gib:g} GiB at least"
-    if config.batch_size < workers * config.group:
-        return f"a batch of {config.batch_size} is too small for {workers} workers"
+    smallest = min(each.config.batch_size for each in stretches(config))
+    if smallest < workers * config.group:
+        return f"a batch of {smallest} is too small for {workers} workers"
+    needed = least_gib(config, workers)
+    if has_gib is not None and needed > has_gib:
+        return f"a step needs {about(needed)} GiB of {has_gib:g} GiB at least"
     return ""
-
-
-def _images_per_second(config: TrainConfig, machine: MachineType, workers: int) -> Band | None:
-    peak = worker_peak(config, machine)
-    if peak is None:
-        return None
-    try:
-        network = None if workers == 1 else links_of(machine)
-    except InputError:  # nobody says how fast its links are
-        return None
-    return project(config, model_of(machine), peak, network, workers).images_per_second
 
 
 def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
@@ -105,18 +92,21 @@ def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
     widths = [max(len(row[column]) for row in rows if row[0]) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)) for row in rows]
     told = (
-        f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\nmemory is estimated, at a "
-        "step's peak, without libraries' work space; `gangway plan` says where each figure is from"
+        f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\n"
+        f"from {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of the peak and {SLOW.launch_sec * 1e6:g} to "
+        f"{FAST.launch_sec * 1e6:g} us to start an operation: nobody has published a speed of this preset on these;\n"
+        "memory is estimated, at a step's peak, without libraries' work space; `gangway plan` says where each figure "
+        "is from"
     )
     return "\n".join([line.rstrip() for line in lines] + [told, ""])
 
 
 def _steps(config: TrainConfig) -> str:
-    """Of how many images the steps are, and of how many they are projected as."""
+    """Of how many images the steps are."""
     sizes = [values.batch_size for values, _ in zip(config.planned, config.bounds, strict=False)]
     if set(sizes) == {config.batch_size}:
         return f"steps of {config.batch_size}"
-    return f"steps of {', '.join(map(str, sizes))} by segments, as if all were of {config.batch_size}"
+    return f"steps of {', '.join(map(str, sizes))} by segments"
 
 
 def _band(band: Band | None, text: Callable[[float], str]) -> str:

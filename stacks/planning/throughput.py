@@ -1,8 +1,9 @@
 """How many images a second a job trains on its machines: as the stack file has measured it, else projected with a band
-from the work of a step, the accelerator's peak, what a step waits for, and the links between workers. Pure.
+from the work of a step, the accelerator's peak, what a step waits for, and the links between workers, each segment of
+a run by its own batch and precision. Pure.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any, Literal, NamedTuple
@@ -13,7 +14,16 @@ from components.estimate.scaling import Network, StepModel, links_of, slices_of,
 from components.gcp.tpu.slices import plan_slice, worker_tflops
 from stacks.config.stack_config import StackConfig
 from trainer.config.accelerators import peak_of
-from trainer.config.network_size import discriminator_size, generator_size, stages, step_flop, step_operations
+from trainer.config.network_size import (
+    discriminator_size,
+    generator_size,
+    least_flop,
+    stages,
+    step_flop,
+    step_operations,
+)
+from trainer.config.segment_plan import Stretch, stretches
+from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
 
 _FLOAT32 = 4
@@ -143,20 +153,11 @@ def throughput(config: StackConfig, machine: MachineType) -> Throughput:
     if measured is not None:
         source = "gangway:estimate.images_per_second"
         return Throughput(Band(measured, measured, measured), "measured", source)
-    trained, num_nodes = trained_on(config, machine), config.cluster.nodes.max
-    peak = worker_peak(trained, machine)
-    if peak is None:
-        why = "a worker computes on its processor" if trained.backend == "gloo" else "its peak is in no table here"
-        return Throughput(None, "unknown", f"nothing to project from on {machine.name}: {why}")
-    try:
-        network = _network(machine, num_nodes)
-    except InputError as unknown:
-        return Throughput(None, "unknown", f"{machine.name}: {unknown.problem}")
-    return project(trained, model_of(machine), peak, network, num_nodes * machine.num_accelerators.value)
+    return project(trained_on(config, machine), machine, config.cluster.nodes.max)
 
 
-def _network(machine: MachineType, num_nodes: int) -> Network | None:
-    """None where one worker is alone."""
+def network_of(machine: MachineType, num_nodes: int) -> Network | None:
+    """What gradients travel over; None where one worker is alone. InputError: nobody says how fast it is."""
     workers = machine.num_accelerators.value
     if num_nodes * workers == 1:
         return None
@@ -193,12 +194,12 @@ class Step(NamedTuple):
     starts: float
 
 
-def step_of(trained: TrainConfig, workers: int) -> Step:
-    """Of a configuration on so many workers."""
+def step_of(trained: TrainConfig, workers: int, span: Span | None = None) -> Step:
+    """Of a configuration on so many workers, in a part of its run; None for all of it."""
     share = ceil(trained.batch_size / workers)
     work = tuple(
         Work(stage.share, step_flop(stage.config), step_operations(stage.config), _gradient_bytes(stage.config))
-        for stage in stages(trained)
+        for stage in stages(trained, span)
     )
     starts = ceil(share / (trained.batch_gpu or share)) * (_GRAPH_SHARE if trained.cuda_graphs else 1)
     return Step(work, trained.step_images, share * trained.d_steps, starts)
@@ -208,8 +209,18 @@ def _gradient_bytes(config: TrainConfig) -> float:
     return _FLOAT32 * (generator_size(config).parameters + config.d_steps * discriminator_size(config).parameters)
 
 
+class Leg(NamedTuple):
+    """A segment of a run, in which batch and precision stay as they are. `share`: of the run's images; `tflops`: the
+    peak of what one worker drives, in the numbers that it computes in.
+    """
+
+    share: float
+    step: Step
+    tflops: float
+
+
 class StepTime(NamedTuple):
-    """Seconds of a step, on the mean over the run. `products_sec`: of the products alone; `whole_sec`: of all of it."""
+    """Seconds of a step, on the mean over its sizes. `products_sec`: of the products alone; `whole_sec`: all of it."""
 
     products_sec: float
     whole_sec: float
@@ -228,26 +239,84 @@ def step_time(step: Step, tflops: float, network: Network | None, workers: int, 
     return StepTime(products, whole)
 
 
-def rates(step: Step, tflops: float, network: Network | None, workers: int) -> Band:
-    """Images a second."""
-    times = (step_time(step, tflops, network, workers, assumed) for assumed in (SLOW, USUAL, FAST))
-    return Band(*(step.images / time.whole_sec for time in times))
+def image_time(legs: Sequence[Leg], network: Network | None, workers: int, assumed: Assumed) -> StepTime:
+    """The same for one image, on the mean over the run: each segment's by its own batch and precision."""
+    times = [(leg, step_time(leg.step, leg.tflops, network, workers, assumed)) for leg in legs]
+    return StepTime(
+        sum(leg.share * time.products_sec / leg.step.images for leg, time in times),
+        sum(leg.share * time.whole_sec / leg.step.images for leg, time in times),
+    )
 
 
-def project(trained: TrainConfig, model: str, peak: WorkerPeak, network: Network | None, workers: int) -> Throughput:
-    """The band of so many workers. `model`: of their accelerators; `network`: None for one worker."""
-    step = step_of(trained, workers)
-    flop = sum(work.share * work.flop for work in step.work)
-    operations = sum(work.share * work.operations for work in step.work)
-    times = (step_time(step, peak.tflops, network, workers, assumed) for assumed in (_LEAST_WAITING, USUAL))
+def rates(legs: Sequence[Leg], network: Network | None, workers: int) -> Band:
+    """Images a second, over the whole run."""
+    return Band(*(1 / image_time(legs, network, workers, assumed).whole_sec for assumed in (SLOW, USUAL, FAST)))
+
+
+class Course(NamedTuple):
+    """A run on machines: its segments, and of each what it is projected by."""
+
+    stretches: Sequence[Stretch]
+    peaks: Sequence[WorkerPeak]
+    legs: Sequence[Leg]
+
+    @property
+    def least_sec(self) -> float:
+        """Of one worker for one image of the run, at the full peak: no run is faster."""
+        return sum(
+            leg.share * least_flop(stretch.config, stretch.span) / (leg.tflops * 1e12)
+            for stretch, leg in zip(self.stretches, self.legs, strict=True)
+        )
+
+    @property
+    def peaks_in_words(self) -> str:
+        """Each peak once, in the run's order."""
+        told = dict.fromkeys(f"{each.tflops:g} TFLOP/s {each.numbers}, {each.source}" for each in self.peaks)
+        return "; then ".join(told)
+
+    def shares_in_words(self, workers: int) -> str:
+        """Of how many images a worker has how many in a step, in the run's order."""
+        sizes = dict.fromkeys(stretch.config.batch_size for stretch in self.stretches)
+        return ", then ".join(f"{ceil(size / workers)} of {size}" for size in sizes)
+
+
+def course_of(trained: TrainConfig, machine: MachineType, workers: int) -> Course | None:
+    """Of all segments that the run reaches, on so many workers; None where nobody knows a worker's peak in one."""
+    reached = stretches(trained)
+    peaks = [peak for each in reached if (peak := worker_peak(each.config, machine)) is not None]
+    if len(peaks) < len(reached):
+        return None
+    legs = [
+        Leg((each.end - each.first) / reached[-1].end, step_of(each.config, workers, each.span), peak.tflops)
+        for each, peak in zip(reached, peaks, strict=True)
+    ]
+    return Course(reached, peaks, legs)
+
+
+def project(trained: TrainConfig, machine: MachineType, num_nodes: int) -> Throughput:
+    """The band of the whole run on so many nodes, segment by segment; unknown with the reason."""
+    workers = num_nodes * machine.num_accelerators.value
+    course = course_of(trained, machine, workers)
+    if course is None:
+        why = "a worker computes on its processor" if trained.backend == "gloo" else "its peak is in no table here"
+        return Throughput(None, "unknown", f"nothing to project from on {machine.name}: {why}")
+    try:
+        network = network_of(machine, num_nodes)
+    except InputError as unknown:
+        return Throughput(None, "unknown", f"{machine.name}: {unknown.problem}")
+    parts = [(leg.share * work.share, work) for leg in course.legs for work in leg.step.work]
+    flop = sum(share * work.flop for share, work in parts)
+    operations = sum(share * work.operations for share, work in parts)
+    peaks = dict.fromkeys(f"{each.tflops:g} TFLOP/s ({each.numbers}, {each.source})" for each in course.peaks)
+    times = (image_time(course.legs, network, workers, assumed) for assumed in (_LEAST_WAITING, USUAL))
     least, usual = (1 - time.products_sec / time.whole_sec for time in times)
     return Throughput(
-        rates(step, peak.tflops, network, workers),
+        rates(course.legs, network, workers),
         "projected",
-        f"{flop / 1e9:.3g} GFLOP an image at {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of {model}'s "
-        f"{peak.tflops:g} TFLOP/s ({peak.numbers}, {peak.source}), about {operations:,.0f} operations a step at "
-        f"{FAST.launch_sec * 1e6:g} to {SLOW.launch_sec * 1e6:g} us each, {step.largest // trained.d_steps} of "
-        f"{trained.batch_size} images on each of {workers} workers"
+        f"{flop / 1e9:.3g} GFLOP an image at {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of {model_of(machine)}'s "
+        f"{', then '.join(peaks)}, about {operations:,.0f} operations a step at "
+        f"{FAST.launch_sec * 1e6:g} to {SLOW.launch_sec * 1e6:g} us each, {course.shares_in_words(workers)} images on "
+        f"each of {workers} workers"
         f"{', gradients over the links of the catalogue' if network else ''}; calibrated by published GANs; data "
         "loading, checkpoints and metrics are left out",
         (least, usual),

@@ -9,9 +9,8 @@ from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
 from stacks.planning.throughput import about, model_of, trained_on
-from trainer.config.network_size import device_gib
 from trainer.config.segment_plan import stretches
-from trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once, parts_of
+from trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once, least_gib
 from trainer.config.train_config import TrainConfig
 
 _NOTEWORTHY = 0.1
@@ -72,8 +71,7 @@ def memory_on(config: TrainConfig, machine: MachineType, num_nodes: int = 1) -> 
         return None
     workers = machine.num_accelerators.value
     parts = estimate(config, workers, num_nodes)
-    images, split = images_at_once(config, workers * num_nodes), parts_of(config, workers, num_nodes)
-    least = device_gib(config, images, split)
+    images, least = images_at_once(config, workers * num_nodes), least_gib(config, workers, num_nodes)
     return WorkerMemory(parts.total, *parts, least, machine.accelerator_memory_gib.value, images)
 
 

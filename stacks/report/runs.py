@@ -18,6 +18,7 @@ from trainer.core.program import program
 from trainer.core.regular_files import read_regular
 from trainer.records.beside import changed_since
 from trainer.records.digest import WRONG_DIGEST
+from trainer.records.other_version import writer_of
 from trainer.records.run_record import RunRecord
 
 RECORD = "run.json"
@@ -186,7 +187,8 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
             ) from None
         where = ".".join(str(part) for part in first["loc"])
         broken = first["type"] == "json_invalid"
-        problem = "is damaged or was cut off" if broken else "no run record of this version"
+        of = f", but of {writer}" if (writer := writer_of(content)) else ""
+        problem = "is damaged or was cut off" if broken else f"no run record of this version{of}"
         place = f"{path}: {where}" if where else str(path)
         raise InputError(place, f"{problem}: {first['msg']}", fix=_anew(path.parent)) from None
     if not record.sessions:

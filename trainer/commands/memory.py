@@ -10,8 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from trainer.commands.arguments import count
-from trainer.config.network_size import device_gib
-from trainer.config.step_memory import StepMemory, estimate, images_at_once, parts_of
+from trainer.config.step_memory import StepMemory, estimate, images_at_once, least_gib, parts_of
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -47,7 +46,7 @@ def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: boo
         from trainer.telemetry.step_trace import trace_step
 
         found["traced"] = trace_step(config, workers * num_nodes)
-    least = device_gib(config.replace({"segments": ()}), at_once, parts)
+    least = least_gib(config, workers, num_nodes)
     if as_json:
         figures = {name: {**each._asdict(), "total": each.total} for name, each in found.items()}
         return json.dumps({**figures, "least": least, "images_at_once": at_once, "unit": "GiB"}, indent=2) + "\n"

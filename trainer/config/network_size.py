@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config.parts.rules import first_broken
+from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
 
 SMALLEST = 4
@@ -54,7 +55,7 @@ def discriminator_size(config: TrainConfig) -> Layer:
 
 class Stage(NamedTuple):
     """Networks at one size. `config`: has the layers in use for its whole networks; `first`: images seen when it
-    begins; `share`: of the run's images that are shown at it.
+    begins; `share`: of the images of the run, or of what is looked at of it, that are shown at it.
     """
 
     config: TrainConfig
@@ -62,21 +63,23 @@ class Stage(NamedTuple):
     share: float
 
 
-def stages(config: TrainConfig) -> tuple[Stage, ...]:
-    """The sizes that a run reaches, smallest first, with the schedule of `trainer.steps.progressive_schedule`; one for
-    networks that do not grow.
+def stages(config: TrainConfig, span: Span | None = None) -> tuple[Stage, ...]:
+    """The sizes that a run has in a part of it, None for all, smallest first, with the schedule of
+    `trainer.steps.progressive_schedule`; one for networks that do not grow.
     """
     if config.architecture != "progressive":
         return (Stage(config, 0.0, 1.0),)
     sizes = [SMALLEST << step for step in range(_doublings(config) + 1)]
     lasts = config.stable_kimg + config.fade_kimg
     firsts = [max(0.0, number * lasts - config.fade_kimg) * 1000 for number in range(len(sizes))]
-    last_step = max(0, config.total_images - config.step_images)  # of a run of no whole step, too
+    begin, end = span or Span(0.0, config.total_images)
+    last_step = max(begin, end - config.step_images)  # of a run of no whole step, too
     reached = [(size, first) for size, first in zip(sizes, firsts, strict=True) if first <= last_step]
-    ends = [*(first for _, first in reached[1:]), float(config.total_images)]
+    untils = [*(first for _, first in reached[1:]), float(end)]
     return tuple(
-        Stage(_grown_to(config, size), first, (end - first) / config.total_images)
-        for (size, first), end in zip(reached, ends, strict=True)
+        Stage(_grown_to(config, size), first, (until - max(begin, first)) / (end - begin))
+        for (size, first), until in zip(reached, untils, strict=True)
+        if until > begin
     )
 
 
@@ -95,12 +98,13 @@ def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
     return _FLOAT32 * (of_g * generator + of_d * discriminator) / _GIB
 
 
-def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
+def device_gib(config: TrainConfig, images: int, parts: int = 1, span: Span | None = None) -> float:
     """GiB that a worker's device cannot do without in a step on `images` images at once: weights, average, gradients
     and moments (one of `parts` of them, where networks are sharded; in a pipeline half of the generator's and all of
     the discriminator's), and the inputs of one network's layers; nor when weights and average are whole: in setting up,
     or where a pipeline's average is looked at. A step takes more: penalties, the other network's pass, the
-    libraries' work space. Of networks that grow, at the largest of the sizes that the run reaches.
+    libraries' work space. Of networks that grow, at that size which takes most of those that `span` has, a part of the
+    run; None for all of it.
     """
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
 
@@ -115,15 +119,15 @@ def device_gib(config: TrainConfig, images: int, parts: int = 1) -> float:
         generator, discriminator = generator_size(stage.config), discriminator_size(stage.config)
         return _FLOAT32 * (5 * generator.parameters / parts + 4 * discriminator.parameters)
 
-    in_steps = max(state(stage) + kept(stage) for stage in stages(config))
+    in_steps = max(state(stage) + kept(stage) for stage in stages(config, span))
     return max(in_steps, _FLOAT32 * _from_the_start(config)) / _GIB
 
 
-def state_gib(config: TrainConfig) -> float:
+def state_gib(config: TrainConfig, span: Span | None = None) -> float:
     """GiB that stay on a worker's device from step to step, whatever its compiler computes anew within one: weights,
-    the generator's average, Adam's two moments.
+    the generator's average, Adam's two moments. At the end of `span`, a part of the run; None for all of it.
     """
-    return _state_bytes(config, stages(config)[-1], 2) / _GIB
+    return _state_bytes(config, stages(config, span)[-1], 2) / _GIB
 
 
 def _state_bytes(config: TrainConfig, stage: Stage, copies: int) -> float:
@@ -150,10 +154,10 @@ def largest_unit(config: TrainConfig) -> int:
     return max(sum(each[start : start + count]) for each in networks for start in range(len(each)))
 
 
-def least_flop(config: TrainConfig) -> float:
+def least_flop(config: TrainConfig, span: Span | None = None) -> float:
     """FLOP that a step cannot do without for each real image it shows: making and judging fakes, judging reals, and the
     weights' gradients; neither penalties nor what only gradients of images need. Of networks that grow, the mean over
-    the run.
+    `span`, a part of the run; None for all of it.
     """
 
     def at(each: TrainConfig) -> float:
@@ -161,7 +165,7 @@ def least_flop(config: TrainConfig) -> float:
         g_step = 2 * (generator_passes(each) * generator + discriminator)
         return 2 * (generator + 4 * discriminator + g_step / each.d_steps)
 
-    return sum(stage.share * at(stage.config) for stage in stages(config))
+    return sum(stage.share * at(stage.config) for stage in stages(config, span))
 
 
 def step_flop(config: TrainConfig) -> float:
@@ -202,13 +206,13 @@ def step_operations(config: TrainConfig) -> float:
     return config.d_steps * d_step + _PASS_OPERATIONS * (of_d + in_one_go * of_g)
 
 
-def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1) -> int | None:
+def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1, span: Span | None = None) -> int | None:
     """The largest micro-batch, a divisor of batch_size and of whole groups, with which `device_gib` is no more than
     `memory_gib`.
     """
     sizes = range(config.batch_size, 0, -config.group)
     divisors = (size for size in sizes if config.batch_size % size == 0)
-    return next((size for size in divisors if device_gib(config, size, parts) <= memory_gib), None)
+    return next((size for size in divisors if device_gib(config, size, parts, span) <= memory_gib), None)
 
 
 class Smaller(NamedTuple):

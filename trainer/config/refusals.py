@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
 from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
 from trainer.config.segment_plan import Stretch, stretches
+from trainer.config.segments import Span
 from trainer.config.step_memory import images_at_once, parts_of
 from trainer.config.train_config import TrainConfig
 
@@ -89,7 +90,7 @@ def refusals(config: TrainConfig, machine: Machine, num_nodes: int = 1) -> Itera
     """All reasons not to start this configuration on so many of those; none where it would begin."""
     yield from _backend(config, machine)
     for stretch in stretches(config):
-        for found in (*_device(stretch.config, machine), *_memory(stretch.config, machine, num_nodes)):
+        for found in (*_device(stretch.config, machine), *_memory(stretch, machine, num_nodes)):
             yield found if not stretch.place else _of_segment(found, stretch)
     yield from _data(config)
     yield from _metrics(config)
@@ -145,17 +146,20 @@ def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
         yield Refusal("cuda_graphs", problem, "false", {"cuda_graphs": False})
 
 
-def _memory(config: TrainConfig, machine: Machine, num_nodes: int) -> Iterator[Refusal]:
-    """Networks that the node, or the accelerator, has no room for, and micro-batches likewise."""
+def _memory(stretch: Stretch, machine: Machine, num_nodes: int) -> Iterator[Refusal]:
+    """Networks that the node, or the accelerator, has no room for, and micro-batches likewise, at the sizes that the
+    networks have in that part of the run.
+    """
+    config, span = stretch.config, stretch.span
     on_cpu, workers, memory_gib = config.backend == "gloo", machine.num_workers, machine.memory_gib
 
     def on_device(each: TrainConfig) -> Iterator[Refusal]:
         if on_cpu or machine.device_memory_gib is None:
             return
         if machine.kind == "xla":
-            yield from xla_memory(each, machine.device_memory_gib, machine.name)
+            yield from xla_memory(each, machine.device_memory_gib, machine.name, span)
         else:
-            yield from device_memory(each, workers, num_nodes, machine.device_memory_gib, machine.name)
+            yield from device_memory(each, workers, num_nodes, machine.device_memory_gib, machine.name, span)
 
     def needed_gib(each: TrainConfig) -> float:
         return workers * host_gib(each, trains_here=on_cpu and each.shard == "ddp")
@@ -175,37 +179,44 @@ def _memory(config: TrainConfig, machine: Machine, num_nodes: int) -> Iterator[R
     )
 
 
-def device_memory(config: TrainConfig, workers: int, num_nodes: int, memory_gib: float, name: str) -> Iterator[Refusal]:
+def device_memory(
+    config: TrainConfig, workers: int, num_nodes: int, memory_gib: float, name: str, span: Span | None = None
+) -> Iterator[Refusal]:
     """What a step cannot do without (`network_size.device_gib`) on one of a node's `workers` devices, of so much memory
-    each: a smaller micro-batch where that helps, else smaller networks.
+    each: a smaller micro-batch where that helps, else smaller networks. `span` is the part of the run that is meant;
+    None for all of it.
     """
     parts, at_once = parts_of(config, workers, num_nodes), images_at_once(config, workers * num_nodes)
     graphs_off: dict[str, object] = {"cuda_graphs": False} if config.cuda_graphs else {}
-    needed = device_gib(config, at_once, parts)
+    needed = device_gib(config, at_once, parts, span)
     if needed <= memory_gib:
         return
     least, room = f"a step needs {needed:,.1f} GiB at least", f"the {memory_gib:,.1f} GiB of {name}"
-    if (size := largest_batch_gpu(config, memory_gib, parts)) is not None:
+    if (size := largest_batch_gpu(config, memory_gib, parts, span)) is not None:
         problem = f"batch_gpu {config.batch_gpu}: {least}, for {at_once} image{'s' if at_once > 1 else ''} at once"
         yield Refusal("batch_gpu", problem, f"{size} or less on {room}", {"batch_gpu": size, **graphs_off})
         return
 
     def needed_gib(each: TrainConfig) -> float:
-        return device_gib(each, 1, parts)
+        return device_gib(each, 1, parts, span)
 
     field, value = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= memory_gib)
     changes: dict[str, object] = {} if value is None else {field: value, "batch_gpu": config.group, **graphs_off}
     yield Refusal(field, f"{field} {getattr(config, field)}: {least}", f"what fits into {room}", changes)
 
 
-def xla_memory(config: TrainConfig, memory_gib: float, name: str) -> Iterator[Refusal]:
-    """What stays on each of XLA's devices between steps (`network_size.state_gib`). Of a step's own numbers nothing is
-    said: its compiler may compute anew what others keep.
+def xla_memory(config: TrainConfig, memory_gib: float, name: str, span: Span | None = None) -> Iterator[Refusal]:
+    """What stays on each of XLA's devices between steps (`network_size.state_gib`), in a part of the run or in all of
+    it. Of a step's own numbers nothing is said: its compiler may compute anew what others keep.
     """
-    needed = state_gib(config)
+
+    def needed_gib(each: TrainConfig) -> float:
+        return state_gib(each, span)
+
+    needed = needed_gib(config)
     if needed <= memory_gib:
         return
-    field, value = smaller_networks(config, state_gib, lambda each: state_gib(each) <= memory_gib)
+    field, value = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= memory_gib)
     yield Refusal(
         field,
         f"{field} {getattr(config, field)}: weights, moments and average need {needed:,.1f} GiB",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -27,6 +28,11 @@ class Stretch(NamedTuple):
     workers: int | None
     lr_factor: float
     config: TrainConfig
+
+    @property
+    def span(self) -> Span:
+        """Its part of the run."""
+        return Span(self.first, self.end)
 
     def described(self) -> dict[str, object]:
         """For the record."""

@@ -118,6 +118,13 @@ def in_turn(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
     yield values
 
 
+class Span(NamedTuple):
+    """A part of a run: images shown before it, and at its end."""
+
+    first: float
+    end: float
+
+
 class Bounds(NamedTuple):
     """Where a segment really begins and ends, in images shown, and the steps made before it."""
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config.network_size import (
+    device_gib,
     discriminator_size,
     generator_passes,
     generator_size,
@@ -109,6 +110,17 @@ def estimate(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> StepM
     return max((_at(config, each, workers * num_nodes, parts) for each in _shown(config)), key=lambda each: each.total)
 
 
+def least_gib(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> float:
+    """What that worker's device cannot do without (`network_size.device_gib`), in the segment that needs most, each at
+    the sizes that networks which grow have in it.
+    """
+    parts = parts_of(config, workers, num_nodes)
+    return max(
+        device_gib(each.config, images_at_once(each.config, workers * num_nodes), parts, each.span)
+        for each in stretches(config)
+    )
+
+
 def fitting_batch_gpu(config: TrainConfig, memory_gib: float, workers: int = 1, num_nodes: int = 1) -> int | None:
     """The largest micro-batch, a divisor of batch_size and of whole groups, whose estimate is within so much memory."""
     sizes = range(images_at_once(config, workers * num_nodes), 0, -config.group)
@@ -122,13 +134,9 @@ def fitting_batch_gpu(config: TrainConfig, memory_gib: float, workers: int = 1, 
 
 def _shown(config: TrainConfig) -> Iterator[TrainConfig]:
     """The run's configuration at each size, in each segment that comes to it."""
-    sizes = stages(config)
-    ends = [*(each.first for each in sizes[1:]), float(config.total_images)]
     for stretch in stretches(config):
-        given = {name: getattr(stretch.config, name) for name in ("batch_size", "batch_gpu", "precision")}
-        for size, end in zip(sizes, ends, strict=True):
-            if size.first < stretch.end and end > stretch.first:
-                yield size.config.model_copy(update=given)
+        for size in stages(stretch.config, stretch.span):
+            yield size.config
 
 
 def _at(config: TrainConfig, shown: TrainConfig, workers: int, parts: int) -> StepMemory:

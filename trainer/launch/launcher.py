@@ -239,7 +239,9 @@ def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
     if ends and not any(ends.values()):  # they were done as the signal came
         return 0
     codes = [code_of_worker(code) for code in ends.values() if code]
-    return next((code for code in codes if code != EXIT_INTERRUPTED), EXIT_INTERRUPTED)
+    # Who says that it was interrupted knows all to be saved: others that miss it then have lost nothing either.
+    saved = (EXIT_INTERRUPTED, EXIT_PEERS_LOST) if EXIT_INTERRUPTED in codes else (EXIT_INTERRUPTED,)
+    return next((code for code in codes if code not in saved), EXIT_INTERRUPTED)
 
 
 def _own_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
@@ -84,12 +85,17 @@ class Interruption:
         self._notices = notices or notices_file()
         self._signal, self._signal_at = "", 0.0
         self._saved_size = 0
+        self._arrivals: int | None = None
 
     def install(self) -> Self:
         """Takes the signals over. Must run in the main thread; a second signal during the checkpoint is harmless."""
         self._saved_size = self._file_size()  # a restarted worker does not save for an old notice
         if Ranks.under_torchrun():
             _hear_of_the_launchers_end()
+        self._arrivals, arrived = os.pipe()
+        for end in (self._arrivals, arrived):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(arrived, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, self._on_signal)
         return self
@@ -98,6 +104,17 @@ class Interruption:
     def requested(self) -> bool:
         """Whether a signal has come."""
         return bool(self._signal)
+
+    def heard(self) -> bool:
+        """The same for another thread, and also where the main one, in which alone Python runs handlers, is in C++: the
+        kernel's own call has left the signal's number in a pipe.
+        """
+        if not self._signal and self._arrivals is not None:
+            with suppress(BlockingIOError):
+                for number in os.read(self._arrivals, 64):
+                    if number in _SIGNALS:
+                        self._on_signal(number, None)
+        return self.requested
 
     def request(self) -> Request:
         """What this worker wants now; costs one look at a file's size."""

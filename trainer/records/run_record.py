@@ -12,12 +12,13 @@ from pydantic import Field, ValidationError
 from trainer.config.parts.fields import ConfigFields
 from trainer.config.train_config import TrainConfig
 from trainer.core.docstrings import describe
-from trainer.core.errors import from_validation
+from trainer.core.errors import TrainerError, from_validation
 from trainer.core.files import read_input, read_text_input
 from trainer.core.program import program
 from trainer.records.beside import FileSum
 from trainer.records.decisions import CONTROLLER, DecisionRecord
 from trainer.records.digest import DigestedRecord, wrong_digest_error
+from trainer.records.other_version import writer_of
 from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity
 from trainer.records.utilisation import UtilisationRecord
@@ -381,13 +382,27 @@ class RunRecord(DigestedRecord):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a run.json (TrainerError: none, not a record of this version, or changed after it was written)."""
+        """Reads a run.json, of any version whose values this one takes (TrainerError: none, of a version that it does
+        not read, which is named, or changed after it was written).
+        """
         command = f"{program()} record --run-dir {shlex.quote(str(path.parent))}"
         fix = f"name a run directory that has run.json, or write it: {command}"
+        content = read_input(path, fix, missing="no run record")
         try:
-            return cls.model_validate_json(read_input(path, fix, missing="no run record"))
+            return cls.model_validate_json(content)
         except ValidationError as error:
-            raise wrong_digest_error(error, path) or from_validation(error, str(path), known=cls.model_fields) from None
+            found = from_validation(error, str(path), known=cls.model_fields)
+            if changed := wrong_digest_error(error, path):
+                raise changed from None
+            if writer := writer_of(content):
+                raise TrainerError(
+                    place=found.place,
+                    problem=f"this version does not read records of another one, {writer}: {found.problem}",
+                    value=found.value,
+                    allowed=found.allowed,
+                    fix=f"read it with the version that wrote it, or write it anew of the run's own files: {command}",
+                ) from None
+            raise found from None
 
 
 def schema() -> str:

@@ -83,6 +83,8 @@ def stop_notes(records: Sequence[InterruptionRecord], sessions: Sequence[Session
 def _save_sec(before: Sequence[Line], agreed: Line | None) -> Quantity:
     if agreed is None:
         return Quantity.absent("s", "not an agreed stop: nothing was saved at it")
+    if not agreed["images"]:
+        return Quantity.absent("s", "no step had been made, and there was nothing to save")
     saves = [line for line in before if line.get("event") == "checkpoint" and line["images"] == agreed["images"]]
     seconds = saves[-1].get("sec") if saves else None
     if seconds is None:

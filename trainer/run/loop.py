@@ -1,6 +1,7 @@
 """The training loop: one step shows one global batch of real images, on however many workers there are."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from trainer.distributed.fabric import check_fabric, unhealthy
 from trainer.distributed.world import World, start_world
 from trainer.metrics.evaluate import MetricsInTraining
 from trainer.power.limits import Limiter, limiting
+from trainer.preemption.leaving import Leaving
 from trainer.preemption.notices import Interruption, Notice, Request
 from trainer.records.run_record import RunContext
 from trainer.run.heartbeat import Heartbeat, beating
@@ -110,7 +112,14 @@ def _run(
     first, config = plan.now, plan.now.config
     knobs = Actuators(config, options.reading, world, limiter)
     batch, phases = Batch(config, world, ready.data, state.images, knobs.reading), phases_of(state)
-    compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in plan.ahead])
+    leaving = Leaving(interruption)
+
+    def farewell() -> None:
+        reporter.leave(interruption.cause, interruption.waited_sec)
+
+    # What has been trained is on disk, and a first step is still to come.
+    with leaving.at_any_moment(farewell):
+        compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in plan.ahead])
     knobs.compiles_with(compiled)
     graph = step_graph(config, world)
     steering = steering_of(options.control, plan, knobs, compiled, world, reporter, run_dir, state, batch)
@@ -148,8 +157,14 @@ def _run(
             if probe.is_due(state):
                 probe.look(state, batch)
 
+            # A step of a new shape compiles for minutes, and looks at no signal: what it could lose is saved before.
+            compiles = compiled.compiles(state)
+            if compiles:
+                reporter.save(state)
+
             # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
-            graph.step(state, batch, game, accumulator, meanwhile=vote)
+            with leaving.at_any_moment(farewell) if compiles else nullcontext():
+                graph.step(state, batch, game, accumulator, meanwhile=vote)
 
             # Most steps end here: whatever looks at the state comes below, where it is whole.
             request = votes.pop()() if votes else Request.NOTHING

@@ -15,6 +15,7 @@ import torch
 
 from trainer.config.network_size import host_gib, smaller_networks
 from trainer.config.refusals import Refusal, device_memory, xla_memory
+from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import LoneError, TrainerError
 from trainer.distributed.devices import device_memory_gib, free_host_memory_gib
@@ -38,9 +39,10 @@ def keep_freed_memory() -> str:
     return "glibc, freed memory kept" if done else "unchanged: mallopt refused"
 
 
-def check_networks_fit(config: TrainConfig, world: World) -> None:
+def check_networks_fit(config: TrainConfig, world: World, span: Span | None = None) -> None:
     """TrainerError, with the field to blame, where this node's memory has no room for the networks, or a GPU's none for
-    them and a step, or a TPU's none for what stays between steps.
+    them and a step, or a TPU's none for what stays between steps. `span` is the part of the run that is looked at, with
+    the sizes that networks which grow have in it; None for all of it.
 
     Each worker makes both on the CPU, and the generator's average. What trains there whole has gradients and Adam's two
     moments besides.
@@ -53,9 +55,9 @@ def check_networks_fit(config: TrainConfig, world: World) -> None:
         return
     found: Iterable[Refusal]
     if world.on_xla:
-        found = xla_memory(config, memory_gib, "this device")
+        found = xla_memory(config, memory_gib, "this device", span)
     else:
-        found = device_memory(config, workers, world.num_nodes, memory_gib, "this GPU")
+        found = device_memory(config, workers, world.num_nodes, memory_gib, "this GPU", span)
     for one in found:
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in one.changes.items())
         raise TrainerError(

@@ -37,7 +37,7 @@ from trainer.records.run_record import FabricRecord, RunContext
 from trainer.records.stats_log import Line
 from trainer.records.summary import summarise
 from trainer.run.run_writer import RunWriter
-from trainer.run.samples import num_shown, run_grid, write_samples
+from trainer.run.samples import captions_of, num_shown, run_grid, write_samples
 from trainer.run.session_setup import Ready, RunOptions
 from trainer.run.state import TrainState
 from trainer.steps.updates import Accumulator
@@ -270,6 +270,14 @@ class Reporter:
             self._world.run_on_all(lambda: self._saver.save(live, state.images, why) if self._saver else None)
             self._saved_images = state.images
 
+    def save(self, state: TrainState) -> None:
+        """Returns when the state is on disk; of a run that has not begun there is nothing to save. All workers call it
+        together. TrainerError on every rank: it cannot be written.
+        """
+        if state.images:
+            self.checkpoint(state)
+            self._settle()
+
     @property
     def request(self) -> Request:
         """FAIL as soon as a save has failed, or data is found damaged: the loop then stops all workers with `fail`."""
@@ -346,10 +354,7 @@ class Reporter:
 
         def write() -> None:
             if cause:
-                self._writer.event("interrupt", state.images, cause=cause, stop_sec=stop_sec)
-                self._writer.say(
-                    f"interrupted by {cause} at {state.images} images; the same command goes on from there"
-                )
+                self._interrupted(state.images, cause, stop_sec)
             else:
                 self._writer.event("done", state.images, state_sha256=digests)
             self._write_samples(grid, state, self._dir / "samples.png")
@@ -360,6 +365,18 @@ class Reporter:
                 self._writer.say(f"{self._dir}: done, {state.images:,} images; look at samples.png there{judge}")
 
         self._world.run_on_rank0(write)
+
+    def leave(self, cause: str, waited_sec: float) -> None:
+        """Writes the last event and the record of a session that ends in the middle of a step, from another thread than
+        the loop's; what was saved last is the run's state. Elsewhere than on rank 0 there is nothing to write.
+        """
+        if self._opened is not None:
+            self._interrupted(max(0, self._saved_images), cause, waited_sec)
+            summarise(self._dir).write(self._dir / "run.json")
+
+    def _interrupted(self, images: int, cause: str, stop_sec: float | None) -> None:
+        self._writer.event("interrupt", images, cause=cause, stop_sec=stop_sec)
+        self._writer.say(f"interrupted by {cause} at {images} images; the same command goes on from there")
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -385,7 +402,7 @@ class Reporter:
 
     def _write_samples(self, grid: Callable[[], Tensor], state: TrainState, path: Path) -> None:
         images = grid()
-        write_samples(path, images)
+        write_samples(path, images, captions_of(self._config, self._data))
         self._writer.picture(path, state.images)
         self._hint(self._watch.grid(images, state.images), state.images)
 

@@ -1,13 +1,14 @@
 """Images of the averaged generator: load it from a run, sample it over time, write grids (PNG) and films (mp4, gif)."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,6 +20,7 @@ from trainer.core.files import write_atomically
 from trainer.data.domains import numbers_by_domain
 from trainer.data.images_in_memory import ImageSource
 from trainer.data.loader import Sampler
+from trainer.data.shards import ShardedImages
 from trainer.families.registry import family_of
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
@@ -32,6 +34,8 @@ from trainer.steps.rng import Purpose
 FILM_SUFFIXES = (".mp4", ".gif")
 _FRAME = 2
 _FRAME_GREY = 96
+_CAPTION = 14
+"""Of a line of words above a grid."""
 _TARGET_PIXELS = 64
 """Small images are enlarged to about this side, pixel by pixel, so that a person sees them."""
 _CRF = "12"
@@ -60,6 +64,23 @@ def tile(images: Tensor, columns: int) -> Pixels:
     grid = rows.permute(0, 3, 1, 4, 2).reshape(-1, columns * width, channels)
     pixels: Pixels = F.pad(grid, (0, 0, 0, _FRAME, 0, _FRAME), value=_FRAME_GREY).numpy()
     return pixels
+
+
+def captioned(pixels: Pixels, words: Sequence[str], columns: int) -> Pixels:
+    """A grid of so many columns below a line that has a word over each, the same ones over and over; what is too long
+    for its column is cut.
+    """
+    _, width, channels = pixels.shape
+    font, column_width = ImageFont.load_default(), width // columns
+    line = Image.new("L", (width, _CAPTION), _FRAME_GREY)
+    draw = ImageDraw.Draw(line)
+    for column in range(columns):
+        word = words[column % len(words)].encode("ascii", "replace").decode()  # the font has no more
+        while font.getlength(word) > column_width - 2 * _FRAME:
+            word = word[:-1]
+        draw.text((column * column_width + _FRAME, 1), word, fill=255, font=font)
+    above = np.asarray(line, dtype=np.uint8)[:, :, None].repeat(channels, axis=2)
+    return np.concatenate([above, pixels])
 
 
 def strip(clips: Tensor) -> Pixels:
@@ -153,6 +174,15 @@ def run_grid(state: TrainState, data: ImageSource, device: torch.device) -> Tens
         return to_uint8(translations(state.averages_on(device), Unpaired(a, b)), config)
 
 
+def captions_of(config: TrainConfig, data: ShardedImages) -> Sequence[Sequence[str]]:
+    """What the columns of the run's grids are, of `run_grid`'s images of each domain; nothing where all are alike."""
+    if not config.translates:
+        return ()
+    assert data.index.labels is not None, "images of two domains have labels"
+    a, b = data.index.labels.classes
+    return (a, f"to {b}", "and back"), (b, f"to {a}", "and back")
+
+
 def check_makes_of_latents(config: TrainConfig, what: str) -> None:
     """TrainerError for a run whose networks make images of images: `what` is the command's word for what it makes."""
     if config.translates:
@@ -165,10 +195,14 @@ def check_makes_of_latents(config: TrainConfig, what: str) -> None:
         )
 
 
-def write_samples(path: Path, images: Tensor) -> None:
+def write_samples(path: Path, images: Tensor, captions: Sequence[Sequence[str]] = ()) -> None:
     """Writes uint8 images [N, C, H, W] as one PNG; of clips [N, C, T, H, W] a strip, and all as an .mp4 beside it.
-    TrainerError: not writable.
+    `captions` are of the columns, for each of the equal parts that the images are made of. TrainerError: not writable.
     """
+    if captions:
+        parts = zip(images.chunk(len(captions)), captions, strict=True)
+        write_png(path, np.concatenate([captioned(tile(part, COLUMNS), words, COLUMNS) for part, words in parts]))
+        return
     if images.dim() == 4:
         write_png(path, tile(images, COLUMNS))
         return

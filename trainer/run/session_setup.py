@@ -97,7 +97,7 @@ def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[s
     check_graphs(config, world.device)
     check_layers(config)
     for each in stretches_from(config, images):
-        world.run_on_all(partial(check_networks_fit, each.config, world))
+        world.run_on_all(partial(check_networks_fit, each.config, world, each.span))
     for name in parse(config.metrics):
         check_applies(name, config)
     return precisions

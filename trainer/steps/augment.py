@@ -69,7 +69,7 @@ def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
         return _translation(images.flatten(1, 2), uniforms).reshape(images.shape)
     num, channels, height, width = images.shape
     reach_y, reach_x = int(height * _SHIFT), int(width * _SHIFT)
-    padded = F.pad(images, (reach_x, reach_x, reach_y, reach_y), mode="replicate")
+    padded = _with_border(images, reach_y, reach_x)
     top = (uniforms[:, 0] * (2 * reach_y + 1)).long()
     left = (uniforms[:, 1] * (2 * reach_x + 1)).long()
     rows = top[:, None] + torch.arange(height, device=images.device)
@@ -77,6 +77,19 @@ def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
     rows = rows[:, None, :, None].expand(num, channels, height, padded.shape[3])
     columns = columns[:, None, None, :].expand(num, channels, height, width)
     return padded.gather(2, rows).gather(3, columns)
+
+
+def _with_border(images: Tensor, reach_y: int, reach_x: int) -> Tensor:
+    """The images [N, C, H, W] with their border repeated, so many pixels up and down, and to both sides."""
+    if not torch.compiler.is_compiling():
+        return F.pad(images, (reach_x, reach_x, reach_y, reach_y), mode="replicate")
+    # The same pixels by their places. Of the pad's gradient the compiler expects another layout than that operation
+    # gives on a CPU (images whose channels are last): its own assertion fails, when the backward runs.
+    rows, columns = (
+        torch.arange(-reach, length + reach, device=images.device).clamp(0, length - 1)
+        for reach, length in zip((reach_y, reach_x), images.shape[2:], strict=True)
+    )
+    return images[:, :, rows[:, None], columns]
 
 
 def _cutout(images: Tensor, uniforms: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ own images, micro-batch by micro-batch, both ways; it compares what they add up 
 later shape fails to compile, that pass and all that follow are uncompiled.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from trainer.networks.base import Network
 from trainer.run.state import TrainState
 from trainer.steps.batch import Batch
 from trainer.steps.phase import Phase
+from trainer.steps.step import is_penalised
 
 _CLOSE = {"fp32": 1e-3}
 _NEAR = 5e-2
@@ -69,6 +70,7 @@ class Compilation:
         self._able = () if fixed else tuple(phases)
         self._calls = {phase.key: compiled_call(_compiled_part(phase, losses)) for phase in phases}
         self._first_choice = choice
+        self._known = set[Hashable]()
 
     @property
     def on(self) -> bool:
@@ -79,6 +81,19 @@ class Compilation:
     def can_switch(self) -> bool:
         """Whether `switch` is possible: only what was tried at the beginning can be on."""
         return bool(self._able)
+
+    def compiles(self, state: TrainState) -> bool:
+        """Whether the step that comes from this state is the first compiled one of its shape, and so may take minutes;
+        asked once before each step, and answered alike on every worker.
+        """
+        if not self._phases:
+            return False
+        config, phase = state.config, state.phase
+        sizes = config.batch_size, config.batch_gpu, config.precision
+        shape = *sizes, phase.resolution, phase.fade is None, is_penalised(state)
+        is_new = shape not in self._known
+        self._known.add(shape)
+        return is_new
 
     def switch(self, *, on: bool) -> None:
         """Computes without what is compiled, or with it again; all workers call it together."""

@@ -20,9 +20,11 @@ from stacks.planning.throughput import (
     SLOW,
     USUAL,
     Band,
+    Leg,
     Step,
     Work,
     about,
+    course_of,
     project,
     rates,
     step_of,
@@ -32,7 +34,13 @@ from stacks.planning.throughput import (
     worker_peak,
 )
 from stacks.program import program_of
-from trainer.config.network_size import discriminator_size, generator_size, step_flop, step_operations
+from trainer.config.network_size import (
+    discriminator_size,
+    generator_size,
+    least_flop,
+    step_flop,
+    step_operations,
+)
 from trainer.config.presets import PRESETS
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
@@ -117,7 +125,7 @@ PUBLISHED = [
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda one: one.what)
 def test_what_is_published_lies_in_the_band(published: Published) -> None:
-    band = rates(published.step, published.peak_tflops, published.network, published.workers)
+    band = rates([Leg(1.0, published.step, published.peak_tflops)], published.network, published.workers)
     assert band.low < published.images_per_second < band.high
     assert band.mid / 4 < published.images_per_second < 4 * band.mid, "and not at an end of it"
 
@@ -163,7 +171,7 @@ def test_bands_are_in_order_and_more_nodes_are_slower_by_their_links_alone(
         PRESETS[name].replace({"batch_size": batch, "batch_gpu": 0, "minibatch_std": 0}),
         links_of(load().machine("p4d.24xlarge")),
     )
-    found = [rates(step_of(config, 8 * n), tflops, links, 8 * n) for n in (nodes, nodes + 1)]
+    found = [rates([Leg(1.0, step_of(config, 8 * n), tflops)], links, 8 * n) for n in (nodes, nodes + 1)]
     for band in found:
         assert 0 < band.low <= band.mid <= band.high
     for assumed in (SLOW, USUAL, FAST):
@@ -183,6 +191,61 @@ def test_hours_times_rate_are_the_images(low: float, more: float, most: float, n
     time = rate.over(number)
     assert time.low <= time.mid <= time.high
     assert (time.low * rate.high, time.mid * rate.mid, time.high * rate.low) == pytest.approx((number,) * 3)
+
+
+@pytest.mark.parametrize("num_nodes", [1, 2])
+def test_a_run_takes_as_long_as_its_segments(num_nodes: int) -> None:
+    """Each at its own batch, micro-batch and precision, as if the whole run were like that."""
+    h100 = load().machine("p5.48xlarge")
+    base = PRESETS["dcgan-cifar10"].replace({"kimg": 1000, "batch_size": 128})
+    third = base.total_images // 3 // 4096 * 4096
+    changes: list[dict[str, Any]] = [
+        {},
+        {"batch_size": 4096, "batch_gpu": 64},
+        {"batch_size": 4096, "batch_gpu": 0, "precision": "bf16"},
+    ]
+    changing = base.replace(
+        {"segments": [{"from_image": number * third, **each} for number, each in enumerate(changes) if each]}
+    )
+    shares = [third, third, changing.total_images - 2 * third]
+    expected = [0.0] * 3
+    for share, each in zip(shares, changes, strict=True):
+        band = project(base.replace(each), h100, num_nodes).images_per_second
+        assert band is not None
+        expected = [sec + share / rate for sec, rate in zip(expected, (band.low, band.mid, band.high), strict=True)]
+    found = project(changing, h100, num_nodes)
+    assert found.images_per_second is not None
+    rate = found.images_per_second
+    assert [changing.total_images / each for each in (rate.low, rate.mid, rate.high)] == pytest.approx(expected)
+    workers = 8 * num_nodes
+    assert f"{128 // workers} of 128, then {4096 // workers} of 4096 images on each of {workers}" in found.source
+    assert "494.5 TFLOP/s (tf32, the vendor's data sheet), then 989.5 TFLOP/s (bf16" in found.source
+    course = course_of(changing, h100, workers)
+    assert course is not None
+    assert course.least_sec * 1e12 == pytest.approx(
+        least_flop(base) * (2 * third / 494.5 + (changing.total_images - 2 * third) / 989.5) / changing.total_images
+    )
+
+
+def test_sizes_and_segments_that_come_together_are_as_each_alone() -> None:
+    """A progressive run whose batch changes where its networks grow."""
+    h100, config = load().machine("p5.48xlarge"), PRESETS["progan-celebahq512"]
+    course = course_of(config, h100, 8)
+    assert course is not None
+    assert [leg.step.images for leg in course.legs] == [512, 256, 128, 64, 32]
+    assert sum(leg.share for leg in course.legs) == pytest.approx(1)
+    for leg in course.legs:
+        assert sum(work.share for work in leg.step.work) == pytest.approx(1)
+    sizes = [[work.flop for work in leg.step.work] for leg in course.legs]
+    assert [len(each) for each in sizes] == [1, 1, 1, 1, 4], "4x4; 8x8; 16x16; 32x32; from 64x64 on all of 32"
+    assert [each for one in sizes for each in one] == sorted(each for one in sizes for each in one)
+
+
+def test_a_precision_without_a_known_peak_in_one_segment_leaves_the_run_unknown() -> None:
+    t4 = load().machine("g4dn.xlarge")
+    later = DIGITS.replace({"segments": [{"from_image": 6400, "precision": "bf16"}]})
+    assert project(DIGITS, t4, 1).provenance == "projected"
+    assert project(later, t4, 1).images_per_second is None
 
 
 def test_what_was_measured_wins(edited: Edited) -> None:
@@ -251,9 +314,8 @@ def test_every_shipped_stack_has_a_band(repo: Path, stack: str) -> None:
 def test_every_accelerator_with_a_peak_is_projected_alone() -> None:
     for provider in PROVIDERS:
         for machine in load_provider(provider).machines.values():
-            if (peak := worker_peak(DIGITS, machine)) is not None:
-                band = project(DIGITS, machine.name, peak, None, 1).images_per_second
-                assert band is not None
+            if (course := course_of(DIGITS, machine, 1)) is not None:
+                band = rates(course.legs, None, 1)
                 assert 500 < band.low < band.mid < band.high < 1e6, machine.name
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from components.core.findings import InputError
 from stacks.report.page import write_report
 from stacks.report.rendering import number
+from trainer.config.presets import preset
 from trainer.records.quality import QualityInTraining, QualityPoint
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
@@ -206,6 +207,15 @@ def test_a_metric_of_which_more_is_better_says_so_and_costs_are_shown(out: Path,
     assert "31.25" in text
     assert "12.5" in text
     assert "0.0625" in text
+
+
+def test_translations_say_what_their_columns_are(out: Path, inputs: dict[str, Any]) -> None:
+    plain = write_report(out / "plain", **inputs).read_text()
+    config = preset("cyclegan-photos")
+    inputs["record"] = inputs["record"].model_copy(update={"config": config})
+    text = write_report(out / "translated", **inputs).read_text()
+    words = "in threes a real image, its translation and that translated back"
+    assert (words in text, words in plain) == (True, False)
 
 
 def test_the_same_inputs_give_the_same_bytes(written: Path, out: Path, inputs: dict[str, Any]) -> None:

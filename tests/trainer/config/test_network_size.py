@@ -24,6 +24,7 @@ from trainer.config.network_size import (
     step_operations,
 )
 from trainer.config.presets import PRESETS
+from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
 from trainer.core.torch_private import each_operation
 from trainer.families import cyclegan
@@ -202,6 +203,17 @@ def test_sizes_follow_the_schedule(changes: dict[str, float], frames: int) -> No
             in_use = sum(weights.numel() for weights in network.parameters()) - idle
             ports = 2 * config.channels * sum(2 * WIDEST for _ in reached)
             assert in_use <= size(stage.config).parameters <= in_use + ports
+
+
+@given(first=st.integers(0, 399), steps=st.integers(1, 400), stable=st.integers(2, 20), fade=st.integers(2, 20))
+def test_a_part_of_a_run_has_the_sizes_of_its_steps(first: int, steps: int, stable: int, fade: int) -> None:
+    config = config_of("progressive", kimg=20.0, stable_kimg=stable / 4, fade_kimg=fade / 4, batch_size=50)
+    span = Span(50 * first, 50 * min(400, first + steps))
+    sizes = [fade_at(config, images)[0] for images in range(int(span.first), int(span.end), 50)]
+    found = stages(config, span)
+    assert [stage.config.resolution for stage in found] == sorted(set(sizes))
+    assert sum(stage.share for stage in found) == pytest.approx(1)
+    assert device_gib(config, 50, 1, span) <= device_gib(config, 50)
 
 
 def kept_numbers(config: TrainConfig) -> tuple[int, int]:

@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from trainer.config.metric_names import FEWEST_IMAGES, METRICS
+from trainer.config.network_size import state_gib
 from trainer.config.presets import PRESETS
 from trainer.config.refusals import DATA_SETS, Machine, refusals
+from trainer.config.segment_plan import stretches
+from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.data import cifar10
@@ -18,6 +21,7 @@ from trainer.metrics import scores
 from trainer.metrics import scores as manifold
 from trainer.metrics.metric_registry import check_applies
 from trainer.run.memory import check_networks_fit
+from trainer.run.session_setup import check_start
 from trainer.steps.compilation import check_graphs
 from trainer.steps.precision import choose
 
@@ -262,3 +266,45 @@ def test_a_later_segment_is_refused_before_the_first_is_paid_for() -> None:
     assert (found.field, dict(found.changes)) == ("segments", {})
     assert found.problem.startswith("segments.1: precision bf16: T4x1 is older")
     assert found.allowed == "fp32 or fp16"
+
+
+@pytest.mark.parametrize("machine", [GPU, TPU], ids=["gpu", "tpu"])
+def test_a_segment_is_refused_by_the_sizes_that_it_trains_at(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8,192 images at 4x4 and 8x8, and few from there on, or the other way round: by the plan and by the trainer."""
+    growing = {"architecture": "progressive", "resolution": 64, "stable_kimg": 1000.0, "ngf": 128, "ndf": 128}
+    backend = "xla" if machine == TPU else "auto"
+    config = DIGITS.replace({**growing, "kimg": 4000.0, "batch_size": 64, "backend": backend})
+    many, few = {"batch_size": 1 << 13}, {"batch_size": 64}
+    there = machine._replace(device_memory_gib=15.0)
+    early = config.replace({"segments": [{"from_image": 0, **many}, {"from_image": 1_500_000, **few}]})
+    late = config.replace({"segments": [{"from_image": 0, **few}, {"from_image": 1_500_000, **many}]})
+    world = World(0, 0, 1, 0, 1, torch.device("xla" if machine == TPU else "cuda"), "none", "a test's")
+    monkeypatch.setattr("trainer.run.memory.device_memory_gib", lambda _: 15.0)
+
+    def refused(config: TrainConfig) -> list[str]:
+        found = []
+        for stretch in stretches(config):
+            try:
+                check_networks_fit(stretch.config, world, stretch.span)
+            except TrainerError:
+                found.append(stretch.place)
+        return found
+
+    for run, places in ((early, []), (late, ["segments.1"] if machine == GPU else [])):
+        problems = [one.problem.partition(":")[0] for one in refusals(run, there)]
+        assert problems == refused(run) == places
+    if machine == TPU:  # of what stays between steps the sizes to come are no part yet
+        first, whole = stretches(early)[0], config.replace({"segments": ()})
+        assert state_gib(first.config, first.span) < state_gib(whole)
+
+
+def test_the_trainer_looks_at_each_segment_at_its_own_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = PRESETS["progan-celebahq512"]
+    looked_at: list[tuple[int, Span]] = []
+    monkeypatch.setattr(
+        "trainer.run.session_setup.check_networks_fit",
+        lambda config, world, span: looked_at.append((config.batch_size, span)),
+    )
+    with start_world("gloo") as world:
+        check_start(config, world)
+    assert looked_at == [(each.config.batch_size, each.span) for each in stretches(config)]

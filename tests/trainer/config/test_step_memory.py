@@ -11,7 +11,16 @@ from trainer.config.network_size import device_gib, discriminator_size, generato
 from trainer.config.presets import PRESETS
 from trainer.config.schedules import Schedules
 from trainer.config.segments import Segment
-from trainer.config.step_memory import _AT_PEAK, GIB, StepMemory, estimate, fitting_batch_gpu, images_at_once, share_of
+from trainer.config.step_memory import (
+    _AT_PEAK,
+    GIB,
+    StepMemory,
+    estimate,
+    fitting_batch_gpu,
+    images_at_once,
+    least_gib,
+    share_of,
+)
 from trainer.config.train_config import TrainConfig
 from trainer.networks.factory import build
 
@@ -71,10 +80,10 @@ def test_the_worker_with_most_images_is_meant(batch_size: int, workers: int, bat
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("workers", [1, 8])
 def test_no_preset_takes_less_than_it_cannot_do_without(name: str, workers: int) -> None:
-    """With segments `device_gib` is of the first of the run's own fields."""
-    config = PRESETS[name].replace({"segments": ()})
-    if config.batch_size >= workers * config.group:
-        assert estimate(config, workers).total > device_gib(config, images_at_once(config, workers))
+    for config in (PRESETS[name], PRESETS[name].replace({"segments": ()})):
+        if config.batch_size >= workers * config.group:
+            assert estimate(config, workers).total > least_gib(config, workers)
+    assert least_gib(config, workers) == device_gib(config, images_at_once(config, workers))
 
 
 @given(

@@ -114,7 +114,7 @@ def test_all_four_are_saved_compared_and_shown(
     for role in ("a_to_b", "b_to_a", "discriminator_a", "discriminator_b", "averaged a_to_b", "averaged b_to_a"):
         assert any(name.startswith(f"weight {role}.") for name in names), role
     with Image.open(tmp_path / "samples.png") as picture:
-        assert picture.size == (COLUMNS * 66 + 2, ROWS * 66 + 2)
+        assert picture.size == (COLUMNS * 66 + 2, ROWS * 66 + 2 * (14 + 2)), "a line of words above each domain's rows"
 
 
 def test_a_grid_has_each_image_its_translation_and_that_translated_back(config: TrainConfig, domains: Path) -> None:

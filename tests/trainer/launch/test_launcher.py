@@ -109,6 +109,9 @@ def test_a_stop_is_an_interruption_only_where_the_workers_left_by_themselves(
         ({1: 0, 2: None}, 137),
         ({1: 0, 2: -15}, 75),
         ({1: 0, 2: 2}, 2),
+        ({1: 76, 2: 75}, 75),  # the one left in the middle of its compilation, and the other missed it
+        ({1: 76, 2: 75, 3: 2}, 2),
+        ({1: 76, 2: 76}, 76),
     ],
 )
 def test_what_a_stop_ends_with(ends: dict[int, int | None], code: int) -> None:

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from trainer.core import errors
 from trainer.core.errors import EXIT_INTERRUPTED, TrainerError
+from trainer.core.host import code_sha256
+from trainer.records.digest import with_digest
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import SCHEMA_FILE, RunContext, RunRecord, schema
 
@@ -60,6 +63,57 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         RunRecord.read(tmp_path / "run.json")
     (tmp_path / "run.json").write_text('{"id": "x"}')
     with pytest.raises(TrainerError, match=r"run\.json: status"):
+        RunRecord.read(tmp_path / "run.json")
+
+
+RECORDED = "tests/stacks/report/comparison/recorded/run.json"
+"""As a version of November 2026 wrote it, before segments, schedules and files beside the record."""
+
+
+def test_a_record_of_an_earlier_version_is_read(repo: Path) -> None:
+    values = json.loads((repo / RECORDED).read_text())
+    assert values["config"].keys().isdisjoint(("segments", "schedules", "step_graph"))
+    assert values.keys().isdisjoint(("segments", "decisions", "files"))
+    record = RunRecord.read(repo / RECORDED)
+    assert (record.segments, record.decisions, record.files) == ((), (), {})
+    assert record.images == values["images"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "value"),
+    [
+        ({"config": {"precision": "fp8"}}, "config.precision", "'fp8'"),
+        ({"config": {"a_later_field": 5}}, "config.a_later_field", "5"),
+        ({"schema_version": 2}, "schema_version", "2"),
+    ],
+)
+def test_a_record_that_only_another_version_reads_says_which(
+    repo: Path, tmp_path: Path, changes: dict[str, Any], place: str, value: str
+) -> None:
+    """It is whole: nobody is to look for a damage."""
+    values = json.loads((repo / RECORDED).read_text())
+    for name, each in changes.items():
+        values[name] = {**values[name], **each} if isinstance(each, dict) else each
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(with_digest(values)))
+    with pytest.raises(TrainerError) as caught:
+        RunRecord.read(path)
+    error = caught.value
+    assert error.headline.startswith(f"{path}: {place}: this version does not read records of another one, schema ")
+    assert f"code {values['code_sha256'][:12]}, torch {values['versions']['torch']}" in error.headline
+    assert "\n" not in error.headline
+    assert f"got:     {value}" in str(error)
+    assert error.fix.endswith(f"record --run-dir {tmp_path}")
+    path.write_text(json.dumps({**with_digest(values), "seed": 12345}))
+    with pytest.raises(TrainerError, match="was changed after it was written"):
+        RunRecord.read(path)
+
+
+def test_what_this_version_wrote_is_of_no_other(repo: Path, tmp_path: Path) -> None:
+    values = json.loads((repo / RECORDED).read_text())
+    values |= {"code_sha256": code_sha256(), "config": {**values["config"], "precision": "fp8"}}
+    (tmp_path / "run.json").write_text(json.dumps(with_digest(values)))
+    with pytest.raises(TrainerError, match=r"config\.precision: not an accepted value"):
         RunRecord.read(tmp_path / "run.json")
 
 

@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageSequence
 
 from trainer.core.errors import TrainerError
-from trainer.run.samples import FILM_SUFFIXES, film_frames, strip, tile, write_film, write_png
+from trainer.run.samples import FILM_SUFFIXES, captioned, film_frames, strip, tile, write_film, write_png, write_samples
 
 
 def _numbered(num: int, *shape: int) -> torch.Tensor:
@@ -32,6 +32,35 @@ def test_places_without_an_image_are_grey_and_large_images_keep_their_size() -> 
     pixels = tile(_numbered(3, 1, 128, 128), 2)
     assert pixels.shape == (2 * 130 + 2, 2 * 130 + 2, 1)
     assert [pixels[y, x, 0] for y in (66, 196) for x in (66, 196)] == [0, 1, 2, 96]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_each_column_of_translations_has_its_word_above_and_the_images_are_as_they_were(
+    tmp_path: Path, channels: int
+) -> None:
+    images = _numbered(96, channels, 32, 32)
+    write_samples(tmp_path / "plain.png", images)
+    write_samples(tmp_path / "grid.png", images, (("day", "to dusk", "and back"), ("dusk", "to day", "and back")))
+    with Image.open(tmp_path / "grid.png") as picture, Image.open(tmp_path / "plain.png") as plain:
+        pixels, without = np.asarray(picture), np.asarray(plain)
+    lines, parts = (pixels[:14], pixels[280:294]), (pixels[14:278], pixels[294:558])
+    assert (np.concatenate(parts) == without[:-2]).all()
+    for line in lines:
+        words = [line[:, column * 66 : column * 66 + 66].tobytes() for column in range(12)]
+        assert words == 4 * words[:3], "over and over"
+        assert len(set(words)) == 3
+        assert all(np.frombuffer(word, dtype=np.uint8).max() > 200 for word in words)
+    assert lines[0].tobytes() != lines[1].tobytes()
+
+
+def test_a_word_stays_in_its_column_whatever_it_is() -> None:
+    grid = tile(_numbered(3, 1, 32, 32), 3)
+    found, short = (captioned(grid, words, 3) for words in (("x", "w" * 500, "\u65e5\u4e2d"), ("x", "", "??")))
+    columns = [slice(number * 66, number * 66 + 66) for number in range(3)]
+    assert found.shape == (14 + 68, 200, 1)
+    for column in (columns[0], columns[2]):
+        assert (found[:14, column] == short[:14, column]).all()
+    assert (found[:14, columns[1]] != short[:14, columns[1]]).any()
 
 
 def test_a_strip_has_a_row_for_each_clip_and_a_film_a_picture_for_each_frame() -> None:

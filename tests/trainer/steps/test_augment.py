@@ -69,3 +69,18 @@ def test_gradients_pass_through() -> None:
         return diffaugment(values, "color,translation,cutout", uniforms)
 
     assert torch.autograd.gradcheck(augmented, (images,))
+
+
+def test_compiled_channels_last_images_move_as_others_do_and_so_do_their_gradients() -> None:
+    """To the bit, but where the border was repeated: there gradients add up in any order."""
+    drawn = torch.Generator().manual_seed(0)
+    images = torch.rand(4, 3, 16, 16, generator=drawn).to(memory_format=torch.channels_last).requires_grad_()
+    uniforms, weights = torch.rand(4, UNIFORMS, generator=drawn), torch.rand(4, 3, 16, 16, generator=drawn)
+    found = []
+    for augment in (diffaugment, torch.compile(diffaugment, fullgraph=True, dynamic=False)):
+        moved = augment(images, "translation", uniforms)
+        found.append((moved.detach(), *torch.autograd.grad(moved, images, weights)))
+    (moved, gradient), (compiled, of_compiled) = found
+    assert torch.equal(compiled, moved)
+    assert torch.equal(of_compiled[:, :, 2:-2, 2:-2], gradient[:, :, 2:-2, 2:-2])
+    torch.testing.assert_close(of_compiled, gradient)

@@ -53,6 +53,10 @@ def test_two_runs_with_one_id_are_refused(
     [
         ("{", r"run.json: is damaged or was cut off: Invalid JSON(.|\n)*record --run-dir /"),
         ('{"id": "x"}', r"run.json: status: no run record of this version: Field required"),
+        (
+            '{"id": "x", "schema_version": 7, "code_sha256": "0123456789abcdef"}',
+            r"run.json: schema_version: no run record of this version, but of schema 7, code 0123456789ab: Input",
+        ),
     ],
 )
 def test_a_bad_record_is_named(tmp_path: Path, content: str, message: str) -> None:
