@@ -19,6 +19,7 @@ SET = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/demo-rg/providers/Microsoft
 INSTANCE = "demo-0-spot_3"
 ARM = "management.azure.com"
 SCALE_SET = re.compile(rf"/{ARM}{SET}/([^/]+)(?:/virtualMachines(?:/([^/]+))?)?")
+TAGS = "/providers/Microsoft.Resources/tags/default"
 RESOURCES = {
     ARM: "https://management.azure.com/",
     "blob.core.windows.net": "https://storage.azure.com/",
@@ -194,7 +195,7 @@ class Azure:
         return 200, json.dumps({"id": id_, "value": self.secrets[f"{vault}/{name}"], "attributes": {}}).encode()
 
     def _arm(self, call: Call) -> tuple[int, bytes]:
-        match = SCALE_SET.fullmatch(call.path)
+        match = SCALE_SET.fullmatch(call.path.removesuffix(TAGS))
         if "api-version" not in call.query:
             raise Refusal(400, "MissingApiVersionParameter")
         if match is None or match[1] not in self.sets:
@@ -202,6 +203,11 @@ class Azure:
         if call.method in self.denied:
             raise Refusal(403, f"AuthorizationFailed: {call.method} {match[1]}")
         one = self.sets[match[1]]
+        if call.path.endswith(TAGS):
+            if call.method != "PATCH" or call.body["operation"] != "Merge":
+                raise Refusal(400, "InvalidTagsOperation")
+            self.tags = {**self.tags, **call.body["properties"]["tags"]}
+            return 200, json.dumps({"properties": {"tags": self.tags}}).encode()
         if call.method == "DELETE":
             if match[2] not in one["machines"]:
                 return 204, b""
@@ -216,7 +222,8 @@ class Azure:
         if call.path.endswith("/virtualMachines"):
             return 200, json.dumps(self._page(call, one["machines"])).encode()
         sku = {"name": "Standard_ND96isr_H100_v5", "capacity": one["capacity"]}
-        return 200, json.dumps({"sku": sku, "tags": self.tags}).encode()
+        model = {"virtualMachineProfile": one["model"]}
+        return 200, json.dumps({"sku": sku, "tags": self.tags, "properties": model}).encode()
 
     def _grow(self, name: str) -> None:
         """Refuses where there is a reason, in the words of Resource Manager."""

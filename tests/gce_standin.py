@@ -17,6 +17,10 @@ INSTANCE = "demo-0-abcd"
 GROUP = re.compile(
     r"/compute\.googleapis\.com/compute/v1/projects/[^/]+/zones/[^/]+/instanceGroupManagers/([^/]+)(/.*)?"
 )
+ZONE = re.compile(
+    r"/compute\.googleapis\.com/compute/v1/projects/[^/]+/zones/[^/]+/(instances|operations)(?:/([^/]+))?(/.*)?"
+)
+BORN = "2029-12-31T{:02}:00:00.000-08:00"
 
 
 class Call(NamedTuple):
@@ -41,7 +45,11 @@ class Gce:
 
     Attributes:
         items: metadata by path; another value wakes those that wait for a change.
-        groups: by name: `targetSize`, `instances` (name -> status), `requests` (dicts of the API).
+        groups: by name: `targetSize`, `instances` (name -> status), `requests` (dicts of the API). Of the instances a
+            later name is the newer one.
+        tags: network tags by instance.
+        clock: when operations are asked for.
+        operations: that were, dicts of the API, the newest first.
         objects: `bucket/key` -> content.
         entries: of logs.
         secrets: `projects/P/secrets/NAME` -> its newest version.
@@ -70,6 +78,9 @@ class Gce:
                 "requests": [],
             }
         }
+        self.tags: dict[str, list[str]] = {}
+        self.clock = "2030-01-01T00:00:00.000+00:00"
+        self.operations: list[dict[str, Any]] = []
         self.objects: dict[str, bytes] = {}
         self.entries: list[dict[str, Any]] = []
         self.secrets: dict[str, bytes] = {}
@@ -121,6 +132,8 @@ class Gce:
             raise Refusal(403, "denied")
         if match := GROUP.fullmatch(call.path):
             return self._group(match[1], (match[2] or "")[1:], call)
+        if match := ZONE.fullmatch(call.path):
+            return self._zone(match[1], match[2] or "", (match[3] or "")[1:], call)
         answers = {
             "storage": self._storage,
             "logging": self._logging,
@@ -138,7 +151,8 @@ class Gce:
             raise Refusal(404, name)
         names = [path.rpartition("/")[2] for path in (call.body or {}).get("instances", [])]
         if verb == "":
-            return {"name": name, "targetSize": group["targetSize"]}
+            base = "-".join(name.split("-")[:2])
+            return {"name": name, "baseInstanceName": base, "targetSize": group["targetSize"]}
         if verb == "listManagedInstances":
             # One a page, so that nobody forgets the others.
             every = sorted(group["instances"].items())
@@ -153,6 +167,7 @@ class Gce:
             group["instances"].update(dict.fromkeys(names, "PROVISIONING"))
         elif verb == "resize":
             group["targetSize"] = int(call.query["size"])
+            self._operate("compute.instanceGroupManagers.resize", f"instanceGroupManagers/{name}")
         elif verb == "resizeRequests" and call.method == "GET":
             return {"items": group["requests"]}
         elif verb == "resizeRequests":
@@ -162,6 +177,34 @@ class Gce:
             request["state"] = "CANCELLED"
         else:
             raise Refusal(400, verb)
+        return {"status": "RUNNING"}
+
+    def _operate(self, kind: str, target: str) -> None:
+        link = f"https://www.googleapis.com/compute/v1/projects/p/zones/z/{target}"
+        one = {"operationType": kind, "targetLink": link, "insertTime": self.clock, "user": "ops@example.com"}
+        self.operations.insert(0, one)
+
+    def _zone(self, kind: str, name: str, verb: str, call: Call) -> Any:
+        """An instance, its tags, or the list of what was asked for in a zone: one a page."""
+        if (verb or kind) in self.denied:
+            raise Refusal(403, f"Required permission for {name or kind}")
+        if kind == "operations":
+            start = int(call.query.get("pageToken", "0"))
+            more = {"nextPageToken": str(start + 1)} if start + 1 < len(self.operations) else {}
+            return {"items": self.operations[start : start + 1], **more}
+        every = sorted(key for group in self.groups.values() for key in group["instances"])
+        if name not in every:
+            raise Refusal(404, name)
+        tags = self.tags.get(name, ["gangway-node"])
+        if verb == "":
+            known = {"items": tags, "fingerprint": "+".join(tags)}
+            return {"name": name, "creationTimestamp": BORN.format(every.index(name)), "tags": known}
+        if verb != "setTags" or call.body["fingerprint"] != "+".join(tags):
+            raise Refusal(412, "conditionNotMet")
+        self.tags[name] = call.body["items"]
+        if name == INSTANCE:
+            self.items["instance/tags"] = json.dumps(self.tags[name])
+        self._operate("setTags", f"instances/{name}")
         return {"status": "RUNNING"}
 
     def _storage(self, call: Call) -> Any:

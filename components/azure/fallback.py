@@ -10,7 +10,8 @@ Nodes of two scale sets never share an InfiniBand partition ("Set up InfiniBand"
 to the most, and the next one in its place when it did not hold the minimum for the whole window (`plan_active`); after
 the last comes the first again. Over Ethernet the first group is always asked for the most, the others make up for what
 the minimum lacks (`plan_fill`). The job's least and most nodes are in tags of the scale sets: in the configuration
-another number would be another head, and its store would go from under the workers.
+another number would be another head, and its store would go from under the workers. A third one of the first set, which
+`gangway job --scale` writes, asks for another number between the two.
 
 Each `period_sec` the script counts each group's machines whose power state is running (`GET
 .../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active

@@ -19,7 +19,7 @@ def job(
     ],
     scale: Annotated[
         bool,
-        typer.Option("--scale", help="Ask the stack's groups for the nodes that job.autoscale wants. [AWS]"),
+        typer.Option("--scale", help="Ask the groups for the nodes that job.autoscale wants. [AWS, Azure, GCP]"),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --scale: say what it would ask for, and change nothing.")
@@ -66,6 +66,7 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     from stacks.engines.breaker import LAUNCHED_BY, breaker_of
     from stacks.engines.job_controller import lines_of_stack
     from stacks.engines.job_state import JobState
+    from stacks.engines.scaling.registry import group_names, scaler_of
     from stacks.finops.audit.state import stack_outputs
     from stacks.paths import project_folder
 
@@ -78,6 +79,7 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     region = bucket_region(config.provider, config.region)
     state = JobState.read(RunStore(breaker.url, region, cloud))
     lines = [*state.lines(), *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
+    held = breaker.held() if config.provider in LAUNCHED_BY else None
     now = datetime.now(UTC)
     done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.told_at, now))
     if scale and state.is_over:
@@ -85,10 +87,11 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     elif scale and unknown:
         lines.append(f"autoscale: {unknown}; nothing was changed; --images says it")
     elif scale:
-        lines += ask_for_nodes(config, outputs, done, now, dry_run=dry_run)
+        names = group_names(config, outputs)
+        scaler = scaler_of(config, outputs, names, is_held=held is not None)
+        lines += ask_for_nodes(config, scaler, names, done, now, dry_run=dry_run)
     elif config.work.autoscale is not None and not state.is_over:
         lines.append(autoscale_line(config, done, now))
     if config.provider in LAUNCHED_BY:
-        held = breaker.held()
         lines.append("launches are not held" if held is None else str(held))
     return lines

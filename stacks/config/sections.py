@@ -341,7 +341,7 @@ class JobConfig(StackJob):
         settings: other fields of the trainer's configuration that differ from the preset's.
         run_id: the run record's id; one the trainer makes up when left out.
         controller: changes what the run uses while it trains, within bounds; none when left out.
-        autoscale: says how many of the cluster's nodes the job should have; told, not done.
+        autoscale: says how many of the cluster's nodes the job should have; `gangway job --scale` asks for them.
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})

@@ -200,6 +200,12 @@ class StackConfig(Section):
         return StandingConfig(keep_runs=self.engine.keep_runs)
 
     @property
+    def expected_nodes(self) -> int:
+        """With fewer, some are missing. A job that may be scaled in is expected to have the least alone."""
+        nodes = self.cluster.nodes
+        return nodes.max if self.work.autoscale is None else nodes.min
+
+    @property
     def trains(self) -> bool:
         """Whether the job is of a preset: no one knows the speed, the memory or the energy of anything else."""
         return isinstance(self.job, JobConfig)

@@ -2,15 +2,15 @@
 somebody asks for it, that many asked of its groups.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from components.core.findings import InputError
 from components.schedule.autoscale import Decision
 from stacks.config.stack_config import StackConfig
-from stacks.engines.scaling import GroupState, carry_out, change_of, groups_of, nodes_of, since_change_sec
-from stacks.planning.autoscale import SCALED_BY, curve_of, wanted_nodes
+from stacks.engines.scaling.base import GroupState, Scaler, change_of, nodes_of, since_change_sec
+from stacks.planning.autoscale import SCALED_BY, curve_of, wanted_nodes, why_not_scaled
 from stacks.planning.plan import make_plan
 from stacks.program import program_of
 
@@ -50,7 +50,8 @@ def autoscale_line(config: StackConfig, images_done: int, now: datetime) -> str:
     if isinstance(wanted, str):
         return f"autoscale: {wanted}"
     missed = "" if wanted.reached else "; not enough, as expected"
-    way = f"`gangway job {config.stack} {SCALE_FLAG}` asks for them" if config.provider in SCALED_BY else "not done"
+    why_not = why_not_scaled(config, program_of(config.provider).plan(config).machine)
+    way = f"not done: {why_not}" if why_not else f"`gangway job {config.stack} {SCALE_FLAG}` asks for them"
     return f"autoscale would have {wanted.reason}{missed} (told; {way})"
 
 
@@ -70,15 +71,14 @@ def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) ->
 
 
 def scale(
-    config: StackConfig, outputs: Mapping[str, Any], images_done: int, now: datetime, *, dry_run: bool = False
+    config: StackConfig, scaler: Scaler, names: Sequence[str], images_done: int, now: datetime, *, dry_run: bool = False
 ) -> list[str]:
-    """Asks the stack's groups for the nodes that the job should have: one call at most, none with `dry_run`. What was
-    done, and why, a line each. InputError: there is nothing to scale by or to scale, or the provider refuses.
+    """Asks the stack's groups, `names`, for the nodes that the job should have: nothing with `dry_run`. What was done,
+    and why, a line each. InputError: there is nothing to scale by, or the provider refuses.
     """
-    check_scaled(config)
-    groups = tuple(groups_of(config.region, _names(config, outputs)))
+    groups = tuple(scaler.groups_of(names))
     asked, wanted = config.work.autoscale, wanted_now(config, images_done, now, groups)
-    assert asked is not None, "it was checked"
+    assert asked is not None, "whoever asks has looked"
     last = groups[0].last_change
     lines = [f"autoscale: {groups[0].name} {last}"] if last else []
     if isinstance(wanted, str):
@@ -91,8 +91,9 @@ def scale(
             *lines,
             f"autoscale: {change.group} is to have {change.was} nodes, and would {change.nodes}: {change.why}",
         ]
-    carry_out(config.region, change, now)
-    return [*lines, f"autoscale: {change.group} was to have {change.was} nodes, and now {change.nodes}: {change.why}"]
+    then = scaler.carry_out(change, now)
+    done = f"autoscale: {change.group} was to have {change.was} nodes, and now {change.nodes}: {change.why}"
+    return [*lines, f"{done}; {then}" if then else done]
 
 
 def check_scaled(config: StackConfig) -> None:
@@ -102,17 +103,8 @@ def check_scaled(config: StackConfig) -> None:
             SCALE_FLAG, "the stack file does not say what to scale by", allowed="with gangway:job.autoscale",
             fix="write autoscale: {images_per_sec: 400}, say, or leave it out",
         )  # fmt: skip
-    if config.provider not in SCALED_BY:
+    if why_not := why_not_scaled(config, program_of(config.provider).plan(config).machine):
         raise InputError(
-            SCALE_FLAG, "nobody makes the call for it there: the number is told", value=config.provider,
-            allowed=", ".join(SCALED_BY), fix="change cluster.nodes.max and run `pulumi up`",
+            SCALE_FLAG, f"{why_not}: the number is told", value=config.provider, allowed=", ".join(SCALED_BY),
+            fix="change cluster.nodes.max and run `pulumi up`",
         )  # fmt: skip
-
-
-def _names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
-    names = outputs.get("group_names")
-    if not names:
-        raise InputError(
-            f"pulumi stack output --stack {config.stack}", "no group_names: the stack is not up", fix="pulumi up"
-        )
-    return [str(name) for name in names]

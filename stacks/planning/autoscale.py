@@ -17,7 +17,7 @@ from stacks.planning.run_costs import first_in_reach, rung_in_use, rung_lines, s
 from stacks.planning.throughput import Band, throughput
 
 _PLACE = "gangway:job.autoscale"
-SCALED_BY = ("aws",)
+SCALED_BY = ("aws", "azure", "gcp")
 """Providers of whose groups `gangway job --scale` asks for nodes."""
 _MOST_LOOKED_AT = 64
 """Numbers of nodes that the curve has; of more, so many that are evenly spread, both ends among them."""
@@ -48,7 +48,18 @@ def autoscale_findings(
     if not wanted.reached:
         yield _missed(config, asked, wanted, now)
     yield Finding.info("autoscale.begins", _PLACE, f"it would begin with {wanted.reason}")
-    yield from _in_vain(config, asked)
+    yield from _in_vain(config, machine, asked)
+
+
+def why_not_scaled(config: StackConfig, machine: MachineType) -> str:
+    """Why `gangway job --scale` asks for no nodes of a stack; empty where it does."""
+    if config.provider not in SCALED_BY:
+        return "nobody makes the call for it there"
+    if machine.backend == "xla":
+        return "the slices of one request come and go together"
+    if config.cluster.capacity[0].kind == "flex-start":
+        return "all nodes of a flex-start rung come by one request"
+    return ""
 
 
 def curve_of(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
@@ -185,7 +196,7 @@ def _missed(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: 
     )
 
 
-def _in_vain(config: StackConfig, asked: AutoscaleConfig) -> Iterable[Finding]:
+def _in_vain(config: StackConfig, machine: MachineType, asked: AutoscaleConfig) -> Iterable[Finding]:
     """What nobody carries out, and what has nothing to choose from."""
     nodes = config.cluster.nodes
     if nodes.min == nodes.max:
@@ -196,7 +207,7 @@ def _in_vain(config: StackConfig, asked: AutoscaleConfig) -> Iterable[Finding]:
             "set nodes.min below nodes.max, or remove autoscale",
         )
     else:
-        yield _who_does_it(config)
+        yield _who_does_it(config, machine)
     if asked.least_images_per_usd is not None and plan_rung(config.cluster.capacity[0]).reserved:
         yield Finding.warning(
             "autoscale.paid-anyway",
@@ -206,20 +217,22 @@ def _in_vain(config: StackConfig, asked: AutoscaleConfig) -> Iterable[Finding]:
         )
 
 
-def _who_does_it(config: StackConfig) -> Finding:
+def _who_does_it(config: StackConfig, machine: MachineType) -> Finding:
     """A timer of the stack's owner does, where there is a call for it."""
-    most = config.cluster.nodes.max
-    if config.provider in SCALED_BY:
+    most, why_not = config.cluster.nodes.max, why_not_scaled(config, machine)
+    spot = any(rung.kind == "spot" for rung in config.cluster.capacity)
+    stay = "; Azure gives a spot node no notice, and none is sent away" if config.provider == "azure" and spot else ""
+    if not why_not:
         return Finding.info(
             "autoscale.by-command",
             _PLACE,
             f"the group begins with {most}; `gangway job {config.stack} --scale`, from a timer, say, asks it for what "
-            "is wanted then; `pulumi up` sees no difference in that, `up --refresh` begins anew",
+            f"is wanted then; `pulumi up` sees no difference in that, `up --refresh` begins anew{stay}",
         )
     return Finding.warning(
         "autoscale.told-not-done",
         _PLACE,
         f"the number of nodes is told, here and by `gangway job`; the group asks for {most}, as ever, and nobody "
-        "starts or stops nodes by it",
+        f"starts or stops nodes by it: {why_not}",
         "change cluster.nodes.max by hand, and run `pulumi up`",
     )

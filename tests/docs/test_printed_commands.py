@@ -114,7 +114,7 @@ NOT_RUN: dict[str, str] = {
     "gangway bench run SUITE --install-cli": "fetches the Pulumi CLI",
     "gangway breaker reset STACK": "told by an alarm of a stack that is up: tests/stacks/engines/test_breaker.py",
     "gangway forecast HISTORY --out forecast.csv": "takes a history of one's own: tests/stacks/cli/test_forecast.py",
-    "gangway breaker show": "told of a group that is held: tests/stacks/engines/test_scaling.py",
+    "gangway breaker show": "told of a group that is held: tests/stacks/engines/scaling/test_contract.py",
     "gangway job submit FILE": "begins a process that outlives the command: tests/stacks/cli/test_jobs.py",
     "gangway job logs -f {job_id}{named}": "of a job that was submitted: tests/stacks/cli/test_jobs.py",
     "gangway job {config.stack} --scale": "needs a stack that is up: tests/stacks/cli/test_job.py",

@@ -1,11 +1,13 @@
 """How a worker on Google Cloud gives up, leaves its group and tells of it: real bash, curl, Python; APIs in small."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from images.gcp import TpuHostSpec, gcp_docker_argv
+from images.node.gcp.notices import LEAVE_TAG
 
 ENDED = "gangway-records/demo/dcgan-celeba64/ended-"
 
@@ -95,6 +97,51 @@ def test_the_trainer_is_not_started_on_a_machine_that_goes(worker: Any, gce: Any
     assert worker.run("leave-node.sh").returncode == 0
     assert not worker.state("ended").exists(), "its end is the machine's, not the job's"
     assert worker.verbs() == []
+
+
+def asks_to_leave(gce: Any) -> None:
+    """As `gangway job --scale` does."""
+    gce.items["instance/tags"] = json.dumps(["gangway-node", LEAVE_TAG])
+
+
+def test_who_is_asked_to_leave_saves_first_and_makes_its_group_smaller(worker: Any, gce: Any) -> None:
+    worker.state("ran").touch()
+    worker.env |= exited("75")
+    assert worker.run("leave-node.sh").returncode == 0
+    assert worker.verbs() == [], "an interruption alone is no reason to go"
+    asks_to_leave(gce)
+    done = worker.run("leave-node.sh")
+    assert done.returncode == 0, done.stderr
+    assert worker.verbs() == ["deleteInstances"]
+    assert gce.groups["demo-0-spot"]["targetSize"] == 1
+    assert not worker.state("ended").exists(), "the job goes on"
+    assert worker.run("run-trainer.sh").returncode == 0
+    assert worker.calls("docker") == [], "and is not started here again"
+
+
+def test_who_could_not_leave_as_asked_tries_again(worker: Any, gce: Any) -> None:
+    asks_to_leave(gce)
+    gce.denied.add("deleteInstances")
+    worker.state("ran").touch()
+    worker.env |= exited("75")
+    assert worker.run("leave-node.sh").returncode != 0
+    worker.fake("systemctl", '[ "$1" = is-active ] && echo active || echo running')
+    gce.denied.clear()
+    assert worker.run("watch-node.sh").returncode == 0
+    assert gce.groups["demo-0-spot"]["targetSize"] == 2, "not while the trainer saves"
+    worker.fake("systemctl", '[ "$1" = is-active ] && echo inactive || echo running')
+    assert worker.run("watch-node.sh").returncode == 0
+    assert gce.groups["demo-0-spot"]["targetSize"] == 1
+
+
+def test_a_host_of_a_slice_is_asked_in_vain(gcp_machine: Any, gce: Any, tpu_host: TpuHostSpec) -> None:
+    """Slices come and go together."""
+    gcp_machine.gcp = tpu_host
+    asks_to_leave(gce)
+    gcp_machine.state("ran").touch()
+    gcp_machine.env |= exited("75")
+    assert gcp_machine.run("leave-node.sh").returncode == 0
+    assert gce.asked("tpu") == gce.asked("compute") == []
 
 
 @pytest.mark.parametrize(("preemptible", "kind"), [("TRUE", "spot"), ("FALSE", "on-demand")])

@@ -297,7 +297,7 @@ def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.Memb
 
 
 def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:
-    """Waits for clean power where that is asked for; False where a signal has ended the wait."""
+    """Waits for clean power, or a low price, where that is asked for; False where a signal has ended the wait."""
     when = own.get(_START_WHEN)
     if when is None:
         for flag in ("--hours", "--forecast"):

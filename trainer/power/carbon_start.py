@@ -1,4 +1,5 @@
-"""A start that waits for clean power: `--start-when "carbon<200,by=2026-12-01T06:00Z"` of the launcher.
+"""A start that waits for clean power, or for a low price: `--start-when "carbon<200,by=2026-12-01T06:00Z"` of the
+launcher, or `usd<1.9,by=...`.
 
     python -m trainer.launch --start-when "carbon<200,by=2026-12-01T06:00Z" --hours 6 --forecast forecast.csv \
         --standalone --nproc-per-node 8 -m trainer train --preset r3gan-cifar10
@@ -23,13 +24,13 @@ from typing import Any, NamedTuple
 
 from trainer.core.console import announce
 from trainer.core.errors import TrainerError
-from trainer.power.forecast import Forecast, read_forecast
+from trainer.power.forecast import CARBON, QUANTITIES, Forecast, Quantity, read_forecast
 from trainer.records.stats_log import STATS_FILE
 
 START_VARIABLE = "GANGWAY_START"
 """How the launcher tells its workers what it decided; one JSON object."""
 _FLAG = "--start-when"
-_WHEN = re.compile(r"\s*carbon\s*<\s*(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*,\s*by\s*=\s*(?P<by>\S+)\s*")
+_WHEN = re.compile(r"\s*(?P<word>carbon|usd)\s*<\s*(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*,\s*by\s*=\s*(?P<by>\S+)\s*")
 _GRID = timedelta(minutes=5)
 _READ_AGAIN_SEC = 900.0
 _TELL_SEC = 600.0
@@ -37,12 +38,15 @@ _FIRST_YEAR = 2000
 
 
 class StartWhen(NamedTuple):
-    """What was asked for: the window's mean below `limit_g_per_kwh`, done `by`, with a `forecast` file or address."""
+    """What was asked for: the window's mean below `limit`, in the unit of what it is `of`, done `by`, with a `forecast`
+    file or address.
+    """
 
-    limit_g_per_kwh: float
+    limit: float
     by: datetime
     hours: float
     forecast: str
+    of: Quantity = CARBON
 
     @property
     def latest(self) -> datetime:
@@ -51,13 +55,13 @@ class StartWhen(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """When to start, and why. `window`: it is a window below the limit; `mean_g_per_kwh` is over the job, None where
-    the forecast does not cover it.
+    """When to start, and why. `window`: it is a window below the limit; `mean` is over the job, in the limit's unit,
+    None where the forecast does not cover it.
     """
 
     at: datetime
     window: bool
-    mean_g_per_kwh: float | None
+    mean: float | None
     reason: str
 
 
@@ -69,12 +73,13 @@ def parse_start_when(text: str, hours: str | None, forecast: str | None) -> Star
             place=_FLAG,
             problem="no such condition",
             value=text,
-            allowed="carbon<LIMIT,by=TIME: gCO2e per kWh, and a time with its zone",
+            allowed="carbon<LIMIT,by=TIME or usd<LIMIT,by=TIME: gCO2e per kWh or USD per hour, a time with its zone",
             fix=f'{_FLAG} "carbon<200,by=2026-12-01T06:00Z"',
         )
     length = _hours(_required("--hours", hours, "6"))
     where = _required("--forecast", forecast, "forecast.csv")
-    return StartWhen(float(found["limit"]), _by(found["by"]), length, where)
+    of = next(one for one in QUANTITIES if one.word == found["word"])
+    return StartWhen(float(found["limit"]), _by(found["by"]), length, where, of)
 
 
 def _required(flag: str, value: str | None, example: str) -> str:
@@ -123,18 +128,18 @@ def decide(asked: StartWhen, forecast: Forecast, now: datetime) -> Decision:
         return Decision(now, False, mean_from(now), f"{asked.hours:g} h, by {_short(asked.by)}: {late}")
     means = [(start, mean_from(start)) for start in _starts(asked, now, forecast.end)]
     for start, mean in means:
-        if mean is not None and mean < asked.limit_g_per_kwh:
-            reason = f"the first {asked.hours:g} h below {asked.limit_g_per_kwh:g} g/kWh: {mean:.0f} g/kWh"
+        if mean is not None and mean < asked.limit:
+            reason = f"the first {asked.hours:g} h below {asked.limit:g} {asked.of.unit}: {asked.of.said(mean)}"
             return Decision(start, True, mean, reason)
     known = [(mean, start) for start, mean in means if mean is not None]
-    lowest = f"the cleanest is {min(known)[0]:.0f} g/kWh from {_short(min(known)[1])}" if known else "none is covered"
+    best = f"the {asked.of.best} is {asked.of.said(min(known)[0])} from {_short(min(known)[1])}" if known else ""
     until = "" if forecast.end >= asked.by else f", and the forecast ends at {_short(forecast.end)}"
     return Decision(
         asked.latest,
         False,
         mean_from(asked.latest),
-        f"no {asked.hours:g} h below {asked.limit_g_per_kwh:g} g/kWh ({lowest}{until}): the latest start that is done "
-        f"by {_short(asked.by)}",
+        f"no {asked.hours:g} h below {asked.limit:g} {asked.of.unit} ({best or 'none is covered'}{until}): the latest "
+        f"start that is done by {_short(asked.by)}",
     )
 
 
@@ -150,7 +155,7 @@ def _starts(asked: StartWhen, now: datetime, known_until: datetime) -> Iterator[
 def wait(
     asked: StartWhen,
     now: Callable[[], float] = time.time,
-    read: Callable[[str], Forecast] = read_forecast,
+    read: Callable[[str, Quantity], Forecast] = read_forecast,
     pause: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> dict[str, Any] | None:
     """Waits for the moment, telling on stderr how long; returns the decision for the record, None after a signal.
@@ -159,7 +164,9 @@ def wait(
     that cannot be read again later leaves the last.
     """
     asked_at = datetime.fromtimestamp(now(), UTC)
-    forecast = read(asked.forecast)
+    forecast = read(asked.forecast, asked.of)
+    if forecast.note:
+        announce(f"{asked.forecast}: {forecast.note}")
     decision = decide(asked, forecast, asked_at)
     read_at = now()
     with _listening() as stopped:
@@ -170,27 +177,28 @@ def wait(
                 return None
             if now() - read_at >= _READ_AGAIN_SEC and now() < decision.at.timestamp():
                 read_at = now()
-                forecast = _read_again(read, asked.forecast, forecast)
+                forecast = _read_again(read, asked, forecast)
                 decision = decide(asked, forecast, datetime.fromtimestamp(read_at, UTC))
     started_at = datetime.fromtimestamp(now(), UTC)
     announce(f"starting: {decision.reason}")
     return {
-        "limit_g_per_kwh": asked.limit_g_per_kwh,
+        f"limit_{asked.of.column}": asked.limit,
         "by": asked.by.isoformat(),
         "hours": asked.hours,
         "forecast": forecast.source,
+        "note": forecast.note,
         "asked_at": asked_at.isoformat(),
         "started_at": started_at.isoformat(),
         "delayed_sec": (started_at - asked_at).total_seconds(),
         "below_limit": decision.window,
-        "mean_g_per_kwh": decision.mean_g_per_kwh,
+        f"mean_{asked.of.column}": decision.mean,
         "reason": decision.reason,
     }
 
 
-def _read_again(read: Callable[[str], Forecast], where: str, last: Forecast) -> Forecast:
+def _read_again(read: Callable[[str, Quantity], Forecast], asked: StartWhen, last: Forecast) -> Forecast:
     try:
-        return read(where)
+        return read(asked.forecast, asked.of)
     except TrainerError as error:
         announce(f"the forecast cannot be read again, so the last one counts: {error.headline}")
         return last

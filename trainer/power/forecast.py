@@ -1,12 +1,14 @@
-"""A forecast of the grid's carbon intensity: from a file, or from the API of one of three services.
+"""A forecast of the grid's carbon intensity, from a file or from the API of one of three services; or of a price, from
+a file.
 
     time,g_per_kwh                              a CSV file; or the same two keys in a list of JSON objects
-    2026-12-01T00:00Z,310
+    2026-12-01T00:00Z,310                       (usd_per_hour in place of g_per_kwh: a price)
 
-Each value holds until the next, the last for as long as the one before it. Read as they answer: Electricity Maps
-(`forecast` of `carbonIntensity`), WattTime version 3 (`data` of `point_time` and `value`, in lbs_co2_per_mwh) and the
-Carbon Aware SDK (`forecastData` of `timestamp`, `duration` and `value`, g/kWh). Marginal and average intensities are
-different quantities: whoever writes the limit knows which of them the source gives.
+Lines before the first that begin with # are a note, of where the values come from. Each value holds until the next, the
+last for as long as the one before it. Read as they answer: Electricity Maps (`forecast` of `carbonIntensity`), WattTime
+version 3 (`data` of `point_time` and `value`, in lbs_co2_per_mwh) and the Carbon Aware SDK (`forecastData` of
+`timestamp`, `duration` and `value`, g/kWh). Marginal and average intensities are different quantities: whoever writes
+the limit knows which of them the source gives.
 """
 
 import csv
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from trainer.core.errors import TrainerError
+from trainer.core.errors import TrainerError, visible
 from trainer.core.files import read_input
 
 TOKEN_VARIABLE = "GANGWAY_CARBON_TOKEN"
@@ -30,11 +32,45 @@ _TIMEOUT_SEC = 30.0
 _MOST_BYTES = 10_000_000
 _SHOWN = 120
 """Characters of an answer that a message repeats."""
-_COLUMNS = ("time", "g_per_kwh")
-_SHAPES = (
-    "CSV with time,g_per_kwh; JSON [{time, g_per_kwh}, ...]; or an answer of Electricity Maps, WattTime or the Carbon "
-    "Aware SDK"
-)
+_TIME = "time"
+
+
+class Quantity(NamedTuple):
+    """What is forecast.
+
+    Attributes:
+        word: that a condition begins with.
+        column: of its values in a file.
+        unit: in words.
+        best: what the lowest value is called.
+        digits: how a value is shown.
+        below: that every value lies below it, or `absurd` is said of it.
+        services: whether services know it.
+    """
+
+    word: str
+    column: str
+    unit: str
+    best: str
+    digits: str
+    below: float
+    absurd: str
+    services: bool
+
+    def said(self, value: float) -> str:
+        """A value for people."""
+        return f"{value:{self.digits}} {self.unit}"
+
+    @property
+    def shapes(self) -> str:
+        """What can be read."""
+        services = "; or an answer of Electricity Maps, WattTime or the Carbon Aware SDK" if self.services else ""
+        return f"CSV with {_TIME},{self.column}; JSON [{{{_TIME}, {self.column}}}, ...]{services}"
+
+
+CARBON = Quantity("carbon", "g_per_kwh", "g/kWh", "cleanest", ".0f", 5000, "no grid emits that", services=True)
+PRICE = Quantity("usd", "usd_per_hour", "USD/h", "cheapest", ".4g", 1e6, "no machine costs that", services=False)
+QUANTITIES = (CARBON, PRICE)
 
 
 class Interval(NamedTuple):
@@ -42,14 +78,17 @@ class Interval(NamedTuple):
 
     start: datetime
     end: datetime
-    g_per_kwh: float
+    value: float
 
 
 class Forecast(NamedTuple):
-    """A forecast: `intervals` in order, without overlaps, gaps allowed; `source` is without secrets."""
+    """A forecast: `intervals` in order, without overlaps, gaps allowed; `source` is without secrets, `note` what the
+    file says of where its values come from.
+    """
 
     intervals: tuple[Interval, ...]
     source: str
+    note: str = ""
 
     @property
     def end(self) -> datetime:
@@ -65,12 +104,12 @@ class Forecast(NamedTuple):
             overlap = (min(end, interval.end) - max(start, interval.start)).total_seconds()
             if overlap > 0:
                 known += overlap
-                weighted += overlap * interval.g_per_kwh
+                weighted += overlap * interval.value
         wanted = (end - start).total_seconds()
         return weighted / known if known and known >= wanted - 1e-6 else None
 
 
-def read_forecast(where: str) -> Forecast:
+def read_forecast(where: str, of: Quantity = CARBON) -> Forecast:
     """Reads a file, or asks an address that begins with http (TrainerError: nothing there, no answer, unknown shape).
 
     The token of $GANGWAY_CARBON_TOKEN goes along to an address that is encrypted or this machine's own: as `auth-token`
@@ -87,52 +126,57 @@ def read_forecast(where: str) -> Forecast:
                 allowed="https://HOST/PATH",
                 fix="check its host and its port",
             ) from None
-        return parse_forecast(_fetch(where), place)
+        return parse_forecast(_fetch(where), place, of)
     content = read_input(Path(where), "name a forecast's file, or an address that begins with https://")
-    return parse_forecast(content, where)
+    return parse_forecast(content, where, of)
 
 
-def parse_forecast(content: bytes, place: str) -> Forecast:
+def parse_forecast(content: bytes, place: str, of: Quantity = CARBON) -> Forecast:
     """Reads what a file or an API holds (TrainerError: unknown shape, or a bad value)."""
     # Spreadsheets write a byte order mark.
     text = content.decode("utf-8-sig", "replace").strip()
+    note = list(itertools.takewhile(lambda line: line.startswith("#"), text.splitlines()))
     try:
-        points = _json_points(json.loads(text)) if text[:1] in ("{", "[") else _csv_points(text)
-        intervals = _intervals(points)
+        as_json = text[:1] in ("{", "[")
+        points = _json_points(json.loads(text), of) if as_json else _csv_points(text, len(note), of)
+        intervals = _intervals(points, of)
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, csv.Error) as error:
         why = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise TrainerError(
-            place=place, problem=f"is no forecast: {why}", allowed=_SHAPES, fix="see docs/costs.md for an example"
+            place=place, problem=f"is no forecast: {why}", allowed=of.shapes, fix="see docs/costs.md for an example"
         ) from None
-    return Forecast(intervals, place)
+    return Forecast(intervals, place, " ".join(visible(line.lstrip("#").strip()) for line in note))
 
 
 class _Point(NamedTuple):
     start: datetime
-    g_per_kwh: float
+    value: float
     length: timedelta | None = None
 
 
-def _csv_points(text: str) -> list[_Point]:
-    rows = csv.DictReader(io.StringIO(text))
-    if lacking := [column for column in _COLUMNS if column not in (rows.fieldnames or ())]:
+def _csv_points(text: str, skipped: int, of: Quantity) -> list[_Point]:
+    """After so many lines."""
+    rows = csv.DictReader(io.StringIO("\n".join(text.splitlines()[skipped:])))
+    columns = (_TIME, of.column)
+    if lacking := [column for column in columns if column not in (rows.fieldnames or ())]:
         raise ValueError(f"its first line names no column {' and no '.join(lacking)}")
-    return [_csv_point(rows.line_num, row) for row in rows]
+    return [_csv_point(skipped + rows.line_num, *(row[column] or "" for column in columns)) for row in rows]
 
 
-def _csv_point(line: int, row: Mapping[str, str | None]) -> _Point:
-    moment, value = (row[column] or "" for column in _COLUMNS)
+def _csv_point(line: int, moment: str, value: str) -> _Point:
     try:
         return _Point(_moment(moment), float(value))
     except ValueError as error:
         raise ValueError(f"line {line}: {error}") from None
 
 
-def _json_points(value: Any) -> list[_Point]:
+def _json_points(value: Any, of: Quantity) -> list[_Point]:
     if isinstance(value, list) and value and "forecastData" in value[0]:
         value = value[0]
     if isinstance(value, list):
-        return [_Point(_moment(point["time"]), float(point["g_per_kwh"])) for point in value]
+        return [_Point(_moment(point[_TIME]), float(point[of.column])) for point in value]
+    if not of.services:
+        raise ValueError(f"no list of objects with {_TIME} and {of.column}: {json.dumps(value)[:_SHOWN]}")
     if "forecastData" in value:
         return [
             _Point(_moment(point["timestamp"]), float(point["value"]), timedelta(minutes=float(point["duration"])))
@@ -160,12 +204,12 @@ def _moment(text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
-def _intervals(points: Sequence[_Point]) -> tuple[Interval, ...]:
+def _intervals(points: Sequence[_Point], of: Quantity) -> tuple[Interval, ...]:
     if len(points) < 2:
         raise ValueError(f"{len(points)} value(s), and two are the least")
     for point in points:
-        if not 0 <= point.g_per_kwh < 5000:
-            raise ValueError(f"{point.g_per_kwh:g} g/kWh at {point.start.isoformat()}, and no grid emits that")
+        if not 0 <= point.value < of.below:
+            raise ValueError(f"{point.value:g} {of.unit} at {point.start.isoformat()}, and {of.absurd}")
     points = sorted(points)
     for earlier, later in itertools.pairwise(points):
         if earlier.start == later.start:
@@ -178,7 +222,7 @@ def _lasting(points: Sequence[_Point]) -> Iterable[Interval]:
     last = points[-1]
     ends = [*(point.start for point in points[1:]), last.start + (last.length or last.start - points[-2].start)]
     for point, end in zip(points, ends, strict=True):
-        yield Interval(point.start, min(end, point.start + (point.length or end - point.start)), point.g_per_kwh)
+        yield Interval(point.start, min(end, point.start + (point.length or end - point.start)), point.value)
 
 
 def _fetch(url: str) -> bytes:

@@ -4,8 +4,9 @@
         https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/breaker/held.json
 
 What is decided is `reconcile` of `images.node.fill_order`; here Resource Manager is asked and told. How many nodes the
-job wants stands in the scale sets' tags, so that another number is no other head. Machines that were never made, or
-that have stopped by themselves, count in a scale set's size and never run: they are deleted, so that others come.
+job wants stands in the scale sets' tags, so that another number is no other head: also a smaller one that is asked for
+while it runs (`gangway job --scale`), by a tag of the first. Machines that were never made, or that have stopped by
+themselves, count in a scale set's size and never run: they are deleted, so that others come.
 Nothing is filled for a job that has ended: the node on which it ends says so by a blob. Nor while held.json is
 there, which a node puts that gave itself up as one too many, until somebody takes it away (`gangway breaker reset`):
 then machines are only taken away. What a look has seen and done are lines of JSON, which the stack's table has as
@@ -18,7 +19,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -46,8 +47,9 @@ _CODE = re.compile(r'\\*"code\\*"\s*:\s*\\*"(\w+)', re.IGNORECASE)
 # A machine's status where it could not be made: with the reason at the end, where there is one.
 _NEVER_MADE = "ProvisioningState/failed/"
 CHANGED, LOOKED, NOT_KEPT, REFUSED = "ladder-changed", "ladder-looked", "ladder-not-kept", "ladder-refused"
-# Of a scale set: how many nodes the job has at least, and at most (`components.azure.launch`).
-LEAST_TAG, MOST_TAG = "gangway-nodes-min", "gangway-nodes"
+# Of a scale set: how many nodes the job has at least, and at most (`components.azure.names`). Of the first: how many
+# somebody asks for now; no program declares it, so that an `up` that changes the scale set takes it away.
+LEAST_TAG, MOST_TAG, WANTED_TAG = "gangway-nodes-min", "gangway-nodes", "gangway-nodes-wanted"
 
 
 class Count(NamedTuple):
@@ -76,6 +78,17 @@ class Report(NamedTuple):
 
     event: str
     reason: str
+
+
+def nodes_wanted(tags: Mapping[str, str]) -> tuple[int, int]:
+    """How many nodes the job wants by a scale set's tags, least and most: what is asked for now counts between the two.
+    KeyError, ValueError: a tag is gone, or no number.
+
+    >>> nodes_wanted({"gangway-nodes-min": "2", "gangway-nodes": "8", "gangway-nodes-wanted": "3"})
+    (2, 3)
+    """
+    least, most = int(tags[LEAST_TAG]), int(tags[MOST_TAG])
+    return least, max(least, min(most, int(tags.get(WANTED_TAG, most))))
 
 
 def is_capacity_error(text: str) -> bool:
@@ -118,11 +131,12 @@ class Ladder:
     def asked(self, group: dict[str, Any]) -> Asked:
         """What is asked for. Raises OSError where somebody took the tags away."""
         known = self._azure.call("GET", self._url(group))
-        tags = known.get("tags", {})
         try:
-            wanted = int(tags[LEAST_TAG]), int(tags[MOST_TAG])
+            wanted = nodes_wanted(known.get("tags", {}))
         except (KeyError, ValueError):
-            raise OSError(f"{group['name']} has no number in its tags {LEAST_TAG} and {MOST_TAG}") from None
+            raise OSError(
+                f"{group['name']} has no number in its tags {LEAST_TAG} and {MOST_TAG}, or none in {WANTED_TAG}"
+            ) from None
         return Asked(int(known["sku"]["capacity"]), wanted)
 
     def set_size(self, group: dict[str, Any], size: int) -> None:
@@ -148,17 +162,18 @@ def _why_never_made(status: dict[str, Any]) -> str:
 
 def reconcile_once(azure: AzureApi, config: dict[str, Any], state_file: Path, *, held: bool = False) -> list[Report]:
     """Counts once, and changes what the plan says. Returns what was changed, or could not be. `held`: nothing is asked
-    for; who has stopped by itself costs until it is deleted.
+    for; who has stopped by itself costs until it is deleted, and who is too many may go.
     """
     ladder = Ladder(azure, config)
     state = _read_state(state_file, len(ladder.groups))
     counts = [ladder.count(group) for group in ladder.groups]
     said = _take_away_dead(ladder, counts)
-    if held:
-        return said
     asked = [ladder.asked(group) for group in ladder.groups]
     sizes = [one.size for one in asked]
     least, most = asked[0].num_nodes
+    if held:
+        # Nobody comes, but who is not wanted any more may go.
+        return said + _resize(ladder, sizes, [min(size, most) for size in sizes])
     _log_event(LOOKED, f"{least} to {most} nodes are wanted", running=[count.running for count in counts], asked=sizes)
     history = [*state.history, [count.running for count in counts]][-config["window"] :]
     active = sizes.index(max(sizes)) if state.active < 0 else state.active

@@ -1,5 +1,6 @@
 """What Compute Engine says of this machine's end, kept in FILE: `python3 -m images.node.gcp.notices FILE`."""
 
+import json
 import os
 import sys
 import urllib.request
@@ -11,6 +12,9 @@ from images.node.web import RefusedError, open_url
 # Google gives 30 s in all, so it is asked all the time: each question waits for its answer.
 POLL_SEC = 0.5
 WAIT_SEC = 4
+# A network tag of this machine's own: whoever scales the job in asks it to leave by it (`gangway job --scale`). The
+# scripts' cloud.sh looks for it too.
+LEAVE_TAG = "gangway-leave"
 
 
 class GcpNotices:
@@ -24,6 +28,8 @@ class GcpNotices:
         # MIGRATE_ON_HOST_MAINTENANCE needs nothing, and machines with GPUs or TPUs never migrate.
         if self._get("instance/maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE":
             yield "host-maintenance", ""
+        if LEAVE_TAG in json.loads(self._get("instance/tags") or "[]"):
+            yield "lifecycle-terminate", ""
         if self._get("instance/preempted", waits=True) == "TRUE":
             yield "spot-interruption", ""
 

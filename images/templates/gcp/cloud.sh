@@ -17,8 +17,13 @@ metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/c
 # gce COMMAND...: see images/node/gcp/api.py.
 gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp.api "$@"; }
 
-# For a preemption, or because the machine shuts down: a group deletes its instances without asking first.
-leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
+# For a preemption, because the machine shuts down (a group deletes its instances without asking first), or as asked.
+leaving() {
+    [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ] || asked_to_leave
+}
+
+# asked_to_leave: its group, by the tag that images/node/gcp/notices.py hears of.
+asked_to_leave() { [ -n "$IN_GROUP" ] && [[ "$(metadata instance/tags)" == *'"gangway-leave"'* ]]; }
 
 own_capacity() {
     case $(metadata instance/scheduling/preemptible) in
@@ -28,8 +33,9 @@ own_capacity() {
 }
 
 made_for_job() { [ "$ROLE" = worker ]; }
-group_waits() { false; }
-let_go() { :; }
+# Who is asked to leave goes by itself, once its trainer has saved.
+group_waits() { asked_to_leave; }
+let_go() { leave_group; }
 
 send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
 

@@ -69,7 +69,15 @@ class Poster(Protocol):
         ...
 
 
-def open_session(subscription: str) -> Poster:
+class Session(Poster, Protocol):
+    """The same, for calls that are not posted too."""
+
+    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
+        """Sends one request."""
+        ...
+
+
+def open_session(subscription: str) -> Session:
     """A session with the token of whoever is logged in to `az`. InputError: no `az`, or nobody is logged in."""
     argv = ["az", "account", "get-access-token", "--subscription", subscription, "--output", "json"]
     place = f"Azure, subscription {subscription}"

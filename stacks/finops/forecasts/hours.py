@@ -106,6 +106,7 @@ def answer_json(asked: Asked) -> dict[str, Any]:
     known, found, saving = asked.known, asked.found, asked.found.saving
     return {
         "series": known.middle.name,
+        "note": known.middle.note,
         "unit": known.unit,
         "times": asked.times,
         "from": format_time(known.middle.start),
@@ -132,8 +133,9 @@ def answer_lines(asked: Asked) -> list[str]:
     of = f", {asked.times:g} {several}" if several else ""
     work = f"{asked.work.hours:g} h of training, {asked.work.restart_hours * 60:g} min a start"
     lines = [
+        *known.middle.note.splitlines(),
         f"{known.middle.name}: {len(known.middle.values)} steps of {said_length(known.middle.step)} from "
-        f"{format_time(known.middle.start)}, done by {format_time(_end(known))}; {work}{of}"
+        f"{format_time(known.middle.start)}, done by {format_time(_end(known))}; {work}{of}",
     ]
     for begins, ends, hours in asked.stints():
         lines.append(f"train {format_time(begins)} to {format_time(_minute(ends))}, {hours:.4g} h")

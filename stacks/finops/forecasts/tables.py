@@ -58,11 +58,13 @@ def figures_of(ledger: Ledger, answer: Answer, settled: Settled, *, added: bool)
 
 
 def to_csv(answer: Answer) -> str:
-    """Times and middles under the series' own name, the interval's ends and the baseline beside them."""
+    """Times and middles under the series' own name, the interval's ends and the baseline beside them; above them where
+    the history comes from, as a note that every reader of ours skips.
+    """
+    notes = [f"# {line}" for line in answer.series.note.splitlines()]
     head = f"time,{answer.series.name},low,high,baseline"
     lines = (",".join([time, *(f"{value:.10g}" for value in values)]) for time, *values in answer.rows())
-    # Without the note: other readers of such a file take its first line for its head.
-    return "\n".join([head, *lines, ""])
+    return "\n".join([*notes, head, *lines, ""])
 
 
 def to_json(answer: Answer) -> dict[str, Any]:

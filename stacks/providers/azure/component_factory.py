@@ -422,7 +422,7 @@ class ComponentFactory:
         args = {
             **self.place("subscription_id", "stack"),
             "workspace_id": logs.workspace_id,
-            "num_nodes": self.config.cluster.nodes.max,
+            "num_nodes": self.config.expected_nodes,
             "emails": list(self.config.budget.emails),
             "steps_alarm_minutes": self.config.observe.no_steps_minutes,
             "expect_gpu": True,

@@ -520,7 +520,7 @@ class ComponentFactory:
             "stack": self.config.stack,
             "log_name": logs.log_name,
             "group_names": nodes.group_names,
-            "num_nodes": self.config.cluster.nodes.max if gpus else 0,
+            "num_nodes": self.config.expected_nodes if gpus else 0,
             "emails": list(self.config.budget.emails),
             "steps_alarm_minutes": self.config.observe.no_steps_minutes,
             "expect_gpu": gpus,

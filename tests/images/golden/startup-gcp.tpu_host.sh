@@ -839,6 +839,7 @@ GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
 """What Compute Engine says of this machine's end, kept in FILE: `python3 -m images.node.gcp.notices FILE`."""
 
+import json
 import os
 import sys
 import urllib.request
@@ -850,6 +851,9 @@ from images.node.web import RefusedError, open_url
 # Google gives 30 s in all, so it is asked all the time: each question waits for its answer.
 POLL_SEC = 0.5
 WAIT_SEC = 4
+# A network tag of this machine's own: whoever scales the job in asks it to leave by it (`gangway job --scale`). The
+# scripts' cloud.sh looks for it too.
+LEAVE_TAG = "gangway-leave"
 
 
 class GcpNotices:
@@ -863,6 +867,8 @@ class GcpNotices:
         # MIGRATE_ON_HOST_MAINTENANCE needs nothing, and machines with GPUs or TPUs never migrate.
         if self._get("instance/maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE":
             yield "host-maintenance", ""
+        if LEAVE_TAG in json.loads(self._get("instance/tags") or "[]"):
+            yield "lifecycle-terminate", ""
         if self._get("instance/preempted", waits=True) == "TRUE":
             yield "spot-interruption", ""
 
@@ -1045,7 +1051,11 @@ metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/c
 
 gce() { PYTHONPATH=$LIB_DIR python3 -m images.node.gcp.api "$@"; }
 
-leaving() { [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ]; }
+leaving() {
+    [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ] || asked_to_leave
+}
+
+asked_to_leave() { [ -n "$IN_GROUP" ] && [[ "$(metadata instance/tags)" == *'"gangway-leave"'* ]]; }
 
 own_capacity() {
     case $(metadata instance/scheduling/preemptible) in
@@ -1055,8 +1065,8 @@ own_capacity() {
 }
 
 made_for_job() { [ "$ROLE" = worker ]; }
-group_waits() { false; }
-let_go() { :; }
+group_waits() { asked_to_leave; }
+let_go() { leave_group; }
 
 send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
 

@@ -83,7 +83,9 @@ def test_all_files_and_the_json_say_the_same(file: Path, history: Series, tmp_pa
     assert answer["ledger"]["added"] is True
     # What the launcher's --start-when reads, by its own reader.
     read = read_forecast(str(out))
-    assert [interval.g_per_kwh for interval in read.intervals] == pytest.approx([step["middle"] for step in steps])
+    assert [interval.value for interval in read.intervals] == pytest.approx([step["middle"] for step in steps])
+    assert read.note == " ".join(history.note.splitlines())
+    assert read_series(out, "g_per_kwh").note == history.note
     first = f'gangway_forecast_value{{ahead_seconds="3600",quantile="0.5",series="g_per_kwh"}} {steps[0]["middle"]}'
     assert first in gauges.read_text("utf-8")
     assert ET.fromstring(plot.read_bytes()).tag.endswith("svg")

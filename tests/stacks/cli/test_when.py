@@ -43,6 +43,13 @@ def test_hours_by_hand(file: Path) -> None:
     assert found["verdict"] == "pays"
 
 
+def test_what_is_made_up_stays_told_as_that(file: Path) -> None:
+    file.write_text(f"# SIMULATED: by hand\n{file.read_text('utf-8')}", "utf-8")
+    assert answered(file, "--hours", "3h")["note"] == "SIMULATED: by hand"
+    printed = CliRunner().invoke(main.app, ["when", str(file), "--hours", "3h"])
+    assert printed.stdout.startswith("SIMULATED: by hand\n")
+
+
 def test_a_deadline_leaves_the_later_hours_out(file: Path) -> None:
     found = answered(file, "--hours", "3h", "--restart-sec", "0", "--deadline", "4h")
     assert found["deadline"] == "2026-03-02T04:00Z"

@@ -81,11 +81,26 @@ def test_who_carries_it_out_is_told(edited: Edited) -> None:
     by_command = told(config)["autoscale.by-command"]
     assert by_command.severity is Severity.INFO
     assert f"gangway job {config.stack} --scale" in by_command.message
-    elsewhere = told(config.model_copy(update={"provider": "gcp"}))
-    assert elsewhere["autoscale.told-not-done"].severity is Severity.WARNING
+
+    def on(provider: str, kind: str) -> dict[str, Finding]:
+        def edit(values: dict[str, Any]) -> None:
+            asking({"images_per_sec": 1})(values)
+            values["gangway:cluster"]["capacity"] = [{"kind": kind}]
+
+        return told(edited(edit).model_copy(update={"provider": provider}))
+
+    assert on("openstack", "on-demand")["autoscale.told-not-done"].severity is Severity.WARNING
+    assert "none is sent away" in on("azure", "spot")["autoscale.by-command"].message
+    assert "none is sent away" not in on("azure", "on-demand")["autoscale.by-command"].message
     one = edited(lambda values: values["gangway:job"].update({"autoscale": {"images_per_sec": 1}}))
     assert "autoscale.one-number" in told(one)
     assert told(edited(lambda values: None)) == {}
+
+
+def test_where_nodes_may_be_sent_away_none_of_them_is_missed(edited: Edited) -> None:
+    assert edited(asking({"images_per_sec": 1})).expected_nodes == 1
+    plain = edited(lambda values: values["gangway:cluster"].update(nodes={"min": 1, "max": 8}))
+    assert plain.expected_nodes == 8
 
 
 def test_mistakes_have_a_value_that_will_do(edited: Edited) -> None:

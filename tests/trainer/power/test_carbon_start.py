@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from trainer.core.errors import TrainerError
 from trainer.launch import launcher as launch
 from trainer.power.carbon_start import Decision, StartWhen, decide, has_begun, parse_start_when, wait
-from trainer.power.forecast import Forecast, Interval
+from trainer.power.forecast import CARBON, PRICE, Forecast, Interval, Quantity
 
 MIDNIGHT = datetime(2026, 12, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -39,7 +39,7 @@ def test_the_first_window_below_the_limit_is_taken() -> None:
     # From 3:30: half an hour of 250, an hour of 150, half an hour of 120 are 167.5; from 3:00 200, which is not below.
     # From 3:05: (55 * 250 + 60 * 150 + 5 * 120) / 120 = 194.6.
     assert decision.at == MIDNIGHT + timedelta(hours=3, minutes=5)
-    assert decision.mean_g_per_kwh == pytest.approx(194.583, abs=1e-3)
+    assert decision.mean == pytest.approx(194.583, abs=1e-3)
     assert decision.window
     assert decision.reason == "the first 2 h below 200 g/kWh: 195 g/kWh"
 
@@ -52,7 +52,7 @@ def test_a_clean_grid_starts_at_once() -> None:
 
 def test_without_a_window_it_starts_as_late_as_it_may_and_says_why() -> None:
     decision = decide(asked(limit=100), GRID, MIDNIGHT)
-    assert (decision.at, decision.window, decision.mean_g_per_kwh) == (MIDNIGHT + 10 * HOUR, False, 400.0)
+    assert (decision.at, decision.window, decision.mean) == (MIDNIGHT + 10 * HOUR, False, 400.0)
     assert decision.reason == (
         "no 2 h below 100 g/kWh (the cleanest is 135 g/kWh from 2026-12-01 04:00Z): the latest start that is done by "
         "2026-12-01 12:00Z"
@@ -67,7 +67,7 @@ def test_a_window_must_end_in_time() -> None:
 def test_what_the_forecast_does_not_cover_is_no_window() -> None:
     decision = decide(asked(limit=100, by_hour=40), GRID, MIDNIGHT)
     assert decision.at == MIDNIGHT + 38 * HOUR
-    assert decision.mean_g_per_kwh is None
+    assert decision.mean is None
     assert "the forecast ends at 2026-12-01 12:00Z" in decision.reason
     assert "none is covered" in decide(asked(by_hour=80), GRID, MIDNIGHT + 40 * HOUR).reason
 
@@ -93,8 +93,8 @@ def test_it_is_in_time_whenever_it_can_be_and_a_window_is_the_first(
     assert decision.at == MIDNIGHT or decision.at + timedelta(hours=hours) <= when.by
     length, earlier = timedelta(hours=hours), MIDNIGHT
     if decision.window:
-        assert decision.mean_g_per_kwh is not None
-        assert decision.mean_g_per_kwh < limit
+        assert decision.mean is not None
+        assert decision.mean < limit
     while earlier < min(decision.at, when.latest):
         mean = grid.mean(earlier, earlier + length)
         assert mean is None or mean >= limit
@@ -105,7 +105,7 @@ def test_a_time_in_thousands_of_years_is_decided_at_once() -> None:
     """Starts are counted as far as the forecast goes, and not to the deadline."""
     far = StartWhen(100, datetime(9999, 1, 1, tzinfo=UTC), 2, "forecast.csv")
     decision = decide(far, GRID, MIDNIGHT)
-    assert (decision.at, decision.mean_g_per_kwh) == (far.latest, None)
+    assert (decision.at, decision.mean) == (far.latest, None)
     assert "the cleanest is 135 g/kWh" in decision.reason
 
 
@@ -133,12 +133,13 @@ class Clock:
 
 def test_it_waits_tells_how_long_and_says_in_the_record_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    told = wait(asked(), clock.now, lambda _: GRID, clock.pause)
+    told = wait(asked(), clock.now, lambda *_: GRID, clock.pause)
     assert told == {
         "limit_g_per_kwh": 200,
         "by": "2026-12-01T12:00:00+00:00",
         "hours": 2,
         "forecast": "forecast.csv",
+        "note": "",
         "asked_at": "2026-12-01T00:00:00+00:00",
         "started_at": "2026-12-01T03:05:00+00:00",
         "delayed_sec": 11100.0,
@@ -154,10 +155,39 @@ def test_it_waits_tells_how_long_and_says_in_the_record_what_it_did(capsys: pyte
     assert max(clock.pauses) == 600
 
 
+def test_values_that_are_made_up_are_told_as_that(capsys: pytest.CaptureFixture[str]) -> None:
+    made_up = GRID._replace(note="SIMULATED: a sine")
+    clock = Clock()
+    told = wait(asked(), clock.now, lambda *_: made_up, clock.pause)
+    assert told is not None
+    assert told["note"] == "SIMULATED: a sine"
+    assert "SIMULATED: a sine" in capsys.readouterr().err.splitlines()[0]
+
+
+def test_a_price_is_waited_for_by_the_same_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    clock, asked_of = Clock(), []
+
+    def read(where: str, of: Quantity) -> Forecast:
+        asked_of.append((where, of))
+        return forecast(3.5, 3.5, 2.25, 1.75, 1.5, 1.25, 3, 3.5, 3.5, 3.5, 3.5, 3.5)
+
+    told = wait(asked(limit=1.9)._replace(of=PRICE), clock.now, read, clock.pause)
+    assert told is not None
+    # From 2:15: (45 * 2.25 + 60 * 1.75 + 15 * 1.5) / 120 = 1.906; from 2:20 it is below.
+    assert told["started_at"] == "2026-12-01T02:20:00+00:00"
+    assert told["limit_usd_per_hour"] == 1.9
+    assert told["mean_usd_per_hour"] == pytest.approx((40 * 2.25 + 60 * 1.75 + 20 * 1.5) / 120)
+    assert not any("g_per_kwh" in key for key in told)
+    assert told["reason"] == "the first 2 h below 1.9 USD/h: 1.875 USD/h"
+    assert set(asked_of) == {("forecast.csv", PRICE)}
+    dear = decide(asked(limit=1)._replace(of=PRICE), read("", CARBON), MIDNIGHT)
+    assert "the cheapest is 1.375 USD/h from 2026-12-01 04:00Z" in dear.reason
+
+
 def test_a_better_forecast_is_taken_up_and_one_that_fails_is_not_missed(capsys: pytest.CaptureFixture[str]) -> None:
     clock, reads = Clock(), []
 
-    def read(where: str) -> Forecast:
+    def read(where: str, of: Quantity) -> Forecast:
         reads.append(clock.seconds)
         if len(reads) == 2:
             raise TrainerError(place=where, problem="gives no forecast: timed out")
@@ -175,7 +205,7 @@ def test_a_better_forecast_is_taken_up_and_one_that_fails_is_not_missed(capsys: 
 
 def test_at_the_latest_moment_the_reason_stays_what_it_was() -> None:
     clock = Clock()
-    told = wait(asked(limit=100), clock.now, lambda _: GRID, clock.pause)
+    told = wait(asked(limit=100), clock.now, lambda *_: GRID, clock.pause)
     assert told is not None
     assert told["started_at"] == "2026-12-01T10:00:00+00:00"
     assert told["reason"].startswith("no 2 h below 100 g/kWh")
@@ -188,7 +218,7 @@ def test_a_signal_ends_the_wait_and_handlers_are_put_back(capsys: pytest.Capture
         signal.raise_signal(signal.SIGTERM)
         return stopped.wait(5)
 
-    assert wait(asked(), Clock().now, lambda _: GRID, pause) is None
+    assert wait(asked(), Clock().now, lambda *_: GRID, pause) is None
     assert signal.getsignal(signal.SIGTERM) is before
     assert "the same command waits on" in capsys.readouterr().err
 
@@ -196,6 +226,9 @@ def test_a_signal_ends_the_wait_and_handlers_are_put_back(capsys: pytest.Capture
 def test_the_condition_is_read() -> None:
     assert parse_start_when("carbon<200,by=2026-12-01T06:00Z", "6", "f.csv") == StartWhen(
         200.0, MIDNIGHT + 6 * HOUR, 6.0, "f.csv"
+    )
+    assert parse_start_when("usd<1.9,by=2026-12-01T06:00Z", "6", "f.csv") == StartWhen(
+        1.9, MIDNIGHT + 6 * HOUR, 6.0, "f.csv", PRICE
     )
     assert parse_start_when(" carbon < 99.5 , by=2026-12-01T07:00+01:00", "0.5", "f.csv").by == MIDNIGHT + 6 * HOUR
 
@@ -206,6 +239,10 @@ def test_the_condition_is_read() -> None:
         ("carbon>200,by=2026-12-01T06:00Z", "6", "f", "--start-when"),
         ("carbon<200", "6", "f", "--start-when"),
         ("", "6", "f", "--start-when"),
+        ("eur<1.9,by=2026-12-01T06:00Z", "6", "f", "--start-when"),
+        ("usd<-1,by=2026-12-01T06:00Z", "6", "f", "--start-when"),
+        ("usd<1.9,by=tomorrow", "6", "f", "--start-when by"),
+        ("usd<1.9,by=2026-12-01T06:00Z", "6", None, "--forecast"),
         ("carbon<200,by=tomorrow", "6", "f", "--start-when by"),
         ("carbon<200,by=2026-12-01T06:00", "6", "f", "--start-when by"),
         ("carbon<200,by=2026-12-01T06:00Z", None, "f", "--hours"),
@@ -272,6 +309,13 @@ def test_the_decision_is_in_the_diary_and_a_run_without_gpu_says_that_nothing_is
     code, text = start("-m", "trainer.launch", *argv).finish()
     assert code == 0, text
     assert "the run has begun: it goes on at once" in text
+
+
+def test_a_file_without_a_price_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _write(tmp_path / "forecast.csv", 100, 100, 100)
+    own = ("--start-when", f"usd<2,by={_by(20)}", "--hours", "0.1", "--forecast", str(tmp_path / "forecast.csv"))
+    assert launch.main([*own, "--standalone", "-m", "trainer", "presets"]) == 2
+    assert "its first line names no column usd_per_hour" in capsys.readouterr().err
 
 
 def test_sigterm_while_waiting_is_an_interruption(start: Callable[..., Any], tmp_path: Path) -> None:

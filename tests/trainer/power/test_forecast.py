@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.core.errors import TrainerError
-from trainer.power.forecast import Forecast, Interval, parse_forecast, read_forecast
+from trainer.power.forecast import PRICE, Forecast, Interval, parse_forecast, read_forecast
 
 MIDNIGHT = datetime(2026, 12, 1, tzinfo=UTC)
 CSV = "time,g_per_kwh\n2026-12-01T00:00Z,300\n2026-12-01T01:00Z,100\n2026-12-01T03:00+01:00,200\n"
@@ -67,7 +67,7 @@ def test_watttime_is_in_pounds_a_megawatt_hour() -> None:
         "meta": {"region": "CAISO_NORTH", "signal_type": "co2_moer", "units": "lbs_co2_per_mwh"},
     }
     first, second = parse_forecast(json.dumps(answer).encode(), "f").intervals
-    assert first.g_per_kwh == pytest.approx(453.59237)
+    assert first.value == pytest.approx(453.59237)
     assert second.end - second.start == timedelta(minutes=5)
     answer["meta"]["units"] = "percentile"
     with pytest.raises(TrainerError, match="signal_type=co2_moer"):
@@ -112,6 +112,41 @@ def test_what_is_no_forecast_is_refused_with_the_reason(text: str, why: str) -> 
 
 def test_a_spreadsheets_byte_order_mark_is_no_part_of_the_first_column() -> None:
     assert parse_forecast(b"\xef\xbb\xbf" + CSV.encode(), "f").intervals == _hours(300, 100, 200)
+
+
+def test_a_price_is_read_from_files_of_its_own_column() -> None:
+    prices = CSV.replace("g_per_kwh", "usd_per_hour")
+    assert parse_forecast(prices.encode(), "f", PRICE) == Forecast(_hours(300, 100, 200), "f")
+    points = [{"time": point["time"], "usd_per_hour": point["g_per_kwh"]} for point in OWN]
+    assert parse_forecast(json.dumps(points).encode(), "f", PRICE).intervals == _hours(300, 100, 200)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (CSV, "its first line names no column usd_per_hour"),
+        (json.dumps(OWN), "it lacks 'usd_per_hour'"),
+        (json.dumps(ELECTRICITY_MAPS), "no list of objects with time and usd_per_hour"),
+        (json.dumps(CARBON_AWARE_SDK), "no list of objects with time and usd_per_hour"),
+        ("time,usd_per_hour\n2026-12-01T00:00Z,1\n2026-12-01T01:00Z,-1\n", "-1 USD/h at 2026-12-01T01:00:00+00:00"),
+        ("time,usd_per_hour\n2026-12-01T00:00Z,1\n2026-12-01T01:00Z,1e6\n", "no machine costs that"),
+    ],
+)
+def test_what_is_no_forecast_of_a_price_is_refused(text: str, why: str) -> None:
+    with pytest.raises(TrainerError) as caught:
+        parse_forecast(text.encode(), "f.csv", PRICE)
+    assert why in caught.value.problem
+    assert "usd_per_hour" in caught.value.allowed
+    assert "WattTime" not in caught.value.allowed
+
+
+def test_lines_before_the_first_are_a_note_of_where_the_values_come_from() -> None:
+    noted = parse_forecast(f"# SIMULATED: a sine\n#\x1b[31m and noise\n{CSV}".encode(), "f")
+    assert noted == Forecast(_hours(300, 100, 200), "f", r"SIMULATED: a sine \x1b[31m and noise")
+    with pytest.raises(TrainerError, match="line 4: could not convert string to float: 'many'"):
+        parse_forecast(b"# a\n# b\ntime,g_per_kwh\n2026-12-01T00:00Z,many\n", "f")
+    with pytest.raises(TrainerError, match="names no column time"):
+        parse_forecast(b"# nothing but a note\n", "f")
 
 
 @pytest.mark.parametrize("url", ["https://host:abc/x?token=secret", "http://[::1/x?token=secret"])

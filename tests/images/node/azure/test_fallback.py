@@ -226,7 +226,54 @@ def test_another_number_of_nodes_is_asked_for_from_the_next_look_on(azure_vm: An
     assert seen[-1] == [0, 6], "two are fewer than three"
 
 
-@pytest.mark.parametrize("tags", [{}, {NODES_TAG: "4"}, {NODES_TAG: "many", LEAST_NODES_TAG: "2"}])
+@pytest.mark.parametrize(("wanted", "size"), [("3", 3), ("4", 4), ("9", 4), ("1", 2), ("0", 2), ("-5", 2)])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_number_that_is_asked_for_now_counts_between_least_and_most(
+    azure_vm: Any, head: Callable[..., int], wanted: str, size: int, together: bool
+) -> None:
+    """`gangway job --scale` writes it on the first scale set."""
+    azure_vm.tags[azure_fallback.WANTED_TAG] = wanted
+    assert head(together=together) == 0
+    assert sizes(azure_vm) == [size, 0]
+    run(azure_vm, 0, "rrrr"[:size])
+    del azure_vm.tags[azure_fallback.WANTED_TAG]
+    assert head(together=together) == 0
+    assert sizes(azure_vm) == [4, 0], "an `up` has taken it away"
+
+
+def test_a_smaller_number_pulls_against_no_rung_below(azure_vm: Any, head: Callable[..., int]) -> None:
+    run(azure_vm, 0, "r")
+    for _ in range(3):
+        assert head(together=True) == 0
+    assert sizes(azure_vm) == [4, 1]
+    azure_vm.tags[azure_fallback.WANTED_TAG] = "2"
+    run(azure_vm, 1, "r")
+    for _ in range(4):
+        assert head(together=True) == 0
+    assert sizes(azure_vm) == [2, 1], "the least that there must be is made up for as ever"
+
+
+def test_while_launches_are_held_who_is_not_wanted_may_go(azure_vm: Any, head: Callable[..., int]) -> None:
+    azure_vm.sets[GROUPS[0].name]["capacity"] = 4
+    run(azure_vm, 0, "rrrr")
+    azure_vm.blobs["gwdemo/runs/demo/job/breaker/held.json"] = b"{}"
+    azure_vm.tags[azure_fallback.WANTED_TAG] = "3"
+    assert head() == 0
+    assert sizes(azure_vm) == [3, 0]
+    azure_vm.tags[azure_fallback.WANTED_TAG] = "4"
+    assert head() == 0
+    assert sizes(azure_vm) == [3, 0], "and nobody comes"
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {},
+        {NODES_TAG: "4"},
+        {NODES_TAG: "many", LEAST_NODES_TAG: "2"},
+        {NODES_TAG: "4", LEAST_NODES_TAG: "2", azure_fallback.WANTED_TAG: "a few"},
+    ],
+)
 def test_tags_that_somebody_took_away_are_told(
     azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str], tags: dict[str, str]
 ) -> None:

@@ -19,6 +19,8 @@ def test_a_quiet_machine_has_no_notices(gce: Any) -> None:
         ("instance/preempted", "TRUE", [("spot-interruption", "")]),
         ("instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE", [("host-maintenance", "")]),
         ("instance/maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", []),
+        ("instance/tags", '["gangway-node", "gangway-leave"]', [("lifecycle-terminate", "")]),
+        ("instance/tags", '["gangway-node", "gangway-leave-me"]', []),
     ],
 )
 def test_each_item_is_a_notice_of_its_kind(gce: Any, item: str, text: str, notices: list[tuple[str, str]]) -> None:

@@ -1,0 +1,73 @@
+"""A cloud's REST API as whoever runs the command may call it: one call, one answer; a refusal in the cloud's words."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from components.core.findings import InputError
+
+TIMEOUT_SEC = 60.0
+_GONE = "`pulumi up --refresh`; and look whether the account is the stack's"
+_SHOWN = 300
+"""Characters of a refusal that a message repeats."""
+
+
+class Reply(Protocol):
+    """What is used of a response of `requests`."""
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The body."""
+        ...
+
+    def json(self) -> Any:
+        """The body as JSON; ValueError where it is none."""
+        ...
+
+
+class Session(Protocol):
+    """What is used of a session of `requests`, logged in."""
+
+    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
+        """Sends one request."""
+        ...
+
+
+class Rest:
+    """Calls below one address.
+
+    Args:
+        session: of whoever runs the command.
+        root: the address.
+        fix: what helps where a call is refused.
+    """
+
+    def __init__(self, session: Session, root: str, fix: str) -> None:
+        self._session, self._root, self._fix = session, root, fix
+
+    def call(
+        self, what: str, method: str, path: str, params: Mapping[str, str] | None = None, body: Any = None
+    ) -> dict[str, Any]:
+        """The answer's JSON data. `what`: of which thing it is, and what cannot be done with it where that is refused.
+        InputError: a refusal, no answer, or `what` is not there.
+        """
+        try:
+            reply = self._session.request(
+                method, f"{self._root}{path}", params=dict(params or {}), json=body, timeout=TIMEOUT_SEC
+            )
+        except OSError as error:  # every exception of requests is one
+            raise InputError(what, f"nobody answers: {type(error).__name__}", fix=self._fix) from None
+        if reply.status_code == 404:
+            raise InputError(what, "is not there", fix=_GONE)
+        try:
+            answer = reply.json()
+        except ValueError:
+            answer = None
+        if reply.status_code not in (200, 201, 202) or not isinstance(answer, dict):
+            said = " ".join(reply.text[:_SHOWN].split())
+            raise InputError(what, f"{method} is refused", value=f"{reply.status_code}: {said}", fix=self._fix)
+        return answer
