@@ -32,6 +32,7 @@ _OWN_CALLED = MappingProxyType({"upload-record.sh": ("outbox.py", "run_folder.py
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 # Of words that are not there; no unit of ours is indented.
 _SPACES = re.compile(r" +$|(?<= ) +", re.MULTILINE)
+_INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
 STOP_MARGIN_SEC = 15
 
@@ -98,6 +99,11 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
     texts = {name: own_script_text(cloud, name) if own else script_text(cloud, name) for name in names}
     shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
     return shell + called
+
+
+def narrow(file: NodeFile) -> NodeFile:
+    """The same, indented by one space for four: what it means is the same in bash and Python, and it packs better."""
+    return file._replace(text=_INDENT.sub(lambda found: " " * (len(found[0]) // 4), file.text))
 
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
