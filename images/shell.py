@@ -37,8 +37,8 @@ STORE_OF_A_COMMAND = (
     "store = TCPStore('127.0.0.1', int(sys.argv[1]), is_master=True, wait_for_workers=False, multi_tenant=True); "
     "signal.pause()"
 )
-"""What the head runs of a command's own image, whose torchrun then speaks to a store of its own version. It listens on all
-interfaces.
+"""What the head runs of a command's own image, whose torchrun then speaks to a store of its own version. It listens on
+all interfaces.
 """
 _JOIN_SEC = 28 * 24 * 3600
 """How long torchrun waits for its peers: as long as a job may last, for what ends the wait is the job's end."""
@@ -206,8 +206,8 @@ def own_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) 
 
 
 def _torchrun_argv(job: JobSpec) -> list[str]:
-    """torchrun's own words before a command's; none where each node runs it once. It restarts nothing by itself: what an
-    end means is own-node.sh's to say, which knows by the first word that nodes meet.
+    """torchrun's own words before a command's; none where each node runs it once. It restarts nothing by itself: what
+    an end means is own-node.sh's to say, which knows by the first word that nodes meet.
     """
     assert job.command is not None, "asked of a job's own command alone"
     if not job.command.torchrun_processes:

@@ -169,7 +169,7 @@ def command_job(
     shutdown_timeout_sec: int,
     at: Rendezvous | None = None,
 ) -> JobSpec:
-    """A command of one's own; `accelerators` of a node, `at`: where torchrun's several nodes meet, otherwise as `job_of`."""
+    """A command of one's own; `accelerators` of a node, `at`: where torchruns of several meet; the rest as `job_of`."""
     nodes = config.cluster.nodes
     several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
     # Of each round of workers its own store: torch 2.15 hands the first one's on to nodes that come later.
@@ -423,7 +423,9 @@ def member_key_refreshed(config: StackConfig, *, has_key: bool) -> Iterable[Find
         )
     elif number:
         yield Finding.warning(
-            "job.member-key-ignored", place, "of no effect: one node meets nobody, and a command's torchrun knows no key",
+            "job.member-key-ignored",
+            place,
+            "of no effect: one node meets nobody, and a command's torchrun knows no key",
             "remove member_key_refresh",
         )
 

@@ -1,5 +1,5 @@
-"""A command of one's own on several nodes: what docker is told, how nodes agree on what an end means, and the example under
-real torchruns that meet at the head's store.
+"""A command of one's own on several nodes: what docker is told, how nodes agree on what an end means, and the example
+under real torchruns that meet at the head's store.
 """
 
 import json
@@ -113,6 +113,28 @@ def test_narrow_scripts_say_the_same(own_spec: AwsNodeSpec, tmp_path: Path) -> N
             compile(file["content"], str(path), "exec")
         if path.suffix == ".sh":
             subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def test_the_part_of_the_python_that_is_sent_puts_the_folder(own_spec: AwsNodeSpec, tmp_path: Path) -> None:
+    for file in yaml.safe_load(render_aws_node(own_spec))["write_files"]:
+        if file["path"].startswith("/opt/gangway/lib/"):
+            path = tmp_path / file["path"].removeprefix("/opt/gangway/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file["content"])
+    for package in ("images", "images/node"):
+        (tmp_path / "lib" / package / "__init__.py").touch()
+    for name in ("run/deep", "marks"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "run/deep/model.pt").write_text("1")
+    words = ["-m", "images.node.run_folder", str(tmp_path / "run"), str(os.getuid()), str(tmp_path / "marks")]
+    done = subprocess.run(
+        [sys.executable, *words, "sh", "-c", 'cat "$RESULTS/deep/model.pt"; exit 7'],
+        cwd=tmp_path / "lib",
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "lib")},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (7, "1"), done.stderr
 
 
 # Nodes that agree, with a torchrun that begins its one process and meets nobody.
