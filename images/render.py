@@ -72,8 +72,8 @@ def python_file(name: str) -> NodeFile:
 
 
 def bare_python_file(name: str, used_by: str = "") -> NodeFile:
-    """The same without prose and types, which pack worst, and EC2's limit leaves no room. `used_by`: another module, and
-    nothing is left but what that imports, with what it takes.
+    """The same without prose and types, which pack worst, and EC2's limit leaves no room. `used_by`: another module;
+    then nothing is left but what that imports, with what it takes.
     """
     path, mode, text = python_file(name)
     tree = ast.parse(text)

@@ -206,8 +206,8 @@ def own_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) 
 
 
 def _torchrun_argv(job: JobSpec) -> list[str]:
-    """torchrun's own words before a command's; none where each node runs it once. It restarts nothing by itself: what
-    an end means is own-node.sh's to say, which knows by the first word that nodes meet.
+    """Words of torchrun's own before a command's; none where each node runs it once. It restarts nothing by itself:
+    what an end means is own-node.sh's to say, which knows by the first word that nodes meet.
     """
     assert job.command is not None, "asked of a job's own command alone"
     if not job.command.torchrun_processes:

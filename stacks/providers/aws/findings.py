@@ -134,8 +134,8 @@ def _meeting(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
         yield Finding.info(
             "job.rendezvous-without-key",
             "gangway:job.command",
-            "its torchruns meet at a store of the head's without a key, and unpickle what it says: who reaches its port, "
-            "as the stack's own machines alone do, runs code in their containers",
+            "its torchruns meet at a store of the head's without a key, and unpickle what it says: who reaches its "
+            "port, as the stack's own machines alone do, runs code in their containers",
             "put nothing else into the stack's security groups",
         )
     else:
