@@ -13,7 +13,6 @@ from images.render import (
     bare_python_file,
     base64gzip,
     cloud_config,
-    narrow,
     scripts,
     unit,
 )
@@ -248,10 +247,11 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         *(unit(CLOUD, name, values) for name in units),
     ]
     return cloud_config(
-        # A command brings more scripts than the trainer does.
-        files if spec.job.command is None else [narrow(file) for file in files],
+        files,
         "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
         units=started,
+        # It brings more scripts than the trainer does.
+        narrow=spec.job.command is not None,
     )
 
 

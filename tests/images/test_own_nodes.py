@@ -4,10 +4,12 @@ under real torchruns that meet at the head's store.
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +36,8 @@ from images.shell import STORE_OF_A_COMMAND
 from images.specs import job_key
 
 SCRIPTS = TEMPLATES / "job"
+FOLDERS = (SCRIPTS, TEMPLATES / "aws", TEMPLATES / "node")
+"""Of a node's scripts, in the order in which they are looked for."""
 EPOCHS = 40
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own-job" / "train.py"
 
@@ -106,13 +110,20 @@ def test_the_heads_store_is_of_the_commands_own_image(own_head: AwsHeadSpec) -> 
 
 
 def test_narrow_scripts_say_the_same(own_spec: AwsNodeSpec, tmp_path: Path) -> None:
+    def as_read(path: Path) -> list[str]:
+        done = subprocess.run(["bash", "--pretty-print", str(path)], check=True, capture_output=True, text=True)
+        return [line for line in done.stdout.splitlines() if line.strip()]
+
     for file in yaml.safe_load(render_aws_node(own_spec))["write_files"]:
         path = tmp_path / Path(file["path"]).name
         path.write_text(file["content"])
         if path.suffix == ".py":
             compile(file["content"], str(path), "exec")
-        if path.suffix == ".sh":
-            subprocess.run(["bash", "-n", str(path)], check=True)
+        if path.suffix == ".sh" and path.name != "cloud.sh":
+            (wide,) = [part / path.name for part in FOLDERS if (part / path.name).exists()][:1]
+            assert as_read(path) == as_read(wide)
+    (python,) = re.findall(r"-c '\n(.*?)'", (tmp_path / "cloud.sh").read_text(), re.DOTALL)
+    compile(python, "cloud.sh", "exec")
 
 
 def test_the_part_of_the_python_that_is_sent_puts_the_folder(own_spec: AwsNodeSpec, tmp_path: Path) -> None:
@@ -411,9 +422,11 @@ def store_port() -> Iterator[int]:
 class Classifier:
     """The example on two nodes, each with a process."""
 
-    def __init__(self, root: Path, spec: AwsNodeSpec, port: int) -> None:
+    def __init__(
+        self, root: Path, spec: AwsNodeSpec, port: int, *, nodes: tuple[int, int] = (2, 2), epochs: int = EPOCHS
+    ) -> None:
         root.mkdir()
-        job = job_of("python", str(EXAMPLE), "--epochs", str(EPOCHS), port=port)
+        job = job_of("python", str(EXAMPLE), "--epochs", str(epochs), port=port, nodes=nodes)
         # A job of its own at the store, as another command is.
         job = job.model_copy(update={"argv": (root.name,)})
         self.spec = replace(spec, job=job)
@@ -481,3 +494,29 @@ def test_a_node_told_or_killed_comes_back_and_the_bits_are_the_same(
     one, other = alone.trained(), stopped.trained()
     assert (one["epoch"], one["step"]) == (other["epoch"], other["step"]) == (EPOCHS, 0)
     assert all(torch.equal(one["model"][name], other["model"][name]) for name in one["model"])
+
+
+@pytest.mark.slow
+def test_a_node_that_comes_later_joins_those_that_run(tmp_path: Path, own_spec: AwsNodeSpec, store_port: int) -> None:
+    several = Classifier(tmp_path / "several", own_spec, store_port, nodes=(1, 2), epochs=200)
+    codes: dict[str, list[int]] = {"a": [], "b": []}
+
+    def run(name: str) -> None:
+        """As systemd begins it again."""
+        while codes[name][-1:] in ([], [75]):
+            with several.nodes.begun(several.spec, name) as process:
+                process.communicate(timeout=300)
+            codes[name].append(process.returncode)
+
+    first, second = (threading.Thread(target=run, args=(name,)) for name in codes)
+    first.start()
+    until = time.monotonic() + 300
+    while not (several.nodes.run_dir / "checkpoint.pt").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    alone = several.trained()["epoch"]
+    second.start()
+    for thread in (first, second):
+        thread.join(400)
+    assert (codes["a"][-1], codes["b"][-1]) == (0, 0), several.logs
+    assert several.failures == 0, several.logs
+    assert several.trained()["epoch"] == 200 > alone
