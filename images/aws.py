@@ -250,6 +250,8 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         files,
         "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
         units=started,
+        # It brings more scripts than the trainer does.
+        narrow=spec.job.command is not None,
     )
 
 

@@ -27,11 +27,12 @@ ETC_DIR = "/etc/gangway"
 LIB_DIR = "/opt/gangway/lib"
 _NODE = Path(__file__).parent / "node"
 _CALLED = MappingProxyType({"upload-record.sh": ("outbox.py",)})
-_OWN_CALLED = MappingProxyType({"upload-record.sh": ("outbox.py", "run_folder.py")})
+_OWN_RESULTS = "run_folder.py"
 # Whole lines of comment, but not the first line's `#!`.
 _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 # Of words that are not there; no unit of ours is indented.
 _SPACES = re.compile(r" +$|(?<= ) +", re.MULTILINE)
+_INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
 STOP_MARGIN_SEC = 15
 
@@ -70,8 +71,10 @@ def python_file(name: str) -> NodeFile:
     return NodeFile(f"{LIB_DIR}/images/node/{name}", "0644", (_NODE / name).read_text("utf-8"))
 
 
-def bare_python_file(name: str) -> NodeFile:
-    """The same without prose and types, which pack worst, and EC2's limit leaves no room."""
+def bare_python_file(name: str, used_by: str = "") -> NodeFile:
+    """The same without prose and types, which pack worst, and EC2's limit leaves no room. `used_by`: another module;
+    then nothing is left but what that imports, with what it takes.
+    """
     path, mode, text = python_file(name)
     tree = ast.parse(text)
     for part in ast.walk(tree):
@@ -81,7 +84,31 @@ def bare_python_file(name: str) -> NodeFile:
             part.returns = None
         if isinstance(part, ast.arg):
             part.annotation = None
+    if used_by:
+        own = f"images.node.{name.removesuffix('.py')}"
+        imports = (line for line in ast.parse(python_file(used_by).text).body if isinstance(line, ast.ImportFrom))
+        tree.body = _needed(tree.body, {one.name for line in imports if line.module == own for one in line.names})
     return NodeFile(path, mode, ast.unparse(tree) + "\n")
+
+
+def _needed(body: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
+    """The statements of a module that define these names, and the names that those use in turn."""
+    kept: set[ast.stmt] = set()
+    while more := [line for line in body if line not in kept and _defined(line) & wanted]:
+        kept.update(more)
+        wanted = wanted | {part.id for line in more for part in ast.walk(line) if isinstance(part, ast.Name)}
+    for line in kept:
+        if isinstance(line, ast.Import | ast.ImportFrom):
+            line.names = [one for one in line.names if one.name in wanted]
+    return [line for line in body if line in kept]
+
+
+def _defined(line: ast.stmt) -> set[str]:
+    if isinstance(line, ast.FunctionDef | ast.ClassDef):
+        return {line.name}
+    if isinstance(line, ast.Import | ast.ImportFrom):
+        return {one.name for one in line.names}
+    return {part.id for part in ast.walk(line) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
 def _is_prose(line: ast.stmt) -> bool:
@@ -93,7 +120,8 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
     EC2's limit leaves no room. `job`: of a worker, whose own command brings scripts and has some in place of others.
     """
     own = job is not None and job.command is not None
-    called = [bare_python_file(file) for name in names for file in (_OWN_CALLED if own else _CALLED).get(name, ())]
+    called = [bare_python_file(file, _OWN_RESULTS if own else "") for name in names for file in _CALLED.get(name, ())]
+    called += [bare_python_file(_OWN_RESULTS)] if own and called else []
     names = [*names, *OWN_SCRIPTS] if own else names
     texts = {name: own_script_text(cloud, name) if own else script_text(cloud, name) for name in names}
     shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
@@ -117,12 +145,26 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
 
 
 def cloud_config(
-    files: Sequence[NodeFile], what: str, *, packages: Sequence[str] = (), units: Sequence[str] = ()
+    files: Sequence[NodeFile],
+    what: str,
+    *,
+    packages: Sequence[str] = (),
+    units: Sequence[str] = (),
+    narrow: bool = False,
 ) -> str:
-    """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting."""
+    """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting.
+    `narrow`: with no more blanks than it takes, where EC2's limit leaves no room for others.
+    """
+    files = [_narrow(file) for file in files] if narrow else files
     _check_lines(files)
     template = template_environment().get_template("cloud-init.yaml.j2")
-    return template.render(files=files, what=what, packages=packages, units=units)
+    return template.render(files=files, what=what, packages=packages, units=units, margin=5 if narrow else 6)
+
+
+def _narrow(file: NodeFile) -> NodeFile:
+    """One space for four is the same in bash and in Python, and none is in bash, but for lines in quotes."""
+    bash_alone = file.path.endswith(".sh") and "-c '\n" not in file.text
+    return file._replace(text=_INDENT.sub(lambda found: "" if bash_alone else found[0][::4], file.text))
 
 
 def check_heredoc(files: Sequence[NodeFile], mark: str) -> None:

@@ -32,6 +32,16 @@ and changes nothing of its image. Docker's own seccomp profile stays as it is.
 """
 OWN_SCRIPTS = ("own-node.sh", "own-job.sh")
 """What runs a job's own command; the first begins the other, beside it."""
+STORE_OF_A_COMMAND = (
+    "import signal, sys; from torch.distributed import TCPStore; "
+    "store = TCPStore('127.0.0.1', int(sys.argv[1]), is_master=True, wait_for_workers=False, multi_tenant=True); "
+    "signal.pause()"
+)
+"""What the head runs of a command's own image, whose torchrun then speaks to a store of its own version. It listens on
+all interfaces.
+"""
+_JOIN_SEC = 28 * 24 * 3600
+"""How long torchrun waits for its peers: as long as a job may last, for what ends the wait is the job's end."""
 _PIDS = 32_768
 """Of a job: eight GPUs with their loaders and all threads of 200 cores are below 10,000."""
 # For putting a run's results where they outlive the stack: gigabytes at 100 MB a second.
@@ -187,14 +197,31 @@ def own_mounts(job: JobSpec, bin_dir: str) -> list[str]:
 def own_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) -> list[str]:
     """What that shell runs: own-node.sh, with what is left of the words for own-job.sh."""
     assert job.command is not None, "asked of a job's own command alone"
-    processes = job.command.torchrun_processes
-    torchrun = ["--standalone", "--nnodes=1", f"--nproc-per-node={processes}", "--max-restarts=0"] if processes else []
     return [
         f"{bin_dir}/{OWN_SCRIPTS[0]}",
         *(f"{NOTICES_DIR}/held", f"{run_dir}/.launch/{job_key(job)}", max_sec_text(max_hours)),
         *(str(job.max_restarts), str(job.shutdown_timeout_sec)),
-        *(*torchrun, "--", *job.command.words),
+        *(*_torchrun_argv(job), "--", *job.command.words),
     ]
+
+
+def _torchrun_argv(job: JobSpec) -> list[str]:
+    """Words of torchrun's own before a command's; none where each node runs it once. It restarts nothing by itself:
+    what an end means is own-node.sh's to say, which knows by the first word that nodes meet.
+    """
+    assert job.command is not None, "asked of a job's own command alone"
+    if not job.command.torchrun_processes:
+        return []
+    where = ["--standalone", "--nnodes=1"]
+    if job.command_meets:
+        where = [
+            f"--rdzv-endpoint={job.rendezvous.host}:{job.rendezvous.port}",
+            "--rdzv-backend=c10d",
+            # The head holds the store. Nodes that begin again come one after the other.
+            f"--rdzv-conf=is_host=0,join_timeout={_JOIN_SEC},last_call_timeout=30,keep_alive_interval=3",
+            f"--nnodes={job.num_nodes_min}:{job.num_nodes_max}",
+        ]
+    return [*where, f"--nproc-per-node={job.command.torchrun_processes}", "--max-restarts=0"]
 
 
 def max_sec_text(max_hours: float | None) -> str:
@@ -206,11 +233,11 @@ def store_values(
     spec: MachineSpec, port: int | None, prometheus_image: str | None, uid: int = TRAINER_UID
 ) -> dict[str, object]:
     """What the units of whoever holds the rendezvous store are told."""
+    store_argv = ["-m", "trainer.launch.rendezvous", *member_argv(spec.member_key), "--port", str(port)]
     return {
         "image": spec.job.image,
-        "member_argv": member_argv(spec.member_key),
+        "store_argv": ["-c", STORE_OF_A_COMMAND, str(port)] if spec.job.command_meets else store_argv,
         "member_mount": member_mount(spec.member_key),
-        "port": port,
         "signed": spec.job.image_signature is not None,
         "prometheus_image": prometheus_image and pinned_image(prometheus_image),
         "user_argv": ["--user", f"{uid}:{uid}"],

@@ -89,6 +89,11 @@ class JobSpec(_Frozen):
         return self
 
     @property
+    def command_meets(self) -> bool:
+        """Whether the nodes of a command of the user's own are one job of torchrun's."""
+        return self.command is not None and self.command.torchrun_processes > 0 and self.num_nodes_max > 1
+
+    @property
     def world_size_max(self) -> int:
         """Processes when every node has joined."""
         return self.num_nodes_max * self.processes_per_node

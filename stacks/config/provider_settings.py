@@ -73,6 +73,7 @@ class ProviderSettings:
         deletes_runs: whether `job.keep_runs: false` is heeded.
         nodes_can_leave: whether `job.terminate_when_done` is heeded.
         runs_commands: whether a job may be a command of one's own.
+        joins_commands: whether it may be one on several nodes.
         queues: kinds of `engine` with a queue that it can be a cluster of.
     """
 
@@ -90,4 +91,5 @@ class ProviderSettings:
     deletes_runs: bool = False
     nodes_can_leave: bool = True
     runs_commands: bool = False
+    joins_commands: bool = False
     queues: tuple[str, ...] = ()

@@ -12,7 +12,8 @@ def command_mistakes(config: StackConfig) -> Iterator[InputError]:
     own = config.own_command
     if own is None:
         return
-    if not provider_of(config.provider).settings.runs_commands:
+    settings = provider_of(config.provider).settings
+    if not settings.runs_commands:
         able = [provider.name for provider in all_providers() if provider.settings.runs_commands]
         yield InputError(
             "gangway:job.command",
@@ -37,11 +38,12 @@ def command_mistakes(config: StackConfig) -> Iterator[InputError]:
             fix="write the command's image as image in gangway:job",
         )
     nodes = config.cluster.nodes
-    if nodes.max > 1:
+    if nodes.max > 1 and not settings.joins_commands:
+        able = [provider.name for provider in all_providers() if provider.settings.joins_commands]
         yield InputError(
             "gangway:cluster.nodes",
-            "a stack runs a command on one node so far: its own image has no rendezvous of Gangway's to meet at",
+            f"a command runs on one node of provider: {config.provider} so far",
             value={"min": nodes.min, "max": nodes.max},
-            allowed="{min: 1, max: 1} beside job.command",
+            allowed=f"{{min: 1, max: 1}} beside job.command, several with provider: {' or '.join(able)}",
             fix="set nodes: {min: 1, max: 1}, or submit the command to Slurm: gangway job submit FILE",
         )

@@ -167,19 +167,24 @@ def command_job(
     state: str,
     accelerators: int,
     shutdown_timeout_sec: int,
+    at: Rendezvous | None = None,
 ) -> JobSpec:
-    """A command of one's own on one node; `accelerators` of a node, otherwise as `job_of`."""
+    """A command of one's own; `accelerators` of a node, `at`: where torchruns of several meet; the rest as `job_of`."""
+    nodes = config.cluster.nodes
+    several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
+    # Of each round of workers its own store: torch 2.15 hands the first one's on to nodes that come later.
+    several |= {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if at else {}
     return JobSpec(
         name=config.stack,
         image=image,
         image_signature=image_signature(config),
         backend="nccl",
-        num_nodes_min=1,
-        num_nodes_max=1,
+        num_nodes_min=nodes.min,
+        num_nodes_max=nodes.max,
         processes_per_node=accelerators,
-        rendezvous=Rendezvous(standalone=True),
+        rendezvous=at or Rendezvous(standalone=True),
         volumes=(Volume(source=state, target=state),),
-        env=dict(command_variables(own, run_dir, OWN_NOTICES)),
+        env={**several, **command_variables(own, run_dir, OWN_NOTICES)},
         command=OwnCommand(
             words=own.command, workdir=own.workdir or "", torchrun_processes=own.processes_per_node or 0
         ),
@@ -418,7 +423,10 @@ def member_key_refreshed(config: StackConfig, *, has_key: bool) -> Iterable[Find
         )
     elif number:
         yield Finding.warning(
-            "job.member-key-ignored", place, "of no effect: one node meets nobody", "remove member_key_refresh"
+            "job.member-key-ignored",
+            place,
+            "of no effect: one node meets nobody, and a command's torchrun knows no key",
+            "remove member_key_refresh",
         )
 
 

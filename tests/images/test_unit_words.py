@@ -56,7 +56,7 @@ def test_several_are_several_and_none_is_nothing() -> None:
 @pytest.mark.parametrize("image", HOSTILE)
 def test_no_value_adds_a_line_or_a_word_to_a_unit(image: str, tmp_path: Path) -> None:
     def rendered(name: str) -> str:
-        spec = {"image": name, "port": 29400, "member_mount": [], "user_argv": [], "member_argv": [], "signed": True}
+        spec = {"image": name, "member_mount": [], "user_argv": [], "store_argv": ["--port", "29400"], "signed": True}
         values = {"log_options": lambda stream: [], "image_has_docker": False, "spec": spec}
         return unit("hosts", "gangway-rendezvous.service", values).text
 

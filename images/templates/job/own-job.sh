@@ -8,6 +8,7 @@
 # GANGWAY_NOTICES: the file in which the command finds what this node was told, a JSON line each. GANGWAY_CODES_BAD_INPUT,
 # GANGWAY_CODES_UNFIT and GANGWAY_CODES_INTERRUPTED: the command's own exit codes of these kinds, with blanks between.
 # GANGWAY_HOLD_BACK_SEC: how long a plain failure waits, where several nodes end together and an engine goes by the first.
+# GANGWAY_BEGUN: a file that is there once torchrun has begun a process of the command.
 # A TERM goes on to the command, which has until whoever sent it loses patience.
 #
 # Its own variables begin with _gw_: the command's environment is the job's alone.
@@ -119,6 +120,7 @@ if [ "${1:-}" = --process ]; then
     _gw_process=yes
     _gw_file=$GANGWAY_ENDS/${LOCAL_RANK:-0}
     rm -f "$_gw_file"
+    [ -z "${GANGWAY_BEGUN:-}" ] || : >"$GANGWAY_BEGUN"
     run "$@"
     [ "$_gw_code" = 0 ] || echo "gangway: rank ${RANK:-0} ended with $_gw_code" >&2
     echo "$_gw_code" >"$_gw_file.new" && mv "$_gw_file.new" "$_gw_file"

@@ -9,6 +9,11 @@
 # and holds what the job has used so far: seconds and failures, over all starts. MAX_SEC is empty for no end. Who is told
 # has GRACE_SEC; the container ends with this script, and all that is left in it.
 #
+# Where the first word is --rdzv-endpoint=HOST:PORT, several nodes have FOLDER together, and their torchruns meet there, in
+# rounds: torchrun closes a meeting for good once one of its nodes has ended. round-N is there when a node that ran
+# something in round N has left it, with a line of each such node's code: who begins then begins the next. failed-N: its
+# end counts as a failure, once for all nodes. over: with this code the job has ended, for all who do not run anything.
+#
 # Its own variables begin with _gw_: the command's environment is the job's alone.
 set -u
 _gw_held=$1
@@ -23,6 +28,10 @@ _gw_late=
 _gw_killed=
 _gw_child=
 _gw_timer=
+_gw_round=
+_gw_store=
+case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
+_gw_me=$(uname -n).$$
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
@@ -35,7 +44,14 @@ number() {
     esac
 }
 
-keep() { echo "$2" >"$_gw_folder/$1.new" && mv "$_gw_folder/$1.new" "$_gw_folder/$1"; }
+keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_gw_folder/$1"; }
+
+# count NAME: how many NAME-* are kept.
+count() {
+    set -- "$_gw_folder/$1"-*
+    [ -e "$1" ] || shift
+    echo $#
+}
 
 # up_sec: by a clock that nobody sets.
 up_sec() {
@@ -43,7 +59,13 @@ up_sec() {
     echo "${_gw_up%%.*}"
 }
 
-used_now() { echo $((_gw_used + $(up_sec) - _gw_began)); }
+# used_now: each node counts on from what it has found, and the longest count is the job's.
+used_now() {
+    _gw_sec=$((_gw_used + $(up_sec) - _gw_began))
+    _gw_others=$(number used)
+    [ "$_gw_sec" -ge "$_gw_others" ] || _gw_sec=$_gw_others
+    echo "$_gw_sec"
+}
 
 # look: what the machine was told since the last look.
 look() {
@@ -65,8 +87,14 @@ watch() {
     trap - TERM INT USR1 USR2
     _gw_seen=
     _gw_beats=0
+    _gw_gone=0
     while sleep 1; do
         look
+        # Who has lost a peer ends by itself, if it does not hang; who waits for one has nobody to wait for.
+        if [ -n "$_gw_round" ] && { [ -e "$_gw_folder/round-$_gw_round" ] || over; }; then
+            _gw_gone=$((_gw_gone + 1))
+            [ "$_gw_gone" -ne "${GANGWAY_PEERS_SEC:-30}" ] || kill -TERM $$
+        fi
         _gw_beats=$((_gw_beats + 1))
         [ $((_gw_beats % 10)) -ne 0 ] || keep used "$(used_now)"
         if [ -n "$_gw_max_sec" ] && [ "$(used_now)" -ge "$_gw_max_sec" ]; then
@@ -81,14 +109,75 @@ watch() {
 told() {
     _gw_heard=
     _gw_told=yes
+    leave_round 75
     if [ -z "$_gw_timer" ]; then
         (trap - TERM INT USR1 USR2 && sleep "$_gw_grace_sec" && kill -USR2 $$) &
         _gw_timer=$!
     fi
 }
 
+store_answers() {
+    python -c 'import socket, sys; socket.create_connection(sys.argv[1].rsplit(":", 1), 9)' "$_gw_store" 2>/dev/null
+}
+
+# begin WORD...: what the words say, in the place of this process; with others once there is a store to meet at.
+begin() {
+    trap - TERM INT USR1 USR2
+    if [ -n "$_gw_store" ]; then
+        store_answers || say "waits for the store at $_gw_store"
+        until store_answers; do sleep 5; done
+        set -- "--rdzv-id=${_gw_folder##*/}.$_gw_round" "$@"
+    fi
+    exec /bin/sh "$(dirname "$0")/own-job.sh" "$@"
+}
+
+# begun: something of the job's was started here, by torchrun among several nodes.
+begun() { [ -e "${GANGWAY_BEGUN:-}" ]; }
+
+# over: for this node, which runs nothing.
+over() { [ -e "$_gw_folder/over" ] && ! begun; }
+
+leave_round() { ! begun || echo "$1" >>"$_gw_folder/round-$_gw_round"; }
+
+# agreed CODE: what this node's end means beside those of the others in its round.
+agreed() {
+    _gw_words=$_gw_folder/round-$_gw_round
+    case $1$_gw_late in
+    0)
+        # One that has left may have had something to do yet: then all begin again, and find what is left.
+        if [ -e "$_gw_words" ]; then set -- 75; else keep over 0; fi
+        ;;
+    2) keep over 2 ;;
+    esac
+    [ "$1" = 0 ] || leave_round "$1"
+    if [ "$1" = 1 ] && [ -z "$_gw_told" ]; then
+        # Who has lost a peer fails as any other does: the one that was first says why.
+        sleep "${GANGWAY_AGREE_SEC:-10}"
+        if grep -sqx -e 4 -e 75 "$_gw_words" || { [ -e "$_gw_words" ] && ! begun; } || ! store_answers; then
+            set -- 75
+        fi
+    fi
+    if [ "$1" != 0 ] && { over || [ "$(number over)" != 0 ]; }; then
+        set -- "$(number over)"
+    fi
+    echo "$1"
+}
+
 mkdir -p "$_gw_folder" || exit 1
 : >"$GANGWAY_NOTICES"
+if [ -n "$_gw_store" ]; then
+    _gw_round=$(count round)
+    GANGWAY_BEGUN=$(mktemp -d)/begun
+    export GANGWAY_BEGUN
+    if over; then
+        say "the job has ended for all its nodes: to begin again, remove $_gw_folder"
+        exit "$(number over)"
+    fi
+    if ! { command -v python && command -v torchrun; } >/dev/null; then
+        say "the image has no python, or no torchrun: without them its nodes cannot meet"
+        exit 2
+    fi
+fi
 _gw_used=$(number used)
 if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     say "the job's hours are over"
@@ -99,7 +188,7 @@ _gw_began=$(up_sec)
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1
 trap '_gw_heard=yes; _gw_killed=yes' USR2
-/bin/sh "$(dirname "$0")/own-job.sh" "$@" &
+begin "$@" &
 _gw_child=$!
 [ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
 watch &
@@ -114,6 +203,8 @@ while :; do
     [ -n "$_gw_heard" ] || break
     told
 done
+# Told before there was a script to hear it.
+[ "$_gw_code" != 143 ] || _gw_code=75
 kill "$_gw_watch" ${_gw_timer:+"$_gw_timer"} 2>/dev/null
 keep used "$(used_now)"
 if [ -n "$_gw_killed" ]; then
@@ -121,14 +212,24 @@ if [ -n "$_gw_killed" ]; then
     kill -KILL "$_gw_child" 2>/dev/null
     _gw_code=137
 fi
+[ -z "$_gw_round" ] || _gw_code=$(agreed "$_gw_code")
 if [ -n "$_gw_late" ] && [ "$_gw_code" != 0 ]; then
     say "the job's hours are over"
     exit 6
 fi
 if [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
-    _gw_failures=$(($(number failures) + 1))
-    keep failures "$_gw_failures"
+    if [ -n "$_gw_round" ]; then
+        begun || _gw_round=$_gw_round.$(date +%s)
+        : >"$_gw_folder/failed-$_gw_round"
+        _gw_failures=$(count failed)
+    else
+        _gw_failures=$(($(number failures) + 1))
+        keep failures "$_gw_failures"
+    fi
     say "failure $_gw_failures of $((_gw_max_restarts + 1))"
-    [ "$_gw_failures" -le "$_gw_max_restarts" ] || exit 5
+    if [ "$_gw_failures" -gt "$_gw_max_restarts" ]; then
+        [ -z "$_gw_round" ] || keep over 5
+        exit 5
+    fi
 fi
 exit "$_gw_code"

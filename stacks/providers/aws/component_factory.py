@@ -79,8 +79,8 @@ class ComponentFactory:
                 "head": {
                     "rendezvous_port": RENDEZVOUS_PORT,
                     "metrics_port": METRICS_PORT,
-                    # It mounts the file system to put the run record.
-                    "lustre": self.config.storage is not None,
+                    # It mounts the file system to put the run record, which a command does not leave.
+                    "lustre": self.config.storage is not None and self.config.trains,
                 }
                 if self.planned.head and not slurm
                 else None,
@@ -265,7 +265,7 @@ class ComponentFactory:
         key: Key,
         images: pulumi.Output[dict[str, str]],
         user_data_inputs: UserDataInputs,
-        members: SecretParameter,
+        members: SecretParameter | None,
         signing: SecretParameter,
     ) -> HeadNode:
         """The head node, with an identity of its own."""
@@ -278,7 +278,7 @@ class ComponentFactory:
                 "stack": name,
                 "log_group_arn": logs.log_group_arn,
                 "kms_key_arn": key,
-                "member_key_arn": members.arn,
+                "member_key_arn": members.arn if members else None,
                 "signing_key_arn": signing.arn,
                 "tags": tags,
             },

@@ -59,6 +59,7 @@ class AwsPlan:
         zone_reason: why that one; empty where the user chose it.
         repository_arn: of the prebuilt image; None where the stack builds its own.
         head: whether the job, or a queue, needs a head node.
+        member_key: whether the job's nodes know each other by a key there; torchrun's of a command know none.
         tags: of every resource.
         eks: the cluster of Kubernetes; None where the stack is none.
     """
@@ -70,6 +71,7 @@ class AwsPlan:
     zone_reason: str
     repository_arn: str | None
     head: bool
+    member_key: bool
     tags: dict[str, str]
     eks: EksPlan | None = None
 
@@ -101,6 +103,7 @@ def plan(config: StackConfig) -> AwsPlan:
         )
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
+    meets = eks is None and _meets(config)
     return AwsPlan(
         machine=machine,
         region=region,
@@ -108,10 +111,17 @@ def plan(config: StackConfig) -> AwsPlan:
         zones=zones,
         zone_reason=reason,
         repository_arn=_repository_arn(config),
-        head=isinstance(config.engine, SlurmConfig) or (cluster.nodes.max > 1 and eks is None),
+        head=isinstance(config.engine, SlurmConfig) or meets,
+        member_key=config.trains and meets,
         tags=tag_policy(config, machine, region).aws(),
         eks=eks,
     )
+
+
+def _meets(config: StackConfig) -> bool:
+    """Whether the job's nodes meet anywhere: a command without torchrun runs on each of them by itself."""
+    own = config.own_command
+    return config.cluster.nodes.max > 1 and (own is None or own.processes_per_node is not None)
 
 
 def _machine(config: StackConfig) -> MachineType:
@@ -179,6 +189,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             state=state,
             accelerators=processes,
             shutdown_timeout_sec=SHUTDOWN_SEC,
+            at=shared.rendezvous(config, at_head=True) if planned.head else None,
         )
     price = load().price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
@@ -203,7 +214,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
 def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
     """The bus bandwidth below which the job does not start; None where there is nothing to test."""
     gbps = planned.machine.network_gbps.value
-    if config.job is None or not planned.head or not count_efa(planned.machine) or gbps is None:
+    if not config.trains or not planned.head or not count_efa(planned.machine) or gbps is None:
         return None
     return shared.least_bus_gbps(config, planned.machine, gbps)
 

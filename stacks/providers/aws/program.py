@@ -54,14 +54,16 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     network = stack.network(runs, image.repository_arn, key)
     lustre = stack.lustre(network, runs, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
-    members, own = stack.member_key(key) if planned.head else None, signing_key(config.stack)
+    members, own = stack.member_key(key) if planned.member_key else None, signing_key(config.stack)
     signing = stack.signing_key(own.pem, key)
     user_data_inputs = UserDataInputs(
         job, runs.bucket_name, logs.log_group_name, lustre, members.name if members else None, signing.name
     )
     identity = stack.node_identity(image, runs, logs, key, members, signing)
     images = stack.machine_images()
-    head = stack.head(network, image, runs, logs, key, images, user_data_inputs, members, signing) if members else None
+    head = None
+    if planned.head:
+        head = stack.head(network, image, runs, logs, key, images, user_data_inputs, members, signing)
     user_data = node_user_data(config, planned, user_data_inputs)
     # Workers agree on their last checkpoint over the head node's store, so it has to outlive them.
     pool = stack.pool(network, identity, images, after(user_data, head.host) if head else user_data, key)

@@ -77,6 +77,7 @@ _SETTINGS = ProviderSettings(
     account=Account("aws", "AWS", "region", "choose the account by the environment, such as AWS_PROFILE"),
     deletes_runs=True,
     runs_commands=True,
+    joins_commands=True,
     queues=("slurm", "kubernetes"),
 )
 

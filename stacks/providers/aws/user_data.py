@@ -113,11 +113,13 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
 
 
 def _head(config: StackConfig, names: _Names) -> str:
+    # A command leaves no record to be put, and nobody knows whether it has metrics.
+    scrapes = config.trains and config.network.egress is Egress.NAT
     spec = AwsHeadSpec(
-        **_common(config, names),
+        **_common(config, names if config.trains else names._replace(mount_source=None)),
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
-        prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+        prometheus_image=config.head.prometheus_image if scrapes else None,
     )
     return user_data_base64gzip(render_aws_head(spec))
 
@@ -132,7 +134,7 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         bucket="b" * 63,
         log_group=f"/gangway/{config.stack}",
         mount_source=f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None,
-        member_key=parameter_name(config.stack, "member-key") if planned.head else None,
+        member_key=parameter_name(config.stack, "member-key") if planned.member_key else None,
         signing_key=parameter_name(config.stack, "signing-key"),
     )
     try:

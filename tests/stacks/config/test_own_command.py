@@ -109,15 +109,19 @@ def test_the_trainers_image_is_none_of_a_command(own_file: Callable[..., Path]) 
     assert mistake.place.endswith("gangway:image.prebuilt")
 
 
-def test_several_nodes_are_refused(own_file: Callable[..., Path]) -> None:
+def test_several_nodes_run_one(own_file: Callable[..., Path]) -> None:
     cluster = {
         "machine_type": "g5.xlarge",
         "nodes": {"min": 1, "max": 2},
         "capacity": [{"kind": "on-demand"}],
     }
-    (mistake,) = mistakes(own_file(cluster=cluster))
-    assert mistake.place.endswith("gangway:cluster.nodes")
+    assert mistakes(own_file(cluster=cluster)) == []
+
+
+def test_where_nodes_do_not_meet_several_are_refused(own_file: Callable[..., Path]) -> None:
+    (mistake,) = [one for one in mistakes(own_file("gcp-a3-spot")) if one.place.endswith("gangway:cluster.nodes")]
     assert "{min: 1, max: 1}" in mistake.fix
+    assert "provider: aws" in (mistake.allowed or "")
 
 
 @pytest.mark.parametrize("stack", ["gcp-a3-spot", "gcp-v5e-pod", "azure-nc-dev", "openstack-gpu", "hosts-lab"])

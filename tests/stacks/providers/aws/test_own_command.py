@@ -13,6 +13,7 @@ from rich.console import Console
 from components.core.findings import InputError
 from components.core.job import JobSpec
 from stacks.config.loader import from_file
+from stacks.config.sections import ClusterNodesConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.difference import compare
 from stacks.planning.infracost import infracost
@@ -20,18 +21,19 @@ from stacks.planning.plan import Plan, make_plan
 from stacks.planning.show import Detail, show_plan
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
+NODE = ClusterNodesConfig(min=1, max=1)
 SPOT = [{"kind": "spot", "max_usd_per_hour": 0.9}, {"kind": "on-demand"}]
 
 
 @pytest.fixture
 def own(repo: Path, tmp_path: Path) -> Callable[..., StackConfig]:
-    """The small stack with a command, and other sections changed."""
+    """A shipped stack, the small one unless another is named, with a command, and other sections changed."""
 
-    def config(**sections: Any) -> StackConfig:
-        values = yaml.safe_load((repo / "stacks/Pulumi.aws-g5-dev.yaml").read_text("utf-8"))["config"]
+    def config(stack: str = "aws-g5-dev", **sections: Any) -> StackConfig:
+        values = yaml.safe_load((repo / f"stacks/Pulumi.{stack}.yaml").read_text("utf-8"))["config"]
         values["gangway:job"] = {
             "command": ["python", "train.py", "--epochs", "3"],
-            "image": IMAGE,
+            "image": IMAGE.replace("us-east-1", values["gangway:region"]),
             "env": {"GREETING": "two words"},
             "workdir": "/work",
             "processes_per_node": 1,
@@ -147,3 +149,81 @@ def test_an_image_of_another_registry_is_refused_by_its_place(own: Callable[...,
 def test_a_machine_without_gpus_of_nvidia_runs_no_command(own: Callable[..., StackConfig]) -> None:
     plan = make_plan(own(cluster={"machine_type": "trn1.2xlarge"}))
     assert "machine.not-run-on" in codes(plan)
+
+
+# on several nodes
+
+
+@pytest.fixture
+def p5(own: Callable[..., StackConfig]) -> StackConfig:
+    """Two to four p5.48xlarge with a file system, eight processes on each."""
+    return own("aws-p5-spot", job={"processes_per_node": 8})
+
+
+def written(packed: str) -> dict[str, str]:
+    """Path -> content of what a machine's user data writes."""
+    text = gzip.decompress(base64.b64decode(packed)).decode()
+    return {entry["path"]: entry["content"] for entry in yaml.safe_load(text)["write_files"]}
+
+
+def test_several_nodes_meet_at_a_head_that_is_priced(p5: StackConfig) -> None:
+    plan = make_plan(p5)
+    assert not plan.has_errors, plan.errors
+    job = JobSpec.model_validate(plan.job)
+    assert (job.num_nodes_min, job.num_nodes_max) == (2, 4)
+    assert (job.rendezvous.host, job.rendezvous.port) == ("head.own.gangway.internal", 29400)
+    assert job.env["GANGWAY_NNODES"] == "2:4"
+    assert job.env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert plan.to_json()["expected_run"]["hours"] is None
+    assert [one.name for one in plan.resources if one.type.endswith(":Instance")] == ["own-head"]
+    assert any("t3.medium" in line["name"] for line in plan.to_json()["cost"]["components"])
+    whole = plan.rungs[0].hourly
+    alone = make_plan(p5.model_copy(update={"cluster": p5.cluster.model_copy(update={"nodes": NODE})})).rungs[0].hourly
+    assert whole is not None
+    assert alone is not None
+    assert whole > 3.5 * alone, "all of nodes.max"
+
+
+def test_they_meet_without_a_key_and_the_plan_says_so(p5: StackConfig) -> None:
+    plan = make_plan(p5)
+    assert "job.rendezvous-without-key" in codes(plan)
+    assert "fabric.check" not in codes(plan), "nobody tests the fabric before a command"
+    assert not [one for one in plan.resources if "member-key" in one.name]
+    assert "MemberKey" not in str([one.inputs for one in plan.resources if one.type.endswith(":RolePolicy")])
+    ignored = make_plan(p5.model_copy(update={"job": p5.work.model_copy(update={"member_key_refresh": 1})}))
+    assert "job.member-key-ignored" in codes(ignored)
+
+
+def test_the_head_holds_the_store_of_the_commands_image_alone(p5: StackConfig) -> None:
+    (instance,) = [one for one in make_plan(p5).resources if one.type.endswith(":Instance")]
+    files = written(instance.inputs["userDataBase64"])
+    unit = files["/etc/systemd/system/gangway-rendezvous.service"]
+    assert "TCPStore" in unit
+    assert f"{p5.ready_image} -c" in unit
+    assert not [path for path in files if "prometheus" in path or "record" in path or "lustre" in path]
+
+
+def test_a_worker_of_several_is_told_where_they_meet(p5: StackConfig) -> None:
+    templates = [one for one in make_plan(p5).resources if one.type.endswith(":LaunchTemplate")]
+    workers = [one.inputs["userData"] for one in templates if "EfaNodePool" in one.parent]
+    command = written(workers[0])["/etc/gangway/job.env"]
+    assert "--rdzv-endpoint=head.own.gangway.internal:29400" in command
+    assert "--nnodes=2:4" in command
+    assert "/dev/infiniband" in command, "EFA, as the trainer has it"
+    assert "fetch-key.sh" not in str(written(workers[0]).keys())
+
+
+def test_several_nodes_without_torchrun_have_no_head(own: Callable[..., StackConfig]) -> None:
+    plan = make_plan(own("aws-p5-spot", job={"processes_per_node": None}))
+    assert not plan.has_errors, plan.errors
+    job = JobSpec.model_validate(plan.job)
+    assert job.env["GANGWAY_NNODES"] == "2:4"
+    assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" not in job.env
+    assert not [one for one in plan.resources if one.type.endswith(":Instance")]
+    assert "job.nodes-do-not-meet" in codes(plan)
+    assert "job.rendezvous-without-key" not in codes(plan)
+
+
+def test_several_nodes_need_a_folder_that_they_share(own: Callable[..., StackConfig]) -> None:
+    plan = make_plan(own(cluster={"nodes": {"min": 2, "max": 2}}))
+    assert "storage.not-shared" in {finding.code for finding in plan.errors}
