@@ -172,6 +172,16 @@ def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
     return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
 
 
+def workload_argv(spec: MachineSpec, bin_dir: str, watch: Sequence[str] = ()) -> list[str]:
+    """What a container of the job's runs, behind its image: the job's own command, or the launcher. `watch`: where that
+    looks for its machine's end.
+    """
+    if spec.job.command is not None:
+        return own_argv(spec.job, bin_dir, spec.run_dir, spec.max_hours)
+    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    return [*watch, *member_argv(spec.member_key), *life, *spec.job.torchrun_argv()]
+
+
 def own_mounts(job: JobSpec, bin_dir: str) -> list[str]:
     """Docker's arguments by which the container of a job's own command has the scripts that run it, whatever its image
     holds, and begins in its folder; none for the trainer.

@@ -166,9 +166,10 @@ def command_job(
     run_dir: str,
     state: str,
     accelerators: int,
-    shutdown_timeout_sec: int,
+    volumes: Sequence[Volume] = (),
+    shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """A command of one's own on one node; `accelerators` of a node, otherwise as `job_of`."""
+    """A command of one's own on one node, where no fabric is of use; `accelerators` of a node, otherwise as `job_of`."""
     return JobSpec(
         name=config.stack,
         image=image,
@@ -178,13 +179,23 @@ def command_job(
         num_nodes_max=1,
         processes_per_node=accelerators,
         rendezvous=Rendezvous(standalone=True),
-        volumes=(Volume(source=state, target=state),),
+        volumes=(Volume(source=state, target=state), *volumes),
         env=dict(command_variables(own, run_dir, OWN_NOTICES)),
         command=OwnCommand(
             words=own.command, workdir=own.workdir or "", torchrun_processes=own.processes_per_node or 0
         ),
         shutdown_timeout_sec=shutdown_timeout_sec,
     )
+
+
+def steps_alarm_minutes(config: StackConfig) -> int | None:
+    """After how long without a step people are told; None for a command of one's own, which tells nobody of its steps."""
+    return config.observe.no_steps_minutes if config.trains else None
+
+
+def image_place(config: StackConfig) -> str:
+    """Where the stack file names an image that is there already."""
+    return "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image"
 
 
 def head_host(config: StackConfig) -> str:

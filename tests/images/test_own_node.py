@@ -21,24 +21,6 @@ from images.specs import FileSystem, ended_object, job_key
 
 SCRIPT = TEMPLATES / "job" / "own-node.sh"
 GRACE_SEC = 60
-DOCKER = """
-[ "$1" = run ] || exit 0
-shift
-env=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --env) env+=("$2"); shift 2 ;;
-        --entrypoint) entry=$2; shift 2 ;;
-        --workdir) cd "$2"; shift 2 ;;
-        --rm | --init | --read-only) shift ;;
-        --*) shift 2 ;;
-        *) break ;;
-    esac
-done
-shift
-exec env "${env[@]}" "$entry" "$@"
-"""
-"""A docker that runs the words behind the image here."""
 
 
 def job_of(run_dir: str, *words: str, processes: int = 0, workdir: str = "") -> JobSpec:
@@ -225,16 +207,9 @@ def test_who_is_done_in_its_last_seconds_is_done(own_node: Node) -> None:
 
 
 @pytest.fixture
-def own_machine(job_node: Any, tmp_path: Path, aws_scripts: Path) -> Any:
+def own_machine(job_node: Any, tmp_path: Path) -> Any:
     """A node on which docker runs the command here."""
-    folder = tmp_path / "bin"
-    shutil.copytree(aws_scripts, folder)
-    for script in (TEMPLATES / "job").glob("*.sh"):
-        shutil.copy(script, folder)
-        (folder / script.name).chmod(0o755)
-    (tmp_path / "lib").symlink_to(aws_scripts.parent / "lib")
-    job_node.bin = folder
-    job_node.fake("docker", DOCKER)
+    job_node.runs_commands()
     copy = f'target={tmp_path}/bucket/${{@: -1}}; mkdir -p "$target"; cp -r "${{@: -2:1}}/." "$target"'
     job_node.fake("aws", f'[ "$1" = s3 ] || exit 0; {copy}')
     return job_node

@@ -127,6 +127,7 @@ SETTINGS = ProviderSettings(
     store=ObjectStore("az", "az://account/container/folder", keeps_name=False),
     storage_kinds=("lustre",),
     queues=("kubernetes",),
+    runs_commands=True,
     account=Account(
         "azure-native",
         "Azure",
