@@ -1,6 +1,7 @@
 """A stack whose job is a command of one's own: which keys go together, on which provider; as in a job file."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from stacks.config.job_file import read_job_file
 from stacks.config.loader import from_file
 from stacks.config.own_command import command_variables
 from stacks.config.sections import CommandConfig, JobConfig
+from stacks.providers import command_settings
+from stacks.providers.registry import provider_of
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
 JOB: dict[str, Any] = {"command": ["python", "train.py"], "image": IMAGE, "max_hours": 4}
@@ -120,10 +123,28 @@ def test_several_nodes_are_refused(own_file: Callable[..., Path]) -> None:
     assert "{min: 1, max: 1}" in mistake.fix
 
 
-@pytest.mark.parametrize("stack", ["gcp-a3-spot", "gcp-v5e-pod", "azure-nc-dev", "openstack-gpu", "hosts-lab"])
-def test_other_providers_refuse_it_by_name(own_file: Callable[..., Path], stack: str) -> None:
-    found = {mistake.place.rpartition(": ")[2]: mistake for mistake in mistakes(own_file(stack))}
-    assert "provider: aws" in (found["gangway:job.command"].allowed or "")
+def test_a_provider_without_them_refuses_it_by_name(
+    own_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = provider_of("aws")
+    without = replace(there, settings=replace(there.settings, runs_commands=False))
+    monkeypatch.setattr(command_settings, "provider_of", lambda _: without)
+    (mistake,) = mistakes(own_file())
+    assert mistake.place.endswith("gangway:job.command")
+    assert "hosts" in (mistake.allowed or "")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"), [("head", "prometheus_image", "prom/prometheus:v3.7.3"), ("observe", "no_steps_minutes", 90)]
+)
+def test_what_only_a_training_reads_is_refused(own_file: Callable[..., Path], section: str, key: str, value: Any) -> None:
+    (mistake,) = mistakes(own_file(**{section: {key: value}}))
+    assert mistake.place.endswith(f"gangway:{section}.{key}")
+    assert mistake.fix == f"leave {key} out"
+
+
+def test_no_prometheus_is_no_mistake(own_file: Callable[..., Path]) -> None:
+    assert mistakes(own_file(head={"prometheus_image": None})) == []
 
 
 @pytest.mark.parametrize(
