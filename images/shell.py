@@ -32,6 +32,8 @@ and changes nothing of its image. Docker's own seccomp profile stays as it is.
 """
 OWN_SCRIPTS = ("own-node.sh", "own-job.sh")
 """What runs a job's own command; the first begins the other, beside it."""
+OUTPUTS_SCRIPT = "with-outputs.sh"
+"""What makes the folders of its outputs, where it has any."""
 _PIDS = 32_768
 """Of a job: eight GPUs with their loaders and all threads of 200 cores are below 10,000."""
 # For putting a run's results where they outlive the stack: gigabytes at 100 MB a second.
@@ -98,8 +100,14 @@ def container_argv(
 
 def run_array(job: JobSpec, bin_dir: str, own: str = "docker") -> str:
     """`RUN` of job.env: what takes docker's arguments; nothing where that is docker itself."""
-    words = [*(f"{bin_dir}/{script}" for script in verify_scripts(job)), own]
+    before = [*verify_scripts(job), *([OUTPUTS_SCRIPT] if outputs_of(job) else [])]
+    words = [*(f"{bin_dir}/{script}" for script in before), own]
     return "" if words == ["docker"] else bash_array("RUN", words)
+
+
+def outputs_of(job: JobSpec) -> tuple[str, ...]:
+    """Folders of a command that are kept beside its run folder."""
+    return () if job.command is None else job.command.outputs
 
 
 def verify_scripts(job: JobSpec) -> list[str]:
@@ -144,6 +152,7 @@ def worker_settings(
     seconds = results_sec(files) if puts_results else 0
     return {
         "HEALTH_CHECKS": " ".join(step for step in steps if step.startswith("check-")),
+        **({"OUTPUTS": " ".join(outputs_of(job))} if outputs_of(job) else {}),
         "RESULTS_AT_END": "yes" if files and seconds else "",
         "RESULTS_SEC": str(seconds or ""),
         "RUN_ID": job.run_id,

@@ -104,6 +104,13 @@ class JobFile(CommandKeys):
         )
         return self
 
+    @field_validator("outputs")
+    @classmethod
+    def _of_a_stack(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
+        if outputs:
+            raise ValueError(f"outputs in a stack's job alone so far; write to ${RUN_DIR}, and leave outputs out")
+        return outputs
+
     @field_validator("resources")
     @classmethod
     def _quantities(cls, resources: dict[str, str]) -> dict[str, str]:

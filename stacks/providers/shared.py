@@ -4,6 +4,8 @@ site's machine; and findings in the same words.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from itertools import product
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -170,6 +172,7 @@ def command_job(
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
     """A command of one's own on one node, where no fabric is of use; `accelerators` of a node, otherwise as `job_of`."""
+    _check_outputs(own.outputs, [state, *(volume.target for volume in volumes)])
     return JobSpec(
         name=config.stack,
         image=image,
@@ -179,13 +182,36 @@ def command_job(
         num_nodes_max=1,
         processes_per_node=accelerators,
         rendezvous=Rendezvous(standalone=True),
-        volumes=(Volume(source=state, target=state), *volumes),
+        volumes=(Volume(source=state, target=state), *volumes, *_outputs(own.outputs, run_dir)),
         env=dict(command_variables(own, run_dir, OWN_NOTICES)),
         command=OwnCommand(
-            words=own.command, workdir=own.workdir or "", torchrun_processes=own.processes_per_node or 0
+            words=own.command,
+            workdir=own.workdir or "",
+            torchrun_processes=own.processes_per_node or 0,
+            outputs=own.outputs,
         ),
         shutdown_timeout_sec=shutdown_timeout_sec,
     )
+
+
+def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
+    """Folders beside the run folder, not in it: there the command could put a link in a folder's place, and root, who
+    mounts it, would follow.
+    """
+    return (Volume(source=f"{run_dir}.outputs{folder}", target=folder) for folder in outputs)
+
+
+def _check_outputs(outputs: Sequence[str], mounts: Sequence[str]) -> None:
+    """InputError: a folder in which something else of the node's is mounted, or that is in such a one."""
+    for folder, mount in product(map(PurePosixPath, outputs), map(PurePosixPath, mounts)):
+        if folder.is_relative_to(mount) or mount.is_relative_to(folder):
+            raise InputError(
+                "gangway:job.outputs",
+                f"the node mounts {mount} in the container",
+                value=str(folder),
+                allowed=f"a folder apart from {mount}",
+                fix="write to $GANGWAY_RUN_DIR, or to another folder such as /work/results",
+            )
 
 
 def steps_alarm_minutes(config: StackConfig) -> int | None:

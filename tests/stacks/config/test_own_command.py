@@ -92,6 +92,12 @@ PRESET = {"preset": "dcgan-digits", "kimg": 1, "max_hours": 1}
         ({**JOB, "image": "mine:latest"}, "gangway:job.image", "@sha256:", ""),
         ({**JOB, "exit_codes": {"unfit": [75]}}, "gangway:job.exit_codes", "each code once", "75"),
         ({**JOB, "processes_per_node": 0}, "gangway:job.processes_per_node", "whole number", ""),
+        ({**JOB, "outputs": ["results"]}, "gangway:job.outputs[0]", "/work/results", ""),
+        ({**JOB, "outputs": ["/work/../etc"]}, "gangway:job.outputs[0]", "/work/results", ""),
+        ({**JOB, "outputs": ["/etc/x"]}, "gangway:job.outputs", "folders of the command's own", "take /etc/x out"),
+        ({**JOB, "outputs": ["/a", "/a/b"]}, "gangway:job.outputs", "none is in another", "take /a/b out"),
+        ({**JOB, "outputs": ["/a", "/a"]}, "gangway:job.outputs", "none is in another", "take /a out"),
+        ({**PRESET, "outputs": ["/a"]}, "gangway:job", "outputs only beside command", "leave outputs out"),
         ({"command": ["a"], "image": IMAGE}, "gangway:job.max_hours", "it is required", "add max_hours"),
         ({**JOB, "comand": 1}, "gangway:job.comand", "command", ""),
         ({"command": ["a"], "max_hours": 1}, "gangway:job.image", "it is required beside command", "push the image"),
@@ -170,3 +176,14 @@ def test_a_job_file_and_a_stack_say_the_same(
     assert isinstance(of_file, InputError)
     assert (of_file.value, of_file.allowed, of_file.fix) == (of_stack.value, of_stack.allowed, of_stack.fix)
     assert of_stack.place.rpartition("gangway:job.")[2] == of_file.place.rpartition(": ")[2]
+
+
+def test_a_job_file_refuses_outputs_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({"name": "mine", **JOB, "outputs": ["/work/results"]}), "utf-8")
+    with pytest.raises(ExceptionGroup) as caught:
+        read_job_file(path)
+    (mistake,) = caught.value.exceptions
+    assert isinstance(mistake, InputError)
+    assert mistake.place.endswith(": outputs")
+    assert "leave outputs out" in mistake.fix

@@ -205,3 +205,25 @@ def test_a_registry_nobody_names_is_asked_for(own: Own) -> None:
     with pytest.raises(InputError) as caught:
         make_plan(config)
     assert caught.value.place == "gangway:azure.registry_id"
+
+
+@every_provider
+def test_outputs_are_mounted_from_beside_the_run_folder(provider: str, own: Own) -> None:
+    config = own(provider)
+    assert config.own_command is not None
+    with_outputs = config.own_command.model_copy(update={"outputs": ("/work/results",)})
+    job = JobSpec.model_validate(make_plan(config.model_copy(update={"job": with_outputs})).job)
+    (volume,) = [volume for volume in job.volumes if volume.target == "/work/results"]
+    assert volume.source == f"{RUN_DIRS[provider]}.outputs/work/results"
+    assert not volume.read_only
+
+
+@pytest.mark.parametrize("folder", ["/shared/results", "/shared"])
+def test_outputs_where_something_is_mounted_are_refused(own: Own, folder: str) -> None:
+    config = own("gcp")
+    assert config.own_command is not None
+    within = config.own_command.model_copy(update={"outputs": (folder,)})
+    with pytest.raises(InputError) as caught:
+        make_plan(config.model_copy(update={"job": within}))
+    assert caught.value.place == "gangway:job.outputs"
+    assert "/work/results" in caught.value.fix
