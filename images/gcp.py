@@ -155,8 +155,8 @@ class GcpNodeSpec(GcpMachineSpec):
         super().__post_init__()
         if self.nccl is not None and self.job.command is not None:
             raise ValueError(
-                "GcpNodeSpec.nccl: a plug-in beside a command of one's own; allowed: None, for the plug-in's profile is "
-                "sourced by the trainer's image; fix: leave nccl out"
+                "GcpNodeSpec.nccl: a plug-in beside a command of one's own; allowed: None, for its profile is sourced "
+                "in the trainer's image; fix: leave nccl out"
             )
         if self.nccl is not None and "NCCL_NET" not in self.job.env:
             raise ValueError(

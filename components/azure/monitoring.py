@@ -158,7 +158,7 @@ class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `workspace_id` is NodeLogs', whose table has to exist before an alarm may name it.
     `num_nodes` is how many nodes all scale sets hold together. `steps_alarm_minutes` has to be longer than a node needs
     from boot to the first statistics line; None where the job tells of no steps. `expect_gpu`: whether idle GPUs are
-    worth an alarm, which the job's lines tell of. `emails` hear of every alarm. `interruptions_per_hour` (3): above it,
+    worth an alarm, by what the job prints. `emails` hear of every alarm. `interruptions_per_hour` (3): above it,
     an alarm tells so.
     """
 

@@ -171,7 +171,9 @@ def command_job(
     volumes: Sequence[Volume] = (),
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """A command of one's own on one node, where no fabric is of use; `accelerators` of a node, otherwise as `job_of`."""
+    """A command of one's own on one node, where no fabric is of use; `accelerators` of a node, otherwise as `job_of`.
+    InputError: an output where something else is mounted.
+    """
     _check_outputs(own.outputs, [state, *(volume.target for volume in volumes)])
     return JobSpec(
         name=config.stack,
@@ -215,8 +217,8 @@ def _check_outputs(outputs: Sequence[str], mounts: Sequence[str]) -> None:
 
 
 def steps_alarm_minutes(config: StackConfig) -> int | None:
-    """After how long without a step people are told; None for a command of one's own, which tells nobody of its steps."""
-    return config.observe.no_steps_minutes if config.trains else None
+    """After how long without a step people are told; None for a command of one's own, which tells of no steps."""
+    return config.observe.no_steps_minutes if config.own_command is None else None
 
 
 def image_place(config: StackConfig) -> str:

@@ -424,7 +424,7 @@ class ComponentFactory:
             "num_nodes": self.config.cluster.nodes.max,
             "emails": list(self.config.budget.emails),
             "steps_alarm_minutes": steps_alarm_minutes(self.config),
-            "expect_gpu": self.config.trains,
+            "expect_gpu": self.config.own_command is None,
         }
         return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)
 

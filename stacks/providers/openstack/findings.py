@@ -105,12 +105,12 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
 
 
 def _image(config: StackConfig) -> Iterable[Finding]:
-    own = section_of(config)
+    own, release = section_of(config), " 580 or later" if config.trains else ""
     yield Finding.info(
         "image.own",
         f"{_PLACE}.image",
-        f"{own.image} has to bring NVIDIA's driver{' 580 or later' if config.trains else ''}, its container toolkit and "
-        "cloud-init; what it lacks a node finds out at boot, and stops",
+        f"{own.image} has to bring NVIDIA's driver{release}, its container toolkit and cloud-init; what it lacks a "
+        "node finds out at boot, and stops",
         "build it once, for example with diskimage-builder, and name it by its version",
     )
 

@@ -141,9 +141,12 @@ def test_a_provider_without_them_refuses_it_by_name(
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "value"), [("head", "prometheus_image", "prom/prometheus:v3.7.3"), ("observe", "no_steps_minutes", 90)]
+    ("section", "key", "value"),
+    [("head", "prometheus_image", "prom/prometheus:v3.7.3"), ("observe", "no_steps_minutes", 90)],
 )
-def test_what_only_a_training_reads_is_refused(own_file: Callable[..., Path], section: str, key: str, value: Any) -> None:
+def test_what_only_a_training_reads_is_refused(
+    own_file: Callable[..., Path], section: str, key: str, value: Any
+) -> None:
     (mistake,) = mistakes(own_file(**{section: {key: value}}))
     assert mistake.place.endswith(f"gangway:{section}.{key}")
     assert mistake.fix == f"leave {key} out"
