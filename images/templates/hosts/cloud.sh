@@ -52,12 +52,13 @@ put_blobs() {
     done < <(find "$1/" -type f -printf '%P\0')
 }
 
-# put_folder FOLDER KEY: the folder is one that this shell has open, and not each process of a client's.
+# put_folder FOLDER KEY: the folder is one that this shell has open, and not each process of a client's. The kernel shows it
+# as a link, the only one there: all in it are files.
 put_folder() {
     local from=${1/self/$$} to=$BUCKET_URI/$2
     case $BUCKET_URI in
     s3://*) timeout "$RESULTS_SEC" aws s3 cp --recursive --only-show-errors "$from" "$to" ;;
-    gs://*) timeout "$RESULTS_SEC" gcloud storage rsync --recursive --quiet "$from/" "$to" ;;
+    gs://*) timeout "$RESULTS_SEC" gcloud storage rsync --recursive --no-ignore-symlinks --quiet "$from/" "$to" ;;
     az://*) put_blobs "$from" "$2" ;;
     *) mkdir -p "$to" && timeout "$RESULTS_SEC" cp -R "$from/." "$to" ;;
     esac
