@@ -19,8 +19,13 @@ RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
 
 _Word = Annotated[str, Field(max_length=4096)]
 _Folder = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
-OF_THE_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "scratch", "sys", "tmp", "usr")
-"""Folders at the top of a container that are no place for what a command leaves; the node's own disks are one."""
+OF_THE_SYSTEM = (
+    *("bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "sys", "tmp", "usr", "var"),
+    *("fsx", "scratch", "shared"),
+)
+"""Folders at the top of a container that are no place for what a command leaves; the last ones are where nodes mount
+their file systems and their own disks.
+"""
 
 
 class ExitCodes(Section):

@@ -4,8 +4,6 @@ site's machine; and findings in the same words.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from itertools import product
-from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -171,10 +169,7 @@ def command_job(
     volumes: Sequence[Volume] = (),
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """A command of one's own on one node, where no fabric is of use; `accelerators` of a node, otherwise as `job_of`.
-    InputError: an output where something else is mounted.
-    """
-    _check_outputs(own.outputs, [state, *(volume.target for volume in volumes)])
+    """A command of one's own on one node, where no fabric is of use; `accelerators`: of a node; the rest as `job_of`."""
     return JobSpec(
         name=config.stack,
         image=image,
@@ -201,19 +196,6 @@ def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
     mounts it, would follow.
     """
     return (Volume(source=f"{run_dir}.outputs{folder}", target=folder) for folder in outputs)
-
-
-def _check_outputs(outputs: Sequence[str], mounts: Sequence[str]) -> None:
-    """InputError: a folder in which something else of the node's is mounted, or that is in such a one."""
-    for folder, mount in product(map(PurePosixPath, outputs), map(PurePosixPath, mounts)):
-        if folder.is_relative_to(mount) or mount.is_relative_to(folder):
-            raise InputError(
-                "gangway:job.outputs",
-                f"the node mounts {mount} in the container",
-                value=str(folder),
-                allowed=f"a folder apart from {mount}",
-                fix="write to $GANGWAY_RUN_DIR, or to another folder such as /work/results",
-            )
 
 
 def steps_alarm_minutes(config: StackConfig) -> int | None:

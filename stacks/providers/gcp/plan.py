@@ -38,6 +38,7 @@ _IMAGE = re.compile(rf"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)
 _MULTI_REGIONS = ("us", "europe", "asia")
 MOUNT = "/shared"
 
+
 def slice_of(config: StackConfig) -> SlicePlan | None:
     """The slice that the accelerator names; None where it names GPUs. InputError: no such slice, one that the TPU API
     does not make, or a topology of something else.

@@ -94,7 +94,7 @@ COPIES = {
     "gs://b/runs": ("gcloud", 'mkdir -p "$store/${@: -1}" && cp -R "${@: -2:1}/." "$store/${@: -1}"'),
     "az://account/b/runs": (
         "az",
-        'while [ $# -gt 0 ]; do case $1 in --file) file=$2 ;; --name) name=$2 ;; esac; shift; done; '
+        "while [ $# -gt 0 ]; do case $1 in --file) file=$2 ;; --name) name=$2 ;; esac; shift; done; "
         'install -D "$file" "$store/az:/account/b/$name"',
     ),
 }

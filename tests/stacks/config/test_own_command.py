@@ -95,6 +95,7 @@ PRESET = {"preset": "dcgan-digits", "kimg": 1, "max_hours": 1}
         ({**JOB, "outputs": ["results"]}, "gangway:job.outputs[0]", "/work/results", ""),
         ({**JOB, "outputs": ["/work/../etc"]}, "gangway:job.outputs[0]", "/work/results", ""),
         ({**JOB, "outputs": ["/etc/x"]}, "gangway:job.outputs", "folders of the command's own", "take /etc/x out"),
+        ({**JOB, "outputs": ["/fsx"]}, "gangway:job.outputs", "folders of the command's own", "take /fsx out"),
         ({**JOB, "outputs": ["/a", "/a/b"]}, "gangway:job.outputs", "none is in another", "take /a/b out"),
         ({**JOB, "outputs": ["/a", "/a"]}, "gangway:job.outputs", "none is in another", "take /a out"),
         ({**PRESET, "outputs": ["/a"]}, "gangway:job", "outputs only beside command", "leave outputs out"),

@@ -16,6 +16,8 @@ from components.core.job import JobSpec
 from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan
+from stacks.providers.hosts.plan import plan
+from stacks.providers.hosts.user_data import installer, job_spec
 
 DIGEST = "@sha256:" + "ab" * 32
 IMAGES = {
@@ -75,14 +77,14 @@ def own(repo: Path, tmp_path: Path) -> Own:
     return config
 
 
-def codes(plan: Plan) -> set[str]:
-    return {finding.code for finding in plan.findings}
+def codes(made: Plan) -> set[str]:
+    return {finding.code for finding in made.findings}
 
 
-def user_data(plan: Plan, role: str) -> dict[str, str]:
+def user_data(made: Plan, role: str) -> dict[str, str]:
     """The files of the machine whose cloud-init says so, by path."""
     found = []
-    for text in _texts([one.inputs for one in plan.resources]):
+    for text in _texts([one.inputs for one in made.resources]):
         try:
             document = gzip.decompress(base64.b64decode(text, validate=True)).decode()
         except (ValueError, OSError):
@@ -104,18 +106,18 @@ def _texts(value: Any) -> list[str]:
 
 @every_provider
 def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(provider: str, own: Own) -> None:
-    plan = make_plan(own(provider))
-    assert not plan.has_errors, plan.errors
-    data = plan.to_json()
+    made = make_plan(own(provider))
+    assert not made.has_errors, made.errors
+    data = made.to_json()
     assert (data["ladder"], data["checkpoints"]) == (None, None)
     assert {rung["run_hours"] for rung in data["rungs"]} == {4}
-    for rung in plan.rungs:
+    for rung in made.rungs:
         assert rung.hourly is not None
         assert rung.run == pytest.approx(rung.hourly * 4)
     assert data["energy"]["kwh"] is data["carbon"]["gco2e"] is None
-    assert "run.own-command" in codes(plan)
+    assert "run.own-command" in codes(made)
     trainers = ("batch.", "data.", "checkpoint.", "memory.", "controller.", "autoscale.", "capacity.spot-infeasible")
-    assert not [code for code in codes(plan) if code.startswith(trainers)]
+    assert not [code for code in codes(made) if code.startswith(trainers)]
 
 
 @every_provider
@@ -146,9 +148,9 @@ def test_the_worker_is_told(provider: str, own: Own) -> None:
 
 
 def test_the_machine_is_told(own: Own) -> None:
-    plan = make_plan(own("hosts"))
-    texts = _texts([one.inputs for one in plan.resources])
-    (script,) = {text for text in texts if "put /etc/gangway/node.env" in text}
+    config = own("hosts")
+    planned = plan(config)
+    script = installer(config, planned, job_spec(config, planned), 0)
     assert "own-node.sh" in script
     assert "gangway-prometheus.service" not in script
     assert "RESULTS_AT_END=yes" in script
@@ -221,9 +223,9 @@ def test_outputs_are_mounted_from_beside_the_run_folder(provider: str, own: Own)
     assert not volume.read_only
 
 
-@pytest.mark.parametrize("folder", ["/shared/results", "/shared"])
-def test_outputs_where_something_is_mounted_are_refused(own: Own, folder: str) -> None:
-    config = own("gcp")
+@pytest.mark.parametrize("folder", ["/data/runs", "/data/runs/results", "/data", "/sets/celeba"])
+def test_outputs_where_a_machine_mounts_something_are_refused(own: Own, folder: str) -> None:
+    config = own("hosts", hosts={"shared_dir": "/data/runs", "data_dir": "/sets/celeba"})
     assert config.own_command is not None
     within = config.own_command.model_copy(update={"outputs": (folder,)})
     with pytest.raises(InputError) as caught:
