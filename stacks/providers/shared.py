@@ -169,7 +169,7 @@ def command_job(
     volumes: Sequence[Volume] = (),
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """A command of one's own on one node, where no fabric is of use; `accelerators`: of a node; the rest as `job_of`."""
+    """A command of one's own on one node, where no fabric is of use; `accelerators` of a node; the rest as `job_of`."""
     return JobSpec(
         name=config.stack,
         image=image,

@@ -146,11 +146,12 @@ FILES = {"model.pt": "1", "deep/er/weights.bin": "22", ".hidden": "3", "run.json
 
 
 def in_store(cloud: str, machine: Any, request: pytest.FixtureRequest) -> dict[str, str]:
-    objects, prefix = {
-        "gcp": lambda: (machine.gce.objects, "gangway-records/demo/mine/"),
-        "azure": lambda: (machine.vm.blobs, "gwdemo/runs/demo/mine/"),
-        "openstack": lambda: (request.getfixturevalue("swift").objects, "demo-runs/demo/mine/"),
-    }[cloud]()
+    if cloud == "gcp":
+        objects, prefix = machine.gce.objects, "gangway-records/demo/mine/"
+    elif cloud == "azure":
+        objects, prefix = machine.vm.blobs, "gwdemo/runs/demo/mine/"
+    else:
+        objects, prefix = request.getfixturevalue("swift").objects, "demo-runs/demo/mine/"
     return {key.removeprefix(prefix): content.decode() for key, content in objects.items()}
 
 
