@@ -191,6 +191,18 @@ def command_job(
     )
 
 
+def command_job_on(machine: MachineType, config: StackConfig, own: CommandConfig, image: str, mount: str) -> JobSpec:
+    """The same on a machine whose file system, where it has one, is at `mount`."""
+    return command_job(
+        config,
+        own,
+        image,
+        run_dir=run_dir(config, mount),
+        state=state_root(config, mount),
+        accelerators=machine.num_accelerators.value,
+    )
+
+
 def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
     """Folders beside the run folder, not in it: there the command could put a link in a folder's place, and root, who
     mounts it, would follow.

@@ -279,14 +279,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
     the topology and /etc/nccl.conf, is the node image's own, mounted into the container.
     """
     if config.own_command is not None:
-        return shared.command_job(
-            config,
-            config.own_command,
-            image,
-            run_dir=run_dir(config),
-            state=shared.state_root(config, MOUNT),
-            accelerators=planned.machine.num_accelerators.value,
-        )
+        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
     price = load_provider("azure").price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
     argv = shared.train_argv(

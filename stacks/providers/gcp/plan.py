@@ -364,14 +364,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     slices meet is in their metadata, and so not in here. Nodes of this spec are machines, also those of TPUs.
     """
     if config.own_command is not None:
-        return shared.command_job(
-            config,
-            config.own_command,
-            image,
-            run_dir=run_dir(config),
-            state=shared.state_root(config, MOUNT),
-            accelerators=planned.machine.num_accelerators.value,
-        )
+        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
     nodes, tpu = config.cluster.nodes, planned.tpu
     machine, price = _as_the_trainer_counts(config, planned)
     context = cloud_context(

@@ -169,16 +169,8 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
 
     Workers meet at the head's address: it is fixed, and not every cloud gives instances names.
     """
-    processes, state = planned.machine.num_accelerators.value, shared.state_root(config, MOUNT)
     if config.own_command is not None:
-        return shared.command_job(
-            config,
-            config.own_command,
-            image,
-            run_dir=run_dir(config),
-            state=state,
-            accelerators=processes,
-        )
+        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
     price = price_of(config, planned.machine)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
     data = data_dir(config)
@@ -190,8 +182,8 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
         image,
         context,
         (*argv, *(("--data", data) if data else ())),
-        state=state,
-        processes_per_node=processes,
+        state=shared.state_root(config, MOUNT),
+        processes_per_node=planned.machine.num_accelerators.value,
         at=head if planned.head else Rendezvous(standalone=True),
         env=planned.fabric.nccl_env,
     )
