@@ -3,7 +3,6 @@ cloud-init of GPU workers and of the head node.
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,15 +28,16 @@ from images.shell import (
     bash_assignments,
     container_argv,
     job_json_text,
-    life_argv,
-    member_argv,
+    max_sec_text,
     member_mount,
+    own_mounts,
     results_sec,
     run_array,
     signature_settings,
     store_values,
     verify_scripts,
     worker_settings,
+    workload_argv,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
@@ -144,20 +144,20 @@ class AzureHeadSpec(AzureMachineSpec):
             check_pinned("AzureHeadSpec.prometheus_image", self.prometheus_image)
 
 
-def azure_docker_argv(spec: AzureNodeSpec) -> list[str]:
+def azure_docker_argv(spec: AzureNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     """Arguments of `docker` that run the job; run-job.sh adds the scale set to the rendezvous' id."""
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID)
-    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key)]
-    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
-    return [*argv, *NO_LOG, spec.job.image, *WATCH, *life, *spec.job.torchrun_argv()]
+    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key), *NO_LOG, *own_mounts(spec.job, bin_dir)]
+    return [*argv, spec.job.image, *workload_argv(spec, bin_dir, WATCH)]
 
 
 def azure_job_env_text(spec: AzureNodeSpec, bin_dir: str) -> str:
     """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
-    return bash_array("DOCKER_ARGV", azure_docker_argv(spec)) + run_array(spec.job, bin_dir, f"{bin_dir}/run-job.sh")
+    argv = azure_docker_argv(spec, bin_dir)
+    return bash_array("DOCKER_ARGV", argv) + run_array(spec.job, bin_dir, f"{bin_dir}/run-job.sh")
 
 
 def fabric_env_text(fabric: FabricSetup) -> str:
@@ -189,7 +189,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         **signature_settings(spec.job),
-        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "MAX_SEC": max_sec_text(spec.max_hours),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
         "RESULTS_SEC": "",
@@ -226,7 +226,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         *_common_files(spec),
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN], spec.job),
         *(python_file(name) for name in ("notices.py", "azure/notices.py")),
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
@@ -235,27 +235,33 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
 
 
 def render_azure_head(spec: AzureHeadSpec) -> str:
-    """The head node's `#cloud-config` document, plain ASCII, for Canonical's Ubuntu."""
-    files_there = spec.file_system is not None
-    services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if spec.prometheus_image else [])]
-    timers = ["gangway-record"] if files_there else []
+    """The head node's `#cloud-config` document, plain ASCII, for Canonical's Ubuntu. Of a command of one's own nobody
+    meets, and no record is put: such a head runs no container.
+    """
+    trains = spec.job.command is None
+    puts_record = trains and spec.file_system is not None
+    services = ["gangway-rendezvous.service"] if trains else []
+    services += ["gangway-prometheus.service"] if spec.prometheus_image else []
+    timers = ["gangway-record"] if puts_record else []
     timers += ["gangway-fill"] if spec.fallback is not None else []
     started = [*services, *_own_units(spec), *(f"{name}.timer" for name in timers)]
-    units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = [*spec.key_steps, "install-docker.sh", "close-metadata.sh", "pull-image.sh"]
-    helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
+    prepares = ["gangway-prepare.service"] if trains else []
+    units = [*prepares, *started, *(f"{name}.service" for name in timers)]
+    steps = [*spec.key_steps, "install-docker.sh", "close-metadata.sh", "pull-image.sh"] if trains else []
+    verify = verify_scripts(spec.job) if trains else []
+    helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system and puts_record else []
     values = {
         **_values(spec, steps, "head"),
         "log_options": lambda stream: ["--log-driver", "none"],
         # Prometheus says much, and nothing that a metric reads.
-        "shipped": ["gangway-prepare.service", "gangway-rendezvous.service", "gangway-fill.service"],
+        "shipped": [*prepares, *(["gangway-rendezvous.service"] if trains else []), "gangway-fill.service"],
         "spec": store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }
     files = [
         *_common_files(spec),
         *_head_only(spec),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify, *helpers]),
         *(unit(CLOUD, name, values) for name in units),
     ]
     return cloud_config(files, "head node on Ubuntu", units=started)

@@ -3,7 +3,6 @@ cloud-init of GPU workers and the head node, and the start-up script of TPU host
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -34,14 +33,17 @@ from images.shell import (
     container_argv,
     job_json_text,
     life_argv,
+    max_sec_text,
     member_argv,
     member_mount,
+    own_mounts,
     results_sec,
     run_array,
     signature_settings,
     store_values,
     verify_scripts,
     worker_settings,
+    workload_argv,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
@@ -151,6 +153,11 @@ class GcpNodeSpec(GcpMachineSpec):
     def __post_init__(self) -> None:
         """Refuse a plug-in that NCCL would do without, in silence, where it does not load."""
         super().__post_init__()
+        if self.nccl is not None and self.job.command is not None:
+            raise ValueError(
+                "GcpNodeSpec.nccl: a plug-in beside a command of one's own; allowed: None, for its profile is sourced "
+                "in the trainer's image; fix: leave nccl out"
+            )
         if self.nccl is not None and "NCCL_NET" not in self.job.env:
             raise ValueError(
                 "GcpNodeSpec.job.env: no NCCL_NET beside nccl; allowed: with the plug-in's name in it; "
@@ -198,15 +205,14 @@ class GcpHeadSpec(GcpMachineSpec):
             check_pinned("GcpHeadSpec.prometheus_image", self.prometheus_image)
 
 
-def gcp_docker_argv(spec: GcpNodeSpec) -> list[str]:
+def gcp_docker_argv(spec: GcpNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     """Arguments of `docker` that run the job on a GPU worker."""
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     for device in spec.nccl.devices if spec.nccl else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID), *NO_LOG]
-    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key)]
-    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
-    command = [*WATCH, *life, *spec.job.torchrun_argv()]
+    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key), *own_mounts(spec.job, bin_dir)]
+    command = workload_argv(spec, bin_dir, WATCH)
     if spec.nccl is None or not spec.nccl.env_script:
         return [*argv, spec.job.image, *command]
     script = _with_profile(spec.job, spec.nccl)
@@ -255,7 +261,7 @@ def gcp_job_env_text(spec: GcpNodeSpec | TpuHostSpec, bin_dir: str) -> str:
     """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
     if isinstance(spec, TpuHostSpec):
         return bash_array("DOCKER_ARGV", tpu_docker_argv(spec)) + run_array(spec.job, bin_dir, f"{bin_dir}/run-tpu.sh")
-    return bash_array("DOCKER_ARGV", gcp_docker_argv(spec)) + run_array(spec.job, bin_dir)
+    return bash_array("DOCKER_ARGV", gcp_docker_argv(spec, bin_dir)) + run_array(spec.job, bin_dir)
 
 
 def nccl_env_text(nccl: NcclSetup) -> str:
@@ -298,7 +304,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         **({"MEMBER_KEY": spec.member_key} if spec.member_key else {}),
         **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
         **signature_settings(spec.job),
-        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "MAX_SEC": max_sec_text(spec.max_hours),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
         "NUM_SLICES": str(host.num_slices) if host else "",
@@ -400,7 +406,7 @@ def _worker_files(
         # A worker lives for days and is made anew from a newer image: nothing is upgraded under its job.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
         *(python_file(name) for name in ("notices.py", "gcp/notices.py")),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN, *more]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN, *more], spec.job),
         *(unit(CLOUD, name, values) for name in units),
     ]
     if isinstance(spec, GcpNodeSpec) and spec.breaker is not None:
@@ -411,17 +417,22 @@ def _worker_files(
 
 
 def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
-    files_there = spec.file_system is not None
-    services = ["gangway-rendezvous.service"]
+    """Of a command of one's own nobody meets, and no record is put: such a head runs no container."""
+    trains = spec.job.command is None
+    puts_record = trains and spec.file_system is not None
+    services = ["gangway-rendezvous.service"] if trains else []
     services += ["gangway-prometheus.service"] if spec.prometheus_image else []
     services += ["gangway-data.service"] if spec.data else []
-    timers = ["gangway-record"] if files_there else []
+    timers = ["gangway-record"] if puts_record else []
     timers += ["gangway-fill"] if spec.fallback_uri else []
     started = [*services, *_log_units(spec), *(f"{name}.timer" for name in timers)]
-    units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", "close-metadata.sh", *spec.key_steps, "pull-image.sh"]
-    helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
+    prepares = ["gangway-prepare.service"] if trains else []
+    units = [*prepares, *started, *(f"{name}.service" for name in timers)]
+    steps = ["install-docker.sh", "close-metadata.sh", *spec.key_steps, "pull-image.sh"] if trains else []
+    helpers = [spec.file_system.script] if spec.file_system and (puts_record or spec.data) else []
+    helpers += ["upload-record.sh"] if puts_record else []
     fills = ["fill-data.sh"] if spec.data else []
+    verify = verify_scripts(spec.job) if trains else []
     values = {
         **_values(spec, steps),
         "log_options": lambda stream: ["--log-driver", "none"],
@@ -433,7 +444,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
     }
     files = [
         *_common_files(spec),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers, *fills]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify, *helpers, *fills]),
         *(unit(CLOUD, name, values) for name in units),
     ]
     if spec.fallback_uri is not None:

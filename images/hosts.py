@@ -3,7 +3,6 @@ services there or removes them.
 """
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,17 +11,19 @@ from images.observability import render_prometheus_static
 from images.render import BIN_DIR, ETC_DIR, STOP_MARGIN_SEC, NodeFile, check_heredoc, script_text, scripts, unit
 from images.shell import (
     CONTAINER_NAME,
+    RESULTS_SEC,
     bash_array,
     bash_assignments,
     container_argv,
     job_json_text,
-    life_argv,
-    member_argv,
+    max_sec_text,
     member_mount,
+    own_mounts,
     run_array,
     signature_settings,
     store_values,
     worker_settings,
+    workload_argv,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
@@ -79,6 +80,13 @@ class HostSpec(MachineSpec):
             )
         if self.prometheus_image is not None:
             check_pinned("HostSpec.prometheus_image", self.prometheus_image)
+
+    @property
+    def results_sec(self) -> int:
+        """How long a run's folder may be put once the job has ended; 0 for the trainer's, of which the record alone is:
+        the folder stays where it is.
+        """
+        return 0 if self.job.command is None else RESULTS_SEC
 
 
 _PROMETHEUS = (
@@ -141,8 +149,8 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
         "log_options": lambda stream: ["--log-driver", "none"],
         "mount": "check-shared.sh",
         "prometheus_arguments": _PROMETHEUS,
-        "results_at_end": False,
-        "results_sec": 0,
+        "results_at_end": spec.results_sec > 0,
+        "results_sec": spec.results_sec,
         "role": "worker",
         "spec": store_values(spec, spec.port, spec.prometheus_image, spec.uid),
         "steps": steps,
@@ -155,7 +163,7 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
         NodeFile(f"{ETC_DIR}/job.json", "0600", job_json_text(spec.job)),
         NodeFile(f"{ETC_DIR}/job.env", "0600", host_job_env_text(spec)),
         NodeFile(f"{ETC_DIR}/node.env", "0600", host_env_text(spec)),
-        *scripts(CLOUD, shell),
+        *scripts(CLOUD, shell, spec.job),
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *services, *timers]),
     ]
     if spec.prometheus_image is not None:
@@ -164,19 +172,19 @@ def host_files(spec: HostSpec) -> list[NodeFile]:
     return files
 
 
-def host_docker_argv(spec: HostSpec) -> list[str]:
+def host_docker_argv(spec: HostSpec, bin_dir: str = BIN_DIR) -> list[str]:
     """Arguments of the container engine that run the job; nothing takes these machines back, so nobody looks out."""
     accelerators = [*_gpu_arguments(spec)]
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=spec.uid), *member_mount(spec.member_key)]
-    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
-    return [*argv, "--log-driver", "none", spec.job.image, *life, *spec.job.torchrun_argv()]
+    argv += ["--log-driver", "none", *own_mounts(spec.job, bin_dir)]
+    return [*argv, spec.job.image, *workload_argv(spec, bin_dir)]
 
 
 def host_job_env_text(spec: HostSpec, bin_dir: str = BIN_DIR) -> str:
     """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
-    return bash_array("DOCKER_ARGV", host_docker_argv(spec)) + run_array(spec.job, bin_dir)
+    return bash_array("DOCKER_ARGV", host_docker_argv(spec, bin_dir)) + run_array(spec.job, bin_dir)
 
 
 def host_env_text(spec: HostSpec) -> str:
@@ -193,6 +201,7 @@ def host_env_text(spec: HostSpec) -> str:
         ),
         **signature_settings(spec.job),
         **worker_settings(spec.job, _steps(spec), None, puts_results=False, tries_again=True),
+        **({"RESULTS_AT_END": "yes", "RESULTS_SEC": str(spec.results_sec)} if spec.results_sec else {}),
         "BUCKET_URI": spec.bucket_uri.rstrip("/"),
         "CONTAINER_ENGINE": spec.container_engine,
         "CONTAINER_NAME": CONTAINER_NAME,
@@ -205,7 +214,7 @@ def host_env_text(spec: HostSpec) -> str:
         "JOB_NAME": spec.job.name,
         "LOG_GROUP": "journal",
         "MEMBER_KEY": spec.member_key or "",
-        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "MAX_SEC": max_sec_text(spec.max_hours),
         "ROLE": "worker",
         "RUN_DIR": spec.run_dir,
         "SHARED_DIR": spec.shared_dir or "",
@@ -254,7 +263,8 @@ def _services(spec: HostSpec) -> list[str]:
 def _needs(spec: HostSpec) -> list[str]:
     """`command: what to do` for each command without which nothing would work."""
     scheme = spec.bucket_uri.partition("://")[0]
-    gpu = "nvidia-smi: install NVIDIA's driver, 580 or later, for the trainer's CUDA 13"
+    which = "580 or later, for the trainer's CUDA 13" if spec.job.command is None else "one for the CUDA of your image"
+    gpu = f"nvidia-smi: install NVIDIA's driver, {which}"
     python = "python3: install Python 3.9 or later, with which the run's record is read"
     tunnels = "wg-quick: install wireguard-tools of your distribution, for hosts.wireguard"
     openssl = "openssl: install it from your distribution, for image.signature"

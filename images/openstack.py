@@ -3,7 +3,6 @@ cloud-init of GPU workers and of the head node.
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,15 +24,16 @@ from images.shell import (
     bash_assignments,
     container_argv,
     job_json_text,
-    life_argv,
-    member_argv,
+    max_sec_text,
     member_mount,
+    own_mounts,
     results_sec,
     run_array,
     signature_settings,
     store_values,
     verify_scripts,
     worker_settings,
+    workload_argv,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
@@ -152,19 +152,18 @@ class OpenstackHeadSpec(OpenstackMachineSpec):
             check_pinned("OpenstackHeadSpec.prometheus_image", self.prometheus_image)
 
 
-def openstack_docker_argv(spec: OpenstackNodeSpec) -> list[str]:
+def openstack_docker_argv(spec: OpenstackNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     """Arguments of `docker` that run the job."""
     accelerators = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=TRAINER_UID), *member_mount(spec.member_key)]
-    life = [*member_argv(spec.member_key), *life_argv(spec.job, spec.run_dir, spec.max_hours)]
-    return [*argv, *NO_LOG, spec.job.image, *life, *spec.job.torchrun_argv()]
+    return [*argv, *NO_LOG, *own_mounts(spec.job, bin_dir), spec.job.image, *workload_argv(spec, bin_dir)]
 
 
 def openstack_job_env_text(spec: OpenstackNodeSpec, bin_dir: str = BIN_DIR) -> str:
     """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
-    return bash_array("DOCKER_ARGV", openstack_docker_argv(spec)) + run_array(spec.job, bin_dir)
+    return bash_array("DOCKER_ARGV", openstack_docker_argv(spec, bin_dir)) + run_array(spec.job, bin_dir)
 
 
 def openstack_env_text(spec: OpenstackMachineSpec) -> str:
@@ -185,7 +184,7 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
         "LOG_GROUP": "",
         "MEMBER_KEY": spec.member_key or "",
         **({"SIGNING_KEY": spec.signing_key} if spec.signing_key else {}),
-        "MAX_SEC": "" if spec.max_hours is None else str(math.ceil(spec.max_hours * 3600)),
+        "MAX_SEC": max_sec_text(spec.max_hours),
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
         "MOUNT_USER": spec.mount_user,
@@ -219,7 +218,7 @@ def render_openstack_node(spec: OpenstackNodeSpec) -> str:
         *_common_files(spec),
         # Nothing is upgraded under a job: a new driver's libraries do not fit the module that is loaded.
         NodeFile("/etc/apt/apt.conf.d/99gangway", "0644", 'APT::Periodic::Unattended-Upgrade "0";\n'),
-        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN]),
+        *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN], spec.job),
         *_units(units, values),
     ]
     return cloud_config(files, "worker on OpenStack", units=started)

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.core.job import JobSpec
 from images.pins import pinned_image
-from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OWN_SCRIPTS
+from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, outputs_of
 from images.specs import TRAINER_UID, DockerfileSpec
 from images.unit_words import unit_text
 
@@ -122,7 +122,8 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
     own = job is not None and job.command is not None
     called = [bare_python_file(file, _OWN_RESULTS if own else "") for name in names for file in _CALLED.get(name, ())]
     called += [bare_python_file(_OWN_RESULTS)] if own and called else []
-    names = [*names, *OWN_SCRIPTS] if own else names
+    if job is not None and own:
+        names = [*names, *OWN_SCRIPTS, *([OUTPUTS_SCRIPT] if outputs_of(job) else [])]
     texts = {name: own_script_text(cloud, name) if own else script_text(cloud, name) for name in names}
     shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
     return shell + called

@@ -42,6 +42,8 @@ all interfaces.
 """
 _JOIN_SEC = 28 * 24 * 3600
 """How long torchrun waits for its peers: as long as a job may last, for what ends the wait is the job's end."""
+OUTPUTS_SCRIPT = "with-outputs.sh"
+"""What makes the folders of its outputs, where it has any."""
 _PIDS = 32_768
 """Of a job: eight GPUs with their loaders and all threads of 200 cores are below 10,000."""
 # For putting a run's results where they outlive the stack: gigabytes at 100 MB a second.
@@ -108,8 +110,14 @@ def container_argv(
 
 def run_array(job: JobSpec, bin_dir: str, own: str = "docker") -> str:
     """`RUN` of job.env: what takes docker's arguments; nothing where that is docker itself."""
-    words = [*(f"{bin_dir}/{script}" for script in verify_scripts(job)), own]
+    before = [*verify_scripts(job), *([OUTPUTS_SCRIPT] if outputs_of(job) else [])]
+    words = [*(f"{bin_dir}/{script}" for script in before), own]
     return "" if words == ["docker"] else bash_array("RUN", words)
+
+
+def outputs_of(job: JobSpec) -> tuple[str, ...]:
+    """Folders of a command that are kept beside its run folder."""
+    return () if job.command is None else job.command.outputs
 
 
 def verify_scripts(job: JobSpec) -> list[str]:
@@ -154,6 +162,7 @@ def worker_settings(
     seconds = results_sec(files) if puts_results else 0
     return {
         "HEALTH_CHECKS": " ".join(step for step in steps if step.startswith("check-")),
+        **({"OUTPUTS": " ".join(outputs_of(job))} if outputs_of(job) else {}),
         "RESULTS_AT_END": "yes" if files and seconds else "",
         "RESULTS_SEC": str(seconds or ""),
         "RUN_ID": job.run_id,
@@ -180,6 +189,16 @@ def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
     """The launcher's arguments by which a job's nodes know of each other, and of its hours."""
     hours = [] if max_hours is None else ["--max-hours", f"{max_hours:.10g}"]
     return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
+
+
+def workload_argv(spec: MachineSpec, bin_dir: str, watch: Sequence[str] = ()) -> list[str]:
+    """What a container of the job's runs, behind its image: the job's own command, or the launcher. `watch`: where that
+    looks for its machine's end.
+    """
+    if spec.job.command is not None:
+        return own_argv(spec.job, bin_dir, spec.run_dir, spec.max_hours)
+    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+    return [*watch, *member_argv(spec.member_key), *life, *spec.job.torchrun_argv()]
 
 
 def own_mounts(job: JobSpec, bin_dir: str) -> list[str]:

@@ -59,12 +59,17 @@ class AlarmPlan:
 
 
 def plan_alarms(
-    num_nodes: int, steps_alarm_minutes: int, interruptions_per_hour: int, *, expect_gpu: bool
+    num_nodes: int, steps_alarm_minutes: int | None, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack. InputError: see `check_steps_alarm`."""
-    check_steps_alarm(steps_alarm_minutes)
+    """Every alarm of a stack; without minutes nobody waits for steps, which the job does not tell of. InputError: see
+    `check_steps_alarm`.
+    """
+    of_steps = []
+    if steps_alarm_minutes is not None:
+        check_steps_alarm(steps_alarm_minutes)
+        of_steps = [_no_steps(steps_alarm_minutes)]
     return [
-        _no_steps(steps_alarm_minutes),
+        *of_steps,
         *([_gpu_idle()] if expect_gpu else []),
         _interruptions(interruptions_per_hour),
         _nodes_missing(num_nodes),

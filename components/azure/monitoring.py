@@ -157,8 +157,9 @@ class NodeLogsArgs(TypedDict):
 class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `workspace_id` is NodeLogs', whose table has to exist before an alarm may name it.
     `num_nodes` is how many nodes all scale sets hold together. `steps_alarm_minutes` has to be longer than a node needs
-    from boot to the first statistics line. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every
-    alarm. `interruptions_per_hour` (3): above it, an alarm tells so.
+    from boot to the first statistics line; None where the job tells of no steps. `expect_gpu`: whether idle GPUs are
+    worth an alarm, by what the job prints. `emails` hear of every alarm. `interruptions_per_hour` (3): above it,
+    an alarm tells so.
     """
 
     subscription_id: str
@@ -168,7 +169,7 @@ class ObservabilityArgs(TypedDict):
     workspace_id: pulumi.Input[str]
     num_nodes: int
     emails: list[str]
-    steps_alarm_minutes: int
+    steps_alarm_minutes: int | None
     expect_gpu: bool
     interruptions_per_hour: NotRequired[int]
     tags: dict[str, str]

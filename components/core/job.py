@@ -41,11 +41,13 @@ class OwnCommand(_Frozen):
         words: the program and its arguments.
         workdir: folder in which it begins; empty for the image's own.
         torchrun_processes: on a node, by torchrun; 0 runs the command once, as it is.
+        outputs: folders that outlive the node beside the run folder, as the command sees them.
     """
 
     words: tuple[str, ...] = Field(min_length=1)
     workdir: str = ""
     torchrun_processes: int = Field(default=0, ge=0)
+    outputs: tuple[str, ...] = Field(default=(), exclude_if=lambda folders: not folders)
 
 
 class JobSpec(_Frozen):

@@ -95,15 +95,20 @@ def plan_alarms(
     stack: str,
     groups: Sequence[str],
     num_nodes: int,
-    steps_alarm_minutes: int,
+    steps_alarm_minutes: int | None,
     interruptions_per_hour: int,
     *,
     expect_gpu: bool,
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack; without `groups` (TPUs) nobody counts nodes. InputError: see `check_steps_alarm`."""
-    check_steps_alarm(steps_alarm_minutes)
+    """Every alarm of a stack; without `groups` (TPUs) nobody counts nodes, and without minutes nobody waits for steps,
+    which the job does not tell of. InputError: see `check_steps_alarm`.
+    """
+    of_steps = []
+    if steps_alarm_minutes is not None:
+        check_steps_alarm(steps_alarm_minutes)
+        of_steps = [_no_steps(stack, groups, steps_alarm_minutes)]
     return [
-        _no_steps(stack, groups, steps_alarm_minutes),
+        *of_steps,
         *([_gpu_idle(stack)] if expect_gpu else []),
         _interruptions(stack, interruptions_per_hour),
         _nodes_missing(stack, groups, num_nodes) if groups else _slices_given_up(stack),

@@ -161,8 +161,8 @@ class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `log_name` is NodeLogs', whose metrics have to exist before an alarm may name them.
     `group_names` are the managed instance groups and `num_nodes` how many nodes they hold together; for TPUs, which are
     in no group, none and 0. `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics
-    line. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm. `interruptions_per_hour`
-    (3): above it, an alarm tells so.
+    line; None where the job tells of no steps. `expect_gpu`: whether idle GPUs are worth an alarm, by what the job
+    prints. `emails` hear of every alarm. `interruptions_per_hour` (3): above it, an alarm tells so.
     """
 
     project: pulumi.Input[str]
@@ -172,7 +172,7 @@ class ObservabilityArgs(TypedDict):
     group_names: pulumi.Input[list[str]]
     num_nodes: int
     emails: list[str]
-    steps_alarm_minutes: int
+    steps_alarm_minutes: int | None
     expect_gpu: bool
     interruptions_per_hour: NotRequired[int]
     tags: dict[str, str]

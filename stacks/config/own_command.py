@@ -4,6 +4,8 @@ same rules and errors, and what it finds in its environment on every engine.
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import permutations
+from pathlib import PurePosixPath
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -16,6 +18,14 @@ RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
 """Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
 
 _Word = Annotated[str, Field(max_length=4096)]
+_Folder = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
+OF_THE_SYSTEM = (
+    *("bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "sys", "tmp", "usr", "var"),
+    *("fsx", "scratch", "shared"),
+)
+"""Folders at the top of a container that are no place for what a command leaves; the last ones are where nodes mount
+their file systems and their own disks.
+"""
 
 
 class ExitCodes(Section):
@@ -51,6 +61,7 @@ class CommandKeys(Section):
         workdir: folder in which the command begins.
         exit_codes: what the command's codes mean.
         processes_per_node: workers of a node; without it the command runs once on each.
+        outputs: folders in the container that are kept beside the run folder; what the image has there is not seen.
     """
 
     command: tuple[_Word, ...] = Field(default=(), examples=[["python", "train.py", "--epochs", "3"]])
@@ -63,6 +74,18 @@ class CommandKeys(Section):
     workdir: str | None = Field(default=None, pattern=r"^/", examples=["/work"])
     exit_codes: ExitCodes = ExitCodes()
     processes_per_node: PositiveWhole | None = Field(default=None, examples=[8])
+    outputs: tuple[_Folder, ...] = Field(default=(), max_length=8, examples=[["/work/results"]])
+
+    @field_validator("outputs")
+    @classmethod
+    def _apart(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
+        for folder in outputs:
+            if folder.split("/")[1] in OF_THE_SYSTEM:
+                raise ValueError(f"folders of the command's own, such as /work/results; take {folder} out")
+        for one, other in permutations(map(PurePosixPath, outputs), 2):
+            if one.is_relative_to(other):
+                raise ValueError(f"folders of which none is in another; take {one} out, {other} holds it")
+        return outputs
 
     @field_validator("env")
     @classmethod
@@ -75,7 +98,7 @@ class CommandKeys(Section):
         return env
 
 
-OF_A_COMMAND = ("image", "env", "workdir", "exit_codes")
+OF_A_COMMAND = ("image", "env", "workdir", "exit_codes", "outputs")
 """Keys that a preset of a stack has no use for."""
 
 

@@ -166,10 +166,13 @@ def command_job(
     run_dir: str,
     state: str,
     accelerators: int,
-    shutdown_timeout_sec: int,
     at: Rendezvous | None = None,
+    volumes: Sequence[Volume] = (),
+    shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """A command of one's own; `accelerators` of a node, `at`: where torchruns of several meet; the rest as `job_of`."""
+    """A command of one's own; `accelerators` of a node, `at`: where torchruns of several nodes meet, for which a fabric is
+    of use; the rest as `job_of`.
+    """
     nodes = config.cluster.nodes
     several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
     # Of each round of workers its own store: torch 2.15 hands the first one's on to nodes that come later.
@@ -183,13 +186,45 @@ def command_job(
         num_nodes_max=nodes.max,
         processes_per_node=accelerators,
         rendezvous=at or Rendezvous(standalone=True),
-        volumes=(Volume(source=state, target=state),),
+        volumes=(Volume(source=state, target=state), *volumes, *_outputs(own.outputs, run_dir)),
         env={**several, **command_variables(own, run_dir, OWN_NOTICES)},
         command=OwnCommand(
-            words=own.command, workdir=own.workdir or "", torchrun_processes=own.processes_per_node or 0
+            words=own.command,
+            workdir=own.workdir or "",
+            torchrun_processes=own.processes_per_node or 0,
+            outputs=own.outputs,
         ),
         shutdown_timeout_sec=shutdown_timeout_sec,
     )
+
+
+def command_job_on(machine: MachineType, config: StackConfig, own: CommandConfig, image: str, mount: str) -> JobSpec:
+    """The same on a machine whose file system, where it has one, is at `mount`."""
+    return command_job(
+        config,
+        own,
+        image,
+        run_dir=run_dir(config, mount),
+        state=state_root(config, mount),
+        accelerators=machine.num_accelerators.value,
+    )
+
+
+def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
+    """Folders beside the run folder, not in it: there the command could put a link in a folder's place, and root, who
+    mounts it, would follow.
+    """
+    return (Volume(source=f"{run_dir}.outputs{folder}", target=folder) for folder in outputs)
+
+
+def steps_alarm_minutes(config: StackConfig) -> int | None:
+    """After how long without a step people are told; None for a command of one's own, which tells of no steps."""
+    return config.observe.no_steps_minutes if config.own_command is None else None
+
+
+def image_place(config: StackConfig) -> str:
+    """Where the stack file names an image that is there already."""
+    return "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image"
 
 
 def head_host(config: StackConfig) -> str:

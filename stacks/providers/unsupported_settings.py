@@ -38,7 +38,7 @@ def site_mistakes(config: StackConfig) -> Iterator[InputError]:
     """One InputError for each setting that is missing, contradicts another, or is a secret in plain text."""
     if provider_of(config.provider).settings.reads_site:
         yield from _accelerator(config)
-        if not config.engine.standing:
+        if config.trains:
             yield from _prebuilt(config)
 
 

@@ -361,6 +361,13 @@ def machines(load_module: Callable[[Path], ModuleType]) -> Any:
 
 
 @pytest.fixture(scope="session")
+def job_of(load_module: Callable[[Path], ModuleType]) -> Callable[..., JobSpec]:
+    """A job of one's own, as AWS's nodes are tested with it."""
+    made: Callable[..., JobSpec] = load_module(Path(__file__).with_name("test_own_node.py")).job_of
+    return made
+
+
+@pytest.fixture(scope="session")
 def aws_scripts(tmp_path_factory: pytest.TempPathFactory, machines: Any) -> Path:
     folder: Path = machines.scripts_of("aws", tmp_path_factory.mktemp("aws") / "bin")
     return folder

@@ -59,6 +59,26 @@ MEMORY = ["--memory", "260046848k"]
 """What the trainer's container gets of a machine's 256 GiB."""
 
 
+OWN_DOCKER = """
+[ "$1" = run ] || exit 0
+shift
+env=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --env) env+=("$2"); shift 2 ;;
+        --entrypoint) entry=$2; shift 2 ;;
+        --workdir) cd "$2"; shift 2 ;;
+        --rm | --init | --read-only) shift ;;
+        --*) shift 2 ;;
+        *) break ;;
+    esac
+done
+shift
+exec env "${env[@]}" "$entry" "$@"
+"""
+"""A docker that runs the words behind the image here."""
+
+
 @dataclass
 class Machine:
     """A directory that a node script takes for the machine: fake commands first on PATH, their calls recorded."""
@@ -212,6 +232,17 @@ class Machine:
     def plan(self, **changes: Any) -> None:
         """Changes the spec that the scripts are told."""
         self.spec = replace(self.spec, **changes)
+
+    def runs_commands(self) -> None:
+        """Gives it the scripts of a job's own command, and a docker that runs that command here."""
+        folder = self.root / "bin"
+        shutil.copytree(self.bin, folder)
+        for script in (TEMPLATES / "job").glob("*.sh"):
+            shutil.copy(script, folder)
+            (folder / script.name).chmod(0o755)
+        (self.root / "lib").symlink_to(self.bin.parent / "lib")
+        self.bin = folder
+        self.fake("docker", OWN_DOCKER)
 
 
 @dataclass

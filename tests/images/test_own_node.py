@@ -21,24 +21,6 @@ from images.specs import FileSystem, ended_object, job_key
 
 SCRIPT = TEMPLATES / "job" / "own-node.sh"
 GRACE_SEC = 60
-DOCKER = """
-[ "$1" = run ] || exit 0
-shift
-env=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --env) env+=("$2"); shift 2 ;;
-        --entrypoint) entry=$2; shift 2 ;;
-        --workdir) cd "$2"; shift 2 ;;
-        --rm | --init | --read-only) shift ;;
-        --*) shift 2 ;;
-        *) break ;;
-    esac
-done
-shift
-exec env "${env[@]}" "$entry" "$@"
-"""
-"""A docker that runs the words behind the image here."""
 
 
 def job_of(run_dir: str, *words: str, processes: int = 0, workdir: str = "") -> JobSpec:
@@ -93,9 +75,12 @@ def test_another_command_is_another_job() -> None:
     assert job_key(one) != job_key(other)
     assert ended_object(one, 1) != ended_object(other, 1)
     assert job_key(one) == job_key(one.model_copy(update={"env": {}}))
+    assert one.command is not None
+    more = one.command.model_copy(update={"outputs": ("/work/results",)})
+    assert job_key(one) != job_key(one.model_copy(update={"command": more}))
 
 
-@pytest.mark.parametrize("name", ["own-node.sh", "own-job.sh", "upload-record.sh"])
+@pytest.mark.parametrize("name", ["own-node.sh", "own-job.sh", "upload-record.sh", "with-outputs.sh"])
 def test_scripts_pass_shellcheck(name: str) -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not on PATH")
@@ -225,16 +210,9 @@ def test_who_is_done_in_its_last_seconds_is_done(own_node: Node) -> None:
 
 
 @pytest.fixture
-def own_machine(job_node: Any, tmp_path: Path, aws_scripts: Path) -> Any:
+def own_machine(job_node: Any, tmp_path: Path) -> Any:
     """A node on which docker runs the command here."""
-    folder = tmp_path / "bin"
-    shutil.copytree(aws_scripts, folder)
-    for script in (TEMPLATES / "job").glob("*.sh"):
-        shutil.copy(script, folder)
-        (folder / script.name).chmod(0o755)
-    (tmp_path / "lib").symlink_to(aws_scripts.parent / "lib")
-    job_node.bin = folder
-    job_node.fake("docker", DOCKER)
+    job_node.runs_commands()
     copy = f'target={tmp_path}/bucket/${{@: -1}}; mkdir -p "$target"; cp -r "${{@: -2:1}}/." "$target"'
     job_node.fake("aws", f'[ "$1" = s3 ] || exit 0; {copy}')
     return job_node
@@ -261,6 +239,53 @@ def test_an_end_for_all_ends_the_job(own_machine: Any, code: int, reason: str) -
     own_machine.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": str(code)}
     assert own_machine.run("leave-node.sh").returncode == 0
     assert own_machine.state("ended").read_text() == f"{code} {reason}\n"
+
+
+def test_outputs_are_folders_beside_the_run_folder_and_are_put_with_it(own_machine: Any) -> None:
+    run_dir = own_machine.root / "run"
+    script = 'echo "$OUTPUTS" >"$GANGWAY_RUN_DIR/told"'
+    job = job_of(str(run_dir), "sh", "-c", script)
+    assert job.command is not None
+    own = job.command.model_copy(update={"outputs": ("/work/results", "/logs")})
+    own_machine.plan(
+        job=job.model_copy(update={"command": own}), run_dir=str(run_dir), member_key=None, file_system=None
+    )
+    done = own_machine.run("run-trainer.sh")
+    assert done.returncode == 0, done.stderr
+    folders = [own_machine.root / "run.outputs" / name for name in ("work/results", "logs")]
+    assert all(folder.is_dir() for folder in folders)
+    assert [call[-1] for call in own_machine.calls("chown")] == [str(run_dir), *map(str, folders)]
+    assert (run_dir / "told").read_text() == "\n", "what the node knows is not the command's"
+    (folders[0] / "deep").mkdir()
+    (folders[0] / "deep/best.pt").write_text("best")
+    for _ in range(2):
+        done = own_machine.run("upload-record.sh")
+        assert done.returncode == 0, done.stderr
+    assert in_bucket(own_machine) == {"told": "\n", "outputs/work/results/deep/best.pt": "best"}
+    assert len(own_machine.asked("s3")) == 2, "each once"
+
+
+def test_an_output_that_cannot_be_put_keeps_no_other(own_machine: Any) -> None:
+    run_dir = own_machine.root / "run"
+    job = job_of(str(run_dir), "true")
+    assert job.command is not None
+    own = job.command.model_copy(update={"outputs": ("/a", "/b")})
+    own_machine.plan(
+        job=job.model_copy(update={"command": own}), run_dir=str(run_dir), member_key=None, file_system=None
+    )
+    run_dir.mkdir()
+    for name in ("a", "b"):
+        folder = own_machine.root / "run.outputs" / name
+        folder.mkdir(parents=True)
+        (folder / "x").write_text(name)
+    copy = f'target={own_machine.root}/bucket/${{@: -1}}; mkdir -p "$target"; cp -r "${{@: -2:1}}/." "$target"'
+    own_machine.fake("aws", f'[ "$1" = s3 ] || exit 0; [[ ${{@: -1}} != */a ]] || exit 1; {copy}')
+    assert own_machine.run("upload-record.sh").returncode == 1
+    assert in_bucket(own_machine) == {"outputs/b/x": "b"}
+    own_machine.fake("aws", f'[ "$1" = s3 ] || exit 0; {copy}')
+    assert own_machine.run("upload-record.sh").returncode == 0
+    assert in_bucket(own_machine) == {"outputs/a/x": "a", "outputs/b/x": "b"}
+    assert len(own_machine.asked("s3")) == 3
 
 
 FILES = {"model.pt": "1", "deep/er/weights.bin": "22", ".hidden": "3"}

@@ -36,17 +36,16 @@ from components.azure.node_pool import CapacityRungArgs, IbNodePool, IbNodePoolA
 from components.azure.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
 from components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
 from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
-from components.core.fields import Egress
 from components.core.image import RegistryLogin
 from components.core.member_key import member_key
 from components.core.pinned import pinned
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
 from stacks.providers.azure.newest_image import newest_version
-from stacks.providers.azure.plan import AzurePlan, head_type
+from stacks.providers.azure.plan import AzurePlan, head_type, scrapes
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
 
 API_URL = "GANGWAY_API_URL"
 """The environment variable whose value stands before every API's host in tests, as on machines."""
@@ -220,7 +219,7 @@ class ComponentFactory:
 
     def image(self) -> Image:
         """The prebuilt image, or a registry and the build that fills it."""
-        prebuilt, name = self.config.image.prebuilt, self.config.stack
+        prebuilt, name = self.config.ready_image, self.config.stack
         if prebuilt is not None:
             assert self.planned.registry_id is not None, "AzurePlan holds it for every prebuilt image"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.registry_id)
@@ -370,7 +369,7 @@ class ComponentFactory:
         rights = {
             **self._machines_rights(image, runs, logs, members),
             "fills_groups": True,
-            "scrapes": self.config.head.prometheus_image is not None and self.config.network.egress is Egress.NAT,
+            "scrapes": scrapes(self.config),
         }
         identity = HeadIdentity(name, typed_args(HeadIdentityArgs, rights), self.opts)
         subnets = plan_network(self.config.network.cidr, lustre.subnet_prefix_length if lustre else None)
@@ -424,8 +423,8 @@ class ComponentFactory:
             "workspace_id": logs.workspace_id,
             "num_nodes": self.config.expected_nodes,
             "emails": list(self.config.budget.emails),
-            "steps_alarm_minutes": self.config.observe.no_steps_minutes,
-            "expect_gpu": True,
+            "steps_alarm_minutes": steps_alarm_minutes(self.config),
+            "expect_gpu": self.config.own_command is None,
         }
         return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)
 

@@ -199,7 +199,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         )
     return (
         *common_findings(config, planned.machine, cost),
-        *shared.trainable(planned.machine),
+        *(shared.trainable if config.trains else shared.runs_commands)(planned.machine),
         *_sold(config, planned),
         *_fabric(config, planned),
         *_image(config, planned),
@@ -210,7 +210,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         *storage(config, planned),
         *key(config),
         *_egress(config),
-        *shared.member_key_refreshed(config, has_key=True),
+        *shared.member_key_refreshed(config, has_key=config.trains),
         *_bastion(config),
         *money(config),
     )
@@ -365,7 +365,7 @@ def _pools_fill() -> Finding:
 def _egress(config: StackConfig) -> Iterable[Finding]:
     own = config.azure
     assert own is not None, "stacks.providers.unsupported_settings has seen to it"
-    if config.network.egress is Egress.ENDPOINTS and own.head_image is None:
+    if config.network.egress is Egress.ENDPOINTS and own.head_image is None and config.own_command is None:
         yield Finding.error(
             "network.head-no-packages",
             "gangway:network.egress",
@@ -373,7 +373,7 @@ def _egress(config: StackConfig) -> Iterable[Finding]:
             "services alone: it would ask for no nodes",
             "set egress: nat, or write a head_image that has Docker",
         )
-    if own.private_endpoints and config.image.prebuilt is not None:
+    if own.private_endpoints and config.ready_image is not None:
         yield Finding.info(
             "network.premium-registry",
             "gangway:azure.private_endpoints",

@@ -18,6 +18,7 @@ from components.azure.policies import BlobSource, blob_source, importable
 from components.azure.storage import plan_watcher
 from components.catalog.loader import load_provider
 from components.catalog.schema import AzureMachineType, Region
+from components.core.fields import Egress
 from components.core.findings import InputError
 from components.core.image_reference import DIGEST, REPOSITORY
 from components.core.job import JobSpec
@@ -226,6 +227,12 @@ def _root_volume(config: StackConfig) -> int:
     return cluster.root_volume_gib if "root_volume_gib" in cluster.model_fields_set else ROOT_GIB
 
 
+def scrapes(config: StackConfig) -> bool:
+    """Whether the head runs Prometheus: of a command of one's own nobody knows where it has metrics."""
+    wanted = config.trains and config.head.prometheus_image is not None
+    return wanted and config.network.egress is Egress.NAT
+
+
 def head_type(config: StackConfig) -> str:
     """The head node's machine type."""
     return config.head.machine_type or HEAD_MACHINE_TYPE
@@ -233,17 +240,18 @@ def head_type(config: StackConfig) -> str:
 
 def _registry_id(config: StackConfig) -> str | None:
     """The registry nodes must be allowed to pull from, when it is not the stack's own."""
-    prebuilt = config.image.prebuilt
-    if prebuilt is None:
+    image, place = config.ready_image, shared.image_place(config)
+    if image is None:
         return None
-    match, registry_id = _IMAGE.fullmatch(prebuilt), _section(config).registry_id
+    match, registry_id = _IMAGE.fullmatch(image), _section(config).registry_id
     if match is None:
         raise InputError(
-            "gangway:image.prebuilt",
+            place,
             "not an image in a registry the nodes can pull from",
-            value=prebuilt,
+            value=image,
             allowed="<registry>.azurecr.io/<repository>@sha256:<digest>",
-            fix="push the image to Azure Container Registry, or leave it out and let `up` build it",
+            fix="push the image to Azure Container Registry"
+            + (", or leave it out and let `up` build it" if config.own_command is None else ""),
         )
     host, show = match["host"], f"copy it from `az acr show --name {match['host'].partition('-')[0]} --query id`"
     if registry_id is None:
@@ -258,7 +266,7 @@ def _registry_id(config: StackConfig) -> str | None:
     if host.partition("-")[0] != name:
         raise InputError(
             "gangway:azure.registry_id",
-            f"not the registry of gangway:image.prebuilt, {host}",
+            f"not the registry of {place}, {host}",
             value=registry_id,
             allowed=f"the resource id of {host}",
             fix=show,
@@ -270,6 +278,8 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
     """The job the nodes run. NCCL is told to take InfiniBand or nothing where the machines have it; what else it reads,
     the topology and /etc/nccl.conf, is the node image's own, mounted into the container.
     """
+    if config.own_command is not None:
+        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
     price = load_provider("azure").price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
     argv = shared.train_argv(

@@ -70,7 +70,7 @@ def _ids(config: StackConfig) -> Iterator[InputError]:
     if section is None:
         return
     has_source = config.storage is not None and config.storage.source is not None
-    has_key, prebuilt = config.encryption == "customer-key", config.image.prebuilt is not None
+    has_key, ready = config.encryption == "customer-key", config.ready_image is not None
     # Name: whether it is needed, for what, and the command that shows it.
     needed = {
         "tenant_id": (has_key, "encryption: customer-key", "az account show --query tenantId"),
@@ -89,7 +89,7 @@ def _ids(config: StackConfig) -> Iterator[InputError]:
         "tenant_id": (has_key, "encryption: customer-key"),
         "source_account_id": (has_source, "storage.source"),
         "importer_principal_id": (has_source, "storage.source"),
-        "registry_id": (prebuilt, "image.prebuilt"),
+        "registry_id": (ready, "image.prebuilt" if config.own_command is None else "job.image"),
         "network_watcher": (config.network.flow_logs, "network.flow_logs"),
     }
     for name, (used, beside) in idle.items():

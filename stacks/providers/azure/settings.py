@@ -28,8 +28,8 @@ class AzureConfig(Section):
         source_account_id: resource id of the storage account that `storage.source` is in.
         importer_principal_id: object id, in this directory, of the service principal by which Managed Lustre fetches
             what is in there: "HPC Cache Resource Provider".
-        registry_id: resource id of the registry that `image.prebuilt` is in: an image's name does not say where its
-            registry is.
+        registry_id: resource id of the registry that `image.prebuilt`, or the image of `job.command`, is in: an image's
+            name does not say where its registry is.
         role_wait_sec: how long `up` waits after it has given somebody a role, before it relies on that.
         network_watcher: resource id, or GROUP/NAME, of the network watcher that writes the flow log; Azure's own of the
             region when left out.
@@ -127,6 +127,7 @@ SETTINGS = ProviderSettings(
     store=ObjectStore("az", "az://account/container/folder", keeps_name=False),
     storage_kinds=("lustre",),
     queues=("kubernetes",),
+    runs_commands=True,
     account=Account(
         "azure-native",
         "Azure",

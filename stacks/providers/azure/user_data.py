@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import pulumi
 
 from components.azure.fabric import FabricPlan
-from components.core.fields import Egress
 from components.core.job import JobSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
 from images.render import base64gzip
 from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir
+from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir, scrapes
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
 
@@ -81,7 +80,7 @@ def head_user_data(
 
 
 def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any]:
-    """What every machine is told."""
+    """What every machine is told; the member key of a trainer's alone: a command is on one node, which meets nobody."""
     return {
         "stack": config.stack,
         "client_id": client_id,
@@ -91,7 +90,7 @@ def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any
         "run_dir": run_dir(config),
         "file_system": None if names.mount_source is None else FileSystem("lustre", names.mount_source, MOUNT),
         "ingestion_url": names.ingestion_url,
-        "member_key": names.member_key,
+        "member_key": names.member_key if config.trains else None,
         "signing_key": names.signing_key,
         "max_hours": config.work.max_hours,
     }
@@ -100,7 +99,8 @@ def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any
 def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str) -> AzureNodeSpec:
     return AzureNodeSpec(
         **_common(config, names, client_id),
-        fabric=_fabric(planned.fabric),
+        # A command is on one node, and its image need not know of InfiniBand.
+        fabric=_fabric(planned.fabric) if config.trains else None,
         data_dir=data_dir(planned),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         scratch_is_temporary_disk=planned.machine.temporary_disk,
@@ -131,6 +131,6 @@ def _head(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str
         resource_group_name=names.resource_group_name,
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
-        prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+        prometheus_image=config.head.prometheus_image if scrapes(config) else None,
         fallback=json.loads(ladder),
     )

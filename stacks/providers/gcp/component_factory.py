@@ -50,7 +50,7 @@ from stacks.providers.gcp.user_data import (
     node_user_data,
     tpu_startup_script,
 )
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
 
 Key = pulumi.Output[str] | None
 LABEL_KEY = "gangway-stack"
@@ -325,7 +325,7 @@ class ComponentFactory:
 
     def image(self, key: Key) -> Image:
         """The prebuilt image, or a repository and the build that fills it."""
-        prebuilt = self.config.image.prebuilt
+        prebuilt = self.config.ready_image
         if prebuilt is not None:
             assert self.planned.repository_id is not None, "GcpPlan has taken it from the image's name"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_id)
@@ -514,7 +514,7 @@ class ComponentFactory:
 
     def observe(self, nodes: Nodes, logs: NodeLogs) -> Observability:
         """Alarms and the dashboard."""
-        gpus = self.planned.tpu is None
+        gpus, trains = self.planned.tpu is None, not self.planned.commands
         args = {
             **place(self.config, self.planned),
             "stack": self.config.stack,
@@ -522,8 +522,8 @@ class ComponentFactory:
             "group_names": nodes.group_names,
             "num_nodes": self.config.expected_nodes if gpus else 0,
             "emails": list(self.config.budget.emails),
-            "steps_alarm_minutes": self.config.observe.no_steps_minutes,
-            "expect_gpu": gpus,
+            "steps_alarm_minutes": steps_alarm_minutes(self.config),
+            "expect_gpu": gpus and trains,
             "tags": self.planned.tags,
         }
         return Observability(self.config.stack, typed_args(ObservabilityArgs, args), self.opts)

@@ -21,13 +21,14 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.gcp.kubernetes_findings import cluster_findings
 from stacks.providers.gcp.perimeter_findings import perimeter_findings
-from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, zone_is_assumed
+from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is_assumed
 from stacks.providers.shared import (
     CLUSTER,
     fabric_check,
     ignored_check,
     member_key_refreshed,
     nodes_stay,
+    runs_commands,
     sold_here,
     spot_notice,
     zone,
@@ -197,14 +198,8 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "set egress: nat"
             + ("" if planned.head else f", or pin an image_id that holds {_image_holds(config, planned)}"),
         )
-    elif planned.head:
-        yield Finding.error(
-            "network.head-no-packages",
-            path,
-            "the head node starts from Canonical's image, not from image_id, and has to install Docker, and endpoints "
-            "lead to Google's APIs alone: the workers would wait, and cost, without a place to meet",
-            "set egress: nat",
-        )
+    elif planned.head and (config.trains or imports(config, planned)):
+        yield _head_without_packages(config)
     else:
         yield Finding.info(
             "network.image-holds",
@@ -214,9 +209,23 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
+def _head_without_packages(config: StackConfig) -> Finding:
+    """Of a command of one's own the head runs no container, but it may have data imported."""
+    installs, so = "Docker", "the workers would wait, and cost, without a place to meet"
+    if not config.trains:
+        installs, so = "Lustre's client", "the node would wait, and cost, for data that do not come"
+    return Finding.error(
+        "network.head-no-packages",
+        "gangway:network.egress",
+        f"the head node starts from Canonical's image, not from image_id, and has to install {installs}, and endpoints "
+        f"lead to Google's APIs alone: {so}",
+        "set egress: nat",
+    )
+
+
 def _image_holds(config: StackConfig, planned: GcpPlan) -> str:
     """All that a worker would otherwise install at boot."""
-    plugin = nccl_plugin(planned.gpu_machine, own_image=True)
+    plugin = nccl_plugin(planned.gpu_machine, own_image=True) if config.trains else None
     modules = plugin.host.kernel_modules if plugin is not None else ()
     things = ["Docker", "NVIDIA's driver", "NVIDIA's container toolkit"]
     if config.storage is not None:
@@ -307,7 +316,10 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             + ("" if speed is None else f" at {speed:g} Gbit/s"),
             "choose a3-megagpu-8g or newer, or one node",
         )
-    yield from nccl_findings(machine, own_image, nodes.max, f"{CLUSTER}.image_id", IMAGE_NCCL)
+    if config.trains:
+        yield from nccl_findings(machine, own_image, nodes.max, f"{CLUSTER}.image_id", IMAGE_NCCL)
+    else:
+        yield from runs_commands(machine)
     least = fabric_min_gbps(config, planned)
     yield from _ignored(config, planned)
     uses = f"{machine.name}, whose GPU NICs, if any, the default image does not use,"

@@ -7,7 +7,7 @@ from components.gcp.perimeter import perimeter_name, plan_perimeter
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.plan import GcpPlan
 from stacks.providers.gcp.settings import PerimeterConfig
-from stacks.providers.shared import ways_out
+from stacks.providers.shared import image_place, ways_out
 
 __all__ = ["perimeter_findings"]
 
@@ -94,7 +94,7 @@ def _reads(config: StackConfig, planned: GcpPlan, perimeter: PerimeterConfig) ->
     if of_image is not None and of_image != planned.project:
         yield Finding.warning(
             "network.perimeter-image",
-            "gangway:image.prebuilt",
+            image_place(config),
             f"the image is of {of_image}, which is outside the perimeter: enforced, no machine could pull it",
             f"write the number of {of_image} into gangway:gcp.service_perimeter.reads_from",
         )

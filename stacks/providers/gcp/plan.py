@@ -162,6 +162,7 @@ class GcpPlan:
         repository_id: of the prebuilt image; None where the stack builds its own.
         head: whether the job needs a head node.
         standing: whether the stack is a cluster with a queue, on GKE.
+        commands: whether the job is a command of one's own.
         tags: labels of every resource.
     """
 
@@ -175,6 +176,7 @@ class GcpPlan:
     repository_id: str | None
     head: bool
     standing: bool
+    commands: bool
     tags: dict[str, str]
 
     @property
@@ -190,7 +192,7 @@ class GcpPlan:
     @property
     def has_member_key(self) -> bool:
         """Whether there is a store in which machines meet: the head's, or that of the first host of several."""
-        return not self.standing and (self.head or self.num_machines > 1)
+        return not self.standing and not self.commands and (self.head or self.num_machines > 1)
 
     @property
     def has_secrets(self) -> bool:
@@ -208,6 +210,7 @@ def plan(config: StackConfig) -> GcpPlan:
     machine = _machine(config) if tpu is None else slice_machine(tpu)
     standing = config.engine.standing
     if tpu is not None and not standing:
+        _check_trains(config)
         check_tpu_rungs(cluster.capacity)
     check_ladder(cluster.capacity)
     _check_zones(config, _zones_of(region))
@@ -235,8 +238,21 @@ def plan(config: StackConfig) -> GcpPlan:
         # Workers meet there, and it fills the ladder's lower rungs. The hosts of a slice know each other by themselves.
         head=tpu is None and not standing and (nodes.max > 1 or len(cluster.capacity) > 1),
         standing=standing,
+        commands=config.own_command is not None,
         tags=tag_policy(config, machine, region).gcp(),
     )
+
+
+def _check_trains(config: StackConfig) -> None:
+    """InputError: a command of one's own on a slice."""
+    if config.own_command is not None:
+        raise InputError(
+            "gangway:cluster.accelerator",
+            "hosts of slices run the trainer alone so far",
+            value=config.cluster.accelerator,
+            allowed="GPUs beside job.command",
+            fix="choose a machine type with NVIDIA GPUs (`gangway catalog list` names them), or write a preset",
+        )
 
 
 def _machine(config: StackConfig) -> MachineType:
@@ -312,6 +328,12 @@ def _check_storage(config: StackConfig) -> None:
     )
 
 
+def imports(config: StackConfig, planned: GcpPlan) -> bool:
+    """Whether the head has Managed Lustre fetch the data itself, which is faster than any copy through a machine."""
+    storage = config.storage
+    return storage is not None and storage.kind == "lustre" and storage.source is not None and planned.head
+
+
 def head_type(config: StackConfig) -> str:
     """The head node's machine type."""
     return config.head.machine_type or "e2-medium"
@@ -319,16 +341,18 @@ def head_type(config: StackConfig) -> str:
 
 def _repository_id(config: StackConfig) -> str | None:
     """The repository nodes must be allowed to pull from, when it is not the stack's own."""
-    if config.image.prebuilt is None:
+    image = config.ready_image
+    if image is None:
         return None
-    match = _IMAGE.fullmatch(config.image.prebuilt)
+    match = _IMAGE.fullmatch(image)
     if match is None or match[1] not in (config.region, *_MULTI_REGIONS):
         raise InputError(
-            "gangway:image.prebuilt",
+            shared.image_place(config),
             "not an image in a repository the nodes can pull from",
-            value=config.image.prebuilt,
+            value=image,
             allowed=f"{config.region}-docker.pkg.dev/<project>/<repository>/<image>@sha256:<digest>",
-            fix=f"push the image to Artifact Registry in {config.region}, or leave it out and let `up` build it",
+            fix=f"push the image to Artifact Registry in {config.region}"
+            + (", or leave it out and let `up` build it" if config.own_command is None else ""),
         )
     return f"projects/{match[2]}/locations/{match[1]}/repositories/{match[3]}"
 
@@ -339,6 +363,8 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     All machines run torchrun, as the launcher in the image, with a process for each GPU or chip. Where the hosts of
     slices meet is in their metadata, and so not in here. Nodes of this spec are machines, also those of TPUs.
     """
+    if config.own_command is not None:
+        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
     nodes, tpu = config.cluster.nodes, planned.tpu
     machine, price = _as_the_trainer_counts(config, planned)
     context = cloud_context(

@@ -134,4 +134,5 @@ SETTINGS = ProviderSettings(
     has_slices=True,
     queues=("kubernetes",),
     deletes_runs=True,
+    runs_commands=True,
 )

@@ -24,7 +24,7 @@ from images.gcp import (
 )
 from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
-from stacks.providers.gcp.plan import MOUNT, GcpPlan, queued_resource, run_dir
+from stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource, run_dir
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
 FALLBACK_OBJECT = "fallback.json"
@@ -139,7 +139,8 @@ def _file_system(config: StackConfig, planned: GcpPlan, names: _Names) -> FileSy
 
 def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
     machine = planned.gpu_machine
-    plugin = nccl_plugin(machine, own_image=config.cluster.image_id is not None)
+    # A command is on one node, and its image need not go with the plug-in.
+    plugin = nccl_plugin(machine, own_image=config.cluster.image_id is not None) if config.trains else None
     nics = [interface.nic_type for interface in plan_interfaces(machine)]
     return GcpNodeSpec(
         **_common(config, planned, names),
@@ -168,34 +169,29 @@ def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSp
 
 def _head(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpHeadSpec:
     several = len(config.cluster.capacity) > 1
+    scrapes = config.trains and config.network.egress is Egress.NAT
     return GcpHeadSpec(
         **_common(config, planned, names),
         data=_heads_data(config, planned, names),
         zones=tuple(sorted({rung_zone(rung, planned.zone) for rung in config.cluster.capacity})),
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
-        prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+        prometheus_image=config.head.prometheus_image if scrapes else None,
         fallback_uri=f"gs://{names.head_files}/{FALLBACK_OBJECT}" if several else None,
     )
-
-
-def _imports(config: StackConfig, planned: GcpPlan) -> bool:
-    """Whether the head has Managed Lustre fetch the data itself, which is faster than any copy through a machine."""
-    storage = config.storage
-    return storage is not None and storage.kind == "lustre" and storage.source is not None and planned.head
 
 
 def _workers_data(config: StackConfig, planned: GcpPlan) -> DataSource | None:
     if config.storage is None or config.storage.source is None:
         return None
-    return DataSource(config.storage.source, "head" if _imports(config, planned) else "copy")
+    return DataSource(config.storage.source, "head" if imports(config, planned) else "copy")
 
 
 def _heads_data(config: StackConfig, planned: GcpPlan, names: _Names) -> DataSource | None:
-    if not _imports(config, planned):
+    if not imports(config, planned):
         return None
-    assert config.storage is not None, "_imports has looked"
-    assert config.storage.source is not None, "_imports has looked"
+    assert config.storage is not None, "imports has looked"
+    assert config.storage.source is not None, "imports has looked"
     assert names.file_system_id is not None, "there is a resource for every file system"
     source = config.storage.source
     return DataSource(source, "import", asdict(import_request(names.file_system_id, source)))

@@ -39,7 +39,7 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
     least = fabric_min_gbps(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=True),
-        *shared_findings.trainable(planned.machine),
+        *(shared_findings.trainable if config.trains else shared_findings.runs_commands)(planned.machine),
         *site_findings(site_of(config), planned.machine),
         *shared_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,"),
         *shared_findings.fabric_check(config, least),
@@ -64,11 +64,12 @@ def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
             "mount one on every machine, and write its folder: shared_dir: /shared/gangway",
         )
     if own.run_store.startswith("/"):
+        what = "records are" if config.trains else "the command's folder is, once it has ended,"
         yield Finding.info(
             "storage.records-in-folder",
             f"{HOSTS}.run_store",
-            f"records are copied to {own.run_store} of the first machine: it outlives the stack, and the machine only "
-            "where it is on another's disk",
+            f"{what} copied to {own.run_store} of the first machine: it outlives the stack, and the machine only where "
+            "it is on another's disk",
             "name a bucket to have them elsewhere: s3://, gs:// or az://",
         )
 
@@ -164,7 +165,7 @@ def _nobody_looks(config: StackConfig) -> Iterable[Finding]:
     """What clouds do and nobody does here."""
     scraped = (
         "figures in the first one's Prometheus (`ssh -L 9090:localhost:9090`)"
-        if config.head.prometheus_image
+        if config.head.prometheus_image and config.trains
         else "no Prometheus"
     )
     yield _not_enforced("job.max_hours ends the job, whatever it cost")

@@ -1,6 +1,7 @@
 """What a StackConfig means on machines that are there already: the machine, its fabric, its price, where runs are."""
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from components.catalog.schema import MachinePrice, Region
 from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
@@ -53,6 +54,7 @@ def plan(config: StackConfig) -> HostsPlan:
     machine = machine_of(config)
     check_ladder(config.cluster.capacity)
     _check_number(config, own)
+    _check_outputs(config, own)
     region = region_of(config)
     return HostsPlan(
         machine=machine,
@@ -70,6 +72,20 @@ def hosts_of(config: StackConfig) -> HostsConfig:
     """The provider's own section."""
     assert config.hosts is not None, "stacks.providers.unsupported_settings has seen to it"
     return config.hosts
+
+
+def _check_outputs(config: StackConfig, own: HostsConfig) -> None:
+    """No output in which a folder of the machine's is mounted, or that is in one."""
+    mounts = [PurePosixPath(folder) for folder in (own.shared_dir, own.data_dir) if folder]
+    for folder in map(PurePosixPath, config.own_command.outputs if config.own_command else ()):
+        if there := [each for each in mounts if folder.is_relative_to(each) or each.is_relative_to(folder)]:
+            raise InputError(
+                "gangway:job.outputs",
+                f"the machine mounts {there[0]} in the container",
+                value=str(folder),
+                allowed=f"a folder apart from {there[0]}",
+                fix="write to $GANGWAY_RUN_DIR, or to another folder such as /work/results",
+            )
 
 
 def _check_number(config: StackConfig, own: HostsConfig) -> None:

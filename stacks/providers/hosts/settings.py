@@ -250,5 +250,6 @@ SETTINGS = ProviderSettings(
     ),
     data_setting="hosts.data_dir",
     nodes_can_leave=False,
+    runs_commands=True,
     queues=("slurm",),
 )

@@ -11,6 +11,9 @@ from stacks.providers import shared
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
 
+COMMAND_GRACE_SEC = 90
+"""What a command of one's own has once it is told: nobody takes these machines back meanwhile."""
+
 
 def run_dir(config: StackConfig, planned: HostsPlan) -> str:
     """The run's directory, the same on every machine."""
@@ -25,13 +28,27 @@ def fabric_min_gbps(config: StackConfig, planned: HostsPlan) -> float | None:
 def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
     """The job that the machines run. Several meet at the first of them; data is mounted to be read."""
     own, nodes = hosts_of(config), config.cluster.nodes
-    image = config.image.prebuilt or ""
+    image = config.ready_image or ""
     data = (Volume(source=own.data_dir, target=own.data_dir, read_only=True),) if own.data_dir else ()
+    # Its own run alone: of others, on a file system that several stacks have, it sees nothing.
+    state = run_dir(config, planned)
+    processes = planned.machine.num_accelerators.value
+    if config.own_command is not None:
+        return shared.command_job(
+            config,
+            config.own_command,
+            image,
+            run_dir=state,
+            state=state,
+            accelerators=processes,
+            shutdown_timeout_sec=COMMAND_GRACE_SEC,
+            volumes=data,
+        )
     context = cloud_context(config, planned.machine, planned.region, planned.price, image.rpartition("@")[2])
     meeting = Rendezvous(host=own.job_addresses[0], port=RENDEZVOUS_PORT)
     argv = shared.train_argv(
         config,
-        run_dir=run_dir(config, planned),
+        run_dir=state,
         data_dir=own.data_dir or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
     )
@@ -40,9 +57,8 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
         image,
         context,
         argv,
-        # Its own run alone: of others, on a file system that several stacks have, it sees nothing.
-        state=run_dir(config, planned),
-        processes_per_node=planned.machine.num_accelerators.value,
+        state=state,
+        processes_per_node=processes,
         at=meeting if nodes.max > 1 else Rendezvous(standalone=True),
         volumes=data,
         env=planned.fabric.nccl_env,
@@ -52,6 +68,8 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
 def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: int) -> str:
     """The script of the machine at `position`; the first holds the store in which all meet, and the record."""
     own, several, first = hosts_of(config), config.cluster.nodes.max > 1, position == 0
+    # A command has no metrics that anybody knows, and what it leaves is put once it has ended.
+    keeps = first and config.trains
     spec = HostSpec(
         stack=config.stack,
         job=job,
@@ -59,19 +77,20 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         bucket_uri=planned.record_uri,
         run_dir=run_dir(config, planned),
         max_hours=config.work.max_hours,
-        fabric=rdma_of(planned),
+        # A command is on one machine, and its image need not know of RDMA.
+        fabric=rdma_of(planned) if config.trains else None,
         shared_dir=own.shared_dir if several else None,
         container_engine=own.container_engine,
         labels=planned.labels,
         port=RENDEZVOUS_PORT if several and first else None,
         member_key=MEMBER_KEY if several else None,
         signing_key=SIGNING_KEY,
-        prometheus_image=config.head.prometheus_image if first else None,
+        prometheus_image=config.head.prometheus_image if keeps else None,
         workers=own.job_addresses if first else (),
         metrics_port=METRICS_PORT,
         allowed=(*own.job_addresses, *own.firewall_sources) if own.firewall else None,
         wireguard=INTERFACE if own.wireguard and several else None,
-        keeps_record=first,
+        keeps_record=keeps,
         # Whoever else's jobs write there: none of them is this one's user.
         uid=own_uid(config.stack) if own.shared_dir is not None else TRAINER_UID,
     )

@@ -25,7 +25,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
     return (
         *common_findings(config, planned.machine, cost),
         *site_findings(site_of(config), planned.machine),
-        *shared.trainable(planned.machine),
+        *(shared.trainable if config.trains else shared.runs_commands)(planned.machine),
         *_fabric(config, planned),
         *_placement(config, planned),
         *_image(config),
@@ -105,11 +105,11 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
 
 
 def _image(config: StackConfig) -> Iterable[Finding]:
-    own = section_of(config)
+    own, release = section_of(config), " 580 or later" if config.trains else ""
     yield Finding.info(
         "image.own",
         f"{_PLACE}.image",
-        f"{own.image} has to bring NVIDIA's driver 580 or later, its container toolkit and cloud-init; what it lacks a "
+        f"{own.image} has to bring NVIDIA's driver{release}, its container toolkit and cloud-init; what it lacks a "
         "node finds out at boot, and stops",
         "build it once, for example with diskimage-builder, and name it by its version",
     )
@@ -218,7 +218,7 @@ def _money(config: StackConfig) -> Iterable[Finding]:
         "gangway:budget",
         "OpenStack has no budget: CloudKitty rates what was used, where a cloud has it, and neither mails nor stops; "
         f"{config.budget.monthly_usd:,.2f} USD is compared with the plan alone, and nobody is written to",
-        f"the trainer stops itself after max_hours, {hours:g} h; destroy the stack then",
+        f"the job is stopped after max_hours, {hours:g} h; destroy the stack then",
     )
     if config.work.terminate_when_done:
         yield Finding.info(

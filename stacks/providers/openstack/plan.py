@@ -169,6 +169,8 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
 
     Workers meet at the head's address: it is fixed, and not every cloud gives instances names.
     """
+    if config.own_command is not None:
+        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
     price = price_of(config, planned.machine)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
     data = data_dir(config)

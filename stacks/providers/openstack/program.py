@@ -34,8 +34,9 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     network = stack.network()
     storage = stack.storage(network)
     identity = stack.node_identity(runs)
-    assert config.image.prebuilt is not None, "stacks.providers.unsupported_settings has seen to it"
-    job = pulumi.Output.from_input(job_spec(config, planned, config.image.prebuilt))
+    image = config.ready_image
+    assert image is not None, "stacks.providers.unsupported_settings has seen to it"
+    job = pulumi.Output.from_input(job_spec(config, planned, image))
     share = (storage.mount_source, storage.access_user) if storage else ("", "")
     user_data_inputs = UserDataInputs(job, runs.bucket_url, *share)
     signing = signing_key(config.stack)
@@ -44,7 +45,7 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     pool = stack.pool(network, user_data_inputs, secrets, head)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
-        "image": config.image.prebuilt,
+        "image": image,
         "run_bucket": runs.bucket_name,
         "run_bucket_url": runs.bucket_url,
         "group_names": pool.group_names,

@@ -106,4 +106,5 @@ SETTINGS = ProviderSettings(
         }
     ),
     storage_kinds=("manila",),
+    runs_commands=True,
 )

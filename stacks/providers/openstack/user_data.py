@@ -104,7 +104,8 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
     )
     return OpenstackNodeSpec(
         **_common(config, planned, names),
-        fabric=setup if fabric.num_devices else None,
+        # A command is on one node, and its image need not know of RDMA.
+        fabric=setup if fabric.num_devices and config.trains else None,
         data_dir=data_dir(config),
         labels=planned.tags,
     )

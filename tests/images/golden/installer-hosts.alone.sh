@@ -451,6 +451,27 @@ put_object() {
     esac
 }
 
+put_blobs() {
+    local name deadline=$((SECONDS + RESULTS_SEC))
+    while IFS= read -r -d '' name; do
+        if [ "$SECONDS" -ge "$deadline" ]; then
+            echo "not all files within $RESULTS_SEC s"
+            return 1
+        fi
+        put_blob "$1/$name" "$2/$name" </dev/null || return
+    done < <(find "$1/" -type f -printf '%P\0')
+}
+
+put_folder() {
+    local from=${1/self/$$} to=$BUCKET_URI/$2
+    case $BUCKET_URI in
+    s3://*) timeout "$RESULTS_SEC" aws s3 cp --recursive --only-show-errors "$from" "$to" ;;
+    gs://*) timeout "$RESULTS_SEC" gcloud storage rsync --recursive --no-ignore-symlinks --quiet "$from/" "$to" ;;
+    az://*) put_blobs "$from" "$2" ;;
+    *) mkdir -p "$to" && timeout "$RESULTS_SEC" cp -R "$from/." "$to" ;;
+    esac
+}
+
 member_key() { cat "$MEMBER_KEY"; }
 signing_key() { cat "$SIGNING_KEY"; }
 

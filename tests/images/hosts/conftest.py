@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.core.job import JobSpec, Volume
-from images.hosts import HostSpec, digest_of, host_env_text, render_host_installer
+from images.hosts import HostSpec, digest_of, host_env_text, host_job_env_text, render_host_installer
 from images.shell import bash_array
 from images.specs import RdmaSetup
 
@@ -136,7 +136,9 @@ def host(tmp_path: Path, first: HostSpec, hosts_scripts: Path, machines: Any) ->
     class Host(machines.Machine):  # type: ignore[misc]  # a module that is loaded by its path has no types
         def write_settings(self, head: None) -> None:
             (self.root / "node.env").write_text(host_env_text(self.spec))
-            (self.root / "job.env").write_text(bash_array("DOCKER_ARGV", ["run", self.spec.job.image]))
+            trainer = bash_array("DOCKER_ARGV", ["run", self.spec.job.image])
+            own = host_job_env_text(self.spec, str(self.bin))
+            (self.root / "job.env").write_text(trainer if self.spec.job.command is None else own)
 
     (tmp_path / "fake").mkdir()
     (tmp_path / "fake" / "python3").symlink_to(sys.executable)

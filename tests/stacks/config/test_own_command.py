@@ -1,6 +1,7 @@
 """A stack whose job is a command of one's own: which keys go together, on which provider; as in a job file."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from stacks.config.job_file import read_job_file
 from stacks.config.loader import from_file
 from stacks.config.own_command import command_variables
 from stacks.config.sections import CommandConfig, JobConfig
+from stacks.providers import command_settings
+from stacks.providers.registry import provider_of
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
 JOB: dict[str, Any] = {"command": ["python", "train.py"], "image": IMAGE, "max_hours": 4}
@@ -89,6 +92,13 @@ PRESET = {"preset": "dcgan-digits", "kimg": 1, "max_hours": 1}
         ({**JOB, "image": "mine:latest"}, "gangway:job.image", "@sha256:", ""),
         ({**JOB, "exit_codes": {"unfit": [75]}}, "gangway:job.exit_codes", "each code once", "75"),
         ({**JOB, "processes_per_node": 0}, "gangway:job.processes_per_node", "whole number", ""),
+        ({**JOB, "outputs": ["results"]}, "gangway:job.outputs[0]", "/work/results", ""),
+        ({**JOB, "outputs": ["/work/../etc"]}, "gangway:job.outputs[0]", "/work/results", ""),
+        ({**JOB, "outputs": ["/etc/x"]}, "gangway:job.outputs", "folders of the command's own", "take /etc/x out"),
+        ({**JOB, "outputs": ["/fsx"]}, "gangway:job.outputs", "folders of the command's own", "take /fsx out"),
+        ({**JOB, "outputs": ["/a", "/a/b"]}, "gangway:job.outputs", "none is in another", "take /a/b out"),
+        ({**JOB, "outputs": ["/a", "/a"]}, "gangway:job.outputs", "none is in another", "take /a out"),
+        ({**PRESET, "outputs": ["/a"]}, "gangway:job", "outputs only beside command", "leave outputs out"),
         ({"command": ["a"], "image": IMAGE}, "gangway:job.max_hours", "it is required", "add max_hours"),
         ({**JOB, "comand": 1}, "gangway:job.comand", "command", ""),
         ({"command": ["a"], "max_hours": 1}, "gangway:job.image", "it is required beside command", "push the image"),
@@ -124,10 +134,31 @@ def test_where_nodes_do_not_meet_several_are_refused(own_file: Callable[..., Pat
     assert "provider: aws" in (mistake.allowed or "")
 
 
-@pytest.mark.parametrize("stack", ["gcp-a3-spot", "gcp-v5e-pod", "azure-nc-dev", "openstack-gpu", "hosts-lab"])
-def test_other_providers_refuse_it_by_name(own_file: Callable[..., Path], stack: str) -> None:
-    found = {mistake.place.rpartition(": ")[2]: mistake for mistake in mistakes(own_file(stack))}
-    assert "provider: aws" in (found["gangway:job.command"].allowed or "")
+def test_a_provider_without_them_refuses_it_by_name(
+    own_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = provider_of("aws")
+    without = replace(there, settings=replace(there.settings, runs_commands=False))
+    monkeypatch.setattr(command_settings, "provider_of", lambda _: without)
+    (mistake,) = mistakes(own_file())
+    assert mistake.place.endswith("gangway:job.command")
+    assert "hosts" in (mistake.allowed or "")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [("head", "prometheus_image", "prom/prometheus:v3.7.3"), ("observe", "no_steps_minutes", 90)],
+)
+def test_what_only_a_training_reads_is_refused(
+    own_file: Callable[..., Path], section: str, key: str, value: Any
+) -> None:
+    (mistake,) = mistakes(own_file(**{section: {key: value}}))
+    assert mistake.place.endswith(f"gangway:{section}.{key}")
+    assert mistake.fix == f"leave {key} out"
+
+
+def test_no_prometheus_is_no_mistake(own_file: Callable[..., Path]) -> None:
+    assert mistakes(own_file(head={"prometheus_image": None})) == []
 
 
 @pytest.mark.parametrize(
@@ -153,3 +184,14 @@ def test_a_job_file_and_a_stack_say_the_same(
     assert isinstance(of_file, InputError)
     assert (of_file.value, of_file.allowed, of_file.fix) == (of_stack.value, of_stack.allowed, of_stack.fix)
     assert of_stack.place.rpartition("gangway:job.")[2] == of_file.place.rpartition(": ")[2]
+
+
+def test_a_job_file_refuses_outputs_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({"name": "mine", **JOB, "outputs": ["/work/results"]}), "utf-8")
+    with pytest.raises(ExceptionGroup) as caught:
+        read_job_file(path)
+    (mistake,) = caught.value.exceptions
+    assert isinstance(mistake, InputError)
+    assert mistake.place.endswith(": outputs")
+    assert "leave outputs out" in mistake.fix

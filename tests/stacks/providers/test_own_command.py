@@ -1,0 +1,234 @@
+"""Stacks of other providers than AWS whose job is a command of one's own: planned, priced, and what their machines are
+told; what does not go with it is refused by its place.
+"""
+
+import base64
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.core.findings import InputError
+from components.core.job import JobSpec
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
+from stacks.planning.plan import Plan, make_plan
+from stacks.providers.hosts.plan import plan
+from stacks.providers.hosts.user_data import installer, job_spec
+
+DIGEST = "@sha256:" + "ab" * 32
+IMAGES = {
+    "gcp": f"us-central1-docker.pkg.dev/my-project/mine/train{DIGEST}",
+    "azure": f"myregistry.azurecr.io/mine/train{DIGEST}",
+    "openstack": f"registry.example.com/mine/train{DIGEST}",
+    "hosts": f"registry.example.com/mine/train{DIGEST}",
+}
+SHIPPED = {"gcp": "gcp-a3-spot", "azure": "azure-nc-dev", "openstack": "openstack-gpu", "hosts": "hosts-lab"}
+ONE: dict[str, Any] = {"nodes": {"min": 1, "max": 1}}
+REGISTRY_ID = (
+    "/subscriptions/11111111-0000-0000-0000-111111111111/resourceGroups/g/providers/"
+    "Microsoft.ContainerRegistry/registries/myregistry"
+)
+CHANGED: dict[str, dict[str, Any]] = {
+    "gcp": {"cluster": ONE},
+    "azure": {"azure": {"registry_id": REGISTRY_ID}},
+    "openstack": {"cluster": ONE, "head": None, "image": None, "openstack": {"head_image": None}},
+    "hosts": {"cluster": ONE, "image": None},
+}
+"""What a shipped stack has to say otherwise."""
+RUN_DIRS = {
+    "gcp": "/shared/runs/own",
+    "azure": "/var/lib/gangway/runs/own",
+    "openstack": "/shared/runs/own",
+    "hosts": "/shared/gangway/runs/own",
+}
+Own = Callable[..., StackConfig]
+every_provider = pytest.mark.parametrize("provider", list(SHIPPED))
+
+
+@pytest.fixture
+def own(repo: Path, tmp_path: Path) -> Own:
+    """A shipped stack of that provider with a command on one node, and other sections changed; None removes."""
+
+    def config(provider: str, stack: str = "", **sections: Any) -> StackConfig:
+        shipped = repo / "stacks" / f"Pulumi.{stack or SHIPPED[provider]}.yaml"
+        values = yaml.safe_load(shipped.read_text("utf-8"))["config"]
+        values["gangway:job"] = {
+            "command": ["python", "train.py", "--epochs", "3"],
+            "image": IMAGES[provider],
+            "env": {"GREETING": "two words"},
+            "workdir": "/work",
+            "processes_per_node": 1,
+            "max_hours": 4,
+        }
+        if provider == "hosts":
+            values["gangway:hosts"]["machines"] = values["gangway:hosts"]["machines"][:1]
+        for name, change in [*CHANGED[provider].items(), *sections.items()]:
+            there = values.pop(f"gangway:{name}", {})
+            if change is not None:
+                values[f"gangway:{name}"] = {key: new for key, new in {**there, **change}.items() if new is not None}
+        path = tmp_path / "Pulumi.own.yaml"
+        path.write_text(yaml.safe_dump({"config": values}), "utf-8")
+        return from_file(path)
+
+    return config
+
+
+def codes(made: Plan) -> set[str]:
+    return {finding.code for finding in made.findings}
+
+
+def user_data(made: Plan, role: str) -> dict[str, str]:
+    """The files of the machine whose cloud-init says so, by path."""
+    found = []
+    for text in _texts([one.inputs for one in made.resources]):
+        try:
+            document = gzip.decompress(base64.b64decode(text, validate=True)).decode()
+        except (ValueError, OSError):
+            continue
+        if document.startswith("#cloud-config"):
+            files = {entry["path"]: entry["content"] for entry in yaml.safe_load(document)["write_files"]}
+            found += [files] if f"ROLE={role}\n" in files["/etc/gangway/node.env"] else []
+    assert found, role
+    return found[0]
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in inputs of resources."""
+    if isinstance(value, str):
+        return [value]
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [text for one in values for text in _texts(one)]
+
+
+@every_provider
+def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(provider: str, own: Own) -> None:
+    made = make_plan(own(provider))
+    assert not made.has_errors, made.errors
+    data = made.to_json()
+    assert (data["ladder"], data["checkpoints"]) == (None, None)
+    assert {rung["run_hours"] for rung in data["rungs"]} == {4}
+    for rung in made.rungs:
+        assert rung.hourly is not None
+        assert rung.run == pytest.approx(rung.hourly * 4)
+    assert data["energy"]["kwh"] is data["carbon"]["gco2e"] is None
+    assert "run.own-command" in codes(made)
+    trainers = ("batch.", "data.", "checkpoint.", "memory.", "controller.", "autoscale.", "capacity.spot-infeasible")
+    assert not [code for code in codes(made) if code.startswith(trainers)]
+
+
+@every_provider
+def test_the_job_says_what_runs(provider: str, own: Own) -> None:
+    job = JobSpec.model_validate(make_plan(own(provider)).job)
+    assert job.command is not None
+    assert job.command.words == ("python", "train.py", "--epochs", "3")
+    assert job.image == IMAGES[provider]
+    assert job.rendezvous.standalone
+    assert job.shutdown_timeout_sec == (90 if provider == "hosts" else 25)
+    # No fabric's and no trainer's: one node has nobody to reach, and the image is somebody's own.
+    assert {name for name in job.env if not name.startswith("GANGWAY_CODES_")} == {
+        "GANGWAY_NOTICES",
+        "GANGWAY_RUN_DIR",
+        "GREETING",
+    }
+    assert job.env["GANGWAY_RUN_DIR"] == RUN_DIRS[provider]
+
+
+@pytest.mark.parametrize("provider", ["gcp", "azure", "openstack"])
+def test_the_worker_is_told(provider: str, own: Own) -> None:
+    files = user_data(make_plan(own(provider)), "worker")
+    assert {"/opt/gangway/bin/own-node.sh", "/opt/gangway/bin/own-job.sh"} <= files.keys()
+    assert "own-node.sh" in files["/etc/gangway/job.env"]
+    assert "trainer.launch" not in files["/etc/gangway/job.env"]
+    assert "run_folder" in files["/opt/gangway/bin/upload-record.sh"]
+    assert not {"/opt/gangway/bin/fetch-key.sh", "/etc/gangway/nccl.env", "/etc/gangway/fabric.env"} & files.keys()
+
+
+def test_the_machine_is_told(own: Own) -> None:
+    config = own("hosts")
+    planned = plan(config)
+    script = installer(config, planned, job_spec(config, planned), 0)
+    assert "own-node.sh" in script
+    assert "gangway-prometheus.service" not in script
+    assert "RESULTS_AT_END=yes" in script
+
+
+@pytest.mark.parametrize("provider", ["gcp", "azure"])
+def test_the_head_fills_the_ladder_and_runs_nothing_of_the_commands_image(provider: str, own: Own) -> None:
+    files = user_data(make_plan(own(provider)), "head")
+    assert "/etc/systemd/system/gangway-fill.timer" in files
+    assert "/etc/systemd/system/gangway-rendezvous.service" not in files
+    assert "/etc/gangway/prometheus.yaml" not in files
+
+
+@pytest.mark.parametrize("provider", ["gcp", "azure"])
+def test_nobody_waits_for_steps_or_busy_gpus(provider: str, own: Own) -> None:
+    names = {resource.name for resource in make_plan(own(provider)).resources}
+    assert "own-nodes-missing" in names
+    assert not {"own-no-steps", "own-gpu-idle"} & names
+
+
+@every_provider
+def test_no_repository_is_made_for_an_image_that_is_there(provider: str, own: Own) -> None:
+    assert not [one for one in make_plan(own(provider)).resources if one.type.endswith((":Repository", ":Registry"))]
+
+
+@pytest.mark.parametrize(
+    ("provider", "registry"), [("gcp", "Artifact Registry"), ("azure", "Azure Container Registry")]
+)
+def test_an_image_of_another_registry_is_refused_by_its_place(provider: str, registry: str, own: Own) -> None:
+    config = own(provider)
+    assert config.own_command is not None
+    elsewhere = config.own_command.model_copy(update={"image": f"registry.example.com/mine{DIGEST}"})
+    with pytest.raises(InputError) as caught:
+        make_plan(config.model_copy(update={"job": elsewhere}))
+    assert caught.value.place == "gangway:job.image"
+    assert registry in caught.value.fix
+
+
+def test_slices_run_the_trainer_alone(own: Own) -> None:
+    config = own("gcp", "gcp-v5e-pod")
+    with pytest.raises(InputError) as caught:
+        make_plan(config)
+    assert caught.value.place == "gangway:cluster.accelerator"
+    assert "GPUs" in (caught.value.allowed or "")
+
+
+@every_provider
+def test_several_nodes_are_refused(provider: str, own: Own) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        own(provider, cluster={"nodes": {"min": 1, "max": 2}})
+    wrong = [mistake for mistake in caught.value.exceptions if isinstance(mistake, InputError)]
+    assert {mistake.place.rpartition(": ")[2] for mistake in wrong} == {"gangway:cluster.nodes"}
+
+
+def test_a_registry_nobody_names_is_asked_for(own: Own) -> None:
+    config = own("azure", azure={"registry_id": None})
+    with pytest.raises(InputError) as caught:
+        make_plan(config)
+    assert caught.value.place == "gangway:azure.registry_id"
+
+
+@every_provider
+def test_outputs_are_mounted_from_beside_the_run_folder(provider: str, own: Own) -> None:
+    config = own(provider)
+    assert config.own_command is not None
+    with_outputs = config.own_command.model_copy(update={"outputs": ("/work/results",)})
+    job = JobSpec.model_validate(make_plan(config.model_copy(update={"job": with_outputs})).job)
+    (volume,) = [volume for volume in job.volumes if volume.target == "/work/results"]
+    assert volume.source == f"{RUN_DIRS[provider]}.outputs/work/results"
+    assert not volume.read_only
+
+
+@pytest.mark.parametrize("folder", ["/data/runs", "/data/runs/results", "/data", "/sets/celeba"])
+def test_outputs_where_a_machine_mounts_something_are_refused(own: Own, folder: str) -> None:
+    config = own("hosts", hosts={"shared_dir": "/data/runs", "data_dir": "/sets/celeba"})
+    assert config.own_command is not None
+    within = config.own_command.model_copy(update={"outputs": (folder,)})
+    with pytest.raises(InputError) as caught:
+        make_plan(config.model_copy(update={"job": within}))
+    assert caught.value.place == "gangway:job.outputs"
+    assert "/work/results" in caught.value.fix
