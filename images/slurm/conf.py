@@ -220,7 +220,9 @@ def conf_files(spec: SlurmSpec) -> dict[str, str]:
 
 
 def account_words(spec: SlurmSpec, user: str) -> list[list[str]]:
-    """What sacctmgr is told, in order: which QOS goes before which, each team's share and limit, the user who is in all teams."""
+    """What sacctmgr is told, in order: which QOS goes before which, each team's share and limit, the user who is in all
+    teams.
+    """
     if not spec.accounting:
         return []
     words = []

@@ -170,8 +170,8 @@ def command_job(
     volumes: Sequence[Volume] = (),
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
-    """A command of one's own; `accelerators` of a node, `at`: where torchruns of several nodes meet, for which a fabric is
-    of use; the rest as `job_of`.
+    """A command of one's own; `accelerators` of a node, `at`: where torchruns of several nodes meet; the rest as
+    `job_of`.
     """
     nodes = config.cluster.nodes
     several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}

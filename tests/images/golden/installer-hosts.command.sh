@@ -913,6 +913,10 @@ _gw_late=
 _gw_killed=
 _gw_child=
 _gw_timer=
+_gw_round=
+_gw_store=
+case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
+_gw_me=$(uname -n).$$
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
@@ -924,14 +928,25 @@ number() {
     esac
 }
 
-keep() { echo "$2" >"$_gw_folder/$1.new" && mv "$_gw_folder/$1.new" "$_gw_folder/$1"; }
+keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_gw_folder/$1"; }
+
+count() {
+    set -- "$_gw_folder/$1"-*
+    [ -e "$1" ] || shift
+    echo $#
+}
 
 up_sec() {
     read -r _gw_up _gw_rest <"${GANGWAY_UPTIME:-/proc/uptime}"
     echo "${_gw_up%%.*}"
 }
 
-used_now() { echo $((_gw_used + $(up_sec) - _gw_began)); }
+used_now() {
+    _gw_sec=$((_gw_used + $(up_sec) - _gw_began))
+    _gw_others=$(number used)
+    [ "$_gw_sec" -ge "$_gw_others" ] || _gw_sec=$_gw_others
+    echo "$_gw_sec"
+}
 
 look() {
     [ -r "$_gw_held" ] || return 0
@@ -951,8 +966,13 @@ watch() {
     trap - TERM INT USR1 USR2
     _gw_seen=
     _gw_beats=0
+    _gw_gone=0
     while sleep 1; do
         look
+        if [ -n "$_gw_round" ] && { [ -e "$_gw_folder/round-$_gw_round" ] || over; }; then
+            _gw_gone=$((_gw_gone + 1))
+            [ "$_gw_gone" -ne "${GANGWAY_PEERS_SEC:-30}" ] || kill -TERM $$
+        fi
         _gw_beats=$((_gw_beats + 1))
         [ $((_gw_beats % 10)) -ne 0 ] || keep used "$(used_now)"
         if [ -n "$_gw_max_sec" ] && [ "$(used_now)" -ge "$_gw_max_sec" ]; then
@@ -966,14 +986,69 @@ watch() {
 told() {
     _gw_heard=
     _gw_told=yes
+    leave_round 75
     if [ -z "$_gw_timer" ]; then
         (trap - TERM INT USR1 USR2 && sleep "$_gw_grace_sec" && kill -USR2 $$) &
         _gw_timer=$!
     fi
 }
 
+store_answers() {
+    python -c 'import socket, sys; socket.create_connection(sys.argv[1].rsplit(":", 1), 9)' "$_gw_store" 2>/dev/null
+}
+
+begin() {
+    trap - TERM INT USR1 USR2
+    if [ -n "$_gw_store" ]; then
+        store_answers || say "waits for the store at $_gw_store"
+        until store_answers; do sleep 5; done
+        set -- "--rdzv-id=${_gw_folder##*/}.$_gw_round" "$@"
+    fi
+    exec /bin/sh "$(dirname "$0")/own-job.sh" "$@"
+}
+
+begun() { [ -e "${GANGWAY_BEGUN:-}" ]; }
+
+over() { [ -e "$_gw_folder/over" ] && ! begun; }
+
+leave_round() { ! begun || echo "$1" >>"$_gw_folder/round-$_gw_round"; }
+
+agreed() {
+    _gw_words=$_gw_folder/round-$_gw_round
+    case $1$_gw_late in
+    0)
+        if [ -e "$_gw_words" ]; then set -- 75; else keep over 0; fi
+        ;;
+    2) keep over 2 ;;
+    esac
+    [ "$1" = 0 ] || leave_round "$1"
+    if [ "$1" = 1 ] && [ -z "$_gw_told" ]; then
+        sleep "${GANGWAY_AGREE_SEC:-10}"
+        if grep -sqx -e 4 -e 75 "$_gw_words" || { [ -e "$_gw_words" ] && ! begun; } || ! store_answers; then
+            set -- 75
+        fi
+    fi
+    if [ "$1" != 0 ] && { over || [ "$(number over)" != 0 ]; }; then
+        set -- "$(number over)"
+    fi
+    echo "$1"
+}
+
 mkdir -p "$_gw_folder" || exit 1
 : >"$GANGWAY_NOTICES"
+if [ -n "$_gw_store" ]; then
+    _gw_round=$(count round)
+    GANGWAY_BEGUN=$(mktemp -d)/begun
+    export GANGWAY_BEGUN
+    if over; then
+        say "the job has ended for all its nodes: to begin again, remove $_gw_folder"
+        exit "$(number over)"
+    fi
+    if ! { command -v python && command -v torchrun; } >/dev/null; then
+        say "the image has no python, or no torchrun: without them its nodes cannot meet"
+        exit 2
+    fi
+fi
 _gw_used=$(number used)
 if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     say "the job's hours are over"
@@ -983,7 +1058,7 @@ _gw_began=$(up_sec)
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1
 trap '_gw_heard=yes; _gw_killed=yes' USR2
-/bin/sh "$(dirname "$0")/own-job.sh" "$@" &
+begin "$@" &
 _gw_child=$!
 [ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
 watch &
@@ -997,6 +1072,7 @@ while :; do
     [ -n "$_gw_heard" ] || break
     told
 done
+[ "$_gw_code" != 143 ] || _gw_code=75
 kill "$_gw_watch" ${_gw_timer:+"$_gw_timer"} 2>/dev/null
 keep used "$(used_now)"
 if [ -n "$_gw_killed" ]; then
@@ -1004,15 +1080,25 @@ if [ -n "$_gw_killed" ]; then
     kill -KILL "$_gw_child" 2>/dev/null
     _gw_code=137
 fi
+[ -z "$_gw_round" ] || _gw_code=$(agreed "$_gw_code")
 if [ -n "$_gw_late" ] && [ "$_gw_code" != 0 ]; then
     say "the job's hours are over"
     exit 6
 fi
 if [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
-    _gw_failures=$(($(number failures) + 1))
-    keep failures "$_gw_failures"
+    if [ -n "$_gw_round" ]; then
+        begun || _gw_round=$_gw_round.$(date +%s)
+        : >"$_gw_folder/failed-$_gw_round"
+        _gw_failures=$(count failed)
+    else
+        _gw_failures=$(($(number failures) + 1))
+        keep failures "$_gw_failures"
+    fi
     say "failure $_gw_failures of $((_gw_max_restarts + 1))"
-    [ "$_gw_failures" -le "$_gw_max_restarts" ] || exit 5
+    if [ "$_gw_failures" -gt "$_gw_max_restarts" ]; then
+        [ -z "$_gw_round" ] || keep over 5
+        exit 5
+    fi
 fi
 exit "$_gw_code"
 GANGWAY_FILE
@@ -1115,6 +1201,7 @@ if [ "${1:-}" = --process ]; then
     _gw_process=yes
     _gw_file=$GANGWAY_ENDS/${LOCAL_RANK:-0}
     rm -f "$_gw_file"
+    [ -z "${GANGWAY_BEGUN:-}" ] || : >"$GANGWAY_BEGUN"
     run "$@"
     [ "$_gw_code" = 0 ] || echo "gangway: rank ${RANK:-0} ended with $_gw_code" >&2
     echo "$_gw_code" >"$_gw_file.new" && mv "$_gw_file.new" "$_gw_file"
@@ -1144,22 +1231,17 @@ run torchrun "$@"
 leave "$(ended "$_gw_code")"
 GANGWAY_FILE
 put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
-import hashlib
 import os
 import shutil
 import socket
 import stat
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_BYTES_OF_RECORD = 64000000
-_MOST_PICTURES = 10000
 _NONE = -1
 
 class Owned(NamedTuple):
@@ -1202,44 +1284,8 @@ class Owned(NamedTuple):
         say(f'{name!r} is left out: it is nothing that the trainer has written')
         return _NONE
 
-class Results(NamedTuple):
-    names: tuple[str, ...]
-    sum: str
-
 def say(sentence):
     print(f'gangway: {sentence}', file=sys.stderr, flush=True)
-
-def sum_of(descriptor):
-    if descriptor == _NONE:
-        return ''
-    content = hashlib.sha256()
-    with os.fdopen(descriptor, 'rb', closefd=False) as file:
-        while (block := file.read(1 << 20)):
-            content.update(block)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return content.hexdigest()
-
-def record_of(run):
-    record = run.file('run.json')
-    if record == _NONE:
-        say('no run record yet')
-    elif os.fstat(record).st_size > _MOST_BYTES_OF_RECORD:
-        say("'run.json' is left out: it is too large for a record")
-        return _NONE
-    return record
-
-def results_of(run):
-    with closing(run.folder('checkpoints')) as checkpoints, closing(run.folder('samples')) as samples:
-        saved = checkpoints.names()
-        newest = next((name for name in saved if name.endswith('.pt') and checkpoints.has(name)), '')
-        of_newest = [name for name in saved if newest and name.startswith(newest.removesuffix('pt'))]
-        pictures = samples.names()
-    if len(pictures) > _MOST_PICTURES:
-        say(f'of {len(pictures)} pictures the last {_MOST_PICTURES} are put')
-    names = [name for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png') if run.has(name)]
-    names += [f'checkpoints/{name}' for name in of_newest[:_MOST_PICTURES]]
-    names += [f'samples/{name}' for name in pictures[:_MOST_PICTURES]]
-    return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
 
 @contextmanager
 def gathered(run, names):
@@ -1281,30 +1327,9 @@ def remove(run, name):
     except RecursionError:
         say(f'{name!r} stays: it is deeper than any folder of ours')
 
-def main(argv):
-    run_dir, uid, marks, wants_results, *command = argv
-    run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
-    record = record_of(run)
-    paths = {'RECORD': '', 'SUM_OF_RECORD': sum_of(record), 'RESULTS': '', 'SUM_OF_RESULTS': ''}
-    with ExitStack() as held:
-        given = []
-        if record != _NONE and paths['SUM_OF_RECORD'] != last_sum(marks, 'uploaded'):
-            given.append(record)
-            paths['RECORD'] = f'/proc/self/fd/{record}'
-        try:
-            results = results_of(run) if wants_results else Results((), '')
-            if results.names and results.sum != last_sum(marks, 'results'):
-                given.append(held.enter_context(gathered(run, results.names)))
-                paths |= {'RESULTS': f'/proc/self/fd/{given[-1]}', 'SUM_OF_RESULTS': results.sum}
-        except OSError as error:
-            say(f'results are left out: {error}')
-        return subprocess.run(command, env={**os.environ, **paths}, pass_fds=given, check=False).returncode
-
 def last_sum(marks, name):
     path = Path(marks, name)
     return path.read_text('utf-8').strip() if path.exists() else ''
-if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
 GANGWAY_FILE
 put /opt/gangway/lib/images/node/run_folder.py 0644 <<'GANGWAY_FILE'
 import hashlib

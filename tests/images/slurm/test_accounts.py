@@ -1,4 +1,4 @@
-"""Teams of a Slurm of one's own, judged by the real slurmdbd on a real MariaDB: shares, limits, who may requeue whom."""
+"""Teams of a Slurm of one's own, judged by the real slurmdbd on MariaDB: shares, limits, who may requeue whom."""
 
 import os
 import shutil
@@ -153,11 +153,10 @@ def test_a_job_that_is_larger_than_its_teams_limit_is_refused_when_it_is_submitt
     large = JobFile.model_validate(
         {"name": "large", "command": ["true"], "max_hours": 1, "team": "vision", "nodes": {"min": 2, "max": 2}}
     )
-    with pytest.raises(InputError, match="AssocGrpNodeLimit|policy") as caught:
+    with pytest.raises(InputError, match="AssocGrpNodeLimit"):
         engine.submit(large)
-    assert "team" in str(caught.value) or "account" in str(caught.value)
-    job_id = engine.submit(large.model_copy(update={"team": "speech"}))
-    accounts.until(("sh", "-c", f"cat {tmp_path}/queue/{job_id}/started 2>/dev/null || true; sacct -nX -o account"), "speech")
+    engine.submit(large.model_copy(update={"team": "speech"}))
+    accounts.until(("squeue", "--noheader", "--states=all", "--format=%a %j"), "speech large")
 
 
 def test_a_high_job_requeues_a_normal_one_and_never_the_other_way_round(accounts: SlurmCluster) -> None:
@@ -180,7 +179,8 @@ def test_who_has_used_how_much_is_kept_by_team(accounts: SlurmCluster) -> None:
 
 def test_told_again_nothing_changes_and_a_limit_that_is_gone_is_taken_away(accounts: SlurmCluster) -> None:
     made = spec(accounts.folder)
-    shown = ("sacctmgr", "--noheader", "--parsable2", "list", "assoc", "account=vision", "user=", "format=account,grptres")
+    listed = ("sacctmgr", "--noheader", "--parsable2", "list", "assoc", "account=vision", "user=")
+    shown = (*listed, "format=account,grptres")
     assert "vision|node=1" in accounts.run(*shown)
     free = replace(made, teams=(SlurmTeam("vision", 1), SlurmTeam("speech", 1)))
     try:
