@@ -50,6 +50,7 @@ def test_moved_from_queue_to_queue_it_ends_in_the_same_bits(tmp_path: Path) -> N
     assert_same(trained(target, moved.job_id), trained(target, alone))
 
 
+@pytest.mark.slow
 @pytest.mark.slurm
 @pytest.mark.xdist_group("slurm")
 def test_requeued_by_slurm_and_moved_to_this_machine_it_ends_in_the_same_bits(

@@ -88,6 +88,7 @@ def requeued_without(cluster: SlurmCluster, number: str, seen: JobStatus) -> Non
     cluster.run("scontrol", "update", f"jobid={number}", f"ExcNodeList={','.join(seen.nodes)}", "StartTime=now")
 
 
+@pytest.mark.slow
 def test_one_that_is_told_by_somebody_else_goes_back_into_the_queue(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:

@@ -159,6 +159,7 @@ def test_one_mistake_of_all_nodes_is_no_nodes_own(start: Callable[..., Any], tmp
     again.wait_for(lambda: not (nodes.job_dir / "over.json").exists())
 
 
+@pytest.mark.slow
 def test_a_launcher_that_is_killed_is_counted_and_one_in_order_is_not(
     start: Callable[..., Any], tmp_path: Path
 ) -> None:
