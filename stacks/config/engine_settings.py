@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictBool, model_validator
 
-from components.core.fields import Whole
+from components.core.fields import PositiveWhole, Whole
 from stacks.config.section import Section
 
 
@@ -45,7 +45,7 @@ class TeamConfig(Section):
 
     name: str = Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["vision"])
     nodes: Whole = Field(ge=0, le=512, examples=[4])
-    max_nodes: Whole | None = Field(default=None, ge=1, le=512, examples=[6])
+    max_nodes: PositiveWhole | None = Field(default=None, examples=[6])
 
     @model_validator(mode="after")
     def _most_is_not_less(self) -> Self:
