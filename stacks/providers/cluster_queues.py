@@ -1,4 +1,4 @@
-"""What the queues of a managed Kubernetes are made of, on providers that bring their own nodes to it. Pure."""
+"""What the queues of a managed Kubernetes are made of, whatever its provider. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -8,9 +8,10 @@ from components.catalog.schema import MachineType
 from components.core.capacity import OnDemand, Spot
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
-from components.kubernetes.spec import ClusterSpec, Team, check_teams
+from components.kubernetes.spec import ClusterSpec
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
+from stacks.providers.cluster_queues import spec_of
 
 __all__ = ["EksPlan", "eks_findings", "plan_eks", "with_second_zone"]
 
@@ -35,14 +36,11 @@ class EksPlan:
 
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
     """InputError: what such a cluster cannot be."""
-    teams = tuple(Team(team.name, team.nodes, team.max_nodes) for team in engine.teams)
-    check_teams(teams, config.cluster.nodes.max, "gangway:engine.teams")
+    spec = spec_of(config, node_of(machine, config.cluster.root_volume_gib), flavor_of(machine))
     version = engine.version or VERSIONS[-1]
     check_version(version, "gangway:engine.version")
     _check_rungs(config)
     _check_network(config)
-    node = node_of(machine, config.cluster.root_volume_gib)
-    spec = ClusterSpec(teams, node, config.cluster.nodes.max, (flavor_of(machine),))
     return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes)
 
 
