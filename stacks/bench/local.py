@@ -17,7 +17,7 @@ from stacks.bench.processes import end_left_over, process_facts
 from stacks.bench.runner import Guard, RunFailedError
 from stacks.bench.suite import LOCAL, Item, SuiteConfig, run_id_of
 from stacks.config.job_settings import trainer_flags
-from stacks.engines.local import LocalRun, StatsTail
+from stacks.engines.local.run import LocalRun, StatsTail
 from stacks.planning.run_context import local_context
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from trainer.records.run_record import RunRecord

@@ -28,7 +28,7 @@ from components.estimate.scaling import (
 )
 from components.gcp.tpu.slices import plan_slice, slice_topologies
 from stacks.bench.local import Placement
-from stacks.engines.local import LocalRun, StatsTail
+from stacks.engines.local.run import LocalRun, StatsTail
 from trainer.config.train_config import TrainConfig
 
 MAX_WORKERS = 512

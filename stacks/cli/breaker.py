@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from stacks.engines.breaker import Breaker
+    from stacks.engines.systemd.breaker import Breaker
 
 EXIT_HELD = 1
 
@@ -51,7 +51,7 @@ def reset(stack_or_file: _Stack) -> None:
 def _found(stack_or_file: str) -> "Breaker":
     from stacks.cli.common import stacks_dir
     from stacks.config.loader import find_stack_file, from_file
-    from stacks.engines.breaker import breaker_of, check_launches
+    from stacks.engines.systemd.breaker import breaker_of, check_launches
     from stacks.finops.audit.state import stack_outputs
     from stacks.paths import project_folder
 

@@ -25,7 +25,7 @@ from rich.table import Table
 from components.core.findings import InputError
 from components.core.job import JobSpec, Rendezvous
 from stacks.config.loader import find_stack_file, from_file
-from stacks.engines.local import LocalRun, StatsTail, run_module
+from stacks.engines.local.run import LocalRun, StatsTail, run_module
 from stacks.extras import need
 from stacks.paths import ROOT
 from stacks.planning.gc_pause import without_gc

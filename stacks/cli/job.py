@@ -34,8 +34,8 @@ def job(
     """
     from components.core.findings import InputError
     from stacks.bench.run_store import RunStore
-    from stacks.engines.job_controller import lines_of_folder
-    from stacks.engines.job_state import JobState
+    from stacks.engines.systemd.controller import lines_of_folder
+    from stacks.engines.systemd.state import JobState
     from trainer.launch.nodes_said import lines_of_nodes
 
     if not scale and (dry_run or images is not None):
@@ -61,12 +61,12 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     from stacks.bench.run_store import RunStore, bucket_region
     from stacks.cli.common import stacks_dir
     from stacks.config.loader import find_stack_file, from_file
-    from stacks.engines.autoscale_now import autoscale_line, check_scaled, why_unknown
-    from stacks.engines.autoscale_now import scale as ask_for_nodes
-    from stacks.engines.breaker import LAUNCHED_BY, breaker_of
-    from stacks.engines.job_controller import lines_of_stack
-    from stacks.engines.job_state import JobState
-    from stacks.engines.scaling.registry import group_names, scaler_of
+    from stacks.engines.systemd.autoscale_now import autoscale_line, check_scaled, why_unknown
+    from stacks.engines.systemd.autoscale_now import scale as ask_for_nodes
+    from stacks.engines.systemd.breaker import LAUNCHED_BY, breaker_of
+    from stacks.engines.systemd.controller import lines_of_stack
+    from stacks.engines.systemd.scaling.registry import group_names, scaler_of
+    from stacks.engines.systemd.state import JobState
     from stacks.finops.audit.state import stack_outputs
     from stacks.paths import project_folder
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from typer._click import Context
 
     from stacks.engines.base import Engine, JobStatus, Move
-    from stacks.engines.moving import Moved
-    from stacks.engines.sites import By, Site
+    from stacks.engines.hybrid.moving import Moved
+    from stacks.engines.hybrid.sites import By, Site
 
 _POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
 _EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
@@ -76,7 +76,7 @@ def submit(
     """
     from components.core.findings import InputError
     from stacks.config.job_file import read_job_file
-    from stacks.engines.placing import place
+    from stacks.engines.hybrid.placing import place
     from stacks.engines.registry import movable, sites_of
 
     job, sites, decided_by = read_job_file(job_file), sites_of(on), None if by is None else _by(by)
@@ -107,7 +107,7 @@ def submit(
 
 def _by(word: str) -> "By":
     from components.core.findings import InputError
-    from stacks.engines.sites import By
+    from stacks.engines.hybrid.sites import By
 
     if word not in [*By]:
         raise InputError.not_among("--by", "nothing that decides", word, By)
@@ -120,8 +120,8 @@ def _burst(
     """Waits; then takes a job that waits still to the best of the others with room, if one has any."""
     from components.core.findings import InputError
     from stacks.engines.base import EngineAwayError, Phase
-    from stacks.engines.moving import move_job
-    from stacks.engines.placing import place
+    from stacks.engines.hybrid.moving import move_job
+    from stacks.engines.hybrid.placing import place
     from stacks.engines.registry import movable
 
     until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
@@ -162,7 +162,7 @@ def move(
 
     A move that was cut off goes on with the same command.
     """
-    from stacks.engines.moving import move_job
+    from stacks.engines.hybrid.moving import move_job
     from stacks.engines.registry import engine_of, movable
 
     target = movable(engine_of(to), "--to")
@@ -235,7 +235,7 @@ def list_jobs(
 def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False) -> None:
     """Say which engines have names, where they stand and what a node of them costs."""
     from stacks.config.engines_file import named_engines
-    from stacks.engines.sites import nodes_of
+    from stacks.engines.hybrid.sites import nodes_of
 
     known = {name: (own, nodes_of(name, own)) for name, own in named_engines().items()}
     if as_json:
@@ -271,8 +271,8 @@ def status(
     """Say what one job is at, and what it has cost where its engine has a price."""
     from datetime import UTC, datetime
 
+    from stacks.engines.hybrid.sites import spent
     from stacks.engines.registry import site_of
-    from stacks.engines.sites import spent
 
     site = site_of(on)
     found = site.engine.status(job_id)
@@ -317,7 +317,7 @@ def serve() -> None:
     """Answer for this machine's engines over standard input and output: begun by SSH, for an engine with `via`."""
     import sys
 
-    from stacks.engines.serve import serve as answer
+    from stacks.engines.remote.serve import serve as answer
 
     answer(sys.stdin, sys.stdout)
 

@@ -12,7 +12,7 @@ from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
 from stacks.config.engines_file import KINDS, named_engines
 from stacks.engines.base import Engine, Movable
-from stacks.engines.sites import Site, nodes_of
+from stacks.engines.hybrid.sites import Site, nodes_of
 
 VARIABLE = "GANGWAY_ENGINE"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -69,7 +69,7 @@ def site_of(asked: str | None) -> Site:
     region = None if own.region is None else read_place(own.region, f"engines.{named}.region")
     engine: Engine
     if own.via is not None:
-        from stacks.engines.remote import RemoteEngine
+        from stacks.engines.remote.engine import RemoteEngine
 
         engine = RemoteEngine(own.via, own.engine, own.program, region)
     else:
@@ -92,7 +92,7 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
         return SlurmEngine(Path(folder).expanduser().resolve(), partition, region=region)
     if kind == "kubernetes":
         return _kubernetes(text, place, option, region)
-    from stacks.engines.local_queue import LocalQueue
+    from stacks.engines.local.engine import LocalQueue
 
     return LocalQueue((Path(place) if place else _DEFAULT_FOLDER).expanduser().resolve(), region=region)
 

@@ -1,5 +1,5 @@
 """How many nodes a stack's job should have (`components.schedule.autoscale`): the curve that the plan projects or has
-measured, what is asked for, and findings. Who asks for nodes by it: `stacks.engines.autoscale_now`.
+measured, what is asked for, and findings. Who asks for nodes by it: `stacks.engines.systemd.autoscale_now`.
 """
 
 from collections.abc import Iterable, Mapping

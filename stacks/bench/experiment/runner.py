@@ -18,7 +18,7 @@ from stacks.bench.local import describe, hardware
 from stacks.bench.processes import Stop
 from stacks.bench.suite import LOCAL
 from stacks.config.job_settings import trainer_flags
-from stacks.engines.local import LocalRun, StatsTail, run_module
+from stacks.engines.local.run import LocalRun, StatsTail, run_module
 from stacks.planning.run_context import local_context
 from stacks.report.rendering import write_whole
 from trainer.core.errors import EXIT_INTERRUPTED

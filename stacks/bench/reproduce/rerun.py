@@ -17,7 +17,7 @@ from components.core.image_reference import DIGEST, NAME, is_reference
 from components.core.job import JobSpec, Rendezvous, Volume
 from images.shell import container_argv
 from stacks.bench.local import Hardware, describe
-from stacks.engines.local import LocalRun, StatsTail
+from stacks.engines.local.run import LocalRun, StatsTail
 from stacks.extras import need
 from stacks.planning.run_context import local_context
 from stacks.report.runs import Run, read_json

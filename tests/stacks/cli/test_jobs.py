@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from stacks.cli import main as cli
-from stacks.engines.local_queue import LocalQueue
+from stacks.engines.local.engine import LocalQueue
 from stacks.engines.registry import VARIABLE
 
 FILE = "name: mine\ncommand: [sh, -c, {script}]\nmax_hours: 1\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stacks.engines.base import EngineAwayError, follow
-from stacks.engines.local_queue import LocalQueue
+from stacks.engines.local.engine import LocalQueue
 from tests.stacks.engines.test_contract import job, limited
 
 

@@ -13,9 +13,9 @@ import pytest
 from components.core.findings import InputError
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import Engine, JobStatus, Phase, follow, waited
+from stacks.engines.hybrid.sites import Site
 from stacks.engines.kubernetes.engine import KubernetesEngine
-from stacks.engines.local_queue import LocalQueue
-from stacks.engines.sites import Site
+from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.kube_cluster import KubeQueue
 

@@ -9,9 +9,9 @@ import torch
 
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase
+from stacks.engines.hybrid.moving import move_job
 from stacks.engines.job_folders import FolderEngine
-from stacks.engines.local_queue import LocalQueue
-from stacks.engines.moving import move_job
+from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.conftest import REPO
 from tests.slurm_cluster import SlurmCluster

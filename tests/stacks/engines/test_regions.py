@@ -9,9 +9,9 @@ from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase
-from stacks.engines.local_queue import LocalQueue
-from stacks.engines.moving import move_job, traffic_cost
-from stacks.engines.placing import place
+from stacks.engines.hybrid.moving import move_job, traffic_cost
+from stacks.engines.hybrid.placing import place
+from stacks.engines.local.engine import LocalQueue
 from stacks.engines.registry import VARIABLE, engine_of, sites_of
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.stacks.engines.test_contract import job, limited, over, sites, until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stacks.bench.reproduce.rerun import Rerun, _job
-from stacks.engines.local import LocalRun, StatsTail
+from stacks.engines.local.run import LocalRun, StatsTail
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunRecord

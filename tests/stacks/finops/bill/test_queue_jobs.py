@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from components.core.findings import InputError
 from stacks.cli.main import app
-from stacks.engines.local_queue import LocalQueue
+from stacks.engines.local.engine import LocalQueue
 from stacks.finops.bill.queue_jobs import read_queue_jobs
 from tests.stacks.engines.test_contract import job, over
 

@@ -1,0 +1,82 @@
+"""A job taken from one engine to another: it is told to stop, its newest checkpoint is copied, and it goes on there.
+
+Each step can be made again: a move that was cut off anywhere, by a kill too, goes on with the same call, and ends in
+one job at the target.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from components.core.findings import InputError
+from components.estimate.traffic import traffic_price
+from stacks.bench.run_store import object_store
+from stacks.engines.base import Engine, JobStatus, Movable, Move, Phase, refusals, waited
+from stacks.engines.hybrid.copying import Copied, copy_folder, files_of_run, forget_copy
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What became of it: the job at the target, the copy, and what is recorded of it; None where an earlier call had
+    done that.
+    """
+
+    job_id: str
+    copied: Copied | None = None
+    move: Move | None = None
+
+
+def place_of(engine: Engine) -> str:
+    """As `--on` has it."""
+    return f"{engine.kind}:{engine.where}"
+
+
+def move_job(
+    source: Movable,
+    job_id: str,
+    target: Movable,
+    pause: Callable[[JobStatus], None],
+    tell: Callable[[int, int], None],
+) -> Moved:
+    """Moves a job. InputError: it is done already, or the target takes no such job: then it goes on where it is."""
+    if place_of(source) == place_of(target):
+        raise InputError("--to", "where the job is already", value=place_of(target), fix="name another engine")
+    before = source.status(job_id)
+    # A number is given again where a job's folder was removed.
+    origin = f"{source.run_url(job_id)} {before.submitted_at}"
+    with source.leaving(job_id, place_of(target)) as has_gone:
+        if (known := target.moved(origin)) is not None:
+            target.ensure_begun(known)
+            return Moved(known)
+        job = source.job(job_id)
+        for refusal in refusals(target, job):
+            raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
+        to_store, began = object_store(target.stage(origin), ""), datetime.now(UTC)
+        source.cancel(job_id)
+        ended = waited(source, job_id, pause)
+        if ended.phase is not Phase.CANCELLED:
+            raise InputError(
+                "job", f"it is over, {ended.phase}: nothing of it goes on", value=job_id, fix="submit it anew"
+            )
+        from_store = object_store(source.run_url(job_id), "")
+        copied = copy_folder(from_store, to_store, files_of_run(from_store, whole=job.preset is None), tell)
+        forget_copy(to_store)
+        sec = (datetime.now(UTC) - began).total_seconds()
+        move = Move(origin, place_of(target), began, sec, copied.bytes, *traffic_cost(source, target, copied.bytes))
+        has_gone()
+        return Moved(target.submit_staged(job, (*before.moves, move)), copied, move)
+
+
+def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | None, str]:
+    """Dollars of so many bytes on their way, and by what price; None where nobody knows it."""
+    here, there = source.region, target.region
+    if here is None and there is None and source.run_folders_are_here and target.run_folders_are_here:
+        return 0.0, "both folders are on this machine, or mounted on it, and no regions are said"
+    if here is None or there is None:
+        unsaid = source if here is None else target
+        return None, f"nobody has said in which region {place_of(unsaid)} stands"
+    price = traffic_price(here, there)
+    way = f"{here.name} to {there.name}: {price.source}, {price.dated}, {price.confidence}"
+    if price.value is None:
+        return None, way
+    return size / 2**30 * price.value, f"{price.value:g} USD a GiB, {way}"

@@ -1,0 +1,1 @@
+"""A stack's own job on its nodes, from outside: state, sizes, controller, circuit breaker."""

@@ -1,0 +1,260 @@
+"""Jobs that go from one local queue to another: to the bit, after kills, and once."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+from obstore.store import LocalStore, S3Store
+
+from components.core.findings import InputError
+from stacks.config.job_file import JobFile
+from stacks.engines.base import Engine, Phase
+from stacks.engines.hybrid.copying import MANIFEST, CopyDamagedError, copy_folder, files_of_run, forget_copy
+from stacks.engines.hybrid.moving import move_job
+from stacks.engines.hybrid.placing import place
+from stacks.engines.local.engine import LocalQueue
+from stacks.engines.slurm.engine import SlurmEngine
+from tests.moto_http import Moto
+from tests.stacks.engines.test_contract import job, limited, over, sites, until
+
+
+def quiet(done: int, total: int) -> None:
+    assert 0 <= done <= total
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[LocalQueue, LocalQueue]:
+    return LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
+
+
+COUNTS = (
+    'n=$(cat n 2>/dev/null || echo 0); trap "exit 75" TERM; '
+    'while [ "$n" -lt 40 ]; do n=$((n+1)); echo $n >n.new; mv n.new n; echo "at $n"; sleep 0.05; done'
+)
+
+
+def test_it_goes_on_where_it_was(two: tuple[LocalQueue, LocalQueue]) -> None:
+    source, target = two
+    job_id = source.submit(job(COUNTS, max_restarts=0))
+    until(source, job_id, lambda found, log: "at 5\n" in log)
+    moved = move_job(source, job_id, target, limited(), quiet)
+    assert source.status(job_id).phase is Phase.CANCELLED
+    found = over(target, moved.job_id)
+    assert (found.phase, found.starts) == (Phase.DONE, 1)
+    said = [*source.log(job_id)[0].splitlines(), *target.log(moved.job_id)[0].splitlines()]
+    numbers = [int(line.removeprefix("at ")) for line in said if line.startswith("at ")]
+    assert numbers == list(range(1, 41)), "each once, and none by two"
+    (move,) = found.moves
+    assert f"/a/{job_id}/run " in move.source
+    assert move.bytes > 0
+    assert (move.usd, bool(move.why_usd)) == (0.0, True)
+    again = move_job(source, job_id, target, limited(), quiet)
+    assert (again.job_id, again.copied) == (moved.job_id, None)
+    assert len(target.jobs()) == 1
+
+
+def test_one_that_waits_is_taken_along_and_one_that_is_done_is_not(two: tuple[LocalQueue, LocalQueue]) -> None:
+    source, target = two
+    first = source.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(source, first, lambda found, log: found.phase is Phase.RUNNING)
+    second = source.submit(job("echo here"))
+    moved = move_job(source, second, target, limited(), quiet)
+    assert over(target, moved.job_id).phase is Phase.DONE
+    with pytest.raises(InputError, match="already"):
+        move_job(source, second, source, limited(), quiet)
+    with pytest.raises(InputError, match="done"):
+        move_job(target, moved.job_id, source, limited(), quiet)
+    source.cancel(first)
+    over(source, first)
+
+
+def test_what_the_target_does_not_take_goes_on_where_it_is(
+    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    job_id = source.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(source, job_id, lambda found, log: found.phase is Phase.RUNNING)
+    file = source.job(job_id).model_copy(update={"image": "a/b@sha256:" + "0" * 64})
+    monkeypatch.setattr(source, "job", lambda _: file)
+    with pytest.raises(InputError, match="image"):
+        move_job(source, job_id, target, limited(), quiet)
+    assert source.status(job_id).phase is Phase.RUNNING
+    source.cancel(job_id)
+    over(source, job_id)
+
+
+MOVES = """
+import sys, time
+from pathlib import Path
+from stacks.engines.hybrid import moving
+from stacks.engines.local.engine import LocalQueue
+
+def tell(done, total):
+    print(done, total, flush=True)
+    time.sleep(0.05)
+
+source, target = LocalQueue(Path(sys.argv[1])), LocalQueue(Path(sys.argv[2]))
+print(moving.move_job(source, sys.argv[3], target, lambda _: time.sleep(0.05), tell).job_id, flush=True)
+"""
+
+
+def test_a_kill_in_the_middle_of_the_copy_costs_nothing(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
+    source, target = two
+    script = "for i in $(seq 60); do head -c 300000 /dev/urandom >part-$i; done; echo made; trap 'exit 75' TERM; "
+    script += "test -e moved && exec sha256sum part-*; touch moved; while :; do sleep 0.1; done"
+    script = f"test -e moved && exec sha256sum part-*; {script}"
+    job_id = source.submit(job(script))
+    until(source, job_id, lambda found, log: "made" in log)
+    words = [sys.executable, "-c", MOVES, str(tmp_path / "a"), str(tmp_path / "b"), job_id]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            process.stdout.readline()
+        os.kill(process.pid, signal.SIGKILL)
+    assert target.jobs() == []
+    moved = move_job(source, job_id, target, limited(), quiet)
+    assert moved.copied is not None
+    assert over(target, moved.job_id).phase is Phase.DONE
+    said = [line.split() for line in target.log(moved.job_id)[0].splitlines() if "part-" in line]
+    told = {name: digest for digest, name in said}
+    here = tmp_path / "a" / job_id / "run"
+    assert told == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in here.glob("part-*")}
+    assert len(told) == 60
+    left = sorted(path.name for path in (tmp_path / "b").rglob("*") if "#" in path.name or path.name == MANIFEST)
+    assert left == []
+
+
+def test_a_copy_goes_on_where_it_was_and_sends_what_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "a" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    names = ["n", "checkpoints/1.json", "checkpoints/1.pt", "checkpoints/2.json", "checkpoints/2.pt", "empty"]
+    for name in names:
+        (tmp_path / "a" / name).write_bytes(b"" if name == "empty" else name.encode() * 1000)
+    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    wanted = files_of_run(source, whole=False)
+    assert sorted(wanted) == ["checkpoints/2.json", "checkpoints/2.pt", "empty", "n"], "the newest alone"
+    first = copy_folder(source, target, wanted, quiet)
+    assert (first.files, first.bytes, first.new_bytes) == (4, sum(wanted.values()), sum(wanted.values()))
+    assert copy_folder(source, target, wanted, quiet).new_bytes == 0
+    (tmp_path / "a" / "n").write_bytes(b"x" * 1000)
+    (tmp_path / "b" / "checkpoints" / "2.json").unlink()
+    wanted = files_of_run(source, whole=False)
+    assert copy_folder(source, target, wanted, quiet).new_bytes == 1000 + wanted["checkpoints/2.json"]
+    forget_copy(target)
+    for name, size in wanted.items():
+        assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "a" / name).read_bytes()
+        assert (tmp_path / "b" / name).stat().st_size == size
+    assert sorted(path.name for path in (tmp_path / "b").rglob("*") if path.is_file()) == [
+        "2.json",
+        "2.pt",
+        "empty",
+        "n",
+    ]
+
+
+def test_a_trained_run_ends_in_the_same_bits(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
+    """The bundled trainer, moved in the middle of a run, against one that was left alone."""
+    source, target = two
+    keys = {
+        "name": "digits", "preset": "dcgan-digits", "kimg": 3, "seed": 7, "max_hours": 1, "checkpoint_kimg": 0.5,
+        "settings": {"ngf": 4, "ndf": 4, "metrics": "none", "batch_size": 16, "stats_kimg": 0.1, "deterministic": True},
+    }  # fmt: skip
+    file = JobFile.model_validate(keys)
+    alone = target.submit(file)
+    assert over(target, alone).phase is Phase.DONE
+    job_id = source.submit(file)
+    until(source, job_id, lambda found, log: "kimg     1." in log)
+    moved = move_job(source, job_id, target, limited(), quiet)
+    assert over(target, moved.job_id).phase is Phase.DONE
+    assert states(tmp_path / "b" / alone) == states(tmp_path / "b" / moved.job_id)
+    record = json.loads((tmp_path / "b" / moved.job_id / "run" / "run.json").read_bytes())
+    assert len(record["sessions"]) == 2
+
+
+def states(folder: Path) -> dict[str, str]:
+    """Digests of the last checkpoint's parts."""
+    newest = sorted((folder / "run" / "checkpoints").glob("*.json"))[-1]
+    found: dict[str, str] = json.loads(newest.read_bytes())["state_sha256"]
+    return found
+
+
+def test_the_first_engine_with_room_has_it(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = two
+    file = job("while [ ! -e end ]; do sleep 0.1; done")
+    placed = place(sites(*two), file)
+    assert (placed.engine, placed.now) == (first, True)
+    running = first.submit(file)
+    placed = place(sites(*two), file)
+    assert (placed.engine, placed.now, len(placed.lines)) == (second, True, 2)
+    other = second.submit(file)
+    placed = place(sites(*two), file)
+    assert (placed.engine, placed.now) == (first, False)
+    with pytest.raises(InputError, match="no engine takes"):
+        place(sites(*two), job("true", nodes={"min": 3, "max": 3}))
+    all_three: list[Engine] = [SlurmEngine(tmp_path / "shared"), first, second]
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        asked = place(sites(*all_three), file)
+    assert asked.engine is first
+    assert "cannot be asked: sinfo" in asked.lines[0]
+    for queue, job_id in ((first, running), (second, other)):
+        queue.cancel(job_id)
+        over(queue, job_id)
+
+
+@pytest.fixture
+def bucket() -> Iterator[S3Store]:
+    """One of moto's, no AWS."""
+    with mock_aws(), ThreadingHTTPServer(("127.0.0.1", 0), Moto) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = boto3.client("s3", region_name="us-east-1", endpoint_url="https://s3.amazonaws.com")
+        client.create_bucket(Bucket="runs")
+        yield S3Store(
+            "runs", prefix="a run", endpoint=f"http://127.0.0.1:{server.server_address[1]}", region="us-east-1",
+            access_key_id="test", secret_access_key="test", client_options={"allow_http": True},
+            virtual_hosted_style_request=False,
+        )  # fmt: skip
+        client.close()
+        server.shutdown()
+
+
+def test_by_way_of_a_bucket(tmp_path: Path, bucket: S3Store) -> None:
+    (tmp_path / "a" / "samples").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    content = {"samples/a b.png": os.urandom(20 << 20), "run.json": b"{}", "empty": b""}
+    for name, each in content.items():
+        (tmp_path / "a" / name).write_bytes(each)
+    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    copy_folder(source, bucket, files_of_run(source, whole=False), quiet)
+    assert copy_folder(source, bucket, files_of_run(source, whole=False), quiet).new_bytes == 0
+    assert sorted(files_of_run(bucket, whole=True)) == sorted(content)
+    copy_folder(bucket, target, files_of_run(bucket, whole=True), quiet)
+    assert {name: (tmp_path / "b" / name).read_bytes() for name in content} == content
+
+
+def test_what_arrives_otherwise_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / "n").write_bytes(b"sent")
+
+    class Wrong(BytesIO):
+        def close(self) -> None:
+            (tmp_path / "b" / "n").write_bytes(b"other")
+            super().close()
+
+    monkeypatch.setattr("obstore.open_writer", lambda *_, **__: Wrong())
+    with pytest.raises(CopyDamagedError, match="n: "):
+        copy_folder(LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b"), {"n": 4}, quiet)

@@ -1,0 +1,248 @@
+"""The local queue where processes are killed, folders are odd and two submit at once."""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from components.core.findings import InputError
+from stacks.config.job_file import Priority
+from stacks.engines.base import Phase
+from stacks.engines.local.engine import LocalQueue, begin_runner
+from tests.conftest import REPO
+from tests.stacks.engines.test_contract import job, limited, over, until
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """What runs of the queue's jobs: their own processes, and what those have begun."""
+    found = []
+    for each in psutil.process_iter(["cmdline", "environ"]):
+        words, variables = each.info["cmdline"] or [], each.info["environ"] or {}
+        if any(str(folder) in word for word in words) or str(folder) in variables.get("GANGWAY_RUN_DIR", ""):
+            found.append(each)
+    return found
+
+
+def test_a_killed_job_goes_on_with_the_next_submit(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("test -e seen && exit 0; touch seen; echo begun; sleep 600", max_restarts=0))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        process.kill()
+    lost = until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    assert "next submit" in lost.reason
+    second = queue.submit(job("true"))
+    assert over(queue, second).phase is Phase.DONE
+    found = over(queue, first)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+
+
+def test_one_that_waits_says_for_whom(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while :; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    second, third = queue.submit(job("true")), queue.submit(job("true", priority=Priority.HIGH))
+    reasons = {each.id: each.reason for each in queue.jobs()}
+    assert reasons == {first: "", third: f"{first} before it", second: f"{first}, {third} before it"}
+    queue.cancel(first)
+    assert [over(queue, each).phase for each in (second, third)] == [Phase.DONE, Phase.DONE]
+
+
+def test_the_time_of_a_killed_start_counts(tmp_path: Path) -> None:
+    """Up to when it last said that it was at work; else killed often enough it would have no end."""
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("echo begun; sleep 600", max_hours=1))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        process.kill()
+    until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    said = tmp_path / "queue" / first / "on-nodes"
+    began, nodes = said.read_text().split()
+    said.write_text(f"{int(began) - 2 * 3_600_000} {nodes}\n")  # as if it had begun two hours earlier
+    queue.submit(job("true"))
+    found = over(queue, first)
+    assert found.phase is Phase.OVER_HOURS
+    assert found.stretches is not None
+    lost, last = found.stretches
+    assert lost.end is not None
+    assert (lost.end - lost.start).total_seconds() >= 2 * 3600
+    assert last.start >= lost.end
+
+
+def test_what_a_killed_process_has_left_is_told_and_ended_before_it_is_begun_again(tmp_path: Path) -> None:
+    """Its own process alone is killed: the command trains on, and two of them must not write into one folder."""
+    queue = LocalQueue(tmp_path / "queue")
+    script = "test -e saved && exit 0; trap 'touch saved; exit 75' TERM; echo $$ >pid; echo begun; "
+    script += "while :; do sleep 0.1; done"
+    first = queue.submit(job(script))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        if "stacks.engines.local.runner" in process.cmdline():
+            process.kill()
+    until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    queue.submit(job("true"))
+    found = over(queue, first)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
+    assert not psutil.pid_exists(int((tmp_path / "queue" / first / "run" / "pid").read_text()))
+
+
+def test_one_whose_process_was_killed_can_be_cancelled(tmp_path: Path) -> None:
+    """The command lives on, and is told."""
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job("trap 'touch told; exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
+    until(queue, job_id, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        if "stacks.engines.local.runner" in process.cmdline():
+            process.kill()
+    until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
+    queue.cancel(job_id)
+    assert over(queue, job_id).phase is Phase.CANCELLED
+    assert (tmp_path / "queue" / job_id / "run" / "told").exists()
+    assert processes_of(tmp_path / "queue" / job_id / "run") == []
+
+
+def test_nothing_that_a_job_has_begun_outlives_it(tmp_path: Path) -> None:
+    """A child in the background, one in a session of its own, one that ignores its end; done, cancelled, over."""
+    queue = LocalQueue(tmp_path)
+    left = "setsid sh -c 'trap \"\" TERM; echo x >up; while :; do sleep 0.1; done' & "
+    left += "while [ ! -e up ]; do sleep 0.05; done; "
+    done = queue.submit(job(left + "exit 0"))
+    assert over(queue, done).phase is Phase.DONE
+    cancelled = queue.submit(job(left + "echo begun; sleep 600", grace_sec=1))
+    until(queue, cancelled, lambda found, log: "begun" in log)
+    queue.cancel(cancelled)
+    assert over(queue, cancelled).phase is Phase.CANCELLED
+    alive = [each.cmdline() for each in processes_of(tmp_path) if "stacks.engines.local.runner" not in each.cmdline()]
+    assert alive == []
+
+
+def test_what_is_over_is_begun_by_nobody(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    job_id = queue.submit(job("echo ran"))
+    over(queue, job_id)
+    queue.ensure_begun(job_id)
+    begin_runner(tmp_path / job_id)
+    queue.submit(job("true"))
+    time.sleep(0.5)
+    assert (queue.status(job_id).starts, queue.log(job_id)[0]) == (1, "ran\n")
+
+
+def test_a_state_that_cannot_be_read_hides_no_other_job(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    first, second = queue.submit(job("true")), queue.submit(job("true"))
+    over(queue, second)
+    (tmp_path / first / "state.json").write_text("")
+    third = queue.submit(job("true"))
+    assert over(queue, third).phase is Phase.DONE
+    assert next((each.id, bool(each.reason)) for each in queue.jobs()) == (first, True)
+    assert {each.id for each in queue.jobs()} == {first, second, third}
+
+
+def test_a_process_that_is_told_to_leave_tells_the_job(tmp_path: Path) -> None:
+    """The machine goes down in order."""
+    queue = LocalQueue(tmp_path / "queue")
+    script = "test -e saved && exit 0; trap 'touch saved; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
+    first = queue.submit(job(script))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        if "stacks.engines.local.runner" in process.cmdline():
+            os.kill(process.pid, signal.SIGTERM)
+    until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    assert (tmp_path / "queue" / first / "run" / "saved").exists()
+    queue.submit(job("true"))
+    assert over(queue, first).phase is Phase.DONE
+
+
+def test_several_submit_at_once_and_each_runs_once(tmp_path: Path) -> None:
+    queue, ids = LocalQueue(tmp_path / "queue"), list[str]()
+    script = "mkdir ../../running || exit 9; echo x >>../../all; sleep 0.1; rmdir ../../running"
+    threads = [threading.Thread(target=lambda: ids.append(queue.submit(job(script, max_restarts=0)))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(ids)) == 5
+    assert {over(queue, job_id).phase for job_id in ids} == {Phase.DONE}
+    assert (tmp_path / "queue" / "all").read_text() == 5 * "x\n"
+
+
+def test_one_that_is_lost_while_it_waits_can_be_cancelled(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    second = queue.submit(job("touch begun"))
+    for process in processes_of(tmp_path):
+        if str(tmp_path / "queue" / second) in process.cmdline():
+            process.kill()
+    until(queue, second, lambda found, log: "next submit" in found.reason)
+    queue.cancel(second)
+    assert over(queue, second).phase is Phase.CANCELLED
+    (tmp_path / "queue" / first / "run" / "end").touch()
+    assert over(queue, first).phase is Phase.DONE
+    assert not (tmp_path / "queue" / second / "run" / "begun").exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [({"image": f"registry.example.com/mine@sha256:{'0' * 64}"}, "image"), ({"nodes": {"min": 2, "max": 2}}, "nodes")],
+)
+def test_what_this_machine_cannot_do_is_refused(tmp_path: Path, keys: dict[str, object], place: str) -> None:
+    with pytest.raises(InputError) as refused:
+        LocalQueue(tmp_path / "queue").submit(job("true", **keys))
+    assert refused.value.place.startswith(place)
+    assert not (tmp_path / "queue").exists()
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="no folder for jobs"):
+        LocalQueue(tmp_path / "file").submit(job("true"))
+
+
+def test_a_workdir_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    job_id = queue.submit(job("true", workdir="/no/such/folder"))
+    assert over(queue, job_id).phase is Phase.BAD_INPUT
+    assert "/no/such/folder" in queue.log(job_id)[0]
+
+
+def test_letters_that_are_there_by_half_wait_for_their_end(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    job_id = queue.submit(job("printf '\\303'; touch half; while [ ! -e end ]; do sleep 0.1; done; printf '\\244'"))
+    pause = limited()
+    while not (tmp_path / job_id / "run" / "half").exists():
+        pause(queue.status(job_id))
+    text, offset = queue.log(job_id)
+    (tmp_path / job_id / "run" / "end").touch()
+    over(queue, job_id)
+    rest, _ = queue.log(job_id, offset)
+    assert text + rest == "ä"
+
+
+def test_folders_of_old_jobs_may_be_removed_while_others_wait(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    second, third = queue.submit(job("true")), queue.submit(job("true"))
+    queue.cancel(second)
+    over(queue, second)
+    shutil.rmtree(tmp_path / "queue" / second)
+    (tmp_path / "queue" / first / "run" / "end").touch()
+    assert over(queue, third).phase is Phase.DONE
+    assert [each.id for each in queue.jobs()] == [first, third]
+
+
+def test_a_job_that_a_job_has_submitted_outlives_it(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    (tmp_path / "inner.yaml").write_text("name: inner\ncommand: [sleep, '1']\nmax_hours: 1\n")
+    submit = f"{sys.executable} -m stacks.cli job submit {tmp_path}/inner.yaml --on local:{tmp_path}/queue"
+    outer = queue.submit(job(f"cd '{REPO}'; {submit}"))
+    assert over(queue, outer).phase is Phase.DONE
+    (inner,) = (each.id for each in queue.jobs() if each.name == "inner")
+    assert over(queue, inner).phase is Phase.DONE
