@@ -170,6 +170,7 @@ def test_a_bound_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixtur
     assert "auto, off, or seconds above 0" in told
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_after_a_worker_was_stopped(
     tiny_config: TrainConfig,
     digits_dir: Path,

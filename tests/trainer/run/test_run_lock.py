@@ -249,6 +249,7 @@ def test_a_mistake_leaves_no_directory(tiny_config: TrainConfig, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_both_of_two_workers_are_refused(
     hold_it: Callable[..., Any],
     torchrun: Callable[..., Any],
