@@ -206,10 +206,11 @@ def test_what_kubernetes_itself_makes_of_it_is_valid_strictly(version: str) -> N
     file = job(outputs=["/work/results"], workdir="/work/results", nodes={"min": 2, "max": 2})
     placing = PLACING.without(["n1"], 600)
     (group,) = job_set(file, placing)["spec"]["replicatedJobs"]
-    whole = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine-3"}, "spec": group["template"]["spec"]}
+    meta, spec = {"name": "mine-3"}, group["template"]["spec"]
+    whole: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
     for each in (whole, *supports(placing, variables_of(file))):
         kubernetes_validate.validate(each, version, strict=True)
-    mounts = whole["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    mounts = spec["template"]["spec"]["containers"][0]["volumeMounts"]
     mounts[-1]["subpath"] = mounts[-1].pop("subPath")
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(whole, version, strict=True)
