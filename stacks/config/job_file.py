@@ -16,7 +16,7 @@ from components.core.findings import InputError
 from components.estimate.regions import read_place
 from stacks.config.job_settings import Overrides, Settings, check_settings
 from stacks.config.loader import read_model
-from stacks.config.own_command import OF_A_COMMAND, RUN_DIR, CommandKeys, check_one_workload
+from stacks.config.own_command import OF_A_COMMAND, CommandKeys, check_one_workload
 from stacks.config.region_settings import RegionsConfig
 from stacks.config.section import Section
 from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
@@ -103,13 +103,6 @@ class JobFile(CommandKeys):
             of_a_command=[name for name in OF_A_COMMAND if name != "image"],
         )
         return self
-
-    @field_validator("outputs")
-    @classmethod
-    def _of_a_stack(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
-        if outputs:
-            raise ValueError(f"outputs in a stack's job alone so far; write to ${RUN_DIR}, and leave outputs out")
-        return outputs
 
     @field_validator("resources")
     @classmethod

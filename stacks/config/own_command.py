@@ -3,8 +3,8 @@ same rules and errors, and what it finds in its environment on every engine.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from itertools import permutations
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations, product
 from pathlib import PurePosixPath
 from typing import Annotated, Self
 
@@ -118,6 +118,20 @@ def check_one_workload(
     written = set(given)
     if odd := [name for name in other if name in written]:
         raise ValueError(f"{odd[0]} only beside {kind}; leave {odd[0]} out")
+
+
+def output_folder(run_dir: str, output: str) -> str:
+    """Where one of `outputs` is kept: beside the run folder, not in it. There the command could put a link in a
+    folder's place, and root, who mounts it, would follow.
+    """
+    return f"{run_dir}.outputs{output}"
+
+
+def outputs_in_mounts(outputs: Iterable[str], mounts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each of `outputs` that is in a folder which is mounted already, or holds one, with that folder."""
+    for output, mount in product(map(PurePosixPath, outputs), map(PurePosixPath, mounts)):
+        if output.is_relative_to(mount) or mount.is_relative_to(output):
+            yield str(output), str(mount)
 
 
 def command_variables(job: CommandKeys, run_dir: str, notices: str) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from typing import Protocol
 from components.core.findings import Finding, InputError, Severity
 from components.estimate.regions import Place, refusal
 from stacks.config.job_file import JobFile
+from stacks.config.own_command import RUN_DIR
 
 
 class EngineAwayError(InputError):
@@ -181,6 +182,17 @@ def no_resources(job: JobFile) -> Iterator[Finding]:
     """Of an engine that gives whole nodes to a job."""
     if job.resources:
         yield Finding.warning("job.resources", "resources", "of no effect here: a job has its nodes as a whole")
+
+
+def no_outputs(job: JobFile) -> Iterator[Finding]:
+    """Of an engine without containers, which has nothing to mount folders in."""
+    if job.outputs:
+        yield Finding.error(
+            "job.outputs",
+            "outputs",
+            f"this engine runs no containers: {job.outputs[0]} would be a folder of the node, which nobody keeps",
+            f"write to ${RUN_DIR} and leave outputs out, or submit it to an engine with containers",
+        )
 
 
 def region_findings(job: JobFile, region: Place | None) -> list[Finding]:

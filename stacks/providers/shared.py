@@ -19,7 +19,7 @@ from components.core.tags import TagPolicy, carbon_class
 from components.estimate.cost import elsewhere
 from images.shell import OWN_NOTICES
 from stacks.config.job_settings import control_flags, trainer_flags
-from stacks.config.own_command import command_variables
+from stacks.config.own_command import command_variables, output_folder
 from stacks.config.sections import CommandConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import first_in_reach, unmet_caps
@@ -211,10 +211,7 @@ def command_job_on(machine: MachineType, config: StackConfig, own: CommandConfig
 
 
 def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
-    """Folders beside the run folder, not in it: there the command could put a link in a folder's place, and root, who
-    mounts it, would follow.
-    """
-    return (Volume(source=f"{run_dir}.outputs{folder}", target=folder) for folder in outputs)
+    return (Volume(source=output_folder(run_dir, folder), target=folder) for folder in outputs)
 
 
 def steps_alarm_minutes(config: StackConfig) -> int | None:

@@ -26,6 +26,7 @@ from stacks.engines.kubernetes.manifests import (
     RUN_ANNOTATION,
     USER_ANNOTATION,
     Placing,
+    output_findings,
     priority_class,
     variables_of,
 )
@@ -69,6 +70,7 @@ class KubernetesEngine:
                 "job.resources", "resources", "left out: 1 CPU and 2 GiB a node, and no accelerator",
                 "resources: {cpu: ..., memory: ..., nvidia.com/gpu: ...}",
             )  # fmt: skip
+        yield from output_findings(job)
         yield from self._missing(job)
         quota = self._quota(queue)
         if quota is None:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from components.core.findings import Finding
 from stacks.config.job_file import JobFile, Priority
+from stacks.config.own_command import RUN_DIR, output_folder, outputs_in_mounts
 from stacks.engines.node_command import Meeting, Place, node_argv, node_variables, own_job_script
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -42,7 +44,8 @@ _TEAM_LABEL = "gangway.dev/team"
 _QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
 """Of a JobSet: the seconds that it may have on nodes."""
-_RUN_DIR, _SCRIPTS_DIR = "/mnt/gangway/run", "/mnt/gangway/scripts"
+_MOUNTS = "/mnt/gangway"
+_RUN_DIR, _SCRIPTS_DIR = f"{_MOUNTS}/run", f"{_MOUNTS}/scripts"
 _OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
 _PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
 _PORT = 29400
@@ -102,6 +105,17 @@ def priority_class(priority: Priority) -> str | None:
 def resources_of(job: JobFile) -> Mapping[str, str]:
     """What each node's pod asks for, and may take at most."""
     return job.resources or DEFAULT_RESOURCES
+
+
+def output_findings(job: JobFile) -> Iterable[Finding]:
+    """Outputs that would be in the way of what a pod has besides."""
+    for output, mount in outputs_in_mounts(job.outputs, [_MOUNTS]):
+        yield Finding.error(
+            "job.outputs",
+            "outputs",
+            f"{output}: a pod has its run folder in {mount}",
+            f"write to ${RUN_DIR}, or to another folder such as /work/results",
+        )
 
 
 def variables_of(job: JobFile) -> Mapping[str, str]:
@@ -240,6 +254,7 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
             {"name": "scripts", "mountPath": _SCRIPTS_DIR, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "shm", "mountPath": "/dev/shm"},
+            *_outputs(job, placing),
         ],
     }
     if job.workdir is not None:
@@ -275,6 +290,12 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
         needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": needed}}
     return spec
+
+
+def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
+    """Mounts beside the run folder's; the kubelet makes their folders as it makes that one."""
+    for output in job.outputs:
+        yield {"name": "runs", "mountPath": output, "subPath": output_folder(placing.run_folder, output)}
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:

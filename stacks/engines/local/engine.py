@@ -20,7 +20,7 @@ from typing import IO
 from components.core.findings import Finding
 from components.core.json_lines import is_locked, lock
 from stacks.config.job_file import JobFile, Priority
-from stacks.engines.base import JobStatus, Phase, Room, no_resources
+from stacks.engines.base import JobStatus, Phase, Room, no_outputs, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, job_ids, number_of, read_job, read_status
 from stacks.engines.stretches import stretches_of
 
@@ -45,6 +45,7 @@ class LocalQueue(FolderEngine):
                 "this engine runs no containers: the command would run in another environment than the image's",
                 "leave image out to run in this environment, or submit it to another engine",
             )
+        yield from no_outputs(job)
         yield from no_resources(job)
         if job.nodes.min > 1:
             yield Finding.error(

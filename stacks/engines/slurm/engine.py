@@ -18,7 +18,7 @@ from components.core.findings import Finding, InputError, nearest_hint
 from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
-from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, no_resources
+from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, no_outputs, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
@@ -116,6 +116,7 @@ class SlurmEngine(FolderEngine):
                 "this engine starts no containers: it would take Slurm's pyxis or Apptainer on every node",
                 "leave image out to run in the nodes' own environment, or submit it to another engine",
             )
+        yield from no_outputs(job)
         yield from no_resources(job)
         if job.team and not self._has_accounts():
             yield Finding.warning(

@@ -1,13 +1,13 @@
 """What a StackConfig means on machines that are there already: the machine, its fabric, its price, where runs are."""
 
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from components.catalog.schema import MachinePrice, Region
 from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabric
 from components.core.findings import InputError
 from components.hosts.node_pool import check_ladder
 from components.hosts.wireguard import INTERFACE
+from stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.shared import machine_of, price_of, region_of, site_of, tag_policy
@@ -76,16 +76,15 @@ def hosts_of(config: StackConfig) -> HostsConfig:
 
 def _check_outputs(config: StackConfig, own: HostsConfig) -> None:
     """No output in which a folder of the machine's is mounted, or that is in one."""
-    mounts = [PurePosixPath(folder) for folder in (own.shared_dir, own.data_dir) if folder]
-    for folder in map(PurePosixPath, config.own_command.outputs if config.own_command else ()):
-        if there := [each for each in mounts if folder.is_relative_to(each) or each.is_relative_to(folder)]:
-            raise InputError(
-                "gangway:job.outputs",
-                f"the machine mounts {there[0]} in the container",
-                value=str(folder),
-                allowed=f"a folder apart from {there[0]}",
-                fix="write to $GANGWAY_RUN_DIR, or to another folder such as /work/results",
-            )
+    outputs = config.own_command.outputs if config.own_command else ()
+    for folder, mount in outputs_in_mounts(outputs, filter(None, (own.shared_dir, own.data_dir))):
+        raise InputError(
+            "gangway:job.outputs",
+            f"the machine mounts {mount} in the container",
+            value=folder,
+            allowed=f"a folder apart from {mount}",
+            fix=f"write to ${RUN_DIR}, or to another folder such as /work/results",
+        )
 
 
 def _check_number(config: StackConfig, own: HostsConfig) -> None:

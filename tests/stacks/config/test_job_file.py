@@ -37,6 +37,7 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         (COMMAND + "preset: dcgan-digits\n", "exactly one of preset and command"),
         (COMMAND + "kimg: 3\n", "kimg only beside preset"),
         (PRESET + "workdir: /work\n", "workdir only beside command"),
+        (PRESET + "outputs: [/work/results]\n", "outputs only beside command"),
         (COMMAND + "data_dir: /data\n", "data_dir only beside preset"),
         (PRESET + "data_dir: data\n", "/"),
         (COMMAND + "nodes: {min: 0, max: 1}\n", "1 to 512"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import yaml
 from components.core.findings import InputError
 from stacks.config.job_file import read_job_file
 from stacks.config.loader import from_file
-from stacks.config.own_command import command_variables
+from stacks.config.own_command import command_variables, output_folder, outputs_in_mounts
 from stacks.config.sections import CommandConfig, JobConfig
 from stacks.providers import command_settings
 from stacks.providers.registry import provider_of
@@ -170,6 +170,8 @@ def test_no_prometheus_is_no_mistake(own_file: Callable[..., Path]) -> None:
         {"exit_codes": {"unfit": [300]}},
         {"processes_per_node": -1},
         {"command": [3]},
+        {"outputs": ["/etc/x"]},
+        {"outputs": ["/a", "/a/b"]},
     ],
 )
 def test_a_job_file_and_a_stack_say_the_same(
@@ -186,12 +188,19 @@ def test_a_job_file_and_a_stack_say_the_same(
     assert of_stack.place.rpartition("gangway:job.")[2] == of_file.place.rpartition(": ")[2]
 
 
-def test_a_job_file_refuses_outputs_by_name(tmp_path: Path) -> None:
+def test_outputs_of_a_job_file_are_those_of_a_stack(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump({"name": "mine", **JOB, "outputs": ["/work/results"]}), "utf-8")
-    with pytest.raises(ExceptionGroup) as caught:
-        read_job_file(path)
-    (mistake,) = caught.value.exceptions
-    assert isinstance(mistake, InputError)
-    assert mistake.place.endswith(": outputs")
-    assert "leave outputs out" in mistake.fix
+    path.write_text(yaml.safe_dump({"name": "mine", **JOB, "outputs": ["/work/results", "/work/plots"]}), "utf-8")
+    assert read_job_file(path).outputs == ("/work/results", "/work/plots")
+
+
+def test_an_output_is_kept_beside_the_run_folder_and_never_in_it() -> None:
+    kept = output_folder("/fsx/runs/a", "/work/results")
+    assert kept == "/fsx/runs/a.outputs/work/results"
+    assert not PurePosixPath(kept).is_relative_to("/fsx/runs/a")
+
+
+@pytest.mark.parametrize(("output", "meets"), [("/a/b", True), ("/a", True), ("/a/b/c", True), ("/a/bc", False)])
+def test_outputs_may_not_be_in_a_mount_or_hold_one(output: str, meets: bool) -> None:
+    found = list(outputs_in_mounts(["/x", output], ["/y", "/a/b"]))
+    assert found == ([(output, "/a/b")] if meets else [])

@@ -28,12 +28,14 @@ class Stand:
 
     Attributes:
         other_nodes: whether a job can go on elsewhere.
+        containers: whether a command is in one.
         keeps_logs: of starts whose nodes have been given up, too.
         tick_sec: by which its times are told apart.
     """
 
     engine: Engine
     other_nodes: bool
+    containers: bool = False
     keeps_logs: bool = True
     tick_sec: float = 0.0
 
@@ -59,7 +61,7 @@ def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stand]:
     elif request.param == "kubernetes":
         queue: KubeQueue = request.getfixturevalue("kube_queue")
         engine = _WithImage("judge", queue.namespace, queue.name)
-        made = Stand(engine, other_nodes=True, keeps_logs=False, tick_sec=1.1)
+        made = Stand(engine, other_nodes=True, containers=True, keeps_logs=False, tick_sec=1.1)
     else:
         request.getfixturevalue("cluster")
         # Of one node a second job has to wait; what is not fit is left in the partition of all.
@@ -258,4 +260,17 @@ def test_all_are_listed_and_others_are_unknown(stand: Stand) -> None:
 def test_what_it_cannot_do_is_refused_and_nothing_is_kept(stand: Stand) -> None:
     with pytest.raises(InputError):
         stand.engine.submit(job("true", nodes={"min": 500, "max": 512}))
+    assert list(stand.engine.jobs()) == []
+
+
+def test_outputs_outlive_a_start_or_are_refused_and_nothing_is_kept(stand: Stand) -> None:
+    file = job("cd /mnt/results; test -e seen || { touch seen; exit 75; }", outputs=["/mnt/results"])
+    if stand.containers:
+        found = over(stand.engine, stand.engine.submit(file))
+        assert (found.phase, found.starts) == (Phase.DONE, 2)
+        return
+    with pytest.raises(InputError) as refused:
+        stand.engine.submit(file)
+    assert refused.value.place == "outputs"
+    assert "$GANGWAY_RUN_DIR" in refused.value.fix
     assert list(stand.engine.jobs()) == []

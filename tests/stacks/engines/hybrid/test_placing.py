@@ -22,6 +22,7 @@ from stacks.config.job_file import JobFile
 from stacks.engines.base import JobStatus, Phase, Room, Stretch
 from stacks.engines.hybrid.placing import place
 from stacks.engines.hybrid.sites import By, Nodes, Site, charge, nodes_of, spent
+from stacks.engines.local.engine import LocalQueue
 from stacks.engines.registry import engine_of, site_of, sites_of
 
 
@@ -101,6 +102,17 @@ def test_who_refuses_it_is_not_counted() -> None:
     assert chosen([site("unfit", None, refuses=True), site("dear", 9), site("cheap", 3)]) == "cheap"
     with pytest.raises(InputError, match="no engine takes this job"):
         place([site("unfit", 1, refuses=True)], job())
+
+
+def test_outputs_go_past_an_engine_without_containers(tmp_path: Path) -> None:
+    here, containers = Site(LocalQueue(tmp_path / "here")), site("containers", None, room=False)
+    placed = place([here, containers], job(outputs=["/work/results"]))
+    assert placed.engine.where == "containers"
+    assert any("not for it: outputs" in line for line in placed.lines)
+    with pytest.raises(InputError, match="no engine takes this job") as refused:
+        place([here], job(outputs=["/work/results"]))
+    assert "$GANGWAY_RUN_DIR" in refused.value.fix
+    assert not (tmp_path / "here").exists()
 
 
 def test_data_on_their_way_are_in_the_price() -> None:

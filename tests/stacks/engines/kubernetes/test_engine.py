@@ -8,6 +8,7 @@ import pytest
 
 from components.core.findings import InputError, Severity
 from stacks.config.job_file import JobFile, Priority
+from stacks.config.own_command import output_folder
 from stacks.engines.base import EngineAwayError, Phase
 from stacks.engines.kubernetes.engine import KubernetesEngine
 from tests.kube_cluster import KubeCluster, KubeQueue
@@ -165,9 +166,17 @@ def test_its_run_folder_is_nobody_elses(engine: KubernetesEngine, kube_queue: Ku
     assert len(list(kube_queue.runs.glob("*/mine"))) == 2
 
 
+def test_its_outputs_are_beside_its_run_folder(engine: KubernetesEngine, kube_queue: KubeQueue) -> None:
+    job_id = engine.submit(job("touch mine; touch /mnt/results/kept", outputs=["/mnt/results"]))
+    assert over(engine, job_id).phase is Phase.DONE
+    (mine,) = kube_queue.runs.glob(f"{job_id}-*/mine")
+    assert Path(output_folder(str(mine.parent), "/mnt/results"), "kept").exists()
+
+
 @pytest.mark.parametrize(
     ("keys", "path"),
     [
+        ({"outputs": ["/mnt/gangway/run"]}, "outputs"),
         ({"nodes": {"min": 2, "max": 2}}, "resources.cpu"),
         ({"resources": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}}, "resources.nvidia.com/gpu"),
         ({"image": None}, "image"),

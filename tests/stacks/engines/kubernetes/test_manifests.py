@@ -5,12 +5,16 @@ import re
 import subprocess
 from typing import Any
 
+import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.core.findings import Severity
 from stacks.config.job_file import JobFile
-from stacks.engines.kubernetes.manifests import Placing, job_set, supports, variables_of
+from stacks.engines.kubernetes.manifests import Placing, job_set, output_findings, supports, variables_of
+from stacks.engines.kubernetes.objects import file_of
+from tests.components.kubernetes.test_schemas import VERSIONS
 
 IMAGE = f"registry.example.com/mine@sha256:{'0' * 64}"
 PLACING = Placing("team-a", "gpu", "gangway-runs", "mine-3", "ada", "mine-3-0123")
@@ -162,3 +166,51 @@ def test_a_presets_data_are_mounted_to_be_read() -> None:
     assert words[:3] == ["python", "-m", "trainer.launch"]
     assert words[words.index("--data") + 1] == "/shared/digits"
     assert words[words.index("--run-dir") + 1] == "/mnt/gangway/run"
+
+
+def mounts_of(file: JobFile, placing: Placing = PLACING) -> dict[str, Any]:
+    """By the place in the container."""
+    mounts = container_of(file, placing)["volumeMounts"]
+    found = {each["mountPath"]: each for each in mounts}
+    assert len(found) == len(mounts), "each place once, or Kubernetes refuses the pod"
+    return found
+
+
+def test_outputs_are_in_the_run_folders_claim_and_may_be_written_to() -> None:
+    file = job(outputs=["/work/results", "/plots"])
+    mounts = mounts_of(file)
+    run = mounts["/mnt/gangway/run"]
+    assert mounts["/work/results"] == {
+        **run,
+        "mountPath": "/work/results",
+        "subPath": "mine-3-0123.outputs/work/results",
+    }
+    assert mounts["/plots"] == {**run, "mountPath": "/plots", "subPath": "mine-3-0123.outputs/plots"}
+    assert "readOnly" not in run
+    assert [each["mountPath"] for each in container_of(job())["volumeMounts"]] == list(mounts)[:-2]
+    again = mounts_of(file_of(job_set(file, PLACING)), PLACING.without(["n1"], 600))
+    assert again == mounts, "the next start has the same"
+
+
+@pytest.mark.parametrize("output", ["/mnt", "/mnt/gangway", "/mnt/gangway/run", "/mnt/gangway/mine"])
+def test_outputs_where_a_pod_has_its_own_folders_are_refused(output: str) -> None:
+    (found,) = output_findings(job(outputs=["/work/results", output]))
+    assert (found.severity, found.path) == (Severity.ERROR, "outputs")
+    assert output in found.message
+    assert list(output_findings(job(outputs=["/mnt/gangways"]))) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_kubernetes_itself_makes_of_it_is_valid_strictly(version: str) -> None:
+    """JobSet's own kind is judged by its webhook (test_engine.py); what is in it is a Job."""
+    file = job(outputs=["/work/results"], workdir="/work/results", nodes={"min": 2, "max": 2})
+    placing = PLACING.without(["n1"], 600)
+    (group,) = job_set(file, placing)["spec"]["replicatedJobs"]
+    meta, spec = {"name": "mine-3"}, group["template"]["spec"]
+    whole: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+    for each in (whole, *supports(placing, variables_of(file))):
+        kubernetes_validate.validate(each, version, strict=True)
+    mounts = spec["template"]["spec"]["containers"][0]["volumeMounts"]
+    mounts[-1]["subpath"] = mounts[-1].pop("subPath")
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(whole, version, strict=True)

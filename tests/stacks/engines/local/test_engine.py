@@ -190,7 +190,11 @@ def test_one_that_is_lost_while_it_waits_can_be_cancelled(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("keys", "place"),
-    [({"image": f"registry.example.com/mine@sha256:{'0' * 64}"}, "image"), ({"nodes": {"min": 2, "max": 2}}, "nodes")],
+    [
+        ({"image": f"registry.example.com/mine@sha256:{'0' * 64}"}, "image"),
+        ({"outputs": ["/work/results"]}, "outputs"),
+        ({"nodes": {"min": 2, "max": 2}}, "nodes"),
+    ],
 )
 def test_what_this_machine_cannot_do_is_refused(tmp_path: Path, keys: dict[str, object], place: str) -> None:
     with pytest.raises(InputError) as refused:
