@@ -7,10 +7,11 @@ systemd in small (`tests.systemd_unit`) and with docker, AWS's command line and 
     FOLDER/<id>/bucket              its run bucket
     FOLDER/<id>/<instance>          a node's whole disk
 
-A node that marks itself unhealthy is replaced by its group. The registry serves one stack at a time here: the nodes of
-another wait in their preparation.
+A node that marks itself unhealthy is replaced by its group, and so is one that the cloud takes. The registry serves one
+stack at a time here: the nodes of another wait in their preparation.
 """
 
+import json
 import os
 import re
 import sys
@@ -42,8 +43,8 @@ from tests.systemd_unit import Service
 _IMAGE = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:{'0' * 64}"
 _STORAGE = {"kind": "lustre", "capacity_gib": 1200, "throughput_mbps_per_tib": 125}
 _PLACES = re.compile(
-    r"(?<![\w/.])/(?:opt/gangway|etc/gangway|etc/systemd/system|run/gangway-notices|run/gangway|scratch|usr/bin/docker"
-    r"|tmp/gangway-notices\.jsonl)(?![\w.-])"
+    r"(?<![\w/.])/(?:opt/gangway|etc/gangway|etc/systemd/system|run/gangway-notices|run/gangway|scratch"
+    r"|usr/bin/docker|usr/bin/python3|tmp/gangway-notices\.jsonl)(?![\w.-])"
 )
 """A node's own, wherever its files name them."""
 _AWS = """
@@ -83,6 +84,8 @@ class _Metadata(Imds):
     def answer(self, item: str) -> str | None:
         if item == "autoscaling/target-lifecycle-state" and (self._node / "unhealthy").exists():
             return "Terminated"
+        if item == "spot/instance-action" and (self._node / "taken").exists():
+            return json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})
         return super().answer(item)
 
 
@@ -97,7 +100,7 @@ class Node:
             text = _PLACES.sub(lambda place: f"{disk}{place[0]}", text)
             file.write_text(re.sub(rf"(?<![\w/.]){MOUNT}\b", f"{stack}{MOUNT}", text))
             file.chmod(int(mode, 8))
-        for folder in ("usr/bin", "tmp", "scratch"):
+        for folder in ("usr/bin", "tmp", "scratch", "run/gangway-notices"):
             (disk / folder).mkdir(parents=True, exist_ok=True)
         for name, body in _PROGRAMS.items():
             program = disk / "usr/bin" / name
@@ -112,19 +115,24 @@ class Node:
         }
         self._state = disk / "run/gangway" / job_key(spec.job)
         self._prepare = self._service("gangway-prepare.service", disk / "prepare.log")
+        self._notices = self._service("gangway-notices.service", disk / "notices.log")
         self._trainer = self._service("gangway-trainer.service", stack / LOG_FILE)
 
     def _service(self, name: str, journal: Path) -> Service:
         return Service((self._disk / "etc/systemd/system" / name).read_text(), self._env, journal)
 
     def live(self) -> None:
-        """Until its trainer is dead: what that requires, and then it, as often as its unit has it begin."""
+        """Until its trainer is dead: what that requires and wants, and it, as often as its unit has it begin."""
 
         def on_node(begins: bool) -> None:
             begin_stretch(self._disk.parent, 1) if begins else end_stretch(self._disk.parent, now=True)
 
         if self._prepare.run():
+            notices = threading.Thread(target=self._notices.run)
+            notices.start()
             self._trainer.run(on_node)
+            self._notices.stop()
+            notices.join()
 
     def shut_down(self) -> None:
         """Its machine goes, and systemd stops what runs."""
@@ -138,8 +146,13 @@ class Node:
         return int(marker.read_text().split()[0]) if marker.exists() else None
 
     @property
-    def is_unhealthy(self) -> bool:
-        return (self._disk / "unhealthy").exists()
+    def is_gone(self) -> bool:
+        """Whether its group is to bring another: it has marked itself, or the cloud has taken it."""
+        return any((self._disk / name).exists() for name in ("unhealthy", "taken"))
+
+    def take(self) -> None:
+        """As EC2 takes spot capacity: it says so two minutes before."""
+        (self._disk / "taken").touch()
 
 
 class StackNodes(FolderEngine):
@@ -192,7 +205,7 @@ class StackNodes(FolderEngine):
     def _is_replaced(self, job_id: str, folder: Path, node: Node) -> bool:
         held = folder / "suspended"
         launches = not held.exists() or " Launch" not in held.read_text()
-        return node.is_unhealthy and node.ended is None and launches and job_id not in self._cancelled
+        return node.is_gone and node.ended is None and launches and job_id not in self._cancelled
 
     def _over(self, job_id: str, folder: Path, node: Node) -> JobStatus:
         """What the last node has left."""
@@ -220,6 +233,10 @@ class StackNodes(FolderEngine):
             node = self._nodes.get(job_id)
         if node is not None:
             node.shut_down()
+
+    def take_node(self, job_id: str) -> None:
+        """The one that the job is on, as spot capacity is taken."""
+        self._nodes[job_id].take()
 
 
 @contextmanager

@@ -30,7 +30,10 @@ _KNOWN: Mapping[str, frozenset[str]] = MappingProxyType(
         "Service": frozenset(
             {"Type", "RemainAfterExit", "TimeoutStartSec", "ExecStartPre", "ExecStart", "ExecStopPost", "KillMode"}
             | {"KillSignal", "TimeoutStopSec", "Restart", "RestartSec", "SuccessExitStatus"}
-            | {"RestartForceExitStatus", "RestartPreventExitStatus"}
+            | {"RestartForceExitStatus", "RestartPreventExitStatus", "Environment"}
+            # Of what a service may do and where it may write nothing is seen to: who has begun it has its folder.
+            | {"RuntimeDirectory", "RuntimeDirectoryPreserve", "CapabilityBoundingSet", "NoNewPrivileges"}
+            | {"ProtectSystem", "ProtectHome", "PrivateTmp"}
         ),
     }
 )
@@ -69,7 +72,8 @@ class Service:
         for section, keys in unit.items():
             assert keys.keys() <= _KNOWN[section], f"[{section}] has {keys.keys() - _KNOWN[section]}"
         self._service, self._journal = unit["Service"], journal
-        self._env = {**env, MARK: f"{journal}.{id(self)}"}
+        own = [word for line in self._service.get("Environment", []) for word in shlex.split(line)]
+        self._env = {**env, **dict(word.split("=", 1) for word in own), MARK: f"{journal}.{id(self)}"}
         self._main: subprocess.Popen[bytes] | None = None
         self._turn, self._stopped, self._timed_out = threading.Lock(), threading.Event(), False
         assert self._one("Type", "simple") in ("exec", "oneshot")

@@ -79,11 +79,16 @@ def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stand]:
         partition = "gpu" if "unfit" in request.node.name else "one"
         made = Stand(SlurmEngine(tmp_path / "queue", partition), other_nodes=partition == "gpu")
     yield made
-    for each in made.engine.jobs():
+    end_all(made.engine)
+
+
+def end_all(engine: Engine) -> None:
+    """Nothing that a test has begun outlives it."""
+    for each in engine.jobs():
         if not each.phase.is_over:
-            made.engine.cancel(each.id)
-    for each in made.engine.jobs():
-        over(made.engine, each.id)
+            engine.cancel(each.id)
+    for each in engine.jobs():
+        over(engine, each.id)
 
 
 def job(script: str, **keys: object) -> JobFile:
