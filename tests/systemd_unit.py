@@ -131,7 +131,7 @@ class Service:
         with self._journal.open("ab") as output:
             with self._turn:
                 if is_main and self._stopped.is_set():
-                    return End(-signal.SIGTERM, "success")
+                    return End(-signal.SIGTERM, self._result(-signal.SIGTERM))
                 process = subprocess.Popen(
                     words, env={**self._env, **more}, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/"
                 )
@@ -151,7 +151,8 @@ class Service:
         if self._timed_out:
             return "timeout"
         if code < 0:
-            return "success" if -code in _CLEAN_SIGNALS else "signal"
+            is_clean = -code in _CLEAN_SIGNALS and self._one("Type", "simple") != "oneshot"
+            return "success" if is_clean else "signal"
         return "success" if code in (0, *self._codes("SuccessExitStatus")) else "exit-code"
 
     def _begins_again(self, end: End) -> bool:
