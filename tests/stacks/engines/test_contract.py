@@ -1,5 +1,6 @@
 """Every engine gives the same jobs the same lives. What a job does is a shell script; what it has done before stands in
-its run folder.
+its run folder. systemd, of a stack that is one job, has no queue: its units and scripts are run by a stand-in for it
+(`tests.systemd_unit`), and what only a queue can do is left out.
 """
 
 import time
@@ -18,6 +19,7 @@ from stacks.engines.kubernetes.engine import KubernetesEngine
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.kube_cluster import KubeQueue
+from tests.systemd_nodes import StackNodes
 
 _LIMIT_SEC = 120.0
 
@@ -49,15 +51,26 @@ class _WithImage(KubernetesEngine):
 
 _PARAMS = [
     "local",
+    "systemd",
     pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
     pytest.param("kubernetes", marks=[pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]),
 ]
+_NO_QUEUE = {
+    "test_of_those_that_wait_the_highest_priority_is_first_and_then_the_oldest": "a stack has one job alone",
+    "test_all_are_listed_and_others_are_unknown": "a stack has one job, which Pulumi's own list of stacks has",
+    "test_what_it_cannot_do_is_refused_and_nothing_is_kept": "what a stack cannot do its plan refuses",
+}
+"""Why a test says nothing of a stack's own job."""
 
 
 @pytest.fixture(params=_PARAMS)
 def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stand]:
     if request.param == "local":
         made = Stand(LocalQueue(tmp_path / "queue"), other_nodes=False)
+    elif request.param == "systemd":
+        if why := _NO_QUEUE.get(request.node.originalname):
+            pytest.skip(why)
+        made = Stand(StackNodes(tmp_path / "stacks"), other_nodes=True)
     elif request.param == "kubernetes":
         queue: KubeQueue = request.getfixturevalue("kube_queue")
         engine = _WithImage("judge", queue.namespace, queue.name)
@@ -68,11 +81,16 @@ def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stand]:
         partition = "gpu" if "unfit" in request.node.name else "one"
         made = Stand(SlurmEngine(tmp_path / "queue", partition), other_nodes=partition == "gpu")
     yield made
-    for each in made.engine.jobs():
+    end_all(made.engine)
+
+
+def end_all(engine: Engine) -> None:
+    """Nothing that a test has begun outlives it."""
+    for each in engine.jobs():
         if not each.phase.is_over:
-            made.engine.cancel(each.id)
-    for each in made.engine.jobs():
-        over(made.engine, each.id)
+            engine.cancel(each.id)
+    for each in engine.jobs():
+        over(engine, each.id)
 
 
 def job(script: str, **keys: object) -> JobFile:
