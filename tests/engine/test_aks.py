@@ -47,6 +47,7 @@ def test_it_lives_and_leaves_nothing_behind(engine: Any, queue_life: Any, azure_
     assert exports["node_pools"] == POOLS
     it_is_reached(engine, exports)
     queue_life.the_same_again(engine)
+    nodes_at_work_are_not_taken_away(engine, azure_vm)
     azure_vm.live = dict.fromkeys(POOLS, 0)
     queue_life.larger(engine, 6, POOL)
     destroy = queue_life.gone(engine, CLUSTER, KEPT)
@@ -64,3 +65,12 @@ def it_is_reached(engine: Any, exports: dict[str, Any]) -> None:
     [ladder] = [each for each in inside if each["urn"].endswith(f"::{STACK}-ladder")]
     order = json.loads(ladder["inputs"]["data"]["priorities"])
     assert [pools for _, pools in sorted(order.items(), reverse=True)] == [[f".*-{name}-.*"] for name in POOLS]
+
+
+def nodes_at_work_are_not_taken_away(engine: Any, azure_vm: Any) -> None:
+    """That AKS's autoscaler has brought since."""
+    azure_vm.live = {**dict.fromkeys(POOLS, 0), POOLS[0]: 2}
+    engine.change(lambda config: config["gangway:cluster"]["nodes"].update(max=6))
+    preview = engine.run("preview")
+    assert preview.status != 0
+    assert f"{STACK}-0-spot holds 2 nodes, and Pulumi last saw 0" in preview.text
