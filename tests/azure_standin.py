@@ -67,7 +67,7 @@ class Azure:
         why_failed: by machine's instance id, code and text of why it could not be made.
         bad_rows: a whole call with one of these lines is 400.
         new_passwords: whether a registry gives another one each time, as Azure's do.
-        live: by name, the sizes of scale sets that are nobody's of these.
+        live: by name, the sizes of scale sets that are nobody's of these, and of AKS's pools.
         versions: of every image in the Marketplace.
         calls: of APIs, in their order.
     """
@@ -174,6 +174,11 @@ class Azure:
             if name not in self.live:
                 raise Refusal(404, call.path)
             return 200, json.dumps({"sku": {"capacity": self.live[name]}}).encode()
+        pool = call.path.partition("/agentPools/")[2]
+        if call.method == "GET" and pool:
+            if pool not in self.live:
+                raise Refusal(404, call.path)
+            return 200, json.dumps({"properties": {"count": self.live[pool]}}).encode()
         if "/artifacttypes/vmimage/" in call.path:
             return 200, json.dumps([{"name": version} for version in self.versions]).encode()
         token = call.headers.get("authorization", "").removeprefix("Bearer ")

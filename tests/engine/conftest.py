@@ -205,7 +205,7 @@ def make_engine(tmp_path: Path, azure_vm: Any, fsx: Any) -> Callable[[str], Engi
         engine = _sandbox(tmp_path, project, stack)
         engine.env["GANGWAY_API_URL"] = azure_vm.url
         engine.env.update(AWS_ENDPOINT_URL_FSX=fsx.url, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
-        if stack.startswith(("azure-", "gcp-")):
+        if stack.startswith(("azure-", "aks-", "gcp-", "gke-")):
             engine.change(_hurry)
         return engine
 
@@ -275,12 +275,18 @@ def running_plugin(load_module: Callable[[Path], Any]) -> Callable[..., Abstract
     return started
 
 
+@pytest.fixture(scope="session")
+def queue_life(load_module: Callable[[Path], Any]) -> Any:
+    """The phases of a cluster with a queue; see queue_life.py."""
+    return load_module(HERE / "queue_life.py")
+
+
 @pytest.fixture(
     params=sorted(
         name
         for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml")
-        # Machines that are there already are no cloud: test_hosts.py; a cluster with a queue has no job: test_eks.py,
-        # test_gke.py; that of AKS is not run here.
+        # Machines that are there already are no cloud: test_hosts.py, test_hosts_slurm.py; a cluster with a queue has
+        # no job: test_aks.py, test_eks.py, test_gke.py.
         if not (name := file.stem.removeprefix("Pulumi.")).startswith(("hosts-", "eks-", "gke-", "aks-"))
     )
 )

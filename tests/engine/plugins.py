@@ -113,9 +113,9 @@ class Plugin:
         """Ends a resource."""
         self.stub.Delete(pb.DeleteRequest(id=made.id, urn=urn(type_token), type=type_token), timeout=30)
 
-    def invoke(self, function: str) -> tuple[dict[str, Any], list[str]]:
+    def invoke(self, function: str, args: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[str]]:
         """Asks a function; returns its answer, and why there is none."""
-        answer = self.stub.Invoke(pb.InvokeRequest(tok=function), timeout=30)
+        answer = self.stub.Invoke(pb.InvokeRequest(tok=function, args=struct(args or {})), timeout=30)
         return plain(getattr(answer, "return")), [failure.reason for failure in answer.failures]
 
 

@@ -9,9 +9,10 @@ import pytest
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 STACK = "eks-p5-kueue"
 CLUSTER = "aws:eks/cluster:Cluster"
+POOL = "aws:autoscaling/group:Group"
 
 
-def test_it_lives_and_leaves_nothing_behind(make_engine: Callable[[str], Any]) -> None:
+def test_it_lives_and_leaves_nothing_behind(make_engine: Callable[[str], Any], queue_life: Any) -> None:
     """One life for all phases: each `up` from nothing would cost as much as all of them."""
     engine = make_engine(STACK)
     preview = engine.run("preview")
@@ -20,31 +21,18 @@ def test_it_lives_and_leaves_nothing_behind(make_engine: Callable[[str], Any]) -
     assert "gangway:engine.api_cidrs" in preview.text, "findings of severity info are seen too"
     assert engine.resources() == []
 
-    engine.applied("up")
-    everything_stands(engine)
-    again = engine.applied("up", "--expect-no-changes")
-    assert set(again.changes) == {"same"}
-    engine.applied("refresh", "--expect-no-changes")
-
-    engine.change(lambda config: config["gangway:cluster"]["nodes"].update(max=16))
-    larger = engine.applied("up")
-    assert set(larger.changes) <= {"same", "update"}, larger.text
-    assert {"aws:autoscaling/group:Group", "kubernetes:kueue.x-k8s.io/v1beta2:Cohort"} <= larger.types("update")
-
-    destroy = engine.applied("destroy")
-    what_runs_inside_goes_before_the_cluster(destroy)
-    assert engine.resources() == []
+    it_is_reached(engine, queue_life.up(engine, charts=8))
+    queue_life.the_same_again(engine)
+    queue_life.larger(engine, 16, POOL)
+    destroy = queue_life.gone(engine, CLUSTER)
+    groups = queue_life.last(destroy.ended("delete"), f"${POOL}::")
+    assert groups < queue_life.first(destroy.began("delete"), "$aws:iam/rolePolicyAttachment:")
 
 
-def everything_stands(engine: Any) -> None:
-    exports = json.loads(engine.plain("stack", "output", "--json"))
-    assert exports["queues"] == ["vision", "speech"]
+def it_is_reached(engine: Any, exports: dict[str, Any]) -> None:
     config = json.loads(exports["kubeconfig"])
     [cluster] = [each for each in engine.resources() if each["type"] == CLUSTER]
     assert config["clusters"][0]["cluster"]["server"] == cluster["outputs"]["endpoint"]
-    inside = [each["type"] for each in engine.resources() if each["type"].startswith("kubernetes:")]
-    assert inside.count("kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue") == 2
-    assert inside.count("kubernetes:helm.sh/v3:Release") == 8
     [template] = [
         each
         for each in engine.resources()
@@ -52,20 +40,3 @@ def everything_stands(engine: Any) -> None:
     ]
     security = {group for interface in template["inputs"]["networkInterfaces"] for group in interface["securityGroups"]}
     assert cluster["outputs"]["vpcConfig"]["clusterSecurityGroupId"] in security
-
-
-def what_runs_inside_goes_before_the_cluster(destroy: Any) -> None:
-    """Or nobody would be left to take it away; and queues go before the flavors that they use."""
-    ended, began = destroy.ended("delete"), destroy.began("delete")
-
-    def last(words: str) -> int:
-        return int(max(place for urn, place in ended.items() if words in urn))
-
-    def first(words: str) -> int:
-        return int(min(place for urn, place in began.items() if words in urn))
-
-    assert last("$kubernetes:") < first(f"${CLUSTER}::")
-    assert last(":ClusterQueue::") < first(":ResourceFlavor::")
-    assert last(":LocalQueue::") < first(":Namespace::")
-    assert last(":ClusterQueue::") < first(":Release::"), "Kueue sees them go"
-    assert last("$aws:autoscaling/group:Group::") < first("$aws:iam/rolePolicyAttachment:")

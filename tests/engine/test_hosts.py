@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,11 +17,30 @@ COMMAND, COPY = "command:remote:Command", "command:remote:CopyToRemote"
 
 
 @pytest.fixture
-def lab(make_engine: Any, running_plugin: Any) -> Iterator[Any]:
-    """The shipped stack; the plugin runs all the while."""
-    made = make_engine("hosts-lab")
-    with running_plugin("command", made.cloud) as plugin:
-        made.env["PULUMI_DEBUG_PROVIDERS"] = f"command:{plugin.port}"
+def machines(make_engine: Any, running_plugin: Any) -> Callable[[str], Any]:
+    """Has a shipped stack's engine; the plugin runs all the while."""
+
+    @contextmanager
+    def of(stack: str) -> Iterator[Any]:
+        made = make_engine(stack)
+        with running_plugin("command", made.cloud) as plugin:
+            made.env["PULUMI_DEBUG_PROVIDERS"] = f"command:{plugin.port}"
+            yield made
+
+    return of
+
+
+@pytest.fixture
+def lab(machines: Callable[[str], Any]) -> Iterator[Any]:
+    """Machines for one job after the other."""
+    with machines("hosts-lab") as made:
+        yield made
+
+
+@pytest.fixture
+def slurm(machines: Callable[[str], Any]) -> Iterator[Any]:
+    """Machines with a queue."""
+    with machines("hosts-slurm") as made:
         yield made
 
 
@@ -45,7 +65,7 @@ def test_machines_are_given_their_services_and_freed_of_them(lab: Any, set_value
     a_new_key_of_the_user_is_a_secret(lab)
     a_longer_job_is_put_on_all(lab, set_value)
     another_address_is_another_machine(lab)
-    destroy_ends_the_first_machine_last(lab)
+    destroy_ends_the_first_machine_last(lab, NEW, "member.pem")
 
 
 def preview_touches_no_machine(lab: Any) -> None:
@@ -59,13 +79,7 @@ def preview_touches_no_machine(lab: Any) -> None:
 def up_installs_the_first_machine_first(lab: Any) -> None:
     lab.applied("up")
     lines = asked(lab)
-    places = {(line["host"], line["verb"]): place for place, line in enumerate(lines)}
-    assert set(places) == {(host, verb) for host in (FIRST, SECOND) for verb in ("copy", "create")}
-    assert places[FIRST, "copy"] < places[FIRST, "create"] < places[SECOND, "create"] == len(lines) - 1
-    for line in lines:
-        assert line["connection"]["user"] == "gangway"
-        assert line["connection"]["hostKey"].startswith("ssh-ed25519 ")
-        assert "privateKey" not in line["connection"]
+    the_first_is_complete_before_the_second(lines)
     told = [(line["host"], line["text"]) for line in lines if line["verb"] == "create"]
     for host in (FIRST, SECOND):
         *keys, services = (text for name, text in told if name == host)
@@ -78,6 +92,16 @@ def up_installs_the_first_machine_first(lab: Any) -> None:
     assert exports["group_names"] == ["dgx-1", "dgx-2"]
     assert exports["run_bucket_url"] == "s3://my-bucket/runs"
     assert exports["job"]["rendezvous"]["host"] == "10.30.0.11"
+
+
+def the_first_is_complete_before_the_second(lines: list[dict[str, Any]]) -> None:
+    places = {(line["host"], line["verb"]): place for place, line in enumerate(lines)}
+    assert set(places) == {(host, verb) for host in (FIRST, SECOND) for verb in ("copy", "create")}
+    assert places[FIRST, "copy"] < places[FIRST, "create"] < places[SECOND, "create"] == len(lines) - 1
+    for line in lines:
+        assert line["connection"]["user"] == "gangway"
+        assert line["connection"]["hostKey"].startswith("ssh-ed25519 ")
+        assert "privateKey" not in line["connection"]
 
 
 def second_up_asks_for_nothing(lab: Any) -> None:
@@ -126,18 +150,89 @@ def another_address_is_another_machine(lab: Any) -> None:
     assert done.index((SECOND, "delete")) < done.index((NEW, "create"))
 
 
-def destroy_ends_the_first_machine_last(lab: Any) -> None:
-    lab.applied("destroy")
-    lines = asked(lab)
+def destroy_ends_the_first_machine_last(engine: Any, other: str, key: str) -> None:
+    engine.applied("destroy")
+    lines = asked(engine)
     assert {line["verb"] for line in lines} == {"delete"}
-    ended = [line["host"] for line in lines if "installer.sh remove dgx-" in line["text"]]
-    assert ended == [NEW, FIRST]
-    keyless = [(at, line["host"]) for at, line in enumerate(lines) if "rm -f /etc/gangway/member.pem" in line["text"]]
-    assert {host for _, host in keyless} == {NEW, FIRST}
-    services = {line["host"]: at for at, line in enumerate(lines) if "installer.sh" in line["text"]}
+    services = {line["host"]: at for at, line in enumerate(lines) if "installer.sh remove dgx-" in line["text"]}
+    assert list(services) == [other, FIRST]
+    keyless = [(at, line["host"]) for at, line in enumerate(lines) if f"rm -f /etc/gangway/{key}" in line["text"]]
+    assert {host for _, host in keyless} == {other, FIRST}
     assert all(at > services[host] for at, host in keyless), "the key goes last"
-    assert lab.resources() == []
-    assert json.loads(lab.plain("stack", "export"))["deployment"].get("resources", []) == []
+    assert engine.resources() == []
+    assert json.loads(engine.plain("stack", "export"))["deployment"].get("resources", []) == []
+
+
+def test_a_slurm_is_put_on_them_and_taken_away(slurm: Any) -> None:
+    """One life for all phases, as above."""
+    preview_touches_no_machine(slurm)
+    up_begins_with_the_controller(slurm)
+    key = the_only_munge_key(slurm)
+    second_up_asks_for_nothing(slurm)
+    one_more_is_told_to_all(slurm)
+    assert the_only_munge_key(slurm) == key, "or the machines would not know each other until all have the new one"
+    one_less_is_told_to_the_others(slurm)
+    destroy_ends_the_first_machine_last(slurm, SECOND, "munge.key")
+
+
+def up_begins_with_the_controller(slurm: Any) -> None:
+    slurm.applied("up")
+    lines = asked(slurm)
+    the_first_is_complete_before_the_second(lines)
+    scripts = {line["host"]: line["text"] for line in lines if line["verb"] == "copy"}
+    assert [host for host, text in scripts.items() if "ExecStart=/usr/sbin/slurmctld" in text] == [FIRST]
+    for host in (FIRST, SECOND):
+        kept, services = (line["text"] for line in lines if (line["host"], line["verb"]) == (host, "create"))
+        assert "install -D -m 0400 /dev/stdin /etc/gangway/munge.key" in kept
+        assert "$as_root bash .gangway-hosts-slurm-dgx-" in services
+    exports = json.loads(slurm.plain("stack", "output", "--json"))
+    assert exports["group_names"] == ["dgx-1", "dgx-2"]
+    assert exports["host_addresses"] == [FIRST, SECOND]
+    assert exports["submit_to"] == "slurm:/shared/gangway/jobs@main"
+
+
+def the_only_munge_key(slurm: Any) -> str:
+    """That all machines have, and nobody reads in the state."""
+    [key] = {each["inputs"]["stdin"] for each in slurm.resources() if each["urn"].endswith("-munge-key")}
+    assert len(key) == 128
+    assert key in slurm.plain("stack", "export", "--show-secrets")
+    assert key not in slurm.plain("stack", "export")
+    return str(key)
+
+
+def sized(slurm: Any, edit: Edit) -> Any:
+    """Other machines, all of which are nodes."""
+
+    def all_of_them(config: dict[str, Any]) -> None:
+        edit(config)
+        number = len(config["gangway:hosts"]["machines"])
+        config["gangway:cluster"]["nodes"] = {"min": number, "max": number}
+
+    slurm.change(all_of_them)
+    return slurm.applied("up")
+
+
+def one_more_is_told_to_all(slurm: Any) -> None:
+    def add(config: dict[str, Any]) -> None:
+        known = config["gangway:hosts"]["machines"]
+        known.append({**known[0], "name": "dgx-3", "address": NEW, "cluster_address": "10.30.0.13"})
+
+    up = sized(slurm, add)
+    assert COMMAND not in up.types("replace")
+    lines = asked(slurm)
+    assert [line["host"] for line in lines if line["verb"] == "update"] == [FIRST, SECOND]
+    assert {line["host"] for line in lines if line["verb"] == "create"} == {NEW}
+    scripts = {line["host"]: line["text"] for line in lines if line["verb"] == "copy"}
+    assert scripts.keys() == {FIRST, SECOND, NEW}
+    assert all("NodeAddr=10.30.0.13" in text for text in scripts.values())
+
+
+def one_less_is_told_to_the_others(slurm: Any) -> None:
+    sized(slurm, lambda config: config["gangway:hosts"]["machines"].pop())
+    lines = asked(slurm)
+    assert [line["host"] for line in lines if line["verb"] == "update"] == [FIRST, SECOND]
+    assert {line["host"] for line in lines if line["verb"] == "delete"} == {NEW}
+    assert all("dgx-3" not in line["text"] for line in lines if line["verb"] == "copy")
 
 
 @pytest.mark.parametrize(

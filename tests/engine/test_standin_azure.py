@@ -1,11 +1,13 @@
 """The stand-in for Pulumi's azure-native plugin, spoken to as the engine does: names, ids, and what Azure refuses."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # ships no types
 import pytest
+import yaml
 from pulumi.runtime.rpc import UNKNOWN
 
 SUBSCRIPTION = "aaaaaaaa-0000-0000-0000-000000000000"
@@ -21,6 +23,9 @@ PLACE = {"resourceGroupName": "demo-gangway", "location": "eastus"}
 OURS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/demo-gangway"
 NEAR = f"{OURS}/providers/Microsoft.Compute/proximityPlacementGroups/p"
 PART = {"resourceGroupName": "demo-gangway", "virtualNetworkName": "v", "subnetName": "s"}
+CLUSTER, POOL = "azure-native:containerservice:ManagedCluster", "azure-native:containerservice:AgentPool"
+CLUSTERS = "providers/Microsoft.ContainerService/managedClusters"
+POOL_PLACE = {"resourceGroupName": "demo-gangway", "resourceName": "c", "agentPoolName": "r0spot"}
 MODE = {"upgradePolicy": {"mode": "Manual"}}
 
 
@@ -59,6 +64,8 @@ def plugin(shared_plugin: Any) -> Any:
         (SCALE_SET, {**PLACE, "tags": {"a": {}}}, "tags.a", "an object is not expected here"),
         (ACCOUNT, {**PLACE, "accountName": "my-account", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}},
          "accountName", "does not match expression '[a-z0-9]{3,24}'"),
+        (POOL, {**POOL_PLACE, "agentPoolName": "r0-spot"}, "agentPoolName", "does not match expression"),
+        (POOL, {**POOL_PLACE, "scaleSetPriority": "Cheap"}, "scaleSetPriority", "'Cheap' is none of"),
         (ROLE, {"roleAssignmentName": "mine", "principalId": "p", "roleDefinitionId": "r", "scope": OURS},
          "roleAssignmentName", "'mine' does not match expression"),
         (NETWORK, {**PLACE, "tags": {"a/b": "c"}}, "tags.a/b", "neither key nor value of a tag may look like this"),
@@ -126,6 +133,7 @@ def test_what_azure_adds_to_an_object_is_not_known_before(plugin: Any) -> None:
     [
         (NETWORK, {**PLACE, "resourceGroupName": "other-gangway", "virtualNetworkName": "v"}, "other-gangway"),
         (SUBNET, PART, "virtualNetworks/v"),
+        (POOL, POOL_PLACE, "managedClusters/c"),
         (SCALE_SET, {**PLACE, "vmScaleSetName": "s", "proximityPlacementGroup": {"id": NEAR}}, NEAR),
         (ROLE, {"principalId": "p", "roleDefinitionId": "r", "scope": f"{OURS}/providers/Microsoft.KeyVault/vaults/v",
                 "roleAssignmentName": "n"}, "vaults/v"),
@@ -177,6 +185,9 @@ def test_what_azure_cannot_change_is_tried_and_refused(plugin: Any) -> None:
         (SCALE_SET, {"location": "eastus"}, {"location": "westus"}, ["location"]),
         (SCALE_SET, {"vmScaleSetName": "a"}, {"vmScaleSetName": "b"}, ["vmScaleSetName"]),
         (ROLE, {"principalId": "a", "scope": "s"}, {"principalId": "b", "scope": "s"}, ["principalId"]),
+        (CLUSTER, {"dnsPrefix": "a"}, {"dnsPrefix": "b"}, ["dnsPrefix"]),
+        (POOL, {"vmSize": "a"}, {"vmSize": "b"}, ["vmSize"]),
+        (POOL, {"maxCount": 1}, {"maxCount": 2}, []),
         (ACCOUNT, {"isHnsEnabled": True}, {"isHnsEnabled": False}, ["isHnsEnabled"]),
     ],
 )
@@ -199,3 +210,33 @@ def test_functions(plugin: Any) -> None:
     assert len(tokens) == 2
     assert all(token.startswith("azure-token-") for token in tokens)
     assert plugin.invoke("azure-native:compute:getImage")[1] != []
+
+
+@pytest.mark.parametrize(("private", "key", "zone"), [(False, "fqdn", "hcp"), (True, "privateFQDN", "privatelink")])
+def test_a_cluster_says_who_it_is_and_where(plugin: Any, private: bool, key: str, zone: str) -> None:
+    function = "azure-native:containerservice:listManagedClusterUserCredentials"
+    asked = {"resourceGroupName": "demo-gangway", "resourceName": "c"}
+    assert plugin.invoke(function, asked)[1] == [f"ResourceNotFound: {OURS}/{CLUSTERS}/c"], "before it is there"
+    access = {"enablePrivateCluster": private}
+    inputs = {**PLACE, "resourceName": "c", "dnsPrefix": "c", "apiServerAccessProfile": access}
+    inputs["oidcIssuerProfile"] = {"enabled": True}
+    coming = plugin.create(CLUSTER, inputs, preview=True).outputs
+    assert coming["oidcIssuerProfile"] == {"enabled": True, "issuerURL": UNKNOWN}
+    made = plugin.create(CLUSTER, inputs)
+    host, issuer = made.outputs[key], made.outputs["oidcIssuerProfile"]["issuerURL"]
+    assert re.fullmatch(rf"c-[0-9a-f]{{8}}\.{zone}\.eastus\.azmk8s\.io", host)
+    [credentials] = plugin.invoke(function, asked)[0]["kubeconfigs"]
+    config = yaml.safe_load(b64decode(credentials["value"]))
+    assert config["clusters"][0]["cluster"]["server"] == f"https://{host}:443"
+    changed = plugin.update(CLUSTER, made, inputs, {**inputs, "tags": {"a": "b"}})
+    assert (changed[key], changed["oidcIssuerProfile"]["issuerURL"]) == (host, issuer)
+
+
+def test_a_pool_stays_what_it_is(plugin: Any) -> None:
+    plugin.create(CLUSTER, {**PLACE, "resourceName": "c", "dnsPrefix": "c"})
+    old = {**POOL_PLACE, "scaleSetPriority": "Spot", "maxCount": 4}
+    made = plugin.create(POOL, old)
+    assert made.id == f"{OURS}/{CLUSTERS}/c/agentPools/r0spot"
+    with pytest.raises(grpc.RpcError, match=r"PropertyChangeNotAllowed: .*'scaleSetPriority'"):
+        plugin.update(POOL, made, old, {**old, "scaleSetPriority": "Regular"})
+    assert plugin.update(POOL, made, old, {**old, "maxCount": 6})["maxCount"] == 6

@@ -86,7 +86,7 @@ class Aws(Service):
             case "aws:kms/keyPolicy:KeyPolicy":
                 _admit_key_policy(inputs, look)
 
-    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """See Service. A new token each time, as ECR gives; not marked as a secret, for the program has to do that."""
         if function == "aws:ssm/getParameter:getParameter":
             image = f"ami-{zlib.crc32(args['name'].encode()):08x}{self.newest():09x}"

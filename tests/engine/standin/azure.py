@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 from pulumi.runtime.rpc import UNKNOWN
 
+from .aks import CLUSTER, credentials, known_of_cluster
 from .azure_facts import (
     BY_GUID,
     HELD_BY_USERS,
@@ -166,6 +167,7 @@ class Azure(Service):
         inside = {
             f"{PACKAGE}compute:DiskEncryptionSet": {"identity": {"principalId": UNKNOWN}},
             f"{PACKAGE}keyvault:Vault": {"properties": {"vaultUri": UNKNOWN}},
+            PACKAGE + CLUSTER: {"oidcIssuerProfile": {"issuerURL": UNKNOWN}},
         }
         return inside.get(type_token, {})
 
@@ -185,7 +187,9 @@ class Azure(Service):
         """See Service."""
         name, kind = id_.rpartition("/")[2], _kind(type_token)
         vault = f"https://{inputs.get('vaultName', name)}.vault.azure.net/"
-        nested = {"properties": {"vaultUri": vault}} if kind == "keyvault:Vault" else {}
+        nested: dict[str, Any] = {"properties": {"vaultUri": vault}} if kind == "keyvault:Vault" else {}
+        if kind == CLUSTER:
+            nested = known_of_cluster(id_, inputs)
         if before:
             return {**before, **nested}
         if (inputs.get("identity") or {}).get("type") == "SystemAssigned":
@@ -247,7 +251,7 @@ class Azure(Service):
             if _kind(other["type"]) not in LOOSE_USERS and id_ in _texts(other["inputs"]):
                 raise RefusedError(f"InUse: {id_} cannot be deleted because it is in use by {other['id']}")
 
-    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """See Service. A new token each time, as Azure gives."""
         if function == f"{PACKAGE}authorization:getClientConfig":
             return {
@@ -258,6 +262,11 @@ class Azure(Service):
             }
         if function == f"{PACKAGE}authorization:getClientToken":
             return {"token": f"{TOKEN_PREFIX}{secrets.token_hex(16)}"}
+        if function == f"{PACKAGE}containerservice:listManagedClusterUserCredentials":
+            id_ = self.identify(PACKAGE + CLUSTER, "", args)
+            if not (cluster := look(PACKAGE + CLUSTER, id_)):
+                raise RefusedError(f"ResourceNotFound: {id_}")
+            return {"kubeconfigs": [{"name": "clusterUser", "value": credentials(id_, cluster)}]}
         raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
 
 

@@ -20,14 +20,23 @@ PATHS: Mapping[str, str] = {
     "compute:VirtualMachineScaleSet": "Microsoft.Compute/virtualMachineScaleSets/{vmScaleSetName}",
     "consumption:Budget": "/{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
     "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/{registryName}",
+    "containerservice:AgentPool": (
+        "Microsoft.ContainerService/managedClusters/{resourceName}/agentPools/{agentPoolName}"
+    ),
+    "containerservice:ManagedCluster": "Microsoft.ContainerService/managedClusters/{resourceName}",
     "keyvault:Key": "Microsoft.KeyVault/vaults/{vaultName}/keys/{keyName}",
     "keyvault:Secret": "Microsoft.KeyVault/vaults/{vaultName}/secrets/{secretName}",
     "keyvault:Vault": "Microsoft.KeyVault/vaults/{vaultName}",
     "logic:Workflow": "Microsoft.Logic/workflows/{workflowName}",
+    "managedidentity:FederatedIdentityCredential": (
+        "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}/federatedIdentityCredentials/"
+        "{federatedIdentityCredentialResourceName}"
+    ),
     "managedidentity:UserAssignedIdentity": "Microsoft.ManagedIdentity/userAssignedIdentities/{resourceName}",
     "monitor:ActionGroup": "Microsoft.Insights/actionGroups/{actionGroupName}",
     "monitor:DataCollectionEndpoint": "Microsoft.Insights/dataCollectionEndpoints/{dataCollectionEndpointName}",
     "monitor:DataCollectionRule": "Microsoft.Insights/dataCollectionRules/{dataCollectionRuleName}",
+    "monitor:DiagnosticSetting": "/{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
     "monitor:ScheduledQueryRule": "Microsoft.Insights/scheduledQueryRules/{ruleName}",
     "network:ApplicationSecurityGroup": "Microsoft.Network/applicationSecurityGroups/{applicationSecurityGroupName}",
     "network:BastionHost": "Microsoft.Network/bastionHosts/{bastionHostName}",
@@ -81,10 +90,13 @@ NAMES: Mapping[str, str] = {
     "compute:VirtualMachineScaleSet": r"[A-Za-z0-9]([\w.-]{0,62}\w)?",
     "consumption:Budget": r"[\w-]{1,63}",
     "containerregistry:Registry": r"[A-Za-z0-9]{5,50}",
+    "containerservice:AgentPool": r"[a-z][a-z0-9]{0,11}",
+    "containerservice:ManagedCluster": r"[A-Za-z0-9]([\w-]{0,61}[A-Za-z0-9])?",
     "keyvault:Key": r"[A-Za-z0-9-]{1,127}",
     "keyvault:Secret": r"[A-Za-z0-9-]{1,127}",
     "keyvault:Vault": r"(?!.*--)[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]",
     "logic:Workflow": r"[\w().-]{1,43}",
+    "managedidentity:FederatedIdentityCredential": r"[A-Za-z0-9][\w-]{2,119}",
     "managedidentity:UserAssignedIdentity": r"[A-Za-z0-9][\w-]{2,127}",
     "monitor:ActionGroup": r"[^/&%\\?]{0,259}[^/&%\\?. ]",
     "monitor:ScheduledQueryRule": r"[^*<>%{}&:\\?/#|]{0,259}[^*<>%{}&:\\?/#|. ]",
@@ -116,6 +128,10 @@ BY_GUID = frozenset({"authorization:RoleAssignment", "authorization:RoleDefiniti
 # Beside location and what the path names: the provider's own list ("forceNewMap").
 REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "authorization:RoleAssignment": frozenset({"principalId", "scope"}),
+    "containerservice:AgentPool": frozenset({"gpuInstanceProfile", "vmSize"}),
+    "containerservice:ManagedCluster": frozenset(
+        {"diskEncryptionSetID", "dnsPrefix", "fqdnSubdomain", "linuxProfile", "networkProfile", "nodeResourceGroup"}
+    ),
     "network:PublicIPAddress": frozenset({"publicIPAddressVersion", "publicIPPrefix", "sku"}),
     "storage:StorageAccount": frozenset({"isHnsEnabled"}),
 }
@@ -141,6 +157,14 @@ IMMUTABLE: Mapping[str, tuple[str, ...]] = {
         "virtualMachineProfile.storageProfile.imageReference.offer",
         "virtualMachineProfile.storageProfile.imageReference.publisher",
         "zones",
+    ),
+    "containerservice:AgentPool": (
+        "availabilityZones",
+        "maxPods",
+        "osDiskSizeGB",
+        "osType",
+        "scaleSetPriority",
+        "vnetSubnetID",
     ),
     # "AmlFilesystemUpdate" has only the key, the maintenance window and root squash.
     "storagecache:AmlFilesystem": ("filesystemSubnet", "hsm", "sku", "storageCapacityTiB", "zones"),

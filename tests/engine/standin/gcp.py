@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .gcp_facts import ID_INPUTS, NUMBERED, OWN_IDS, REPLACING_INPUTS, WHOLE_NAMES
-from .service import RefusedError, Service
+from .service import Look, RefusedError, Service
 from .shapes import Fault
 
 PROJECT_NUMBER = "123456789012"
@@ -100,7 +100,7 @@ class Gcp(Service):
             "writerIdentity": f"serviceAccount:service-{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com",
         }
 
-    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """See Service. A new token each time, as Google gives."""
         if function == "gcp:organizations/getClientConfig:getClientConfig":
             return {

@@ -111,7 +111,7 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
 
     def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            answer = self._service.ask(request.tok, _to_dict(request.args))
+            answer = self._service.ask(request.tok, _to_dict(request.args), self._disk.inputs)
         except RefusedError as refusal:
             return provider_pb2.InvokeResponse(failures=_failures([("", str(refusal))]))
         return provider_pb2.InvokeResponse(**{"return": _to_struct(answer)})

@@ -120,7 +120,7 @@ class Service:
         file = Path(os.environ["GANGWAY_STANDIN_STATE"], "newest")
         return int(file.read_text("utf-8")) if file.exists() else 1
 
-    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """Answers a function.
 
         Raises:
