@@ -34,10 +34,9 @@ def show(record: "JobRecord") -> None:
     from components.core.visible import visible
     from stacks.report.rendering import number, unit_text
 
-    so_far = f", so far: {record.at:%Y-%m-%d %H:%M} UTC" if record.so_far else ""
-    table = Table(title=f"{record.engine}, {record.where}{so_far}", title_justify="left")
+    table = Table()
     table.add_column("figure", no_wrap=True)
-    table.add_column("value", justify="right")
+    table.add_column("value", justify="right", no_wrap=True)
     table.add_column("source", no_wrap=True)
     table.add_column("note", overflow="fold")
     for name, figure in (*record.figures.items(), *record.metrics.items()):

@@ -314,6 +314,7 @@ def record(
         typer.echo(text)
         return
     typer.echo(_line(found.job))
+    typer.echo(f"on {found.engine}, {found.where}{', so far' if found.so_far else ''}")
     show(found)
 
 

@@ -232,8 +232,8 @@ def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict
     images, tokens = ("images", found["images"]), ("tokens", found["tokens"])
     joules = ("joules", said if status.moves else found["joules"])
     derived = {
-        "usd_per_1000_images": ratio(("usd", found["usd"]), images, "USD per 1000 images", 1000),
-        "usd_per_1000_tokens": ratio(("usd", found["usd"]), tokens, "USD per 1000 tokens", 1000),
+        "usd_per_1000_images": ratio(("usd", found["usd"]), images, "USD", 1000),
+        "usd_per_1000_tokens": ratio(("usd", found["usd"]), tokens, "USD", 1000),
         "joules_per_image": ratio(joules, images, "J/image"),
         "joules_per_token": ratio(joules, tokens, "J/token"),
     }
