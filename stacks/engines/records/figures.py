@@ -68,8 +68,10 @@ def ratio(top: tuple[str, Maybe], bottom: tuple[str, Maybe], unit: str, per: flo
         return _without(dict((top, bottom)))
     if not below.value:
         return Absent(f"{bottom_name} is 0")
+    if not math.isfinite(value := above.value / below.value * per):
+        return Absent(f"{bottom_name} is next to 0")
     return Figure(
-        value=above.value / below.value * per, unit=unit, source=worst(above.source, below.source),
+        value=value, unit=unit, source=worst(above.source, below.source),
         note=f"{top_name} / {bottom_name}",
     )  # fmt: skip
 

@@ -38,6 +38,8 @@ REPORTED: Mapping[str, str] = MappingProxyType(
 )
 """Names with a meaning, and their units: over all starts of the job; of speeds a mean while it worked."""
 _MOST_BYTES, _MOST_NAMES = 64_000, 256
+_MOST = 1e40
+"""Far beyond any figure, and near enough to be divided and multiplied."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _./%@:+-]{0,63}")
 _SOURCES: Mapping[Provenance, Source] = MappingProxyType(
     {
@@ -120,15 +122,11 @@ def _number(name: str, value: Any) -> float:
         raise ValueError(f"{name[:80]!r} is no name of a figure: up to 64 letters, digits, spaces and _./%@:+-")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} is no number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"{name} is not finite")
-    if number < 0 and name in REPORTED:
+    if not -_MOST <= value <= _MOST:  # of whole numbers, too, which may be longer than any float
+        raise ValueError(f"{name} is not finite, or beyond {_MOST:g}")
+    if value < 0 and name in REPORTED:
         raise ValueError(f"{name} is below 0")
-    return number
+    return float(value)
 
 
 def _no_number(word: str) -> float:

@@ -116,6 +116,7 @@ def test_without_a_price_and_a_machine_there_is_a_reason_and_no_zero() -> None:
 
 def test_none_of_nothing_is_no_ratio() -> None:
     assert made(TOLD, reported=said(images=0)).absent["usd_per_1000_images"] == "images is 0"
+    assert made(TOLD, reported=said(images=1e-320)).absent["usd_per_1000_images"] == "images is next to 0"
 
 
 def test_while_it_runs_figures_go_so_far_and_none_is_divided_by_another() -> None:
@@ -168,7 +169,7 @@ def test_a_record_that_lacks_a_figure_is_none() -> None:
         JobRecord.model_validate(plain)
 
 
-AMOUNTS = st.floats(min_value=0, max_value=1e12)
+AMOUNTS = st.floats(min_value=0, max_value=1e40)
 MOMENTS = st.floats(min_value=0, max_value=8).map(at)
 STRETCHES = st.tuples(MOMENTS, st.none() | MOMENTS, st.integers(1, 9)).map(
     lambda each: Stretch(each[0], None if each[1] is None else max(each[0], each[1]), each[2])

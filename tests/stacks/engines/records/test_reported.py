@@ -60,6 +60,7 @@ def test_who_has_written_nothing_has_no_problem(folder: Path) -> None:
         ('{"images": -Infinity}', "-Infinity is no number"),
         (f'{{"images": {"9" * 400}}}', "images is not finite"),
         (f'{{"images": {"9" * 9000}}}', "run/figures.json: "),
+        ('{"images": 1e41}', "beyond 1e+40"),
         ('{"images": true}', "images is no number"),
         ('{"images": "7"}', "images is no number"),
         ('{"images": null}', "images is no number"),
