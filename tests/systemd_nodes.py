@@ -224,6 +224,11 @@ class StackNodes(FolderEngine):
         began = stretches[0].start if stretches else None
         return replace(found, phase=phase, starts=starts, started_at=began, stretches=stretches)
 
+    def _failures(self, folder: Path) -> int:
+        """As its nodes keep them in the job's folder: one alone counts, several have a file for each round."""
+        alone = sum(int(path.read_text()) for path in folder.glob("fsx/**/.launch/*/failures"))
+        return alone + len(list(folder.glob("fsx/**/.launch/*/failed-*")))
+
     def cancel(self, job_id: str) -> None:
         """`pulumi destroy`, which returns before the machine is gone."""
         if self.status(job_id).phase.is_over:

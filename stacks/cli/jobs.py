@@ -1,4 +1,4 @@
-"""`gangway job submit | list | status | logs | cancel | wait`: jobs on an engine that stands already.
+"""`gangway job submit | list | status | record | logs | cancel | wait`: jobs on an engine that stands already.
 
     $ gangway job submit examples/jobs/digits.yaml
     $ gangway job logs -f digits-1
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from stacks.cli.job import job as show
+from stacks.cli.job import job as show_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,7 @@ jobs = typer.Typer(
     no_args_is_help=True,
     help="Say what a stack's job is at; submit jobs to an engine, follow and end them.",
 )
-jobs.command("show")(show)
+jobs.command("show")(show_stack)
 
 
 @jobs.command()
@@ -288,6 +288,34 @@ def status(
     for each in found.moves:
         moved = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {_dollars(each)}"
         typer.echo(f"came from {each.source}, {each.at:%Y-%m-%d %H:%M} UTC: {moved}")
+
+
+@jobs.command()
+def record(
+    job_id: _Id,
+    on: _On = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there as JSON, too.")] = None,
+) -> None:
+    """Say what one job has used, cost and reported; each figure with its source, or why there is none."""
+    from datetime import UTC, datetime
+
+    from stacks.cli.job_record import ask, show
+    from stacks.engines.registry import site_of
+    from stacks.report.rendering import write_whole
+
+    found = ask(site_of(on), job_id, datetime.now(UTC))
+    text = found.model_dump_json(indent=2)
+    if out is not None:
+        write_whole(out, f"{text}\n".encode())
+    for problem in found.problems:
+        typer.echo(f"warning: {problem}", err=True)
+    if as_json:
+        typer.echo(text)
+        return
+    typer.echo(_line(found.job))
+    typer.echo(f"on {found.engine}, {found.where}{', so far' if found.so_far else ''}")
+    show(found)
 
 
 @jobs.command()

@@ -15,6 +15,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,6 +40,19 @@ _MOST_BYTES = 1_000_000
 
 class UnreadableError(InputError):
     """A job's state that somebody else has written."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a job's folder has of it besides its status.
+
+    Attributes:
+        failures: of its starts.
+    """
+
+    folder: Path
+    job: JobFile
+    failures: int
 
 
 class FolderEngine(ABC):
@@ -122,6 +136,15 @@ class FolderEngine(ABC):
     def job(self, job_id: str) -> JobFile:
         """See `Movable`."""
         return read_job(self._known(job_id))
+
+    def kept(self, job_id: str) -> Kept:
+        """InputError: as `status`."""
+        folder = self._known(job_id)
+        return Kept(folder, read_job(folder), self._failures(folder))
+
+    @abstractmethod
+    def _failures(self, folder: Path) -> int:
+        """Of the job's starts so far."""
 
     def run_url(self, job_id: str) -> str:
         """See `Movable`."""

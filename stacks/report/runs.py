@@ -64,10 +64,15 @@ def find_readable_runs(
     return _in_order(runs), list(broken)
 
 
+def read_run(folder: Path) -> Run:
+    """The run of a directory that has a record. InputError: as `find_runs`."""
+    return _read(folder / RECORD)
+
+
 def why_unread(folder: Path) -> InputError | None:
     """What is wrong with the record of a directory that has one; None where it can be read."""
     try:
-        _read(folder / RECORD)
+        read_run(folder)
     except InputError as mistake:
         return mistake
     return None

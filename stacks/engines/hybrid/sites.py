@@ -8,13 +8,13 @@ from components.catalog.loader import PROVIDERS, Catalog, Provider, load_provide
 from components.catalog.schema import MachineType
 from components.core.findings import InputError
 from components.estimate.carried import DataAt, carried
-from components.estimate.energy import estimate_carbon, estimate_energy
+from components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
 from components.estimate.regions import Place, read_place
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Engine, JobStatus
 
-__all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "nodes_of", "spent"]
+__all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "nodes_of", "spent"]
 
 
 class By(StrEnum):
@@ -34,12 +34,14 @@ class Nodes:
         source: of that price, with its day.
         machine: what they are; None where no catalogue has it.
         region: where they are, likewise.
+        is_told: whether that price was said, and is none of a list.
     """
 
     usd_per_hour: float | None
     source: str
     machine: MachineType | None = None
     region: Place | None = None
+    is_told: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def nodes_of(name: str, engine: NamedEngine) -> Nodes:
     own = engine.usd_per_node_hour
     if engine.machine_type is None or place is None:
         source = "nobody has said what a node costs" if own is None else f"engines.{name}.usd_per_node_hour"
-        return Nodes(own, source, region=place)
+        return Nodes(own, source, region=place, is_told=own is not None)
     catalog = load_provider(_provider(place))
     machine = catalog.machine(engine.machine_type, f"engines.{name}.machine_type")
     if machine.provider != place.provider:
@@ -86,7 +88,7 @@ def nodes_of(name: str, engine: NamedEngine) -> Nodes:
             fix="name one of the region's provider: gangway catalog list",
         )  # fmt: skip
     if own is not None:
-        return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place)
+        return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place, is_told=True)
     return _listed(catalog, engine, machine, place)
 
 
@@ -149,9 +151,14 @@ def _carried(job: JobFile, target: Place | None) -> tuple[float | None, str]:
     return way.usd, f"{way.in_words(data)}: {way.price.source}, {way.price.dated}, {way.price.confidence}"
 
 
-def _gco2e(nodes: Nodes, hours: float, num: int) -> float | None:
-    """Emissions of the energy, as a plan has them."""
+def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, CarbonEstimate] | None:
+    """Energy and its emissions, as a plan has them; None where no catalogue has the machines."""
     if nodes.machine is None or nodes.region is None:
         return None
     region = load_provider(_provider(nodes.region)).region(nodes.region.region, nodes.region.provider)
-    return estimate_carbon(estimate_energy(nodes.machine, num, hours, region), region).gco2e
+    energy = estimate_energy(nodes.machine, num, hours, region)
+    return energy, estimate_carbon(energy, region)
+
+
+def _gco2e(nodes: Nodes, hours: float, num: int) -> float | None:
+    return None if (found := envelope(nodes, hours, num)) is None else found[1].gco2e

@@ -6,6 +6,7 @@ runs it and outlives the terminal (`stacks.engines.local.runner`); there is no d
     FOLDER/<id>/alive             held by its process
 """
 
+import json
 import math
 import os
 import subprocess
@@ -101,12 +102,21 @@ class LocalQueue(FolderEngine):
             reason="its process is gone; the next submit, or a wait for it, takes it up again",
         )
 
+    def _failures(self, folder: Path) -> int:
+        return failures_in(folder)
+
     def cancel(self, job_id: str) -> None:
         """See `Engine`."""
         folder = self._known(job_id)
         (folder / CANCEL_FILE).touch()
         if not self.status(job_id).phase.is_over and not is_alive(folder):
             begin_runner(folder)  # which does no more than say so
+
+
+def failures_in(folder: Path) -> int:
+    """Of a job's starts, over all its processes."""
+    path = folder / SPENT_FILE
+    return int(json.loads(path.read_bytes())["failures"]) if path.exists() else 0
 
 
 def order(job_id: str, job: JobFile) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from stacks.config.job_file import JobFile
 from stacks.engines.attempts import after
 from stacks.engines.base import Phase
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
-from stacks.engines.local.engine import MARK, SPENT_FILE, TURN_FILE, is_alive, order
+from stacks.engines.local.engine import MARK, SPENT_FILE, TURN_FILE, failures_in, is_alive, order
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
 from stacks.report.rendering import write_whole
@@ -56,8 +56,7 @@ class _Spent:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        path = folder / SPENT_FILE
-        return cls(**json.loads(path.read_bytes())) if path.exists() else cls()
+        return cls(failures_in(folder))
 
     def write(self, folder: Path) -> None:
         write_whole(folder / SPENT_FILE, json.dumps(asdict(self)).encode())
@@ -104,11 +103,11 @@ class _Runner:
                 step = after(code, spent.failures, self._job.max_restarts, other_nodes=False)
                 phase, reason = step.phase, step.reason
                 spent = replace(spent, failures=step.failures)
+                spent.write(self._folder)
             if phase is not None:
                 self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
                 return
             self._say(reason=reason)
-            spent.write(self._folder)
             time.sleep(_PAUSE_SEC)
             if self._leaves:
                 return

@@ -146,6 +146,9 @@ class SlurmEngine(FolderEngine):
             write_status(folder, found)
         return found
 
+    def _failures(self, folder: Path) -> int:
+        return int(_first(folder, "failures") or 0)
+
     def cancel(self, job_id: str) -> None:
         """See `Engine`."""
         folder = self._known(job_id)

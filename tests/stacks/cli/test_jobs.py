@@ -6,12 +6,14 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from stacks.cli import main as cli
 from stacks.engines.local.engine import LocalQueue
+from stacks.engines.records.job_record import FIGURES
 from stacks.engines.registry import VARIABLE
 
 FILE = "name: mine\ncommand: [sh, -c, {script}]\nmax_hours: 1\n"
@@ -211,3 +213,92 @@ def test_what_a_job_cost_is_told_where_its_engine_has_a_price(
     told = capsys.readouterr().out
     assert "USD (engines.lab.usd_per_node_hour)" in told
     assert " 0.00 USD" not in told
+
+
+REPORTS = 'echo "{\\"images\\": 2000, \\"joules\\": 50, \\"accuracy\\": 0.5}" >"$GANGWAY_RUN_DIR/figures.json"'
+
+
+def recorded(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert gangway(["job", "record", *words, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert {*found["figures"], *found["absent"]} == set(FIGURES)
+    return found
+
+
+def test_the_record_of_a_job_that_reports_its_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANGWAY_ENGINES", str(tmp_path / "engines.yaml"))
+    own = f'{{engine: "local:{tmp_path}/queue", usd_per_node_hour: 3600}}'
+    (tmp_path / "engines.yaml").write_text(f"engines: {{lab: {own}}}\n")
+    seen = tmp_path / "seen"
+    job_id = submitted(tmp_path, f"test -e {seen} || {{ touch {seen}; exit 9; }}; {REPORTS}", capsys)
+    assert gangway(["job", "wait", job_id]) == 0
+    found = recorded([job_id, "--on", "lab", "--out", str(tmp_path / "record.json")], capsys)
+    figures = found["figures"]
+    assert json.loads((tmp_path / "record.json").read_text())["figures"] == figures
+    assert [figures[name]["value"] for name in ("starts", "failures", "interruptions")] == [2, 1, 0]
+    assert figures["usd"]["value"] == pytest.approx(figures["on_nodes_sec"]["value"])
+    assert figures["usd_per_1000_images"]["value"] == pytest.approx(figures["usd"]["value"] / 2)
+    assert figures["usd_per_1000_images"]["source"] == "told"
+    assert (figures["joules_per_image"]["value"], figures["joules_per_image"]["source"]) == (0.025, "reported")
+    assert found["metrics"]["accuracy"]["value"] == 0.5
+    assert found["problems"] == []
+    assert (found["schema_version"], found["so_far"]) == (1, False)
+    assert gangway(["job", "record", job_id, "--on", "lab"]) == 0
+    told = capsys.readouterr().out
+    assert f"{job_id}: done, start 2" in told
+    assert "usd_per_1000_images" in told
+    assert "0.025 J/image" in told
+
+
+def test_the_record_of_a_job_that_reports_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job_id = submitted(tmp_path, "exit 9", capsys)
+    assert gangway(["job", "cancel", job_id]) == 0
+    assert gangway(["job", "wait", job_id]) == 1
+    found = recorded([job_id], capsys)
+    assert "has not written figures.json" in found["absent"]["images"]
+    assert "engines.yaml" in found["absent"]["usd_per_node_hour"]
+    assert {"joules", "gco2e", "usd", "usd_per_1000_images"} <= found["absent"].keys()
+    assert found["job"]["phase"] in ("cancelled", "failed")
+
+
+def test_figures_that_are_none_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job_id = submitted(tmp_path, 'ln -s /etc/hostname "$GANGWAY_RUN_DIR/figures.json"', capsys)
+    assert gangway(["job", "wait", job_id]) == 0
+    capsys.readouterr()
+    assert gangway(["job", "record", job_id]) == 0
+    assert "warning: run/figures.json: it is a link" in capsys.readouterr().err
+    found = recorded([job_id], capsys)
+    assert "it is a link" in found["problems"][0]
+    assert "it is a link" in found["absent"]["images"]
+
+
+def test_the_record_of_a_job_that_runs_goes_so_far(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = tmp_path / "seen"
+    job_id = submitted(tmp_path, f"{REPORTS}; touch {seen}; sleep 600", capsys)
+    while not seen.exists():
+        time.sleep(0.05)
+    found = recorded([job_id], capsys)
+    assert found["so_far"]
+    assert found["figures"]["images"]["value"] == 2000
+    assert found["figures"]["on_nodes_sec"]["value"] > 0
+    assert "not over" in found["absent"]["joules_per_image"]
+    assert gangway(["job", "record", job_id]) == 0
+    assert "/queue, so far\n" in capsys.readouterr().out
+    assert gangway(["job", "cancel", job_id]) == 0
+    assert gangway(["job", "wait", job_id]) == 1
+
+
+def test_of_no_job_there_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "record.json"
+    assert gangway(["job", "record", "mine-7", "--out", str(out)]) == 2
+    told = capsys.readouterr().err
+    assert "knows no such job" in told
+    assert "fix:" in told
+    assert not out.exists()
+    job_id = submitted(tmp_path, "true", capsys)
+    assert gangway(["job", "record", job_id, "--out", str(tmp_path / "no" / "record.json")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert gangway(["job", "wait", job_id]) == 0

@@ -15,6 +15,7 @@ from components.core.findings import InputError
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import Engine, JobStatus, Phase, follow, waited
 from stacks.engines.hybrid.sites import Site
+from stacks.engines.job_folders import FolderEngine
 from stacks.engines.kubernetes.engine import KubernetesEngine
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm.engine import SlurmEngine
@@ -128,6 +129,11 @@ def until(engine: Engine, job_id: str, what: Callable[[JobStatus, str], bool]) -
     return found
 
 
+def failures(stand: Stand, found: JobStatus) -> int | None:
+    """As the record has them; None of an engine that keeps no folder."""
+    return stand.engine.kept(found.id).failures if isinstance(stand.engine, FolderEngine) else None
+
+
 def test_success(stand: Stand) -> None:
     found = over(stand.engine, job_id := stand.engine.submit(job("echo made of $((20 + 22))")))
     assert (found.phase, found.exit_code, found.starts, len(found.nodes)) == (Phase.DONE, 0, 1, 1)
@@ -154,11 +160,13 @@ def test_words_and_variables_arrive_as_they_are(stand: Stand) -> None:
 def test_failure_is_tried_again_as_often_as_it_may_be(stand: Stand) -> None:
     found = over(stand.engine, stand.engine.submit(job("echo at work; exit 9", max_restarts=1)))
     assert (found.phase, found.starts) == (Phase.FAILED, 2)
+    assert failures(stand, found) in (2, None)
 
 
 def test_a_failure_that_goes_by_is_none(stand: Stand) -> None:
     found = over(stand.engine, stand.engine.submit(job("test -e seen || { touch seen; exit 9; }", max_restarts=1)))
     assert (found.phase, found.starts) == (Phase.DONE, 2)
+    assert failures(stand, found) in (1, None)
 
 
 @pytest.mark.parametrize("script", ["exit 2", "no-such-program"])

@@ -5,6 +5,7 @@ machine, also the real client against it.
 """
 
 import getpass
+import json
 import shutil
 import socket
 import subprocess
@@ -187,6 +188,11 @@ def test_a_name_of_the_engines_file_says_by_whom(
     assert "gangway job logs -f far-1 --on box" in submitted.stderr
     assert call(app, ["job", "wait", "far-1", "--on", "box"], catch_exceptions=False).exit_code == 0
     assert "made of 42" in call(app, ["job", "logs", "far-1", "--on", "box"], catch_exceptions=False).stdout
+    told = call(app, ["job", "record", "far-1", "--on", "box", "--json"], catch_exceptions=False).stdout
+    record = json.loads(told)
+    assert record["figures"]["on_nodes_sec"]["value"] > 0
+    assert f"the run folder is on local, login: {tmp_path}/jobs" in record["absent"]["images"]
+    assert "does not say" in record["absent"]["failures"]
     with pytest.raises(InputError, match="cannot be reached from here"):
         call(app, ["job", "move", "far-1", "--on", "box", "--to", f"local:{tmp_path}/other"], catch_exceptions=False)
     assert engine_of("box").where == f"login: {tmp_path}/jobs"

@@ -1,0 +1,1 @@
+"""What a job has used, cost and reported: one record, every figure with where it came from."""
