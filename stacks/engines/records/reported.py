@@ -22,10 +22,11 @@ from components.core.visible import visible
 from stacks.config.job_file import JobFile
 from stacks.engines.job_folders import RUN_FOLDER
 from stacks.engines.records.figures import Absent, Figure, Maybe, Source
+from stacks.report.runs import RECORD, read_run
 from trainer.core.regular_files import read_regular
 from trainer.records.quantity import Provenance, Quantity
 
-FIGURES_FILE, RECORD_FILE = "figures.json", "run.json"
+FIGURES_FILE = "figures.json"
 REPORTED: Mapping[str, str] = MappingProxyType(
     {
         "images": "images",
@@ -141,19 +142,17 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of_trainer(folder: Path) -> Reported:
-    from stacks.report.runs import read_run
-
     run = folder / RUN_FOLDER
     if run.is_symlink():
         return _bad(RUN_FOLDER, "it is a link, and none is followed")
-    if not os.path.lexists(run / RECORD_FILE):
-        return nothing_reported(f"the trainer has not written {RECORD_FILE} yet")
+    if not os.path.lexists(run / RECORD):
+        return nothing_reported(f"the trainer has not written {RECORD} yet")
     try:
         record = read_run(run).record
     except InputError as error:
-        return _bad(f"{RUN_FOLDER}/{RECORD_FILE}", error.problem)
-    images = Figure(value=record.images, unit="images", source=Source.REPORTED, note=f"{RECORD_FILE}: {record.status}")
-    of_images = f"{RECORD_FILE} has none: the trainer counts images"
+        return _bad(f"{RUN_FOLDER}/{RECORD}", error.problem)
+    images = Figure(value=record.images, unit="images", source=Source.REPORTED, note=f"{RECORD}: {record.status}")
+    of_images = f"{RECORD} has none: the trainer counts images"
     return Reported(
         {
             "images": images,
@@ -169,6 +168,6 @@ def _of_trainer(folder: Path) -> Reported:
 
 def _quantity(name: str, found: Quantity) -> Maybe:
     if found.value is None or not math.isfinite(found.value):
-        return Absent(f"{RECORD_FILE}: {visible(found.source)}")
-    note = "; ".join(part for part in (f"{RECORD_FILE}: {found.source}", found.note) if part)
+        return Absent(f"{RECORD}: {visible(found.source)}")
+    note = "; ".join(part for part in (f"{RECORD}: {found.source}", found.note) if part)
     return Figure(value=found.value, unit=REPORTED[name], source=_SOURCES[found.provenance], note=visible(note))

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from components.azure.names import letters
 from components.azure.pricing import GIB_PER_TIB, disk_tier
 from components.core.findings import InputError
+from components.core.http_reply import Reply
 from components.core.query_text import kql_text
 from stacks.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from stacks.finops.audit.state import StateResource
@@ -41,24 +42,6 @@ _FREE = frozenset(
         *("microsoft.network/virtualnetworks", "microsoft.resources/subscriptions/resourcegroups"),
     }
 )
-
-
-class Reply(Protocol):
-    """What is used of a response of `requests`."""
-
-    @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The body."""
-        ...
-
-    def json(self) -> Any:
-        """The body as JSON; ValueError where it is none."""
-        ...
 
 
 class Poster(Protocol):

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from components.catalog.validators import Observed
+from components.core.http_reply import Reply
 
 TIMEOUT_SEC = 60.0
 BUSY = (429, 500, 502, 503, 504)
@@ -69,26 +70,12 @@ class PriceSource(Protocol):
         ...
 
 
-class Reply(Protocol):
-    """What is used of a response of `requests`."""
-
-    @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        ...
+class WebReply(Reply, Protocol):
+    """With its headers, and a body that may be long."""
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers, in any case."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The body."""
-        ...
-
-    def json(self) -> Any:
-        """The body as JSON; ValueError where it is none."""
         ...
 
     def iter_lines(self) -> Iterator[bytes]:
@@ -99,7 +86,7 @@ class Reply(Protocol):
 class WebSession(Protocol):
     """What is used of a session of `requests`."""
 
-    def get(self, url: str, *, params: Any = None, timeout: Any = None, stream: bool = False) -> Reply:
+    def get(self, url: str, *, params: Any = None, timeout: Any = None, stream: bool = False) -> WebReply:
         """Sends one request."""
         ...
 
@@ -136,7 +123,7 @@ class Web:
         except OSError as error:
             raise SourceError(f"{url} broke off: {error}") from None
 
-    def _get(self, url: str, params: Mapping[str, str] | None, *, stream: bool) -> Reply:
+    def _get(self, url: str, params: Mapping[str, str] | None, *, stream: bool) -> WebReply:
         pause_sec, unreached = FIRST_PAUSE_SEC, 0
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
@@ -157,7 +144,7 @@ class Web:
         raise AssertionError("the last attempt returns or raises")
 
 
-def _asked_to_wait(reply: Reply | None) -> float:
+def _asked_to_wait(reply: WebReply | None) -> float:
     """Seconds that `Retry-After` asks for; dates, which it may be as well, count as none."""
     try:
         asked_sec = float(reply.headers.get("Retry-After", "0")) if reply is not None else 0.0

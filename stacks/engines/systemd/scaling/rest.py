@@ -4,29 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from components.core.findings import InputError
+from components.core.http_reply import Reply
 
 TIMEOUT_SEC = 60.0
 _GONE = "`pulumi up --refresh`; and look whether the account is the stack's"
 _SHOWN = 300
 """Characters of a refusal that a message repeats."""
-
-
-class Reply(Protocol):
-    """What is used of a response of `requests`."""
-
-    @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The body."""
-        ...
-
-    def json(self) -> Any:
-        """The body as JSON; ValueError where it is none."""
-        ...
 
 
 class Session(Protocol):
