@@ -197,14 +197,6 @@ def test_slices_run_the_trainer_alone(own: Own) -> None:
     assert "GPUs" in (caught.value.allowed or "")
 
 
-@every_provider
-def test_several_nodes_are_refused(provider: str, own: Own) -> None:
-    with pytest.raises(ExceptionGroup) as caught:
-        own(provider, cluster={"nodes": {"min": 1, "max": 2}})
-    wrong = [mistake for mistake in caught.value.exceptions if isinstance(mistake, InputError)]
-    assert {mistake.place.rpartition(": ")[2] for mistake in wrong} == {"gangway:cluster.nodes"}
-
-
 def test_a_registry_nobody_names_is_asked_for(own: Own) -> None:
     config = own("azure", azure={"registry_id": None})
     with pytest.raises(InputError) as caught:
