@@ -113,7 +113,7 @@ def test_several_nodes_meet_at_the_head(cloud: str, worker_of: Callable[[str], A
 
 
 @pytest.mark.parametrize("cloud", ["gcp", "azure", "openstack"])
-def test_a_head_of_several_nodes_holds_the_store_of_the_commands_image(
+def test_a_head_of_several_nodes_is_golden_and_holds_the_store(
     cloud: str,
     job_of: JobOf,
     machines: Any,

@@ -919,6 +919,8 @@ _gw_child=
 _gw_timer=
 _gw_round=
 _gw_store=
+_gw_failed=
+_gw_starts=$GANGWAY_RUN_DIR/.starts
 case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
 _gw_me=$(uname -n).$$
 
@@ -933,6 +935,10 @@ number() {
 }
 
 keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_gw_folder/$1"; }
+
+at_work() {
+    echo "$_gw_at $(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_starts/${_gw_folder##*/}.$(uname -n).$_gw_at"
+}
 
 count() {
     set -- "$_gw_folder/$1"-*
@@ -978,7 +984,7 @@ watch() {
             [ "$_gw_gone" -ne "${GANGWAY_PEERS_SEC:-30}" ] || kill -TERM $$
         fi
         _gw_beats=$((_gw_beats + 1))
-        [ $((_gw_beats % 10)) -ne 0 ] || keep used "$(used_now)"
+        [ $((_gw_beats % 10)) -ne 0 ] || { keep used "$(used_now)" && at_work; }
         if [ -n "$_gw_max_sec" ] && [ "$(used_now)" -ge "$_gw_max_sec" ]; then
             printf '{"kind": "max-hours", "seen_at": %s, "deadline": ""}\n' "$(date +%s)" >>"$GANGWAY_NOTICES"
             kill -USR1 $$
@@ -1059,6 +1065,8 @@ if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     exit 6
 fi
 _gw_began=$(up_sec)
+_gw_at=$(date +%s)
+mkdir -p "$_gw_starts" && at_work
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1
 trap '_gw_heard=yes; _gw_killed=yes' USR2
@@ -1087,9 +1095,9 @@ fi
 [ -z "$_gw_round" ] || _gw_code=$(agreed "$_gw_code")
 if [ -n "$_gw_late" ] && [ "$_gw_code" != 0 ]; then
     say "the job's hours are over"
-    exit 6
-fi
-if [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
+    _gw_code=6
+elif [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
+    _gw_failed=failed
     if [ -n "$_gw_round" ]; then
         begun || _gw_round=$_gw_round.$(date +%s)
         : >"$_gw_folder/failed-$_gw_round"
@@ -1101,9 +1109,10 @@ if [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
     say "failure $_gw_failures of $((_gw_max_restarts + 1))"
     if [ "$_gw_failures" -gt "$_gw_max_restarts" ]; then
         [ -z "$_gw_round" ] || keep over 5
-        exit 5
+        _gw_code=5
     fi
 fi
+at_work "$_gw_code" $_gw_failed
 exit "$_gw_code"
 GANGWAY_FILE
 put /opt/gangway/bin/own-job.sh 0755 <<'GANGWAY_FILE'

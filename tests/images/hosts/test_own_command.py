@@ -73,7 +73,7 @@ def first_of_two(first: HostSpec, own: HostSpec) -> HostSpec:
     return replace(own, job=job, shared_dir=first.shared_dir, port=29400)
 
 
-def test_the_first_of_several_holds_the_store_of_the_commands_image(
+def test_the_first_of_several_is_golden_and_holds_the_store(
     first_of_two: HostSpec, same_as_golden: Callable[[str, str], None]
 ) -> None:
     same_as_golden("installer-hosts.command_first.sh", render_host_installer(first_of_two))
