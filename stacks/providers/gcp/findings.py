@@ -200,7 +200,7 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             + ("" if planned.head else f", or pin an image_id that holds {_image_holds(config, planned)}"),
         )
     elif planned.meets or (planned.head and (config.trains or imports(config, planned))):
-        yield _head_without_packages(config)
+        yield _head_without_packages(planned)
     else:
         yield Finding.info(
             "network.image-holds",
@@ -210,10 +210,10 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def _head_without_packages(config: StackConfig) -> Finding:
-    """Of a command of one's own on one node the head runs no container, but it may have data imported."""
+def _head_without_packages(planned: GcpPlan) -> Finding:
+    """Of a command of one's own whose nodes do not meet the head runs no container, but it may have data imported."""
     installs, so = "Docker", "the workers would wait, and cost, without a place to meet"
-    if not config.trains and config.cluster.nodes.max < 2:
+    if planned.commands and not planned.meets:
         installs, so = "Lustre's client", "the node would wait, and cost, for data that do not come"
     return Finding.error(
         "network.head-no-packages",

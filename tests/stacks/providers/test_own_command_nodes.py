@@ -3,64 +3,33 @@ machines are told of the fabric, and what does not go together.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from components.core.findings import InputError
 from components.core.job import JobSpec
-from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan
 from stacks.providers.hosts.plan import plan
 from stacks.providers.hosts.user_data import installer, job_spec
 
-DIGEST = "@sha256:" + "ab" * 32
-IMAGES = {
-    "gcp": f"us-central1-docker.pkg.dev/my-project/mine/train{DIGEST}",
-    "azure": f"myregistry.azurecr.io/mine/train{DIGEST}",
-    "openstack": f"registry.example.com/mine/train{DIGEST}",
-    "hosts": f"registry.example.com/mine/train{DIGEST}",
-}
 SHIPPED = {"gcp": "gcp-a3-spot", "azure": "azure-ndv5-spot", "openstack": "openstack-gpu", "hosts": "hosts-lab"}
-REGISTRY_ID = (
-    "/subscriptions/11111111-0000-0000-0000-111111111111/resourceGroups/g/providers/"
-    "Microsoft.ContainerRegistry/registries/myregistry"
-)
 ONE_RUNG: dict[str, Any] = {"cluster": {"capacity": [{"kind": "on-demand"}]}}
-CHANGED: dict[str, dict[str, Any]] = {
-    "gcp": {},
-    "azure": {"azure": {"registry_id": REGISTRY_ID}, **ONE_RUNG},
-    "openstack": {"image": None},
-    "hosts": {"image": None},
-}
-"""What a shipped stack has to say otherwise."""
 Own = Callable[..., StackConfig]
+UserData = Callable[[Plan, str], dict[str, str]]
 every_provider = pytest.mark.parametrize("provider", list(SHIPPED))
 every_cloud = pytest.mark.parametrize("provider", ["gcp", "azure", "openstack"])
 
 
 @pytest.fixture
-def own(repo: Path, tmp_path: Path) -> Own:
+def own(command_stack: Own) -> Own:
     """A shipped stack of several nodes of that provider with a command, `processes` of it on each."""
 
     def config(provider: str, processes: int | None = 8, **sections: Any) -> StackConfig:
-        shipped = repo / "stacks" / f"Pulumi.{SHIPPED[provider]}.yaml"
-        values = yaml.safe_load(shipped.read_text("utf-8"))["config"]
-        values["gangway:job"] = {"command": ["python", "train.py"], "image": IMAGES[provider], "max_hours": 4}
-        if processes is not None:
-            values["gangway:job"]["processes_per_node"] = processes
-        values.get("gangway:head", {}).pop("prometheus_image", None)
-        values.get("gangway:observe", {}).pop("no_steps_minutes", None)
-        for name, change in (*CHANGED[provider].items(), *sections.items()):
-            there = values.pop(f"gangway:{name}", {})
-            if change is not None:
-                values[f"gangway:{name}"] = {key: new for key, new in {**there, **change}.items() if new is not None}
-        path = tmp_path / "Pulumi.own.yaml"
-        path.write_text(yaml.safe_dump({"config": values}), "utf-8")
-        return from_file(path)
+        job = {"command": ["python", "train.py"], **({} if processes is None else {"processes_per_node": processes})}
+        changes = [*(ONE_RUNG.items() if provider == "azure" else ()), *sections.items()]
+        return command_stack(provider, SHIPPED[provider], job, changes)
 
     return config
 
@@ -90,6 +59,17 @@ def test_they_meet_at_the_head_without_a_key_and_the_plan_says_so(provider: str,
     assert "job.rendezvous-without-key" in codes(made)
     assert "fabric.check" not in codes(made), "nobody tests the fabric before a command"
     assert not [one.name for one in made.resources if one.name.endswith("member-key") and provider != "azure"]
+
+
+@every_cloud
+def test_the_head_is_priced_and_holds_the_store_alone(provider: str, own: Own, user_data: UserData) -> None:
+    made = make_plan(own(provider))
+    files = user_data(made, "head")
+    assert "TCPStore" in files["/etc/systemd/system/gangway-rendezvous.service"]
+    assert not [path for path in files if "prometheus" in path or "record" in path or "fetch-key" in path]
+    assert "--rdzv-endpoint=" in user_data(made, "worker")["/etc/gangway/job.env"]
+    lines = [line["name"] for line in made.to_json()["cost"]["components"]]
+    assert [line for line in lines if "head" in line] or provider == "openstack", lines
 
 
 @every_provider
