@@ -14,8 +14,8 @@
 # something in round N has left it, with a line of each such node's code: who begins then begins the next. failed-N: its
 # end counts as a failure, once for all nodes. over: with this code the job has ended, for all who do not run anything.
 #
-# GANGWAY_RUN_DIR has a file of each start, .starts/KEY.NODE.SECOND: when it began, until when it was at work, in what round
-# (- for none), on what capacity, and once it has ended with what code, and whether it failed.
+# GANGWAY_RUN_DIR has a file of each start, .starts/KEY.NODE.PROCESS.SECOND: until when it was at work, in what round (- for
+# none), on what capacity, and once it has ended with what code, and whether it failed.
 #
 # Its own variables begin with _gw_: the command's environment is the job's alone.
 set -u
@@ -34,9 +34,9 @@ _gw_timer=
 _gw_round=
 _gw_store=
 _gw_failed=
-_gw_starts=$GANGWAY_RUN_DIR/.starts
 case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
 _gw_me=$(uname -n).$$
+_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$(date +%s)
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
@@ -53,7 +53,7 @@ keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_g
 
 # at_work [CODE [failed]]: so far.
 at_work() {
-    echo "$_gw_at $(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_starts/${_gw_folder##*/}.$(uname -n).$_gw_at"
+    echo "$(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
 }
 
 # count NAME: how many NAME-* are kept.
@@ -173,7 +173,7 @@ agreed() {
     echo "$1"
 }
 
-mkdir -p "$_gw_folder" || exit 1
+mkdir -p "$_gw_folder" "${_gw_start%/*}" || exit 1
 : >"$GANGWAY_NOTICES"
 if [ -n "$_gw_store" ]; then
     _gw_round=$(count round)
@@ -194,8 +194,7 @@ if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     exit 6
 fi
 _gw_began=$(up_sec)
-_gw_at=$(date +%s)
-mkdir -p "$_gw_starts" && at_work
+at_work
 # shellcheck disable=SC2154 # the child, once there is one
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1

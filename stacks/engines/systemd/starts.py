@@ -1,9 +1,9 @@
 """The starts of a stack's own command, each as its node notes it (images/templates/job/own-node.sh) in the run folder.
 
-.starts/KEY.NODE.SECOND     BEGAN LAST ROUND CAPACITY [CODE [failed]]
+.starts/KEY.NODE.PROCESS.BEGAN     LAST ROUND CAPACITY [CODE [failed]]
 
 Seconds since 1970; ROUND and CAPACITY are - where there is none, or nobody knows. The folder is the job's, so what is
-no such line is told and counts for nothing.
+no such file is told and counts for nothing.
 """
 
 import re
@@ -17,9 +17,8 @@ from stacks.bench.run_store import RunStore
 from stacks.engines.base import Stretch
 
 STARTS = ".starts/"
-_LINE = re.compile(
-    r"(\d{1,11}) (\d{1,11}) (-|\d{1,9}(?:\.\d{1,11})?) ([a-z-]{1,40})(?: (\d{1,3}))?( failed)?\s*", re.ASCII
-)
+_NAME = re.compile(r"([A-Za-z0-9.-]{1,255})\.\d{1,10}\.(\d{1,11})", re.ASCII)
+_LINE = re.compile(r"(\d{1,11}) (-|\d{1,9}(?:\.\d{1,11})?) ([a-z-]{1,40})(?: (\d{1,3}))?( failed)?\s*", re.ASCII)
 _MOST_BYTES, _MOST_STARTS = 400, 10_000
 
 
@@ -52,21 +51,22 @@ def read_starts(store: RunStore, key: str) -> tuple[list[Start], list[str]]:
     names = [name for name in store.names() if name.startswith(prefix)]
     for name in names[:_MOST_STARTS]:
         content = store.read(name, _MOST_BYTES) or b""
+        named = _NAME.fullmatch(name.removeprefix(prefix))
         match = _LINE.fullmatch(content.decode("ascii", "replace"))
-        if match is None or int(match[2]) < int(match[1]):
-            problems.append(visible(f"{name}: no line of a start"))
+        if named is None or match is None or int(match[1]) < int(named[2]):
+            problems.append(visible(f"{name}: no start"))
             continue
-        found.append(_start(name.removeprefix(prefix).rpartition(".")[0], match))
+        found.append(_start(named[1], int(named[2]), match))
     if len(names) > _MOST_STARTS:
         problems.append(f"{len(names)} starts, of which {_MOST_STARTS} are counted")
     return sorted(found, key=lambda start: (start.began, start.node)), problems
 
 
-def _start(node: str, match: re.Match[str]) -> Start:
-    began, last, of_round, capacity, code, failed = match.groups()
+def _start(node: str, began: int, match: re.Match[str]) -> Start:
+    last, of_round, capacity, code, failed = match.groups()
     return Start(
         node=node,
-        began=datetime.fromtimestamp(int(began), UTC),
+        began=datetime.fromtimestamp(began, UTC),
         last=datetime.fromtimestamp(int(last), UTC),
         round="" if of_round == "-" else of_round.partition(".")[0],
         capacity="" if capacity == "-" else capacity,

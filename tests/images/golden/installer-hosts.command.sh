@@ -916,9 +916,9 @@ _gw_timer=
 _gw_round=
 _gw_store=
 _gw_failed=
-_gw_starts=$GANGWAY_RUN_DIR/.starts
 case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
 _gw_me=$(uname -n).$$
+_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$(date +%s)
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
@@ -933,7 +933,7 @@ number() {
 keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_gw_folder/$1"; }
 
 at_work() {
-    echo "$_gw_at $(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_starts/${_gw_folder##*/}.$(uname -n).$_gw_at"
+    echo "$(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
 }
 
 count() {
@@ -1040,7 +1040,7 @@ agreed() {
     echo "$1"
 }
 
-mkdir -p "$_gw_folder" || exit 1
+mkdir -p "$_gw_folder" "${_gw_start%/*}" || exit 1
 : >"$GANGWAY_NOTICES"
 if [ -n "$_gw_store" ]; then
     _gw_round=$(count round)
@@ -1061,8 +1061,7 @@ if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     exit 6
 fi
 _gw_began=$(up_sec)
-_gw_at=$(date +%s)
-mkdir -p "$_gw_starts" && at_work
+at_work
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1
 trap '_gw_heard=yes; _gw_killed=yes' USR2
@@ -1346,7 +1345,6 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from images.node.outbox import Owned, gathered, last_sum, link, say
 OURS = ('.launch', '.results-')
@@ -1378,7 +1376,7 @@ def sum_of_files(files):
     return hashlib.sha256('\n'.join(lines).encode()).hexdigest() if lines else ''
 
 def link_all(source, target, paths):
-    folders: dict[str, list[str]] = {}
+    folders = {}
     here = []
     for path in paths:
         folder, slash, rest = path.partition('/')

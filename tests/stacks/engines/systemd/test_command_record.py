@@ -37,10 +37,11 @@ class Stack:
         fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
 
     def noted(self, *starts: str) -> None:
-        """Starts, each NODE: LINE."""
+        """Starts, each NODE: BEGAN LINE."""
         for start in starts:
             node, _, line = start.partition(": ")
-            (self.run_dir / ".starts" / f"{job_key(self.job)}.{node}.{line.split()[0]}").write_text(line)
+            began, _, rest = line.partition(" ")
+            (self.run_dir / ".starts" / f"{job_key(self.job)}.{node}.7.{began}").write_text(rest)
 
     def ended(self, code: int, reason: str, time: str) -> None:
         end = {"version": 1, "run_id": "", "stack": "own", "node": "n", "code": code, "reason": reason, "time": time}
