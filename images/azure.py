@@ -235,26 +235,27 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
 
 
 def render_azure_head(spec: AzureHeadSpec) -> str:
-    """The head node's `#cloud-config` document, plain ASCII, for Canonical's Ubuntu. Of a command of one's own nobody
-    meets, and no record is put: such a head runs no container.
+    """The head node's `#cloud-config` document, plain ASCII, for Canonical's Ubuntu. Of a command of one's own no
+    record is put; where its nodes do not meet such a head runs no container.
     """
     trains = spec.job.command is None
+    meets = trains or spec.job.command_meets
     puts_record = trains and spec.file_system is not None
-    services = ["gangway-rendezvous.service"] if trains else []
+    services = ["gangway-rendezvous.service"] if meets else []
     services += ["gangway-prometheus.service"] if spec.prometheus_image else []
     timers = ["gangway-record"] if puts_record else []
     timers += ["gangway-fill"] if spec.fallback is not None else []
     started = [*services, *_own_units(spec), *(f"{name}.timer" for name in timers)]
-    prepares = ["gangway-prepare.service"] if trains else []
+    prepares = ["gangway-prepare.service"] if meets else []
     units = [*prepares, *started, *(f"{name}.service" for name in timers)]
-    steps = [*spec.key_steps, "install-docker.sh", "close-metadata.sh", "pull-image.sh"] if trains else []
-    verify = verify_scripts(spec.job) if trains else []
+    steps = [*spec.key_steps, "install-docker.sh", "close-metadata.sh", "pull-image.sh"] if meets else []
+    verify = verify_scripts(spec.job) if meets else []
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system and puts_record else []
     values = {
         **_values(spec, steps, "head"),
         "log_options": lambda stream: ["--log-driver", "none"],
         # Prometheus says much, and nothing that a metric reads.
-        "shipped": [*prepares, *(["gangway-rendezvous.service"] if trains else []), "gangway-fill.service"],
+        "shipped": [*prepares, *(["gangway-rendezvous.service"] if meets else []), "gangway-fill.service"],
         "spec": store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }

@@ -417,22 +417,23 @@ def _worker_files(
 
 
 def _head_files(spec: GcpHeadSpec) -> tuple[list[NodeFile], list[str]]:
-    """Of a command of one's own nobody meets, and no record is put: such a head runs no container."""
+    """Of a command of one's own no record is put; where its nodes do not meet such a head runs no container."""
     trains = spec.job.command is None
+    meets = trains or spec.job.command_meets
     puts_record = trains and spec.file_system is not None
-    services = ["gangway-rendezvous.service"] if trains else []
+    services = ["gangway-rendezvous.service"] if meets else []
     services += ["gangway-prometheus.service"] if spec.prometheus_image else []
     services += ["gangway-data.service"] if spec.data else []
     timers = ["gangway-record"] if puts_record else []
     timers += ["gangway-fill"] if spec.fallback_uri else []
     started = [*services, *_log_units(spec), *(f"{name}.timer" for name in timers)]
-    prepares = ["gangway-prepare.service"] if trains else []
+    prepares = ["gangway-prepare.service"] if meets else []
     units = [*prepares, *started, *(f"{name}.service" for name in timers)]
-    steps = ["install-docker.sh", "close-metadata.sh", *spec.key_steps, "pull-image.sh"] if trains else []
+    steps = ["install-docker.sh", "close-metadata.sh", *spec.key_steps, "pull-image.sh"] if meets else []
     helpers = [spec.file_system.script] if spec.file_system and (puts_record or spec.data) else []
     helpers += ["upload-record.sh"] if puts_record else []
     fills = ["fill-data.sh"] if spec.data else []
-    verify = verify_scripts(spec.job) if trains else []
+    verify = verify_scripts(spec.job) if meets else []
     values = {
         **_values(spec, steps),
         "log_options": lambda stream: ["--log-driver", "none"],

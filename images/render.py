@@ -9,7 +9,7 @@ import gzip
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -80,6 +80,8 @@ def bare_python_file(name: str, used_by: str = "") -> NodeFile:
     for part in ast.walk(tree):
         if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef):
             part.body = [line for line in part.body if not _is_prose(line)]
+        if isinstance(part, ast.Module | ast.FunctionDef):
+            part.body = [_untyped(line) for line in part.body]
         if isinstance(part, ast.FunctionDef):
             part.returns = None
         if isinstance(part, ast.arg):
@@ -88,7 +90,28 @@ def bare_python_file(name: str, used_by: str = "") -> NodeFile:
         own = f"images.node.{name.removesuffix('.py')}"
         imports = (line for line in ast.parse(python_file(used_by).text).body if isinstance(line, ast.ImportFrom))
         tree.body = _needed(tree.body, {one.name for line in imports if line.module == own for one in line.names})
+    tree.body = _without_imports_of_types(tree.body)
     return NodeFile(path, mode, ast.unparse(tree) + "\n")
+
+
+def _untyped(line: ast.stmt) -> ast.stmt:
+    """An assignment without its type. Fields of classes keep theirs, which dataclasses read."""
+    if not isinstance(line, ast.AnnAssign) or line.value is None:
+        return line
+    return ast.copy_location(ast.Assign(targets=[line.target], value=line.value), line)
+
+
+def _without_imports_of_types(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Without the names that nothing reads any more."""
+    used = {part.id for line in body for part in ast.walk(line) if isinstance(part, ast.Name)}
+    kept = []
+    for line in body:
+        if isinstance(line, ast.Import | ast.ImportFrom):
+            line.names = [one for one in line.names if (one.asname or one.name).partition(".")[0] in used]
+            if not line.names:
+                continue
+        kept.append(line)
+    return kept
 
 
 def _needed(body: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
@@ -154,9 +177,11 @@ def cloud_config(
     narrow: bool = False,
 ) -> str:
     """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting.
-    `narrow`: with no more blanks than it takes, where EC2's limit leaves no room for others.
+    `narrow`: without prose, with no more blanks than it takes, and what is alike together, where EC2's limit leaves no
+    room for more.
     """
-    files = [_narrow(file) for file in files] if narrow else files
+    if narrow:
+        what, files = "", sorted(map(_narrow, files), key=lambda file: PurePosixPath(file.path).suffix)
     _check_lines(files)
     template = template_environment().get_template("cloud-init.yaml.j2")
     return template.render(files=files, what=what, packages=packages, units=units, margin=5 if narrow else 6)

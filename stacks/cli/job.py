@@ -78,7 +78,8 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     cloud = (config.openstack.cloud or "") if config.openstack else ""
     region = bucket_region(config.provider, config.region)
     state = JobState.read(RunStore(breaker.url, region, cloud))
-    lines = [*state.lines(), *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
+    said = state.lines(config.stack if config.own_command else "")
+    lines = [*said, *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
     held = breaker.held() if config.provider in LAUNCHED_BY else None
     now = datetime.now(UTC)
     done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.told_at, now))

@@ -26,6 +26,38 @@ def ask(site: "Site", job_id: str, now: datetime) -> "JobRecord":
     return job_record(site, status, begun, read_reported(kept.job, kept.folder), now)
 
 
+def ask_stack(stack: str, now: datetime) -> "JobRecord":
+    """Of the command that a stack has up. InputError: it has a preset, whose run has a record of its own; or it is not
+    up.
+    """
+    from components.core.findings import InputError
+    from components.core.job import JobSpec
+    from stacks.bench.run_store import RunStore, bucket_region, runs_url
+    from stacks.cli.common import stacks_dir
+    from stacks.config.loader import find_stack_file, from_file
+    from stacks.engines.systemd.command_record import command_record
+    from stacks.finops.audit.state import stack_outputs
+    from stacks.paths import project_folder
+
+    config = from_file(find_stack_file(stack, stacks_dir()))
+    if config.own_command is None:
+        raise InputError(
+            "gangway:job", "no command: what a preset's run has used stands in its own record",
+            allowed="a stack with job.command", fix=f"gangway job {config.stack}",
+        )  # fmt: skip
+    outputs = stack_outputs(config.stack, project_folder())
+    if not outputs.get("job") or not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
+        raise InputError(
+            f"pulumi stack output --stack {config.stack}",
+            "no job and no run_bucket: the stack is not up",
+            fix="pulumi up",
+        )
+    cloud = (config.openstack.cloud or "") if config.openstack else ""
+    url = runs_url(config.provider, outputs, config.stack)
+    store = RunStore(url, bucket_region(config.provider, config.region), cloud)
+    return command_record(config, JobSpec.model_validate(outputs["job"]), store, now)
+
+
 def show(record: "JobRecord") -> None:
     """Prints it: what there is, then what there is not."""
     from rich.console import Console

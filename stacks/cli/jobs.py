@@ -292,19 +292,24 @@ def status(
 
 @jobs.command()
 def record(
-    job_id: _Id,
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="Its id; with --stack a stack's name or its file.")],
     on: _On = None,
+    of_stack: Annotated[bool, typer.Option("--stack", help="JOB is a stack: the record of its job.command.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there as JSON, too.")] = None,
 ) -> None:
     """Say what one job has used, cost and reported; each figure with its source, or why there is none."""
     from datetime import UTC, datetime
 
-    from stacks.cli.job_record import ask, show
+    from components.core.findings import InputError
+    from stacks.cli.job_record import ask, ask_stack, show
     from stacks.engines.registry import site_of
     from stacks.report.rendering import write_whole
 
-    found = ask(site_of(on), job_id, datetime.now(UTC))
+    if of_stack and on is not None:
+        raise InputError("--on", "of no effect beside --stack", value=on, fix="leave one of them out")
+    now = datetime.now(UTC)
+    found = ask_stack(job_id, now) if of_stack else ask(site_of(on), job_id, now)
     text = found.model_dump_json(indent=2)
     if out is not None:
         write_whole(out, f"{text}\n".encode())

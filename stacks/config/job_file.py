@@ -16,7 +16,7 @@ from components.core.findings import InputError
 from components.estimate.regions import read_place
 from stacks.config.job_settings import Overrides, Settings, check_settings
 from stacks.config.loader import read_model
-from stacks.config.own_command import OF_A_COMMAND, CommandKeys, check_one_workload
+from stacks.config.own_command import LINED, OF_A_COMMAND, CommandKeys, check_one_workload
 from stacks.config.region_settings import RegionsConfig
 from stacks.config.section import Section
 from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
@@ -134,5 +134,5 @@ class JobFile(CommandKeys):
 def read_job_file(path: Path) -> JobFile:
     """InputError: or a group of them, one for each mistake."""
     return read_model(
-        path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs", lined=("command", "env")
+        path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs", lined=LINED
     )

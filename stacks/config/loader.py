@@ -15,8 +15,10 @@ from pulumi.runtime.config import get_config_env
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 
 from components.core.findings import InputError, nearest, nearest_hint
+from components.core.visible import Loc
 from components.estimate.storage_sizes import nearest_size
 from stacks.config.explain_errors import explain, spell, wanted_at
+from stacks.config.own_command import LINED
 from stacks.config.plain_text import odd_texts
 from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
@@ -139,11 +141,11 @@ def read_yaml(path: Path, root: type[BaseModel] | None = None) -> Any:
 
 
 def read_model(
-    path: Path, model: type[Model], *, named: str, keys: str, folder: str, lined: Collection[str] = ()
+    path: Path, model: type[Model], *, named: str, keys: str, folder: str, lined: Collection[Loc] = ()
 ) -> Model:
     """What is written in a YAML file, as a model: `named` such as "suite", with `keys` such as "name and kimg"; some to
-    copy are in `folder`. `lined`: keys whose texts may have lines. ExceptionGroup: of InputError, one for each mistake;
-    InputError: it cannot be read at all.
+    copy are in `folder`. `lined`: places below which texts may have lines. ExceptionGroup: of InputError, one for each
+    mistake; InputError: it cannot be read at all.
     """
     data = read_yaml(path, model)
     if not isinstance(data, dict):
@@ -421,7 +423,7 @@ def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
             value=values["stack"],
             fix="leave it out, or rename the file",
         )
-    if odd := list(odd_texts(values, f"{place}: gangway:")):
+    if odd := list(odd_texts(values, f"{place}: gangway:", [("job", *lined) for lined in LINED])):
         raise ExceptionGroup(f"{place} is not valid", odd)
     model, provider = stack_model(), values.get("provider", "aws")
     try:

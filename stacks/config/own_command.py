@@ -98,6 +98,8 @@ class CommandKeys(Section):
         return env
 
 
+LINED = (("command",), ("env",))
+"""Places below which texts may have lines and tabs: a script may stand there."""
 OF_A_COMMAND = ("image", "env", "workdir", "exit_codes", "outputs")
 """Keys that a preset of a stack has no use for."""
 

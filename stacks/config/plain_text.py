@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from components.core.findings import InputError
-from components.core.visible import leaves, visible
+from components.core.visible import Loc, leaves, visible
 from stacks.config.explain_errors import spell
 
 _MOST, _MOST_OF_KEY = 4096, 16384
@@ -15,9 +15,9 @@ _LONG_PATH = 200
 _PEM = "-----BEGIN "
 
 
-def odd_texts(values: Mapping[str, Any], place: str, lined: Collection[str] = ()) -> Iterator[InputError]:
+def odd_texts(values: Mapping[str, Any], place: str, lined: Collection[Loc] = ()) -> Iterator[InputError]:
     """A mistake for each text that is too long, or has a character that cannot be seen. Keys (PEM) have lines, and are
-    never repeated; texts below the keys `lined` may have lines and tabs.
+    never repeated; texts at or below the places `lined` may have lines and tabs.
     """
     for loc, text in leaves(values):
         if not isinstance(text, str):
@@ -31,7 +31,8 @@ def odd_texts(values: Mapping[str, Any], place: str, lined: Collection[str] = ()
                 where, "longer than any setting", value=f"{len(text):,} characters", allowed=allowed, fix="shorten it"
             )
             continue
-        may = "\n" if is_key else "\n\t" if loc[0] in lined else ""
+        has_lines = any(loc[: len(each)] == each for each in lined)
+        may = "\n" if is_key else "\n\t" if has_lines else ""
         if odd := _unseen(text.translate({ord(each): None for each in may})):
             yield InputError(
                 where,

@@ -125,7 +125,7 @@ def _own_command(config: StackConfig, machine: MachineType, cost: CostEstimate |
         "run.own-command",
         "gangway:job.command",
         f"a run is priced as all of max_hours, {config.work.max_hours:g} h: of a command of your own no speed, time or "
-        "energy is forecast, and it leaves no run record",
+        "energy is forecast; what it has used its record says afterwards",
         "set max_hours to what it takes at most",
     )
     if cost is not None:

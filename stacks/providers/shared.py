@@ -23,6 +23,7 @@ from stacks.config.own_command import command_variables, output_folder
 from stacks.config.sections import CommandConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import first_in_reach, unmet_caps
+from stacks.providers.command_nodes import command_meets
 from stacks.providers.image_signature import image_signature
 from stacks.providers.registry import provider_of
 from trainer.records.run_record import RunContext
@@ -168,10 +169,11 @@ def command_job(
     accelerators: int,
     at: Rendezvous | None = None,
     volumes: Sequence[Volume] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
     """A command of one's own; `accelerators` of a node, `at`: where torchruns of several nodes meet; the rest as
-    `job_of`.
+    `job_of`. What the command's own `env` says goes before `env`.
     """
     nodes = config.cluster.nodes
     several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
@@ -187,7 +189,7 @@ def command_job(
         processes_per_node=accelerators,
         rendezvous=at or Rendezvous(standalone=True),
         volumes=(Volume(source=state, target=state), *volumes, *_outputs(own.outputs, run_dir)),
-        env={**several, **command_variables(own, run_dir, OWN_NOTICES)},
+        env={**env, **several, **command_variables(own, run_dir, OWN_NOTICES)},
         command=OwnCommand(
             words=own.command,
             workdir=own.workdir or "",
@@ -198,8 +200,21 @@ def command_job(
     )
 
 
-def command_job_on(machine: MachineType, config: StackConfig, own: CommandConfig, image: str, mount: str) -> JobSpec:
-    """The same on a machine whose file system, where it has one, is at `mount`."""
+def command_job_on(
+    machine: MachineType,
+    config: StackConfig,
+    own: CommandConfig,
+    image: str,
+    mount: str,
+    *,
+    at: Rendezvous,
+    volumes: Sequence[Volume] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> JobSpec:
+    """The same on a machine whose file system, where it has one, is at `mount`. `at`, `volumes` and `env` are of nodes
+    that meet: one alone has nobody to reach, and its image need not know of a fabric.
+    """
+    meets = command_meets(config)
     return command_job(
         config,
         own,
@@ -207,6 +222,9 @@ def command_job_on(machine: MachineType, config: StackConfig, own: CommandConfig
         run_dir=run_dir(config, mount),
         state=state_root(config, mount),
         accelerators=machine.num_accelerators.value,
+        at=at if meets else None,
+        volumes=volumes if meets else (),
+        env=env if meets else {},
     )
 
 
@@ -295,7 +313,7 @@ def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float
     nobody has written is at most what PCIe carries, where the GPUs of a machine have nothing better.
     """
     check = config.cluster.fabric_check
-    if not check.enabled or config.cluster.nodes.max < 2:
+    if not check.enabled or config.cluster.nodes.max < 2 or not config.trains:
         return None
     least = fabric_gbps * check.min_fraction
     by_pcie = machine.interconnect.value == "pcie" and "min_fraction" not in check.model_fields_set
@@ -316,13 +334,18 @@ def fabric_check(config: StackConfig, least_gbps: float | None) -> Iterable[Find
 
 
 def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> Iterable[Finding]:
-    """A fabric check that somebody wrote where several nodes have nothing to be tested: `why`; or one node has."""
+    """A fabric check that somebody wrote where several nodes have nothing to be tested: `why`; or one node has, or a
+    command of one's own runs.
+    """
     written = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
+    nothing = f"{'one node' if config.cluster.nodes.max < 2 else why} has no fabric to be tested"
+    if config.own_command is not None:
+        nothing = "nobody tests the fabric before a command of your own"
     if written and least_gbps is None:
         yield Finding.warning(
             "fabric.check-ignored",
             f"{CLUSTER}.fabric_check",
-            f"of no effect: {'one node' if config.cluster.nodes.max < 2 else why} has no fabric to be tested",
+            f"of no effect: {nothing}",
             "remove fabric_check",
         )
 

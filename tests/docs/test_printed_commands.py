@@ -117,6 +117,8 @@ NOT_RUN: dict[str, str] = {
     "gangway breaker show": "told of a group that is held: tests/stacks/engines/systemd/scaling/test_contract.py",
     "gangway job submit FILE": "begins a process that outlives the command: tests/stacks/cli/test_jobs.py",
     "gangway job logs -f {job_id}{named}": "of a job that was submitted: tests/stacks/cli/test_jobs.py",
+    "gangway job {config.stack}": "needs a stack that is up: tests/stacks/cli/test_job.py",
+    "gangway job record {command_of} --stack": "likewise: tests/stacks/engines/systemd/test_command_record.py",
     "gangway job {config.stack} --scale": "needs a stack that is up: tests/stacks/cli/test_job.py",
     "gangway job {config.stack} {SCALE_FLAG}": "needs a stack that is up: tests/stacks/cli/test_job.py",
     "gangway job": "words about a command, not one to type: tests/stacks/engines/systemd/test_autoscale_now.py",

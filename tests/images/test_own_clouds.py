@@ -1,7 +1,9 @@
 """Nodes of other clouds than AWS whose job is a command of one's own: what docker is told, the scripts run for real,
-what is put of it, and heads that run nothing of it.
+what is put of it, and heads: those that run nothing of it, and those that hold the store of several nodes.
 """
 
+import socket
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec
+from components.core.job import JobSpec, Rendezvous
 from images.azure import azure_docker_argv
 from images.gcp import gcp_docker_argv
 from images.openstack import openstack_docker_argv
+from images.shell import STORE_OF_A_COMMAND
 from images.specs import job_key
 
 ARGV: dict[str, Callable[[Any], list[str]]] = {
@@ -91,6 +94,52 @@ def test_a_head_of_a_command_fills_groups_and_runs_no_container(
     assert not [path for path, (_, text) in files.items() if "Requires=gangway-prepare" in text]
 
 
+def several(job: JobSpec, host: str = "head.mine.gangway.internal", port: int = 29400) -> JobSpec:
+    """The same job on two to four nodes, which meet there."""
+    at = Rendezvous(host=host, port=port)
+    return job.model_copy(update={"num_nodes_min": 2, "num_nodes_max": 4, "rendezvous": at})
+
+
+@every_cloud
+def test_several_nodes_meet_at_the_head(cloud: str, worker_of: Callable[[str], Any]) -> None:
+    alone = worker_of(cloud)
+    spec = replace(alone, job=several(alone.job))
+    argv = ARGV[cloud](spec)
+    words = argv[argv.index(spec.job.image) + 1 :]
+    assert words[6] == "--rdzv-endpoint=head.mine.gangway.internal:29400", "own-node.sh goes by the first word"
+    assert {"--rdzv-backend=c10d", "--nnodes=2:4", "--nproc-per-node=8", "--max-restarts=0"} <= set(words)
+    assert "--standalone" not in words
+    assert words[words.index("--") + 1 :] == ["python", "train.py", "--note", 'it\'s "50 %"']
+
+
+@pytest.mark.parametrize("cloud", ["gcp", "azure", "openstack"])
+def test_a_head_of_several_nodes_is_golden_and_holds_the_store(
+    cloud: str,
+    job_of: JobOf,
+    machines: Any,
+    request: pytest.FixtureRequest,
+    same_as_golden: Callable[[str, str], None],
+) -> None:
+    head = request.getfixturevalue(f"{cloud}_head")
+    job = several(job_of("/shared/runs/mine", "python", "train.py", processes=8))
+    none = {
+        "member_key": None,
+        "prometheus_image": None,
+        "file_system": None,
+        **({"data": None} if cloud == "gcp" else {}),
+    }
+    own = replace(head, job=job, **none)
+    text = machines.rendered(own)
+    same_as_golden(f"cloud-init-{cloud}.command_head.yaml", text)
+    files = machines.files_of(text)
+    _, unit = files["/etc/systemd/system/gangway-rendezvous.service"]
+    (start,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
+    assert f'--entrypoint python {job.image} -c "{STORE_OF_A_COMMAND}" 29400' in start
+    assert "--read-only" in start, "it is contained as the trainer's is"
+    assert "/opt/gangway/bin/pull-image.sh" in files
+    assert not [path for path in files if "record" in path or "prometheus" in path or "fetch-key" in path]
+
+
 def test_the_plug_in_of_nccl_goes_with_the_trainers_image_alone(gcp_node: Any, job_of: JobOf) -> None:
     with pytest.raises(ValueError, match="leave nccl out"):
         replace(gcp_node, job=job_of("/shared/runs/mine", "true"))
@@ -118,6 +167,45 @@ def test_the_node_runs_the_command_with_its_environment(cloud: str, machine_of: 
     done = machine.run("run-trainer.sh")
     assert done.returncode == 75, done.stderr
     assert (machine.root / "run/said").read_text() == "two words\n"
+
+
+LINES = """if true; then
+	printf '%s' "$0" >"$GANGWAY_RUN_DIR/word"
+fi
+"""
+WORD = "a\n\tb 'c' \"d\" $HOME `e` \\ %n\n"
+
+
+@every_cloud
+def test_words_of_several_lines_come_through_as_they_are_written(
+    cloud: str, machine_of: Callable[..., Any], job_of: JobOf
+) -> None:
+    machine = machine_of(cloud, "exit 0")
+    run_dir = machine.root / "run"
+    machine.plan(job=job_of(str(run_dir), "sh", "-c", LINES, WORD))
+    done = machine.run("run-trainer.sh")
+    assert done.returncode == 0, done.stderr
+    assert (run_dir / "word").read_text() == WORD
+
+
+TORCHRUN = 'while [ "$1" != --no-python ]; do shift; done; shift; exec "$@"'
+
+
+@every_cloud
+def test_a_node_of_several_runs_it_once_there_is_a_store_and_ends_the_job_for_all(
+    cloud: str, machine_of: Callable[..., Any], job_of: JobOf
+) -> None:
+    machine = machine_of(cloud, "exit 0")
+    run_dir = machine.root / "run"
+    machine.fake("torchrun", TORCHRUN)
+    (machine.root / "fake" / "python").symlink_to(sys.executable)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        job = job_of(str(run_dir), "sh", "-c", 'echo up >"$GANGWAY_RUN_DIR/said"', processes=1)
+        machine.plan(job=several(job, *server.getsockname()))
+        done = machine.run("run-trainer.sh")
+    assert done.returncode == 0, done.stderr
+    assert (run_dir / "said").read_text() == "up\n"
+    assert (run_dir / ".launch" / machine.key() / "over").read_text() == "0\n"
 
 
 @every_cloud

@@ -14,6 +14,9 @@
 # something in round N has left it, with a line of each such node's code: who begins then begins the next. failed-N: its
 # end counts as a failure, once for all nodes. over: with this code the job has ended, for all who do not run anything.
 #
+# GANGWAY_RUN_DIR has a file of each start, .starts/KEY.NODE.PROCESS.SECOND: until when it was at work, in what round (- for
+# none), on what capacity, and once it has ended with what code, and whether it failed.
+#
 # Its own variables begin with _gw_: the command's environment is the job's alone.
 set -u
 _gw_held=$1
@@ -30,8 +33,10 @@ _gw_child=
 _gw_timer=
 _gw_round=
 _gw_store=
+_gw_failed=
 case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
 _gw_me=$(uname -n).$$
+_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$(date +%s)
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
@@ -45,6 +50,11 @@ number() {
 }
 
 keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_gw_folder/$1"; }
+
+# at_work [CODE [failed]]: so far.
+at_work() {
+    echo "$(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
+}
 
 # count NAME: how many NAME-* are kept.
 count() {
@@ -96,7 +106,7 @@ watch() {
             [ "$_gw_gone" -ne "${GANGWAY_PEERS_SEC:-30}" ] || kill -TERM $$
         fi
         _gw_beats=$((_gw_beats + 1))
-        [ $((_gw_beats % 10)) -ne 0 ] || keep used "$(used_now)"
+        [ $((_gw_beats % 10)) -ne 0 ] || { keep used "$(used_now)" && at_work; }
         if [ -n "$_gw_max_sec" ] && [ "$(used_now)" -ge "$_gw_max_sec" ]; then
             printf '{"kind": "max-hours", "seen_at": %s, "deadline": ""}\n' "$(date +%s)" >>"$GANGWAY_NOTICES"
             kill -USR1 $$
@@ -163,7 +173,7 @@ agreed() {
     echo "$1"
 }
 
-mkdir -p "$_gw_folder" || exit 1
+mkdir -p "$_gw_folder" "${_gw_start%/*}" || exit 1
 : >"$GANGWAY_NOTICES"
 if [ -n "$_gw_store" ]; then
     _gw_round=$(count round)
@@ -184,6 +194,7 @@ if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     exit 6
 fi
 _gw_began=$(up_sec)
+at_work
 # shellcheck disable=SC2154 # the child, once there is one
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1
@@ -215,9 +226,9 @@ fi
 [ -z "$_gw_round" ] || _gw_code=$(agreed "$_gw_code")
 if [ -n "$_gw_late" ] && [ "$_gw_code" != 0 ]; then
     say "the job's hours are over"
-    exit 6
-fi
-if [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
+    _gw_code=6
+elif [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
+    _gw_failed=failed
     if [ -n "$_gw_round" ]; then
         begun || _gw_round=$_gw_round.$(date +%s)
         : >"$_gw_folder/failed-$_gw_round"
@@ -229,7 +240,8 @@ if [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
     say "failure $_gw_failures of $((_gw_max_restarts + 1))"
     if [ "$_gw_failures" -gt "$_gw_max_restarts" ]; then
         [ -z "$_gw_round" ] || keep over 5
-        exit 5
+        _gw_code=5
     fi
 fi
+at_work "$_gw_code" $_gw_failed
 exit "$_gw_code"

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
-from components.catalog.schema import MachineType
+from components.catalog.schema import MachineType, Region
 from components.core.findings import InputError
 from components.estimate.carried import DataAt, carried
 from components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
@@ -14,7 +14,7 @@ from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Engine, JobStatus
 
-__all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "nodes_of", "spent"]
+__all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "nodes_of", "spent", "spent_on"]
 
 
 class By(StrEnum):
@@ -35,6 +35,7 @@ class Nodes:
         machine: what they are; None where no catalogue has it.
         region: where they are, likewise.
         is_told: whether that price was said, and is none of a list.
+        grid: of that region, where whoever asks has it: it may be in no catalogue.
     """
 
     usd_per_hour: float | None
@@ -42,6 +43,7 @@ class Nodes:
     machine: MachineType | None = None
     region: Place | None = None
     is_told: bool = False
+    grid: Region | None = None
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,14 @@ class Spent:
 
 def spent(site: Site, status: JobStatus, now: datetime) -> Spent:
     """Of its stretches here; not of engines that it came from."""
+    return spent_on(site.nodes, status, now)
+
+
+def spent_on(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
+    """The same, on such nodes."""
     if status.stretches is None:
         return Spent(None, None, "its engine does not know any more when it was on nodes")
     hours = sum(((each.end or now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
-    nodes = site.nodes
     if nodes is None or nodes.usd_per_hour is None:
         return Spent(hours, None, "nobody has said what a node costs" if nodes is None else nodes.source)
     return Spent(hours, hours * nodes.usd_per_hour, nodes.source)
@@ -153,9 +159,13 @@ def _carried(job: JobFile, target: Place | None) -> tuple[float | None, str]:
 
 def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, CarbonEstimate] | None:
     """Energy and its emissions, as a plan has them; None where no catalogue has the machines."""
-    if nodes.machine is None or nodes.region is None:
+    place = nodes.region
+    if nodes.machine is None or (place is None and nodes.grid is None):
         return None
-    region = load_provider(_provider(nodes.region)).region(nodes.region.region, nodes.region.provider)
+    region = nodes.grid
+    if region is None:
+        assert place is not None, "one of the two is there"
+        region = load_provider(_provider(place)).region(place.region, place.provider)
     energy = estimate_energy(nodes.machine, num, hours, region)
     return energy, estimate_carbon(energy, region)
 

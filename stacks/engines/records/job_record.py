@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, model_validator
 
 from components.estimate.energy import ERROR_BAND
 from stacks.engines.base import JobStatus
-from stacks.engines.hybrid.sites import Nodes, Site, envelope, spent
+from stacks.engines.hybrid.sites import Nodes, Site, envelope, spent_on
 from stacks.engines.records.figures import Absent, Figure, Maybe, Source, measured, product, ratio, worst
 from stacks.engines.records.reported import REPORTED, Reported
 from stacks.engines.stretches import used_sec
@@ -69,16 +69,30 @@ class Begun:
     most_restarts: int
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What ran a job: an engine's kind and which one, as people know them, and what its nodes cost and draw."""
+
+    engine: str
+    where: str
+    nodes: Nodes | None
+
+
 def job_record(site: Site, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
-    """`begun` absent where the engine does not say."""
-    used = _measured(site, status, begun, now)
-    found = {**used, **_cost(site, status, used["node_hours"]), **reported.figures}
-    found |= _energy(site.nodes, status, found)
+    """Of an engine's job; `begun` absent where the engine does not say."""
+    return record_of(Ran(site.engine.kind, site.engine.where, site.nodes), status, begun, reported, now)
+
+
+def record_of(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
+    """The same of whatever ran it."""
+    used = _measured(ran.nodes, status, begun, now)
+    found = {**used, **_cost(ran.nodes, status, used["node_hours"]), **reported.figures}
+    found |= _energy(ran.nodes, status, found)
     found |= _derived(status, found, reported.figures["joules"])
     return JobRecord(
         at=now,
-        engine=site.engine.kind,
-        where=site.engine.where,
+        engine=ran.engine,
+        where=ran.where,
         so_far=not status.phase.is_over,
         job=status,
         figures={name: each for name in FIGURES if isinstance(each := found[name], Figure)},
@@ -88,8 +102,8 @@ def job_record(site: Site, status: JobStatus, begun: Begun | Absent, reported: R
     )
 
 
-def _measured(site: Site, status: JobStatus, begun: Begun | Absent, now: datetime) -> dict[str, Maybe]:
-    hours, stretches = spent(site, status, now), status.stretches
+def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now: datetime) -> dict[str, Maybe]:
+    hours, stretches = spent_on(nodes, status, now), status.stretches
     on_nodes: Maybe = Absent(hours.source)
     if stretches is not None:
         on_nodes = measured(used_sec(stretches, now), "s", _here(status, "while it was on nodes"))
@@ -140,8 +154,8 @@ def _failures(status: JobStatus, begun: Begun | Absent) -> dict[str, Maybe]:
     }
 
 
-def _cost(site: Site, status: JobStatus, node_hours: Maybe) -> dict[str, Maybe]:
-    price = _price(site.nodes)
+def _cost(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> dict[str, Maybe]:
+    price = _price(nodes)
     return {
         "moves_usd": _moves_usd(status),
         "usd_per_node_hour": price,

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -38,7 +38,7 @@ REPORTED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Names with a meaning, and their units: over all starts of the job; of speeds a mean while it worked."""
-_MOST_BYTES, _MOST_NAMES = 64_000, 256
+MOST_BYTES, _MOST_NAMES = 64_000, 256
 _MOST = 1e40
 """Far beyond any figure, and near enough to be divided and multiplied."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _./%@:+-]{0,63}")
@@ -80,14 +80,22 @@ def read_reported(job: JobFile, folder: Path) -> Reported:
 
 def _of_command(folder: Path) -> Reported:
     place = f"{RUN_FOLDER}/{FIGURES_FILE}"
+    return reported_in(lambda: read_regular(folder, place, MOST_BYTES), place)
+
+
+def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
+    """What stands in a command's figures.json: `read` gives it, or None, or FileNotFoundError where there is none."""
     try:
-        numbers = _numbers(read_regular(folder, place, _MOST_BYTES))
+        content = read()
+        numbers = {} if content is None else _numbers(content)
     except FileNotFoundError:
         return nothing_reported(f"the job has not written {FIGURES_FILE}")
     except OSError as error:
         return _bad(place, error.strerror or str(error))
     except (ValueError, RecursionError) as error:
         return _bad(place, str(error))
+    if content is None:
+        return nothing_reported(f"the job has not written {FIGURES_FILE}")
     note = f"{FIGURES_FILE}: {{}}"
     known: dict[str, Maybe] = {
         name: Figure(value=numbers[name], unit=unit, source=Source.REPORTED, note=note.format(name))

@@ -105,9 +105,11 @@ class JobState:
             return f"{self.end.reason}, {self.end.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         return ""
 
-    def lines(self) -> list[str]:
-        """For people."""
-        if self.record is None:
+    def lines(self, command_of: str = "") -> list[str]:
+        """For people. `command_of`: the stack whose job is a command of one's own, which writes no run.json."""
+        if command_of and self.record is None:
+            record = f"what its command has used, once it is put: gangway job record {command_of} --stack"
+        elif self.record is None:
             record = "no record yet: nodes put it whenever the trainer stops"
         else:
             at = self.record.sessions[-1].end if self.record.sessions else None

@@ -18,6 +18,7 @@ from stacks.planning.common_findings import common_findings
 from stacks.providers.aws.eks_plan import eks_findings
 from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
 from stacks.providers.aws.slurm import slurm_findings
+from stacks.providers.command_nodes import meeting
 from stacks.providers.shared import (
     fabric_check,
     member_key_refreshed,
@@ -57,7 +58,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_metrics(config, planned),
         *_network(config),
         *member_key_refreshed(config, has_key=planned.member_key),
-        *_meeting(config, planned),
+        *meeting(config, "put nothing else into the stack's security groups"),
         *spot_caps(config, planned.machine, "aws"),
         *_money(config),
     )
@@ -122,28 +123,6 @@ def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
             f"{config.head.prometheus_image} is left out: the head node cannot pull it over AWS's endpoints, and "
             "nobody scrapes the trainer's metrics; CloudWatch has those of the log",
             "set egress: nat, or prometheus_image: null to say so",
-        )
-
-
-def _meeting(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
-    """How the nodes of a command meet: no torchrun knows of the key by which the trainer's do."""
-    own = config.own_command
-    if own is None or config.cluster.nodes.max < 2:
-        return
-    if planned.head:
-        yield Finding.info(
-            "job.rendezvous-without-key",
-            "gangway:job.command",
-            "its torchruns meet at a store of the head's without a key, and unpickle what it says: who reaches its "
-            "port, as the stack's own machines alone do, runs code in their containers",
-            "put nothing else into the stack's security groups",
-        )
-    else:
-        yield Finding.info(
-            "job.nodes-do-not-meet",
-            "gangway:job.processes_per_node",
-            "the command runs on each node by itself: nothing brings the nodes together, and no head node is there",
-            "set processes_per_node, and torchrun makes one job of them",
         )
 
 

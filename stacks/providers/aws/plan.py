@@ -23,6 +23,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.aws.eks_plan import EksPlan, plan_eks, with_second_zone
+from stacks.providers.command_nodes import nodes_meet
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
 
 __all__ = [
@@ -103,7 +104,7 @@ def plan(config: StackConfig) -> AwsPlan:
         )
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
-    meets = eks is None and _meets(config)
+    meets = eks is None and nodes_meet(config)
     return AwsPlan(
         machine=machine,
         region=region,
@@ -116,12 +117,6 @@ def plan(config: StackConfig) -> AwsPlan:
         tags=tag_policy(config, machine, region).aws(),
         eks=eks,
     )
-
-
-def _meets(config: StackConfig) -> bool:
-    """Whether the job's nodes meet anywhere: a command without torchrun runs on each of them by itself."""
-    own = config.own_command
-    return config.cluster.nodes.max > 1 and (own is None or own.processes_per_node is not None)
 
 
 def _machine(config: StackConfig) -> MachineType:
@@ -214,7 +209,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
 def fabric_min_gbps(config: StackConfig, planned: AwsPlan) -> float | None:
     """The bus bandwidth below which the job does not start; None where there is nothing to test."""
     gbps = planned.machine.network_gbps.value
-    if not config.trains or not planned.head or not count_efa(planned.machine) or gbps is None:
+    if not planned.head or not count_efa(planned.machine) or gbps is None:
         return None
     return shared.least_bus_gbps(config, planned.machine, gbps)
 

@@ -16,6 +16,7 @@ from stacks.planning.common_findings import common_findings
 from stacks.providers import shared
 from stacks.providers.azure.kubernetes_findings import cluster_findings
 from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
+from stacks.providers.command_nodes import command_meets, meeting
 from stacks.providers.shared import CLUSTER, nodes_stay
 
 # From a Preempt event to the machine's end ("Azure Metadata Service: Scheduled Events for Linux VMs": at least 30 s).
@@ -209,11 +210,25 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         *_capacity(config, planned),
         *storage(config, planned),
         *key(config),
-        *_egress(config),
+        *_egress(config, planned),
         *shared.member_key_refreshed(config, has_key=config.trains),
+        *_meeting(config, planned),
         *_bastion(config),
         *money(config),
     )
+
+
+def _meeting(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+    """Where a command's nodes meet. The trainer's do at one place for each scale set; torchrun has one for all."""
+    yield from meeting(config)
+    if command_meets(config) and planned.fabric.num_hcas and len(config.cluster.capacity) > 1:
+        yield Finding.error(
+            "fabric.scale-sets-apart",
+            f"{CLUSTER}.capacity",
+            f"{len(config.cluster.capacity)} rungs are as many scale sets, and InfiniBand joins the machines of one: a "
+            "command's nodes meet at one place, and those of two rungs would not reach each other",
+            "keep one rung, or write a preset",
+        )
 
 
 def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
@@ -362,10 +377,11 @@ def _pools_fill() -> Finding:
     )
 
 
-def _egress(config: StackConfig) -> Iterable[Finding]:
+def _egress(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     own = config.azure
     assert own is not None, "stacks.providers.unsupported_settings has seen to it"
-    if config.network.egress is Egress.ENDPOINTS and own.head_image is None and config.own_command is None:
+    contained = config.trains or planned.meets
+    if config.network.egress is Egress.ENDPOINTS and own.head_image is None and contained:
         yield Finding.error(
             "network.head-no-packages",
             "gangway:network.egress",

@@ -27,6 +27,7 @@ from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.azure.kubernetes_plan import check_cluster
 from stacks.providers.azure.settings import AzureConfig
+from stacks.providers.command_nodes import nodes_meet
 from stacks.providers.shared import check_head, named_zone, tag_policy
 
 _IMAGE = re.compile(rf"(?P<host>[a-z0-9]{{5,50}}(-[a-z0-9]+)?)\.azurecr\.io/{REPOSITORY}@{DIGEST}")
@@ -57,6 +58,7 @@ class AzurePlan:
         source: whose blobs appear in it; None for nobody's.
         root_volume_gib: a node's root disk.
         head: whether there is a head node, which asks for the nodes of every rung of a job's stack.
+        meets: whether the job's nodes meet there.
         standing: whether the stack is a cluster with a queue, on AKS.
         tags: of every resource.
     """
@@ -76,6 +78,7 @@ class AzurePlan:
     source: BlobSource | None
     root_volume_gib: int
     head: bool
+    meets: bool
     standing: bool
     tags: dict[str, str]
 
@@ -124,6 +127,7 @@ def plan(config: StackConfig) -> AzurePlan:
         source=_source(config),
         root_volume_gib=_root_volume(config),
         head=not standing,
+        meets=not standing and nodes_meet(config),
         standing=standing,
         tags=tag_policy(config, machine, region).azure(),
     )
@@ -278,8 +282,18 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
     """The job the nodes run. NCCL is told to take InfiniBand or nothing where the machines have it; what else it reads,
     the topology and /etc/nccl.conf, is the node image's own, mounted into the container.
     """
+    at, fabric = shared.rendezvous(config, at_head=planned.meets), planned.fabric
     if config.own_command is not None:
-        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
+        return shared.command_job_on(
+            planned.machine,
+            config,
+            config.own_command,
+            image,
+            MOUNT,
+            at=at,
+            volumes=fabric.volumes,
+            env=fabric.nccl_env,
+        )
     price = load_provider("azure").price(planned.machine.name, config.region)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
     argv = shared.train_argv(
@@ -295,9 +309,9 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
         argv,
         state=shared.state_root(config, MOUNT),
         processes_per_node=planned.machine.num_accelerators.value,
-        at=shared.rendezvous(config, at_head=config.cluster.nodes.max > 1),
-        volumes=planned.fabric.volumes,
-        env=planned.fabric.nccl_env,
+        at=at,
+        volumes=fabric.volumes,
+        env=fabric.nccl_env,
     )
 
 

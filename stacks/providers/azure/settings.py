@@ -128,6 +128,7 @@ SETTINGS = ProviderSettings(
     storage_kinds=("lustre",),
     queues=("kubernetes",),
     runs_commands=True,
+    joins_commands=True,
     account=Account(
         "azure-native",
         "Azure",

@@ -80,7 +80,7 @@ def head_user_data(
 
 
 def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any]:
-    """What every machine is told; the member key of a trainer's alone: a command is on one node, which meets nobody."""
+    """What every machine is told; the member key of a trainer's alone: torchrun's of a command know none."""
     return {
         "stack": config.stack,
         "client_id": client_id,
@@ -99,8 +99,8 @@ def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any
 def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str) -> AzureNodeSpec:
     return AzureNodeSpec(
         **_common(config, names, client_id),
-        # A command is on one node, and its image need not know of InfiniBand.
-        fabric=_fabric(planned.fabric) if config.trains else None,
+        # A command on one node need not know of InfiniBand.
+        fabric=_fabric(planned.fabric) if config.trains or planned.meets else None,
         data_dir=data_dir(planned),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         scratch_is_temporary_disk=planned.machine.temporary_disk,

@@ -19,6 +19,7 @@ from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, st
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
+from stacks.providers.command_nodes import meeting
 from stacks.providers.gcp.kubernetes_findings import cluster_findings
 from stacks.providers.gcp.perimeter_findings import perimeter_findings
 from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is_assumed
@@ -198,8 +199,8 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "set egress: nat"
             + ("" if planned.head else f", or pin an image_id that holds {_image_holds(config, planned)}"),
         )
-    elif planned.head and (config.trains or imports(config, planned)):
-        yield _head_without_packages(config)
+    elif planned.meets or (planned.head and (config.trains or imports(config, planned))):
+        yield _head_without_packages(planned)
     else:
         yield Finding.info(
             "network.image-holds",
@@ -209,10 +210,10 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def _head_without_packages(config: StackConfig) -> Finding:
-    """Of a command of one's own the head runs no container, but it may have data imported."""
+def _head_without_packages(planned: GcpPlan) -> Finding:
+    """Of a command of one's own whose nodes do not meet the head runs no container, but it may have data imported."""
     installs, so = "Docker", "the workers would wait, and cost, without a place to meet"
-    if not config.trains:
+    if planned.commands and not planned.meets:
         installs, so = "Lustre's client", "the node would wait, and cost, for data that do not come"
     return Finding.error(
         "network.head-no-packages",
@@ -320,6 +321,8 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield from nccl_findings(machine, own_image, nodes.max, f"{CLUSTER}.image_id", IMAGE_NCCL)
     else:
         yield from runs_commands(machine)
+        yield from _over_tcp(config, planned)
+        yield from meeting(config)
     least = fabric_min_gbps(config, planned)
     yield from _ignored(config, planned)
     uses = f"{machine.name}, whose GPU NICs, if any, the default image does not use,"
@@ -330,13 +333,25 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield from capacity_findings(config.cluster.capacity, context)
 
 
+def _over_tcp(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+    """GPU NICs that the nodes of a command have, and do not use: NCCL's plug-in goes with the trainer's image."""
+    if planned.meets and planned.gpu_machine.gpu_fabric is not None:
+        yield Finding.warning(
+            "fabric.not-for-commands",
+            "gangway:job.command",
+            f"nodes give a command no plug-in of NCCL's for the GPU NICs of {planned.machine.name}: its gradients go "
+            "over TCP",
+            "run it on one node, or take machines without GPU NICs, which cost less",
+        )
+
+
 def _ignored(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """A section that somebody wrote, of a part that this stack does not have."""
     if config.head.model_fields_set and not planned.head:
         yield Finding.warning(
             "head.ignored",
             "gangway:head",
-            "of no effect: one node of one rung has no head node, and nothing scrapes its metrics",
+            "of no effect: nodes of one rung that do not meet have no head node, and nothing scrapes their metrics",
             "remove the section",
         )
 

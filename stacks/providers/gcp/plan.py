@@ -24,6 +24,7 @@ from components.gcp.tpu.slices import SlicePlan, plan_slice, slice_machine, slic
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
+from stacks.providers.command_nodes import nodes_meet
 from stacks.providers.gcp.kubernetes_plan import check_cluster
 from stacks.providers.shared import check_head, named_zone, tag_policy
 
@@ -161,6 +162,7 @@ class GcpPlan:
         project: that everything is made in.
         repository_id: of the prebuilt image; None where the stack builds its own.
         head: whether the job needs a head node.
+        meets: whether GPU machines meet there.
         standing: whether the stack is a cluster with a queue, on GKE.
         commands: whether the job is a command of one's own.
         tags: labels of every resource.
@@ -175,6 +177,7 @@ class GcpPlan:
     project: str
     repository_id: str | None
     head: bool
+    meets: bool
     standing: bool
     commands: bool
     tags: dict[str, str]
@@ -225,7 +228,7 @@ def plan(config: StackConfig) -> GcpPlan:
     plan_amount(config.budget.monthly_usd, config.gcp.currency, config.gcp.monthly_amount, "gangway:gcp")
     check_budget_emails(config.budget.emails)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
-    nodes = cluster.nodes
+    nodes, of_machines = cluster.nodes, tpu is None and not standing
     return GcpPlan(
         machine=machine,
         tpu=tpu,
@@ -236,7 +239,8 @@ def plan(config: StackConfig) -> GcpPlan:
         project=config.gcp.project,
         repository_id=_repository_id(config),
         # Workers meet there, and it fills the ladder's lower rungs. The hosts of a slice know each other by themselves.
-        head=tpu is None and not standing and (nodes.max > 1 or len(cluster.capacity) > 1),
+        head=of_machines and (nodes_meet(config) or len(cluster.capacity) > 1),
+        meets=of_machines and nodes_meet(config),
         standing=standing,
         commands=config.own_command is not None,
         tags=tag_policy(config, machine, region).gcp(),
@@ -364,7 +368,8 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     slices meet is in their metadata, and so not in here. Nodes of this spec are machines, also those of TPUs.
     """
     if config.own_command is not None:
-        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
+        at = shared.rendezvous(config, at_head=planned.meets)
+        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT, at=at)
     nodes, tpu = config.cluster.nodes, planned.tpu
     machine, price = _as_the_trainer_counts(config, planned)
     context = cloud_context(
@@ -392,7 +397,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         argv,
         state=shared.state_root(config, MOUNT),
         processes_per_node=machine.num_accelerators.value,
-        at=shared.rendezvous(config, at_head=tpu is None and nodes.max > 1),
+        at=shared.rendezvous(config, at_head=planned.meets),
         volumes=plugin.volumes if plugin else (),
         env={} if tpu else nccl_env(planned.gpu_machine, own_image=own_image),
         backend="xla" if tpu else "nccl",

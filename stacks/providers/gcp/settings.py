@@ -135,4 +135,5 @@ SETTINGS = ProviderSettings(
     queues=("kubernetes",),
     deletes_runs=True,
     runs_commands=True,
+    joins_commands=True,
 )

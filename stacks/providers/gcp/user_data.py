@@ -139,7 +139,7 @@ def _file_system(config: StackConfig, planned: GcpPlan, names: _Names) -> FileSy
 
 def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
     machine = planned.gpu_machine
-    # A command is on one node, and its image need not go with the plug-in.
+    # A command's image need not go with the plug-in: several nodes reach each other over TCP.
     plugin = nccl_plugin(machine, own_image=config.cluster.image_id is not None) if config.trains else None
     nics = [interface.nic_type for interface in plan_interfaces(machine)]
     return GcpNodeSpec(

@@ -11,6 +11,7 @@ from components.hosts.wireguard import INTERFACE
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers import shared as shared_findings
+from stacks.providers.command_nodes import meeting_in_the_open
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.slurm import slurm_findings
@@ -49,7 +50,8 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
         *_tunnels(config, planned, own),
         *_ssh(own),
         *_network(config, planned, own),
-        *shared_findings.member_key_refreshed(config, has_key=len(own.machines) > 1),
+        *shared_findings.member_key_refreshed(config, has_key=planned.member_key),
+        *_meeting(config, own),
         *_nobody_looks(config),
     )
 
@@ -64,14 +66,23 @@ def _state(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
             "mount one on every machine, and write its folder: shared_dir: /shared/gangway",
         )
     if own.run_store.startswith("/"):
+        whose = "the first machine" if config.trains or config.cluster.nodes.max < 2 else "each machine"
         what = "records are" if config.trains else "the command's folder is, once it has ended,"
         yield Finding.info(
             "storage.records-in-folder",
             f"{HOSTS}.run_store",
-            f"{what} copied to {own.run_store} of the first machine: it outlives the stack, and the machine only where "
+            f"{what} copied to {own.run_store} of {whose}: it outlives the stack, and the machine only where "
             "it is on another's disk",
             "name a bucket to have them elsewhere: s3://, gs:// or az://",
         )
+
+
+def _meeting(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
+    """Who reaches the ports by which a command's machines meet. They listen at all of a machine's addresses, so that
+    tunnels keep nobody out.
+    """
+    where = "the workers' own ports, which firewall leaves open," if own.firewall else "these machines"
+    yield from meeting_in_the_open(config, where, "keep them in a network of their own")
 
 
 def _open_ports(own: HostsConfig) -> Iterable[Finding]:

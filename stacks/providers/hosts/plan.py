@@ -9,6 +9,7 @@ from components.hosts.node_pool import check_ladder
 from components.hosts.wireguard import INTERFACE
 from stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from stacks.config.stack_config import StackConfig
+from stacks.providers.command_nodes import nodes_meet
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.shared import machine_of, price_of, region_of, site_of, tag_policy
 
@@ -29,6 +30,8 @@ class HostsPlan:
         state_dir: the folder that runs are in, on every machine.
         record_uri: below it records are put.
         labels: of the trainer's container.
+        meets: whether the machines meet, at the first of them.
+        member_key: whether they know each other by a key there; torchrun's of a command know none.
     """
 
     machine: SiteMachine
@@ -39,6 +42,8 @@ class HostsPlan:
     state_dir: str
     record_uri: str
     labels: dict[str, str]
+    meets: bool
+    member_key: bool
 
     @property
     def run_dirs(self) -> str:
@@ -65,6 +70,8 @@ def plan(config: StackConfig) -> HostsPlan:
         state_dir=own.shared_dir or OWN_STATE,
         record_uri=f"{own.run_store.rstrip('/')}/{config.stack}",
         labels=tag_policy(config, machine, region).hosts(),
+        meets=nodes_meet(config),
+        member_key=config.trains and nodes_meet(config),
     )
 
 

@@ -50,7 +50,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     # One component: everything else is there already.
     signing = signing_key(config.stack)
     keys: dict[str, pulumi.Input[str]] = {SIGNING_KEY: signing.pem}
-    if several:
+    if planned.member_key:
         keys[MEMBER_KEY] = member_key(config.stack, config.work.member_key_refresh)
     pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
     return {

@@ -251,5 +251,6 @@ SETTINGS = ProviderSettings(
     data_setting="hosts.data_dir",
     nodes_can_leave=False,
     runs_commands=True,
+    joins_commands=True,
     queues=("slurm",),
 )

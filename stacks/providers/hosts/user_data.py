@@ -27,12 +27,13 @@ def fabric_min_gbps(config: StackConfig, planned: HostsPlan) -> float | None:
 
 def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
     """The job that the machines run. Several meet at the first of them; data is mounted to be read."""
-    own, nodes = hosts_of(config), config.cluster.nodes
+    own = hosts_of(config)
     image = config.ready_image or ""
     data = (Volume(source=own.data_dir, target=own.data_dir, read_only=True),) if own.data_dir else ()
     # Its own run alone: of others, on a file system that several stacks have, it sees nothing.
     state = run_dir(config, planned)
     processes = planned.machine.num_accelerators.value
+    meeting = Rendezvous(host=own.job_addresses[0], port=RENDEZVOUS_PORT) if planned.meets else None
     if config.own_command is not None:
         return shared.command_job(
             config,
@@ -42,10 +43,11 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
             state=state,
             accelerators=processes,
             shutdown_timeout_sec=COMMAND_GRACE_SEC,
+            at=meeting,
             volumes=data,
+            env=planned.fabric.nccl_env if planned.meets else {},
         )
     context = cloud_context(config, planned.machine, planned.region, planned.price, image.rpartition("@")[2])
-    meeting = Rendezvous(host=own.job_addresses[0], port=RENDEZVOUS_PORT)
     argv = shared.train_argv(
         config,
         run_dir=state,
@@ -59,7 +61,7 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
         argv,
         state=state,
         processes_per_node=processes,
-        at=meeting if nodes.max > 1 else Rendezvous(standalone=True),
+        at=meeting or Rendezvous(standalone=True),
         volumes=data,
         env=planned.fabric.nccl_env,
     )
@@ -77,13 +79,13 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         bucket_uri=planned.record_uri,
         run_dir=run_dir(config, planned),
         max_hours=config.work.max_hours,
-        # A command is on one machine, and its image need not know of RDMA.
-        fabric=rdma_of(planned) if config.trains else None,
+        # A command on one machine need not know of RDMA.
+        fabric=rdma_of(planned) if config.trains or planned.meets else None,
         shared_dir=own.shared_dir if several else None,
         container_engine=own.container_engine,
         labels=planned.labels,
-        port=RENDEZVOUS_PORT if several and first else None,
-        member_key=MEMBER_KEY if several else None,
+        port=RENDEZVOUS_PORT if planned.meets and first else None,
+        member_key=MEMBER_KEY if planned.member_key else None,
         signing_key=SIGNING_KEY,
         prometheus_image=config.head.prometheus_image if keeps else None,
         workers=own.job_addresses if first else (),

@@ -79,7 +79,7 @@ class ComponentFactory:
         """What the machines fetch when they boot."""
         name, own = self.config.stack, self._own
         credential = (identity.credential_id, identity.credential_secret)
-        members = member_key(name, self.config.work.member_key_refresh) if self.planned.head else None
+        members = member_key(name, self.config.work.member_key_refresh) if self.planned.member_key else None
         mount_key = storage.access_key if storage else ""
         args = {
             "content": secrets_content(self.config, credential, members, signing, mount_key),

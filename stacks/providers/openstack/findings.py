@@ -14,6 +14,7 @@ from components.openstack.machine_secrets import VALID_HOURS
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers import shared
+from stacks.providers.command_nodes import meeting
 from stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, section_of
 from stacks.providers.shared import CLUSTER, site_of
 
@@ -34,7 +35,8 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
         *_encryption(config),
         *_identity(config),
         *_secrets(config),
-        *shared.member_key_refreshed(config, has_key=planned.head),
+        *shared.member_key_refreshed(config, has_key=planned.member_key),
+        *meeting(config),
         *_lines(config, planned),
         *_money(config),
     )
@@ -121,7 +123,11 @@ def _egress(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
             "network.no-packages",
             "gangway:network.egress",
             "machines reach the cloud's own services alone, so docker and the share's client have to be in their images"
-            + (", and nobody fetches Prometheus" if planned.head and config.head.prometheus_image else ""),
+            + (
+                ", and nobody fetches Prometheus"
+                if planned.head and config.trains and config.head.prometheus_image
+                else ""
+            ),
             "set egress: nat where an image lacks them",
         )
     yield from shared.ways_out(
@@ -200,7 +206,7 @@ def _secrets(config: StackConfig) -> Iterable[Finding]:
 
 def _lines(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
     """Where to look, where nobody keeps lines."""
-    scraped = planned.head and config.head.prometheus_image is not None and config.network.egress is Egress.NAT
+    scraped = planned.member_key and config.head.prometheus_image is not None and config.network.egress is Egress.NAT
     yield Finding.info(
         "observe.no-logs",
         "gangway:observe",

@@ -17,6 +17,7 @@ from components.openstack.storage import check_share
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
+from stacks.providers.command_nodes import nodes_meet
 from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
 
@@ -38,6 +39,7 @@ class OpenstackPlan:
         network: who has which address.
         boot_volume_gib: of a node; None for the flavour's own disk.
         head: whether there is a head node: where several nodes have to meet.
+        member_key: whether they know each other by a key there; torchrun's of a command know none.
         tags: of every resource.
     """
 
@@ -50,6 +52,7 @@ class OpenstackPlan:
     network: NetworkPlan
     boot_volume_gib: int | None
     head: bool
+    member_key: bool
     tags: dict[str, str]
 
 
@@ -63,7 +66,7 @@ def plan(config: StackConfig) -> OpenstackPlan:
     """Looks everything up and checks it, without declaring a resource. InputError: a rung, a range, a share or an
     image that OpenStack would refuse; a setting that is missing or that nothing would read; a wrong tag.
     """
-    own, cluster, nodes = section_of(config), config.cluster, config.cluster.nodes
+    own, cluster, meets = section_of(config), config.cluster, nodes_meet(config)
     check_ladder(cluster.capacity)
     check_flavour(cluster.capacity, cluster.machine_type or "")
     machine, region = machine_of(config), region_of(config)
@@ -80,14 +83,15 @@ def plan(config: StackConfig) -> OpenstackPlan:
     fabric = plan_site_fabric(machine.site_fabric, site_of(config).interface)
     return OpenstackPlan(
         machine=machine,
-        num_machines=nodes.max,
+        num_machines=cluster.nodes.max,
         fabric=fabric,
         rdma_ports=fabric.num_devices if own.rdma_network_id else 0,
         region=region,
         zone=cluster.zone or "",
         network=network,
         boot_volume_gib=volume,
-        head=nodes.max > 1,
+        head=meets,
+        member_key=config.trains and meets,
         tags=tag_policy(config, machine, region).openstack(),
     )
 
@@ -116,7 +120,7 @@ def _missing(config: StackConfig) -> Iterator[InputError]:
             fix="write machine_type in place of accelerator, as `openstack flavor list` shows it, and gangway:site: "
             f"{{accelerator: {config.cluster.accelerator}}}",
         )
-    if config.cluster.nodes.max > 1 and config.head.machine_type is None:
+    if nodes_meet(config) and config.head.machine_type is None:
         yield InputError(
             "gangway:head.machine_type",
             "missing: several nodes meet at a head node",
@@ -136,8 +140,8 @@ def _missing(config: StackConfig) -> Iterator[InputError]:
 
 def _idle(config: StackConfig) -> Iterator[InputError]:
     """Settings that are written and that nothing of this stack reads."""
-    own, site, nodes = section_of(config), site_of(config), config.cluster.nodes
-    volume, share, several = own.boot == "volume", config.storage is not None, nodes.max > 1
+    own, site = section_of(config), site_of(config)
+    volume, share, meets = own.boot == "volume", config.storage is not None, nodes_meet(config)
     sr_iov = own.rdma_network_id is not None
     # Config path: whether something reads it, whether it is written, and what it needs beside it.
     read = {
@@ -151,8 +155,8 @@ def _idle(config: StackConfig) -> Iterator[InputError]:
         f"{_PLACE}.share_network": (share, own.share_network, "gangway:storage"),
         f"{_PLACE}.share_protocol": (share, "share_protocol" in own.model_fields_set, "gangway:storage"),
         f"{_PLACE}.data_dir": (share, own.data_dir is not None, "gangway:storage"),
-        f"{_PLACE}.head_image": (several, own.head_image is not None, "several nodes"),
-        "gangway:head.machine_type": (several, config.head.machine_type is not None, "several nodes"),
+        f"{_PLACE}.head_image": (meets, own.head_image is not None, "several nodes that meet"),
+        "gangway:head.machine_type": (meets, config.head.machine_type is not None, "several nodes that meet"),
         f"{_PLACE}.rdma_network_id": (site.fabric.kind != "none", sr_iov, "gangway:site.fabric"),
         f"{_PLACE}.rdma_vnic_type": (sr_iov, "rdma_vnic_type" in own.model_fields_set, f"{_PLACE}.rdma_network_id"),
     }
@@ -169,14 +173,16 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
 
     Workers meet at the head's address: it is fixed, and not every cloud gives instances names.
     """
+    head = Rendezvous(host=planned.network.head, port=RENDEZVOUS_PORT)
     if config.own_command is not None:
-        return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT)
+        return shared.command_job_on(
+            planned.machine, config, config.own_command, image, MOUNT, at=head, env=planned.fabric.nccl_env
+        )
     price = price_of(config, planned.machine)
     context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
     data = data_dir(config)
     least_gbps = fabric_min_gbps(config, planned)
     argv = shared.train_argv(config, run_dir=run_dir(config), data_dir="", fabric_min_gbps=least_gbps)
-    head = Rendezvous(host=planned.network.head, port=RENDEZVOUS_PORT)
     return shared.job_of(
         config,
         image,

@@ -107,4 +107,5 @@ SETTINGS = ProviderSettings(
     ),
     storage_kinds=("manila",),
     runs_commands=True,
+    joins_commands=True,
 )

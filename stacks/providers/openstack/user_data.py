@@ -74,7 +74,7 @@ def _common(config: StackConfig, planned: OpenstackPlan, names: _Names) -> dict[
     """What every machine is told."""
     return {
         "stack": config.stack,
-        "member_key": SECRETS_FILE if planned.head else None,
+        "member_key": SECRETS_FILE if planned.member_key else None,
         "signing_key": SECRETS_FILE,
         "job": names.job,
         "image_registry": names.job.image.partition("/")[0],
@@ -104,18 +104,22 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
     )
     return OpenstackNodeSpec(
         **_common(config, planned, names),
-        # A command is on one node, and its image need not know of RDMA.
-        fabric=setup if fabric.num_devices and config.trains else None,
+        # A command on one node need not know of RDMA.
+        fabric=setup if fabric.num_devices and (config.trains or names.job.command_meets) else None,
         data_dir=data_dir(config),
         labels=planned.tags,
     )
 
 
 def _head(config: StackConfig, planned: OpenstackPlan, names: _Names) -> OpenstackHeadSpec:
+    # A command leaves no record to be put, and nobody knows whether it has metrics.
+    known = names if config.trains else names._replace(mount_user="")
+    common = _common(config, planned, known) | ({} if config.trains else {"file_system": None})
+    scrapes = config.trains and config.network.egress is Egress.NAT
     return OpenstackHeadSpec(
-        **_common(config, planned, names),
+        **common,
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
         workers=tuple(planned.network.worker(index) for index in range(planned.num_machines)),
-        prometheus_image=config.head.prometheus_image if config.network.egress is Egress.NAT else None,
+        prometheus_image=config.head.prometheus_image if scrapes else None,
     )

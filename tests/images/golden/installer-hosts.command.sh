@@ -915,8 +915,10 @@ _gw_child=
 _gw_timer=
 _gw_round=
 _gw_store=
+_gw_failed=
 case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
 _gw_me=$(uname -n).$$
+_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$(date +%s)
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
@@ -929,6 +931,10 @@ number() {
 }
 
 keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_gw_folder/$1"; }
+
+at_work() {
+    echo "$(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
+}
 
 count() {
     set -- "$_gw_folder/$1"-*
@@ -974,7 +980,7 @@ watch() {
             [ "$_gw_gone" -ne "${GANGWAY_PEERS_SEC:-30}" ] || kill -TERM $$
         fi
         _gw_beats=$((_gw_beats + 1))
-        [ $((_gw_beats % 10)) -ne 0 ] || keep used "$(used_now)"
+        [ $((_gw_beats % 10)) -ne 0 ] || { keep used "$(used_now)" && at_work; }
         if [ -n "$_gw_max_sec" ] && [ "$(used_now)" -ge "$_gw_max_sec" ]; then
             printf '{"kind": "max-hours", "seen_at": %s, "deadline": ""}\n' "$(date +%s)" >>"$GANGWAY_NOTICES"
             kill -USR1 $$
@@ -1034,7 +1040,7 @@ agreed() {
     echo "$1"
 }
 
-mkdir -p "$_gw_folder" || exit 1
+mkdir -p "$_gw_folder" "${_gw_start%/*}" || exit 1
 : >"$GANGWAY_NOTICES"
 if [ -n "$_gw_store" ]; then
     _gw_round=$(count round)
@@ -1055,6 +1061,7 @@ if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     exit 6
 fi
 _gw_began=$(up_sec)
+at_work
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1
 trap '_gw_heard=yes; _gw_killed=yes' USR2
@@ -1083,9 +1090,9 @@ fi
 [ -z "$_gw_round" ] || _gw_code=$(agreed "$_gw_code")
 if [ -n "$_gw_late" ] && [ "$_gw_code" != 0 ]; then
     say "the job's hours are over"
-    exit 6
-fi
-if [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
+    _gw_code=6
+elif [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
+    _gw_failed=failed
     if [ -n "$_gw_round" ]; then
         begun || _gw_round=$_gw_round.$(date +%s)
         : >"$_gw_folder/failed-$_gw_round"
@@ -1097,9 +1104,10 @@ if [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
     say "failure $_gw_failures of $((_gw_max_restarts + 1))"
     if [ "$_gw_failures" -gt "$_gw_max_restarts" ]; then
         [ -z "$_gw_round" ] || keep over 5
-        exit 5
+        _gw_code=5
     fi
 fi
+at_work "$_gw_code" $_gw_failed
 exit "$_gw_code"
 GANGWAY_FILE
 put /opt/gangway/bin/own-job.sh 0755 <<'GANGWAY_FILE'
@@ -1337,7 +1345,6 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from images.node.outbox import Owned, gathered, last_sum, link, say
 OURS = ('.launch', '.results-')
@@ -1369,7 +1376,7 @@ def sum_of_files(files):
     return hashlib.sha256('\n'.join(lines).encode()).hexdigest() if lines else ''
 
 def link_all(source, target, paths):
-    folders: dict[str, list[str]] = {}
+    folders = {}
     here = []
     for path in paths:
         folder, slash, rest = path.partition('/')

@@ -1009,7 +1009,6 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import groupby
 from pathlib import Path

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec
+from components.core.job import JobSpec, Rendezvous
 from images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
 
 JobOf = Callable[..., JobSpec]
@@ -63,6 +63,27 @@ def test_the_command_runs_as_the_stacks_own_user(own: HostSpec) -> None:
 def test_a_stop_waits_for_the_command_and_not_for_its_folder(own: HostSpec) -> None:
     (unit,) = [file.text for file in host_files(own) if file.path.endswith("gangway-trainer.service")]
     assert f"TimeoutStopSec={own.job.shutdown_timeout_sec + 15}\n" in unit
+
+
+@pytest.fixture
+def first_of_two(first: HostSpec, own: HostSpec) -> HostSpec:
+    """The first of two machines that meet, at its store."""
+    at = Rendezvous(host="dgx-1", port=29400)
+    job = own.job.model_copy(update={"num_nodes_max": 2, "rendezvous": at})
+    return replace(own, job=job, shared_dir=first.shared_dir, port=29400)
+
+
+def test_the_first_of_several_is_golden_and_holds_the_store(
+    first_of_two: HostSpec, same_as_golden: Callable[[str, str], None]
+) -> None:
+    same_as_golden("installer-hosts.command_first.sh", render_host_installer(first_of_two))
+    (unit,) = [file.text for file in host_files(first_of_two) if file.path.endswith("gangway-rendezvous.service")]
+    assert "TCPStore" in unit
+    assert "--user 2001000001:2001000001" in unit
+    assert "trainer.launch" not in unit
+    argv = host_docker_argv(first_of_two)
+    assert "--rdzv-endpoint=dgx-1:29400" in argv
+    assert "--nnodes=1:2" in argv
 
 
 @pytest.fixture

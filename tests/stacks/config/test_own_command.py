@@ -128,7 +128,12 @@ def test_several_nodes_run_one(own_file: Callable[..., Path]) -> None:
     assert mistakes(own_file(cluster=cluster)) == []
 
 
-def test_where_nodes_do_not_meet_several_are_refused(own_file: Callable[..., Path]) -> None:
+def test_where_nodes_do_not_meet_several_are_refused(
+    own_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = provider_of("gcp")
+    without = replace(there, settings=replace(there.settings, joins_commands=False))
+    monkeypatch.setattr(command_settings, "provider_of", lambda _: without)
     (mistake,) = [one for one in mistakes(own_file("gcp-a3-spot")) if one.place.endswith("gangway:cluster.nodes")]
     assert "{min: 1, max: 1}" in mistake.fix
     assert "provider: aws" in (mistake.allowed or "")
@@ -186,6 +191,38 @@ def test_a_job_file_and_a_stack_say_the_same(
     assert isinstance(of_file, InputError)
     assert (of_file.value, of_file.allowed, of_file.fix) == (of_stack.value, of_stack.allowed, of_stack.fix)
     assert of_stack.place.rpartition("gangway:job.")[2] == of_file.place.rpartition(": ")[2]
+
+
+SCRIPT = "import sys\nif sys.argv:\n\tprint('two\twords')\n"
+
+
+def test_a_script_may_stand_in_a_command_and_in_its_environment(own_file: Callable[..., Path], tmp_path: Path) -> None:
+    job = {**JOB, "command": ["python", "-c", SCRIPT], "env": {"LINES": "a\nb"}}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({"name": "mine", **job}), "utf-8")
+    of_stack = from_file(own_file(job=job)).own_command
+    assert of_stack is not None
+    assert of_stack.command == read_job_file(path).command == ("python", "-c", SCRIPT)
+    assert of_stack.env == read_job_file(path).env == {"LINES": "a\nb"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"command": ["sh", "-c", "a\x07b"]}, "job.command[2]"),
+        ({"command": ["a\rb"]}, "job.command[0]"),
+        ({"workdir": "/work\n"}, "job.workdir"),
+    ],
+)
+def test_other_characters_that_nobody_sees_are_refused_in_both(
+    own_file: Callable[..., Path], tmp_path: Path, wrong: dict[str, Any], place: str
+) -> None:
+    (mistake,) = mistakes(own_file(job={**JOB, **wrong}))
+    assert mistake.place.endswith(f"gangway:{place}")
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({"name": "mine", **JOB, **wrong}), "utf-8")
+    with pytest.raises(ExceptionGroup, match="not valid"):
+        read_job_file(path)
 
 
 def test_outputs_of_a_job_file_are_those_of_a_stack(tmp_path: Path) -> None:

@@ -1,0 +1,1504 @@
+#!/usr/bin/env bash
+# Puts a stack's files and services on this machine, or takes them away again. What a job has written stays in both cases:
+# runs, data, records.
+#   installer.sh install SHA256 NAME   the sum of this very file, so that half a copy is not run; NAME of the machine
+#   installer.sh remove NAME           nothing where it is installed under another name meanwhile
+set -euo pipefail
+ROOT=${GANGWAY_ROOT:-}
+OWN=$ROOT/opt/gangway
+
+say() { printf 'gangway: %s\n' "$*" >&2; }
+
+# problems: a line for each thing that this machine lacks. Nothing has been written when they are told.
+problems() {
+    local owner
+    [ "$(id -u)" = 0 ] || echo "not root: name root as the user, or one whose sudo asks for no password"
+    command -v systemctl >/dev/null || echo "no systemd here, which starts and stops the trainer"
+    [ "$(uname -m)" = x86_64 ] || echo "a $(uname -m) machine: the trainer's image is x86_64"
+    if [ -z "$ENGINE_HINT" ]; then
+        :
+    elif [ ! -x "$ROOT/usr/bin/docker" ]; then
+        echo "no /usr/bin/docker: $ENGINE_HINT"
+    elif ! docker info >/dev/null 2>&1; then
+        echo "docker info fails: start the container engine, or mend it"
+    fi
+    local need
+    for need in "${NEEDS[@]}"; do
+        command -v "${need%%:*}" >/dev/null || echo "no ${need%%:*} here: ${need#*: }"
+    done
+    for need in "${REFUSED[@]}"; do
+        [ ! -e "$ROOT${need%%:*}" ] || echo "$need"
+    done
+    owner=$(cat "$OWN/stack" 2>/dev/null) || owner=$STACK
+    [ "$owner" = "$STACK" ] || echo "this machine serves stack $owner: destroy that one first"
+}
+
+# put PATH MODE: standard input as that file, which appears whole.
+put() {
+    mkdir -p "$(dirname "$ROOT$1")"
+    cat >"$ROOT$1.gangway-new"
+    chmod "$2" "$ROOT$1.gangway-new"
+    mv "$ROOT$1.gangway-new" "$ROOT$1"
+}
+
+# listed NAME: what the installation that is here wrote down under that name.
+listed() { cat "$OWN/$1" 2>/dev/null || true; }
+
+# stop_services: of what is here; the trainer saves a checkpoint first.
+stop_services() {
+    local units
+    mapfile -t units < <(listed services)
+    [ "${#units[@]}" = 0 ] || systemctl disable --now "${units[@]}" gangway-prepare.service || say "some services were not there"
+}
+
+# drop_files PATH...: and our own folders that are empty then.
+drop_files() {
+    local path
+    for path in "$@"; do
+        rm -f "$ROOT$path"
+    done
+    find "$OWN" "$ROOT/etc/gangway" -depth -type d -empty -delete 2>/dev/null || true
+}
+
+take_away() {
+    local paths container script
+    stop_services
+    for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
+        docker rm --force "$container" >/dev/null 2>&1 || true
+    done
+    for script in close-ports.sh join-wireguard.sh close-metadata.sh; do
+        [ ! -e "$OWN/bin/$script" ] || GANGWAY_NODE_ENV=$ROOT/etc/gangway/node.env bash "$OWN/bin/$script" remove ||
+            say "what $script did stays"
+    done
+    mapfile -t paths < <(listed files)
+    drop_files "${paths[@]}" /opt/gangway/{services,files,digest,installer.sh,name,stack}
+    # That the job has ended here is forgotten with it, and the trainer's copy of its member key.
+    rm -rf "$ROOT/run/gangway" "$ROOT"/run/gangway-member.pem{,.new}
+    systemctl daemon-reload
+}
+
+put_all() {
+    local before path
+    mapfile -t before < <(listed files)
+    mkdir -p "$OWN"
+    # Written down first: whatever happens from here on, `remove` knows what there may be.
+    printf '%s\n' "$STACK" >"$OWN/stack"
+    printf '%s\n' "${before[@]}" "${FILES[@]}" | sed '/^$/d' | sort -u >"$OWN/files"
+    printf '%s\n' "${SERVICES[@]}" >"$OWN/services"
+    write_files
+    for path in "${before[@]}"; do
+        [[ " ${FILES[*]} " == *" $path "* ]] || drop_files "$path"
+    done
+    printf '%s\n' "${FILES[@]}" >"$OWN/files"
+}
+
+install_all() {
+    local found
+    [ "$(sha256sum <"$0" | cut -d' ' -f1)" = "$1" ] || { say "this copy is not whole: run pulumi up again"; exit 1; }
+    found=$(problems)
+    if [ -n "$found" ]; then
+        say "this machine is not ready, and nothing was changed:"
+        while read -r line; do say "  $line"; done <<<"$found"
+        exit 1
+    fi
+    if [ "$(listed digest)" = "$1" ]; then
+        printf '%s\n' "$2" >"$OWN/name"
+        say "nothing to do: stack $STACK is installed just so"
+        return
+    fi
+    trap 'say "not installed, and taken away again"; take_away' EXIT
+    stop_services
+    # A job that has ended may go on with other settings, more hours say, and its hours here count anew.
+    rm -rf "$ROOT/run/gangway"
+    put_all
+    [ "$0" -ef "$OWN/installer.sh" ] || install -m 0700 "$0" "$OWN/installer.sh"
+    systemctl daemon-reload
+    systemctl enable "${SERVICES[@]}"
+    systemctl start --no-block "${SERVICES[@]}"
+    printf '%s\n' "$2" >"$OWN/name"
+    printf '%s\n' "$1" >"$OWN/digest"
+    trap - EXIT
+    say "stack $STACK is installed: ${#FILES[@]} files, ${#SERVICES[@]} services"
+}
+
+remove_all() {
+    if [ "$(listed stack) $(listed name)" != "$STACK $1" ]; then
+        say "nothing of stack $STACK is here under the name $1"
+        return
+    fi
+    take_away
+    say "stack $STACK is taken away; runs and data are where they were"
+}
+
+main() {
+    case ${1:-} in
+    install) install_all "$2" "$3" ;;
+    remove) remove_all "$2" ;;
+    *)
+        say "installer.sh install SHA256 NAME, or installer.sh remove NAME"
+        exit 2
+        ;;
+    esac
+}
+
+ENGINE_HINT='install Docker Engine from docker.com or your distribution'
+STACK=lab
+
+FILES=(
+    /etc/gangway/job.json
+    /etc/gangway/job.env
+    /etc/gangway/node.env
+    /opt/gangway/bin/common.sh
+    /opt/gangway/bin/cloud.sh
+    /opt/gangway/bin/check-gpu.sh
+    /opt/gangway/bin/check-shared.sh
+    /opt/gangway/bin/close-ports.sh
+    /opt/gangway/bin/pull-image.sh
+    /opt/gangway/bin/check-container.sh
+    /opt/gangway/bin/close-metadata.sh
+    /opt/gangway/bin/run-trainer.sh
+    /opt/gangway/bin/upload-record.sh
+    /opt/gangway/bin/leave-node.sh
+    /opt/gangway/bin/watch-node.sh
+    /opt/gangway/bin/own-node.sh
+    /opt/gangway/bin/own-job.sh
+    /opt/gangway/lib/images/node/outbox.py
+    /opt/gangway/lib/images/node/run_folder.py
+    /etc/systemd/system/gangway-prepare.service
+    /etc/systemd/system/gangway-rendezvous.service
+    /etc/systemd/system/gangway-trainer.service
+    /etc/systemd/system/gangway-watch.timer
+    /etc/systemd/system/gangway-watch.service
+)
+
+NEEDS=(
+    'python3: install Python 3.9 or later, with which the run'"'"'s record is read'
+    'nvidia-smi: install NVIDIA'"'"'s driver, one for the CUDA of your image'
+    'aws: install AWS'"'"'s command line, version 2, which puts records into the run store'
+)
+
+REFUSED=(
+)
+
+SERVICES=(
+    gangway-rendezvous.service
+    gangway-trainer.service
+    gangway-watch.timer
+)
+
+write_files() {
+put /etc/gangway/job.json 0600 <<'GANGWAY_FILE'
+{
+ "name": "mine",
+ "image": "123456789012.dkr.ecr.us-east-2.amazonaws.com/mine@sha256:cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd",
+ "backend": "nccl",
+ "num_nodes_min": 1,
+ "num_nodes_max": 2,
+ "processes_per_node": 8,
+ "rendezvous": {
+  "host": "dgx-1",
+  "port": 29400,
+  "standalone": false
+ },
+ "volumes": [],
+ "env": {
+  "GANGWAY_RUN_DIR": "/shared/gangway/runs/lab",
+  "GANGWAY_NOTICES": "/shared/gangway/runs/lab.notices",
+  "GREETING": "two words"
+ },
+ "module": "trainer",
+ "argv": [],
+ "command": {
+  "words": [
+   "python",
+   "train.py"
+  ],
+  "workdir": "/work",
+  "torchrun_processes": 8
+ },
+ "run_id": "",
+ "max_restarts": 3,
+ "shutdown_timeout_sec": 60
+}
+GANGWAY_FILE
+put /etc/gangway/job.env 0600 <<'GANGWAY_FILE'
+DOCKER_ARGV=(
+    run
+    --rm
+    --init
+    --name
+    gangway-trainer
+    --network
+    host
+    --ipc
+    host
+    --ulimit
+    memlock=-1
+    --cap-drop
+    ALL
+    --security-opt
+    no-new-privileges
+    --read-only
+    --tmpfs
+    /tmp:rw,exec,nosuid,nodev,mode=1777
+    --pids-limit
+    32768
+    --env
+    HOME=/tmp
+    --user
+    2001000001:2001000001
+    --env
+    USER=2001000001
+    --gpus
+    all
+    --env
+    GANGWAY_NOTICES=/shared/gangway/runs/lab.notices
+    --env
+    GANGWAY_RUN_DIR=/shared/gangway/runs/lab
+    --env
+    'GREETING=two words'
+    --label
+    gangway.stack=lab
+    --label
+    team=ml-platform
+    --log-driver
+    none
+    --entrypoint
+    /bin/sh
+    --mount
+    type=bind,source=/opt/gangway/bin/own-node.sh,target=/opt/gangway/bin/own-node.sh,readonly
+    --mount
+    type=bind,source=/opt/gangway/bin/own-job.sh,target=/opt/gangway/bin/own-job.sh,readonly
+    --workdir
+    /work
+    123456789012.dkr.ecr.us-east-2.amazonaws.com/mine@sha256:cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd
+    /opt/gangway/bin/own-node.sh
+    /run/gangway-notices/held
+    /shared/gangway/runs/lab/.launch/4b0cb51d2640
+    28800
+    3
+    60
+    --rdzv-endpoint=dgx-1:29400
+    --rdzv-backend=c10d
+    --rdzv-conf=is_host=0,join_timeout=2419200,last_call_timeout=30,keep_alive_interval=3
+    --nnodes=1:2
+    --nproc-per-node=8
+    --max-restarts=0
+    --
+    python
+    train.py
+)
+GANGWAY_FILE
+put /etc/gangway/node.env 0600 <<'GANGWAY_FILE'
+ALLOWED_SOURCES='10.30.0.11 fd00::12 10.99.0.0/16'
+BUCKET_URI=s3://my-bucket/runs/lab
+CONTAINER_ENGINE=docker
+CONTAINER_NAME=gangway-trainer
+DATA_DIR=''
+GPUS_PLANNED=8
+GPU_ARGUMENTS='--gpus all'
+HEALTH_CHECKS='check-gpu.sh check-shared.sh check-container.sh'
+IMAGE=123456789012.dkr.ecr.us-east-2.amazonaws.com/mine@sha256:cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd
+JOB_KEY=4b0cb51d2640
+JOB_NAME=mine
+JOB_PORTS=9400,29400
+LOG_GROUP=journal
+MAX_SEC=28800
+MEMBER_KEY=''
+RESULTS_AT_END=yes
+RESULTS_SEC=300
+ROLE=worker
+RUN_DIR=/shared/gangway/runs/lab
+RUN_ID=''
+SHARED_DIR=/shared/gangway
+SIGNING_KEY=''
+STACK=lab
+TERMINATE_WHEN_DONE=''
+TRAINER_UID=2001000001
+TRIES_AGAIN=yes
+GANGWAY_FILE
+put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
+. "${GANGWAY_NODE_ENV:-/etc/gangway/node.env}"
+POLL_SEC=${GANGWAY_POLL_SEC:-5}
+END_SEC=${GANGWAY_END_SEC:-15}
+KEEP_SEC=${GANGWAY_KEEP_SEC:-3600}
+STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
+. "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
+
+log() { printf 'gangway: %s\n' "$*" >&2; }
+
+retry() {
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep "$POLL_SEC"
+    done
+}
+
+prepare_folder() {
+    [ "$(stat -c %u "$1" 2>/dev/null)" = "$TRAINER_UID" ] ||
+        { mkdir -p "$1" && chown --no-dereference "$TRAINER_UID:$TRAINER_UID" "$1"; }
+}
+
+apt_key() {
+    local key found
+    key=$(mktemp)
+    curl -fsS --max-time 60 "$2" >"$key" || return
+    found=$(gpg --batch --show-keys --with-colons "$key" | sed -n '/^pub/,/^fpr/s/^fpr:*\(.*\):$/\1/p') || return
+    [ "$found" = "${3:-$found}" ] || give_up "$2 is the key $found, not $3"
+    gpg --batch --dearmor --yes --output "${ROOT:-}/usr/share/keyrings/$1.gpg" <"$key" && rm "$key"
+}
+
+event() {
+    [ -n "$LOG_GROUP" ] || return 0
+    send_event "$@" || log "could not send to $LOG_GROUP: $*"
+}
+
+give_up() {
+    if [ "$ROLE" = head ]; then
+        log "not ready: $1"
+        event head-not-ready reason "$1"
+        exit 1
+    fi
+    log "giving this node up: $1"
+    event node-given-up reason "$1"
+    local go=replace_node
+    if too_many_given_up "$1"; then
+        go=hold_launches
+        log "too many nodes gave themselves up: nothing is launched any more, until gangway breaker reset $STACK"
+        event launches-held reason "$1"
+    fi
+    "$go" || log "could not have this node replaced: delete it by hand, it costs money and does nothing"
+    exit 1
+}
+
+rest() {
+    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
+    echo >>"$STATE_DIR/rests"
+    touch "$STATE_DIR/unfit"
+}
+
+rested() {
+    local pauses=(0 0 60 180 420 900 1740) count
+    [ -e "$STATE_DIR/rests" ] || return 0
+    count=$(wc -l <"$STATE_DIR/rests")
+    [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
+    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+}
+
+too_many_given_up() {
+    local mine names held=$STATE_DIR/held.json
+    [ -n "${BREAKER_LIMIT:-}" ] || return 1
+    mine=$(date +%s)-$HOSTNAME
+    mkdir -p "$STATE_DIR"
+    echo "$1" >"$STATE_DIR/given-up"
+    put_object "$STATE_DIR/given-up" "$JOB_NAME/breaker/$mine" || log "could not put $JOB_NAME/breaker/$mine"
+    if ! names=$(list_objects "$JOB_NAME/breaker/"); then
+        log "could not count the nodes that gave themselves up: this one is replaced"
+        return 1
+    fi
+    python3 "$(dirname "${BASH_SOURCE[0]}")/../lib/images/node/breaker.py" "$BREAKER_LIMIT" "$BREAKER_SEC" \
+        "$STACK" "$RUN_ID" "$mine" "$1" <<<"$names" >"$held" || return 1
+    [ ! -s "$held" ] || put_object "$held" "$JOB_NAME/breaker/held.json" || log "could not put $JOB_NAME/breaker/held.json"
+}
+
+put_end() {
+    local code reason file=$STATE_DIR/ended.json
+    read -r code reason <"$STATE_DIR/ended"
+    if [ "$code" = 0 ] || [ -e "$STATE_DIR/end-put" ]; then
+        return 0
+    fi
+    printf '{"version": 1, "run_id": "%s", "stack": "%s", "node": "%s", "code": %s, "reason": "%s", "time": "%s"}\n' \
+        "$RUN_ID" "$STACK" "$HOSTNAME" "$code" "$reason" "$(date -u +%FT%TZ)" >"$file"
+    if retry "$END_SEC" put_object "$file" "$JOB_NAME/ended.json"; then
+        touch "$STATE_DIR/end-put"
+    else
+        log "could not put $JOB_NAME/ended.json: who waits for the record waits until the deadline"
+    fi
+}
+
+kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+
+record_kept() {
+    if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
+        return 0
+    fi
+    if ! kept_long_enough; then
+        log "the record cannot be put: this node stays, and watch-node.sh tries again, for $KEEP_SEC s from the job's end"
+        return 1
+    fi
+    log "the record could not be put for $KEEP_SEC s: this node goes without"
+}
+
+tell() {
+    put_end
+    if [ ! -e "$STATE_DIR/told" ] && ! tell_ended; then
+        kept_long_enough || return
+        log "nobody could be told for $KEEP_SEC s that the job has ended: this node waits no longer, and others may come for it"
+        event end-not-told reason "tried for $KEEP_SEC s: mend the bucket, or destroy the stack, before others come"
+    fi
+    touch "$STATE_DIR/told"
+}
+
+depart() {
+    [ -e "$STATE_DIR/kept" ] || { record_kept && touch "$STATE_DIR/kept"; } || return
+    [ -z "$TERMINATE_WHEN_DONE" ] || leave_group
+}
+
+end_job() {
+    mkdir -p "$STATE_DIR"
+    echo "$1 $2" >"$STATE_DIR/ended"
+    log "the job has ended: $2, exit status $1"
+    event job-ended exit_status "$1" reason "$2"
+    { tell && { [ -n "$RESULTS_AT_END" ] || depart; }; } ||
+        log "could not tell of it, keep what it made, or leave: watch-node.sh tries again"
+}
+
+up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
+GANGWAY_FILE
+put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
+
+export METADATA_ADDRESSES='169.254.169.254 168.63.129.16 100.100.100.200 fd00:ec2::254 fd20:ce::254' METADATA_IS_SURE=no
+
+leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
+own_capacity() { echo on-demand; }
+made_for_job() { false; }
+group_waits() { false; }
+let_go() { :; }
+
+send_event() { log "event: $*"; }
+
+replace_node() { log "nobody replaces a machine that is there: mend it; it is looked at again within half an hour"; }
+tell_ended() { :; }
+leave_group() { :; }
+
+put_blob() {
+    local account container folder
+    IFS=/ read -r account container folder <<<"${BUCKET_URI#az://}"
+    az storage blob upload --auth-mode login --overwrite --only-show-errors --output none \
+        --account-name "$account" --container-name "$container" --name "${folder:+$folder/}$2" --file "$1"
+}
+
+put_copy() { install -D -m 0644 "$1" "$2.part" && mv "$2.part" "$2"; }
+
+put_object() {
+    case $BUCKET_URI in
+    s3://*) aws s3 cp --only-show-errors "$1" "$BUCKET_URI/$2" ;;
+    gs://*) gcloud storage cp --quiet "$1" "$BUCKET_URI/$2" ;;
+    az://*) put_blob "$1" "$2" ;;
+    *) put_copy "$1" "$BUCKET_URI/$2" ;;
+    esac
+}
+
+put_blobs() {
+    local name deadline=$((SECONDS + RESULTS_SEC))
+    while IFS= read -r -d '' name; do
+        if [ "$SECONDS" -ge "$deadline" ]; then
+            echo "not all files within $RESULTS_SEC s"
+            return 1
+        fi
+        put_blob "$1/$name" "$2/$name" </dev/null || return
+    done < <(find "$1/" -type f -printf '%P\0')
+}
+
+put_folder() {
+    local from=${1/self/$$} to=$BUCKET_URI/$2
+    case $BUCKET_URI in
+    s3://*) timeout "$RESULTS_SEC" aws s3 cp --recursive --only-show-errors "$from" "$to" ;;
+    gs://*) timeout "$RESULTS_SEC" gcloud storage rsync --recursive --no-ignore-symlinks --quiet "$from/" "$to" ;;
+    az://*) put_blobs "$from" "$2" ;;
+    *) mkdir -p "$to" && timeout "$RESULTS_SEC" cp -R "$from/." "$to" ;;
+    esac
+}
+
+member_key() { cat "$MEMBER_KEY"; }
+signing_key() { cat "$SIGNING_KEY"; }
+
+registry_login() { :; }
+GANGWAY_FILE
+put /opt/gangway/bin/check-gpu.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_GPU_DEADLINE_SEC:-120}
+DIAG_SEC=${GANGWAY_GPU_DIAG_SEC:-300}
+FATAL_XIDS='48|64|74|79|95|119|120'
+
+count_gpus() { nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c '^[0-9]'; }
+
+enough_gpus() { [ "$(count_gpus)" -ge "$GPUS_PLANNED" ]; }
+
+sick_by() {
+    local name=$1 rows
+    shift
+    rows=$(nvidia-smi "$@" --format=csv,noheader,nounits) || give_up "nvidia-smi does not answer for $name"
+    rows=$(grep -Ei ', *(yes|[1-9][0-9]*)' <<<"$rows") || return 0
+    give_up "$name: $rows"
+}
+
+retry "$DEADLINE_SEC" enough_gpus || give_up "$(count_gpus) GPUs after $DEADLINE_SEC s, $GPUS_PLANNED planned"
+sick_by "rows to remap" --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure
+sick_by "uncorrected ECC errors" --query-gpu=index,ecc.errors.uncorrected.volatile.total
+if xids=$(dmesg | grep -E "NVRM: Xid \(.*\): ($FATAL_XIDS),"); then
+    give_up "fatal Xid: $xids"
+fi
+ran_before=$(systemctl is-active nvidia-dcgm.service) || ran_before=
+if command -v dcgmi >/dev/null && systemctl start nvidia-dcgm.service && dcgmi discovery -l >/dev/null; then
+    report=$(timeout "$DIAG_SEC" dcgmi diag -r 1) || give_up "dcgmi diag -r 1: $report"
+    [ "$ran_before" = active ] || systemctl stop nvidia-dcgm.service
+    log "GPUs: $(count_gpus), dcgmi diag -r 1 passed"
+else
+    log "GPUs: $(count_gpus), no DCGM here: ECC, row remapping and Xids looked at"
+fi
+GANGWAY_FILE
+put /opt/gangway/bin/check-shared.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+[ -n "$SHARED_DIR" ] || exit 0
+at=$(ls "$SHARED_DIR" >/dev/null 2>&1 && findmnt -n -o TARGET --target "$SHARED_DIR") ||
+    give_up "$SHARED_DIR is not there: mount the file system that all machines share"
+[ "$at" != / ] || give_up "$SHARED_DIR is on this machine's own disk: mount the file system that all machines share"
+runs=$(dirname "$RUN_DIR")
+mkdir -p "$runs" || give_up "root cannot make $runs: export $SHARED_DIR without root_squash, or make it by hand"
+owner=$(stat -c %u "$runs")
+if [ -L "$runs" ] || { [ "$owner" != 0 ] && [ "$owner" != "$(id -u)" ]; }; then
+    give_up "$runs is a link, or user $owner's: make it a folder of root's (chown root $runs)"
+fi
+prepare_folder "$RUN_DIR" ||
+    give_up "root cannot make $RUN_DIR for user $TRAINER_UID: export $SHARED_DIR without root_squash, or make it by hand"
+GANGWAY_FILE
+put /opt/gangway/bin/close-ports.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+CHAIN=GANGWAY
+HOOK=(INPUT --protocol tcp --match multiport --dports "$JOB_PORTS" --jump "$CHAIN")
+
+allowed_of() {
+    local database=ahostsv4 source
+    [ "$1" = iptables ] || database=ahostsv6
+    for source in $ALLOWED_SOURCES; do
+        case $source in
+        *:*/*) [ "$1" = iptables ] || echo "$source" ;;
+        */*) [ "$1" != iptables ] || echo "$source" ;;
+        *) getent "$database" "$source" | cut -d' ' -f1 | grep -v '^::ffff:' ;;
+        esac
+    done | sort -u
+}
+
+closed() {
+    local rules source
+    rules=$(
+        printf '*filter\n:%s - [0:0]\n-A %s -i lo -j RETURN\n' "$CHAIN" "$CHAIN"
+        for source in $(allowed_of "$1"); do
+            printf -- '-A %s -s %s -j RETURN\n' "$CHAIN" "$source"
+        done
+        printf -- '-A %s -j REJECT\nCOMMIT\n' "$CHAIN"
+    )
+    "$1-restore" --noflush --wait 10 <<<"$rules" &&
+        { "$1" --wait 10 --check "${HOOK[@]}" 2>/dev/null || "$1" --wait 10 --insert "${HOOK[@]}"; }
+}
+
+opened() {
+    "$1" --wait 10 --delete "${HOOK[@]}" && "$1" --wait 10 --flush "$CHAIN" && "$1" --wait 10 --delete-chain "$CHAIN"
+}
+
+if ! command -v iptables >/dev/null; then
+    log "no iptables here: whoever reaches this machine reaches its ports $JOB_PORTS"
+    exit 0
+fi
+families=(iptables)
+[ ! -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || families+=(ip6tables)
+for tables in "${families[@]}"; do
+    if [ "${1:-}" = remove ]; then
+        opened "$tables" 2>/dev/null || true
+    else
+        closed "$tables" || give_up "cannot close ports $JOB_PORTS to all but $ALLOWED_SOURCES: $tables refuses"
+    fi
+done
+GANGWAY_FILE
+put /opt/gangway/bin/pull-image.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DEADLINE_SEC=${GANGWAY_PULL_DEADLINE_SEC:-900}
+
+pull() { registry_login && docker pull --quiet "$IMAGE"; }
+
+retry "$DEADLINE_SEC" pull || give_up "cannot pull $IMAGE within $DEADLINE_SEC s"
+GANGWAY_FILE
+put /opt/gangway/bin/check-container.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+[ "$GPUS_PLANNED" -gt 0 ] || exit 0
+seen=$(docker run --rm $GPU_ARGUMENTS --entrypoint nvidia-smi "$IMAGE" --list-gpus 2>&1) ||
+    give_up "no GPU in a container: install NVIDIA's container toolkit and configure it for $CONTAINER_ENGINE; $seen"
+[ "$(grep -c '^GPU ' <<<"$seen")" -ge "$GPUS_PLANNED" ] ||
+    give_up "a container sees $(grep -c '^GPU ' <<<"$seen") GPUs, $GPUS_PLANNED planned"
+GANGWAY_FILE
+put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+closed() {
+    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
+        --jump REJECT)
+    if [ "$act" = remove ]; then
+        "$1" --wait 10 --delete "${rule[@]}" 2>/dev/null || true
+        return
+    fi
+    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
+}
+
+refused() {
+    local code=0 connected
+    connected=$(setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups curl --silent --globoff --noproxy '*' \
+        --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
+    [ "$code" = 7 ] || { [ "$code" = 28 ] && [[ $connected =~ ^0[.,]?0*$ ]]; }
+}
+
+if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
+    log "no iptables here: should this machine have a metadata service, the job reaches it"
+    exit 0
+fi
+act=${1:-close}
+for address in $METADATA_ADDRESSES; do
+    tables=iptables host=$address
+    if [[ $address == *:* ]]; then
+        tables=ip6tables host=[$address]
+        [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+    fi
+    for protocol in tcp udp; do
+        closed "$tables" "$address" "$protocol" || {
+            log "cannot keep the job from $address"
+            exit 1
+        }
+    done
+    [ "$act" = remove ] || refused "$host" || {
+        log "the job's user still reaches $address"
+        exit 1
+    }
+done
+GANGWAY_FILE
+put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+DOCKER_ARGV=() RUN=(docker)
+. "${GANGWAY_JOB_ENV:-/etc/gangway/job.env}"
+
+mkdir -p "$STATE_DIR"
+rm -f "$STATE_DIR/ran"
+if leaving; then
+    log "this node is about to go: the trainer is not started again"
+    exit 0
+fi
+if [ -e "$STATE_DIR/ended" ]; then
+    log "the job has ended ($(cat "$STATE_DIR/ended")): remove $STATE_DIR to start it again"
+    exit 0
+fi
+if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
+    log "this node was given up: nothing is started on it"
+    exit 4
+fi
+if [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+    exit 1
+fi
+if [ -e "$STATE_DIR/failed" ]; then
+    for check in $HEALTH_CHECKS; do
+        if ! "$(dirname "$0")/$check"; then
+            rest
+            exit 4
+        fi
+    done
+fi
+rm -f "$STATE_DIR/failed" "$STATE_DIR/unfit"
+for folder in "$RUN_DIR" ${DATA_DIR:+"$DATA_DIR"}; do
+    prepare_folder "$folder" || exit 1
+done
+total_kib=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' "${GANGWAY_MEMINFO:-/proc/meminfo}")
+kept_kib=$((total_kib / 20 < 8388608 ? total_kib / 20 : 8388608))
+DOCKER_ARGV=("${DOCKER_ARGV[0]}" --memory "$((total_kib - kept_kib))k" "${DOCKER_ARGV[@]:1}")
+capacity=$(own_capacity) || capacity=
+if [ -n "$capacity" ]; then
+    DOCKER_ARGV=("${DOCKER_ARGV[0]}" --env "GANGWAY_CAPACITY=$capacity" "${DOCKER_ARGV[@]:1}")
+fi
+[ -e "$STATE_DIR/first-start" ] || up_sec >"$STATE_DIR/first-start"
+rm -f "$STATE_DIR"/{end-put,told,kept}
+touch "$STATE_DIR/ran"
+exec "${RUN[@]}" "${DOCKER_ARGV[@]}"
+GANGWAY_FILE
+put /opt/gangway/bin/upload-record.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+open_and_put() {
+    mkdir -p "$3"
+    KEY=$2 MARKS=$3 PYTHONPATH="$(dirname "$0")/../lib" python3 -m images.node.run_folder \
+        "$1" "$TRAINER_UID" "$3" bash "$0"
+}
+
+if [ -z "${MARKS:-}" ]; then
+    mkdir -p "$STATE_DIR"
+    if [ -z "$RESULTS_SEC" ] || { [ -n "$RESULTS_AT_END" ] && [ ! -e "$STATE_DIR/ended" ]; }; then
+        exit 0
+    fi
+    failed=0
+    open_and_put "$RUN_DIR" "$JOB_NAME" "$STATE_DIR" || failed=1
+    for output in ${OUTPUTS:-}; do
+        open_and_put "$RUN_DIR.outputs$output" "$JOB_NAME/outputs$output" "$STATE_DIR/outputs$output" || failed=1
+    done
+    exit "$failed"
+fi
+status=0
+said=$(put_folder "$RESULTS" "$KEY" 2>&1) || status=$?
+if [ "$status" != 0 ]; then
+    said=${said:-exit status $status}
+    log "$said"
+    event record-not-put reason "$said"
+    exit 1
+fi
+echo "$SUM_OF_RESULTS" >"$MARKS/results"
+GANGWAY_FILE
+put /opt/gangway/bin/leave-node.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+STARTS_ALLOWED=${GANGWAY_STARTS_ALLOWED:-5}
+
+exit_status() {
+    if [ "${EXIT_CODE:-exited}" = exited ]; then
+        echo "$EXIT_STATUS"
+    else
+        echo $((128 + $(kill -l "$EXIT_STATUS")))
+    fi
+}
+
+not_run() {
+    touch "$STATE_DIR/failed"
+    echo >>"$STATE_DIR/not-run"
+    if [ "$(wc -l <"$STATE_DIR/not-run")" -ge "$STARTS_ALLOWED" ]; then
+        rm "$STATE_DIR/not-run"
+        rest
+        give_up "the trainer's container could not be started $STARTS_ALLOWED times in a row"
+    fi
+}
+
+if leaving; then
+    if group_waits; then
+        let_go
+    fi
+    exit 0
+fi
+if [ -e "$STATE_DIR/ended" ] || [ -e "$STATE_DIR/unfit" ] || [ -z "${EXIT_STATUS:-}" ]; then
+    exit 0
+fi
+mkdir -p "$STATE_DIR"
+status=$(exit_status)
+if [ ! -e "$STATE_DIR/ran" ] || { [ "$status" -ge 125 ] && [ "$status" -le 127 ]; }; then
+    [ "$status" = 0 ] || not_run
+    exit 0
+fi
+rm -f "$STATE_DIR/not-run"
+case $status in
+0) end_job 0 "done" ;;
+2) end_job 2 bad-input ;;
+3) end_job 3 fabric-too-slow ;;
+4)
+    [ -z "$TRIES_AGAIN" ] || { touch "$STATE_DIR/failed" && rest; }
+    give_up "the trainer failed too often on this node, and others go on"
+    ;;
+5) end_job 5 too-many-failures ;;
+6) end_job 6 max-hours ;;
+75) log "interrupted with a checkpoint on disk: the trainer is started again" ;;
+*)
+    if [ "${SERVICE_RESULT:-}" != success ]; then
+        log "the trainer has failed here, exit status $status: started again once this node's health was looked at"
+        touch "$STATE_DIR/failed"
+    fi
+    ;;
+esac
+GANGWAY_FILE
+put /opt/gangway/bin/watch-node.sh 0755 <<'GANGWAY_FILE'
+#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+GRACE_SEC=${GANGWAY_GRACE_SEC:-600}
+TRAINER=gangway-trainer.service
+
+too_long() {
+    local first
+    [ -n "$MAX_SEC" ] || return 1
+    first=$(cat "$STATE_DIR/first-start" 2>/dev/null) || { made_for_job && first=0; } || return
+    [ "$(up_sec)" -ge $((first + MAX_SEC + GRACE_SEC + ${1:-0})) ]
+}
+
+hours_over() { [ -e "$STATE_DIR/first-start" ] && too_long "$(idle_sec)"; }
+idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
+
+outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
+
+count_idle() {
+    local now last
+    if [ -z "$1" ] || [ ! -e "$STATE_DIR/first-start" ]; then
+        rm -f "$STATE_DIR/idle-at"
+        return
+    fi
+    now=$(up_sec)
+    last=$(cat "$STATE_DIR/idle-at" 2>/dev/null) || last=$now
+    echo "$now" >"$STATE_DIR/idle-at"
+    echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+}
+
+leave_alone() {
+    if [ ! -e "$STATE_DIR/alone" ]; then
+        log "this machine is up longer than the job's hours, in which the trainer rested: it leaves, and the job goes on"
+        event node-outlived reason "up longer than the job's hours, in which the trainer rested"
+        mkdir -p "$STATE_DIR" && touch "$STATE_DIR/alone"
+    fi
+    timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "$0")/upload-record.sh" ||
+        log "the record could not be put: this node goes without"
+    leave_group || log "could not leave: tried again in a minute"
+}
+
+trainer_rests() {
+    case $(systemctl is-active "$TRAINER") in
+    inactive | failed) ;;
+    *) return 1 ;;
+    esac
+}
+
+idle=
+if trainer_rests; then
+    idle=yes
+fi
+count_idle "$idle"
+if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+    log "the job could reach this machine's tokens: stopped"
+    systemctl stop "$TRAINER"
+    exit 1
+fi
+if [ -z "$idle" ]; then
+    hours_over || outlived || exit 0
+    log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
+    systemctl stop "$TRAINER"
+fi
+if group_waits; then
+    let_go
+elif [ -e "$STATE_DIR/ended" ]; then
+    tell && depart
+elif hours_over; then
+    end_job 6 max-hours
+elif outlived; then
+    leave_alone
+elif [ -e "$STATE_DIR/unfit" ] && [ -n "$TRIES_AGAIN" ] && rested; then
+    systemctl start --no-block "$TRAINER"
+fi
+GANGWAY_FILE
+put /opt/gangway/bin/own-node.sh 0755 <<'GANGWAY_FILE'
+#!/bin/sh
+set -u
+_gw_held=$1
+_gw_folder=$2
+_gw_max_sec=$3
+_gw_max_restarts=$4
+_gw_grace_sec=$5
+shift 5
+_gw_heard=
+_gw_told=
+_gw_late=
+_gw_killed=
+_gw_child=
+_gw_timer=
+_gw_round=
+_gw_store=
+_gw_failed=
+case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
+_gw_me=$(uname -n).$$
+_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$(date +%s)
+
+say() { printf 'gangway: %s\n' "$*" >&2; }
+
+number() {
+    _gw_kept=$(cat "$_gw_folder/$1" 2>/dev/null) || _gw_kept=
+    case $_gw_kept in
+    '' | *[!0-9]*) echo 0 ;;
+    *) echo "$_gw_kept" ;;
+    esac
+}
+
+keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_gw_folder/$1"; }
+
+at_work() {
+    echo "$(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
+}
+
+count() {
+    set -- "$_gw_folder/$1"-*
+    [ -e "$1" ] || shift
+    echo $#
+}
+
+up_sec() {
+    read -r _gw_up _gw_rest <"${GANGWAY_UPTIME:-/proc/uptime}"
+    echo "${_gw_up%%.*}"
+}
+
+used_now() {
+    _gw_sec=$((_gw_used + $(up_sec) - _gw_began))
+    _gw_others=$(number used)
+    [ "$_gw_sec" -ge "$_gw_others" ] || _gw_sec=$_gw_others
+    echo "$_gw_sec"
+}
+
+look() {
+    [ -r "$_gw_held" ] || return 0
+    while read -r _gw_kind _gw_deadline; do
+        case " $_gw_seen " in *" $_gw_kind "*) continue ;; esac
+        _gw_seen="$_gw_seen $_gw_kind"
+        printf '{"kind": "%s", "seen_at": %s, "deadline": "%s"}\n' "$_gw_kind" "$(date +%s)" "$_gw_deadline" \
+            >>"$GANGWAY_NOTICES"
+        case $_gw_kind in
+        rebalance | host-maintenance) ;;
+        *) kill -TERM $$ ;;
+        esac
+    done <"$_gw_held"
+}
+
+watch() {
+    trap - TERM INT USR1 USR2
+    _gw_seen=
+    _gw_beats=0
+    _gw_gone=0
+    while sleep 1; do
+        look
+        if [ -n "$_gw_round" ] && { [ -e "$_gw_folder/round-$_gw_round" ] || over; }; then
+            _gw_gone=$((_gw_gone + 1))
+            [ "$_gw_gone" -ne "${GANGWAY_PEERS_SEC:-30}" ] || kill -TERM $$
+        fi
+        _gw_beats=$((_gw_beats + 1))
+        [ $((_gw_beats % 10)) -ne 0 ] || { keep used "$(used_now)" && at_work; }
+        if [ -n "$_gw_max_sec" ] && [ "$(used_now)" -ge "$_gw_max_sec" ]; then
+            printf '{"kind": "max-hours", "seen_at": %s, "deadline": ""}\n' "$(date +%s)" >>"$GANGWAY_NOTICES"
+            kill -USR1 $$
+            return
+        fi
+    done
+}
+
+told() {
+    _gw_heard=
+    _gw_told=yes
+    leave_round 75
+    if [ -z "$_gw_timer" ]; then
+        (trap - TERM INT USR1 USR2 && sleep "$_gw_grace_sec" && kill -USR2 $$) &
+        _gw_timer=$!
+    fi
+}
+
+store_answers() {
+    python -c 'import socket, sys; socket.create_connection(sys.argv[1].rsplit(":", 1), 9)' "$_gw_store" 2>/dev/null
+}
+
+begin() {
+    trap - TERM INT USR1 USR2
+    if [ -n "$_gw_store" ]; then
+        store_answers || say "waits for the store at $_gw_store"
+        until store_answers; do sleep 5; done
+        set -- "--rdzv-id=${_gw_folder##*/}.$_gw_round" "$@"
+    fi
+    exec /bin/sh "$(dirname "$0")/own-job.sh" "$@"
+}
+
+begun() { [ -e "${GANGWAY_BEGUN:-}" ]; }
+
+over() { [ -e "$_gw_folder/over" ] && ! begun; }
+
+leave_round() { ! begun || echo "$1" >>"$_gw_folder/round-$_gw_round"; }
+
+agreed() {
+    _gw_words=$_gw_folder/round-$_gw_round
+    case $1$_gw_late in
+    0)
+        if [ -e "$_gw_words" ]; then set -- 75; else keep over 0; fi
+        ;;
+    2) keep over 2 ;;
+    esac
+    [ "$1" = 0 ] || leave_round "$1"
+    if [ "$1" = 1 ] && [ -z "$_gw_told" ]; then
+        sleep "${GANGWAY_AGREE_SEC:-10}"
+        if grep -sqx -e 4 -e 75 "$_gw_words" || { [ -e "$_gw_words" ] && ! begun; } || ! store_answers; then
+            set -- 75
+        fi
+    fi
+    if [ "$1" != 0 ] && { over || [ "$(number over)" != 0 ]; }; then
+        set -- "$(number over)"
+    fi
+    echo "$1"
+}
+
+mkdir -p "$_gw_folder" "${_gw_start%/*}" || exit 1
+: >"$GANGWAY_NOTICES"
+if [ -n "$_gw_store" ]; then
+    _gw_round=$(count round)
+    GANGWAY_BEGUN=$(mktemp -d)/begun
+    export GANGWAY_BEGUN
+    if over; then
+        say "the job has ended for all its nodes: to begin again, remove $_gw_folder"
+        exit "$(number over)"
+    fi
+    if ! { command -v python && command -v torchrun; } >/dev/null; then
+        say "the image has no python, or no torchrun: without them its nodes cannot meet"
+        exit 2
+    fi
+fi
+_gw_used=$(number used)
+if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
+    say "the job's hours are over"
+    exit 6
+fi
+_gw_began=$(up_sec)
+at_work
+trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
+trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1
+trap '_gw_heard=yes; _gw_killed=yes' USR2
+begin "$@" &
+_gw_child=$!
+[ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
+watch &
+_gw_watch=$!
+_gw_code=127
+while :; do
+    wait "$_gw_child"
+    _gw_now=$?
+    [ "$_gw_now" = 127 ] && [ "$_gw_code" != 127 ] || _gw_code=$_gw_now
+    [ -z "$_gw_killed" ] || break
+    [ -n "$_gw_heard" ] || break
+    told
+done
+[ "$_gw_code" != 143 ] || _gw_code=75
+kill "$_gw_watch" ${_gw_timer:+"$_gw_timer"} 2>/dev/null
+keep used "$(used_now)"
+if [ -n "$_gw_killed" ]; then
+    say "the command had $_gw_grace_sec s after it was told and is killed: what it had not saved is lost"
+    kill -KILL "$_gw_child" 2>/dev/null
+    _gw_code=137
+fi
+[ -z "$_gw_round" ] || _gw_code=$(agreed "$_gw_code")
+if [ -n "$_gw_late" ] && [ "$_gw_code" != 0 ]; then
+    say "the job's hours are over"
+    _gw_code=6
+elif [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
+    _gw_failed=failed
+    if [ -n "$_gw_round" ]; then
+        begun || _gw_round=$_gw_round.$(date +%s)
+        : >"$_gw_folder/failed-$_gw_round"
+        _gw_failures=$(count failed)
+    else
+        _gw_failures=$(($(number failures) + 1))
+        keep failures "$_gw_failures"
+    fi
+    say "failure $_gw_failures of $((_gw_max_restarts + 1))"
+    if [ "$_gw_failures" -gt "$_gw_max_restarts" ]; then
+        [ -z "$_gw_round" ] || keep over 5
+        _gw_code=5
+    fi
+fi
+at_work "$_gw_code" $_gw_failed
+exit "$_gw_code"
+GANGWAY_FILE
+put /opt/gangway/bin/own-job.sh 0755 <<'GANGWAY_FILE'
+#!/bin/sh
+set -u
+
+_gw_heard=
+_gw_told=
+_gw_process=
+_gw_child=
+
+told() {
+    _gw_heard=
+    if [ -z "$_gw_told$_gw_process" ] && [ -n "${GANGWAY_NOTICES:-}" ]; then
+        printf '{"kind": "stop", "seen_at": %s, "deadline": ""}\n' "$(date +%s)" >>"$GANGWAY_NOTICES"
+    fi
+    _gw_told=yes
+}
+
+run() {
+    (exec "$@") &
+    _gw_child=$!
+    [ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
+    _gw_code=127
+    while :; do
+        wait "$_gw_child"
+        _gw_now=$?
+        [ "$_gw_now" = 127 ] && [ "$_gw_code" != 127 ] || _gw_code=$_gw_now
+        [ -n "$_gw_heard" ] || break
+        told
+    done
+}
+
+is_among() {
+    for _gw_each in $2; do
+        [ "$_gw_each" != "$1" ] || return 0
+    done
+    return 1
+}
+
+meaning() {
+    if [ "$1" = 0 ]; then
+        echo 0
+    elif is_among "$1" "${GANGWAY_CODES_BAD_INPUT-2}"; then
+        echo 2
+    elif is_among "$1" "${GANGWAY_CODES_UNFIT-4}"; then
+        echo 4
+    elif is_among "$1" "${GANGWAY_CODES_INTERRUPTED-75}"; then
+        echo 75
+    elif [ -n "$_gw_told" ] && [ "$1" = 143 ]; then
+        echo 75
+    elif [ "$1" = 126 ] || [ "$1" = 127 ]; then
+        echo 2 # a shell's: no such program, or none that can be run
+    else
+        echo 1
+    fi
+}
+
+ended() {
+    _gw_all=
+    for _gw_file in $(ls -tr "$GANGWAY_ENDS"); do
+        _gw_now=$(meaning "$(cat "$GANGWAY_ENDS/$_gw_file")")
+        if [ -z "$_gw_told" ] && [ "$_gw_now" != 0 ]; then
+            echo "$_gw_now"
+            return
+        fi
+        _gw_all="$_gw_all $_gw_now"
+    done
+    for _gw_now in 2 4 1 75; do
+        if is_among "$_gw_now" "$_gw_all"; then
+            echo "$_gw_now"
+            return
+        fi
+    done
+    if [ -n "$_gw_told" ] && [ -z "$_gw_all" ]; then
+        echo 75
+    elif [ -z "$_gw_all" ] && { [ "$1" = 126 ] || [ "$1" = 127 ]; }; then
+        echo 2 # no torchrun here
+    elif [ -n "$_gw_all" ] || [ "$1" = 0 ]; then
+        echo 0
+    else
+        echo 1
+    fi
+}
+
+leave() {
+    if [ "$1" = 1 ] && [ -z "$_gw_told$_gw_heard" ] && [ -n "${GANGWAY_HOLD_BACK_SEC:-}" ]; then
+        (exec sleep "$GANGWAY_HOLD_BACK_SEC") &
+        _gw_child=$!
+        [ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
+        wait "$_gw_child"
+    fi
+    exit "$1"
+}
+
+trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
+if [ "${1:-}" = --process ]; then
+    shift
+    _gw_process=yes
+    _gw_file=$GANGWAY_ENDS/${LOCAL_RANK:-0}
+    rm -f "$_gw_file"
+    [ -z "${GANGWAY_BEGUN:-}" ] || : >"$GANGWAY_BEGUN"
+    run "$@"
+    [ "$_gw_code" = 0 ] || echo "gangway: rank ${RANK:-0} ended with $_gw_code" >&2
+    echo "$_gw_code" >"$_gw_file.new" && mv "$_gw_file.new" "$_gw_file"
+    exit "$_gw_code"
+fi
+if [ "$1" = -- ]; then
+    shift
+    run "$@"
+    [ "$_gw_code" = 0 ] || echo "gangway: the command ended with $_gw_code" >&2
+    leave "$(meaning "$_gw_code")"
+fi
+
+GANGWAY_ENDS=$(mktemp -d)
+export GANGWAY_ENDS
+trap 'rm -rf "$GANGWAY_ENDS"' EXIT
+_gw_before=yes
+for _gw_word in "$@"; do
+    shift
+    if [ -n "$_gw_before" ] && [ "$_gw_word" = -- ]; then
+        _gw_before=
+        set -- "$@" --no-python /bin/sh "$0" --process
+    else
+        set -- "$@" "$_gw_word"
+    fi
+done
+run torchrun "$@"
+leave "$(ended "$_gw_code")"
+GANGWAY_FILE
+put /opt/gangway/lib/images/node/outbox.py 0644 <<'GANGWAY_FILE'
+import os
+import shutil
+import socket
+import stat
+import sys
+from contextlib import closing, contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NONE = -1
+
+class Owned(NamedTuple):
+    at: int
+    uid: int
+
+    def file(self, name):
+        return self._opened(name, _FILE, stat.S_IFREG)
+
+    def folder(self, name):
+        return Owned(self._opened(name, _FOLDER, stat.S_IFDIR), self.uid)
+
+    def has(self, name):
+        descriptor = self.file(name)
+        if descriptor != _NONE:
+            os.close(descriptor)
+        return descriptor != _NONE
+
+    def close(self):
+        if self.at != _NONE:
+            os.close(self.at)
+
+    def names(self):
+        return sorted(os.listdir(self.at), reverse=True) if self.at != _NONE else []
+
+    def _opened(self, name, flags, kind):
+        if self.at == _NONE:
+            return _NONE
+        try:
+            descriptor = os.open(name, flags, dir_fd=self.at)
+        except FileNotFoundError:
+            return _NONE
+        except OSError as error:
+            say(f'{name!r} is left out: {error.strerror}')
+            return _NONE
+        found = os.fstat(descriptor)
+        if stat.S_IFMT(found.st_mode) == kind and found.st_uid == self.uid:
+            return descriptor
+        os.close(descriptor)
+        say(f'{name!r} is left out: it is nothing that the trainer has written')
+        return _NONE
+
+def say(sentence):
+    print(f'gangway: {sentence}', file=sys.stderr, flush=True)
+
+@contextmanager
+def gathered(run, names):
+    prefix = f'.results-{socket.gethostname()}-'
+    for name in run.names():
+        if name.startswith(prefix):
+            remove(run, name)
+    name = prefix + os.urandom(8).hex()
+    os.mkdir(name, 448, dir_fd=run.at)
+    own = Owned(run.at, os.geteuid()).folder(name)
+    if own.at == _NONE:
+        raise OSError(f'{name} was swapped as soon as it was made')
+    try:
+        for folder, group in groupby(names, lambda each: each.rpartition('/')[0]):
+            put_in(run, own, folder, [each.rpartition('/')[2] for each in group])
+        yield own.at
+    finally:
+        remove(run, name)
+        own.close()
+
+def put_in(run, own, folder, names):
+    if not folder:
+        link(run, own, names)
+        return
+    os.mkdir(folder, 448, dir_fd=own.at)
+    with closing(run.folder(folder)) as source, closing(own.folder(folder)) as target:
+        link(source, target, names)
+
+def link(source, target, names):
+    for name in names:
+        descriptor = source.file(name)
+        if descriptor != _NONE:
+            os.link(f'/proc/self/fd/{descriptor}', name, dst_dir_fd=target.at, follow_symlinks=True)
+            os.close(descriptor)
+
+def remove(run, name):
+    try:
+        shutil.rmtree(f'/proc/self/fd/{run.at}/{name}', ignore_errors=True)
+    except RecursionError:
+        say(f'{name!r} stays: it is deeper than any folder of ours')
+
+def last_sum(marks, name):
+    path = Path(marks, name)
+    return path.read_text('utf-8').strip() if path.exists() else ''
+GANGWAY_FILE
+put /opt/gangway/lib/images/node/run_folder.py 0644 <<'GANGWAY_FILE'
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from images.node.outbox import Owned, gathered, last_sum, link, say
+OURS = ('.launch', '.results-')
+MOST_FILES = 100000
+DEEPEST = 50
+
+def listed(folder, path='', depth=0):
+    for name in sorted(folder.names()):
+        if not path and name.startswith(OURS):
+            continue
+        try:
+            found = os.stat(name, dir_fd=folder.at, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if found.st_uid != folder.uid:
+            say(f'{path + name!r} is left out: it is nothing that the job has written')
+        elif stat.S_ISREG(found.st_mode):
+            yield (path + name, found)
+        elif not stat.S_ISDIR(found.st_mode):
+            say(f'{path + name!r} is left out: neither a file nor a folder')
+        elif depth == DEEPEST:
+            say(f'{path + name!r} is left out: it is deeper than {DEEPEST} folders')
+        else:
+            with closing(folder.folder(name)) as inner:
+                yield from listed(inner, f'{path}{name}/', depth + 1)
+
+def sum_of_files(files):
+    lines = [f'{name!r} {found.st_size} {found.st_mtime_ns}' for name, found in files]
+    return hashlib.sha256('\n'.join(lines).encode()).hexdigest() if lines else ''
+
+def link_all(source, target, paths):
+    folders = {}
+    here = []
+    for path in paths:
+        folder, slash, rest = path.partition('/')
+        if slash:
+            folders.setdefault(folder, []).append(rest)
+        else:
+            here.append(path)
+    link(source, target, here)
+    for folder, below in folders.items():
+        os.mkdir(folder, 448, dir_fd=target.at)
+        own = Owned(target.at, os.geteuid())
+        with closing(source.folder(folder)) as inner, closing(own.folder(folder)) as outer:
+            if inner.at >= 0:
+                link_all(inner, outer, below)
+
+def main(argv):
+    run_dir, uid, marks, *command = argv
+    run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
+    files = list(listed(run))
+    if len(files) > MOST_FILES:
+        say(f'of {len(files)} files the first {MOST_FILES} by name are put')
+        files = files[:MOST_FILES]
+    total = sum_of_files(files)
+    if not files or total == last_sum(marks, 'results'):
+        return 0
+    with gathered(run, ()) as folder:
+        link_all(run, Owned(folder, os.geteuid()), [name for name, _ in files])
+        told = {'RESULTS': f'/proc/self/fd/{folder}', 'SUM_OF_RESULTS': total}
+        return subprocess.run(command, env={**os.environ, **told}, pass_fds=[folder], check=False).returncode
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
+GANGWAY_FILE
+put /etc/systemd/system/gangway-prepare.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: make this node ready for the trainer, or give it up
+Wants=network-online.target
+After=network-online.target docker.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=infinity
+Restart=on-failure
+RestartSec=30
+ExecStart=/opt/gangway/bin/check-gpu.sh
+ExecStart=/opt/gangway/bin/check-shared.sh
+ExecStart=/opt/gangway/bin/close-ports.sh
+ExecStart=/opt/gangway/bin/pull-image.sh
+ExecStart=/opt/gangway/bin/check-container.sh
+ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
+GANGWAY_FILE
+put /etc/systemd/system/gangway-rendezvous.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: the store in which the job's nodes meet
+Requires=gangway-prepare.service
+After=gangway-prepare.service docker.service
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStartPre=-/usr/bin/docker rm --force gangway-rendezvous
+ExecStart=/usr/bin/docker run --rm --init --name gangway-rendezvous --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 1g --log-driver none --user 2001000001:2001000001 --entrypoint python 123456789012.dkr.ecr.us-east-2.amazonaws.com/mine@sha256:cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd -c "import signal, sys; from torch.distributed import TCPStore; store = TCPStore('127.0.0.1', int(sys.argv[1]), is_master=True, wait_for_workers=False, multi_tenant=True); signal.pause()" 29400
+ExecStop=/usr/bin/docker stop --time 10 gangway-rendezvous
+TimeoutStopSec=20
+Restart=always
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_FILE
+put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: the trainer's container
+Requires=gangway-prepare.service
+After=gangway-prepare.service docker.service
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStartPre=-/usr/bin/docker rm --force gangway-trainer
+ExecStart=/opt/gangway/bin/run-trainer.sh
+KillMode=mixed
+KillSignal=SIGTERM
+TimeoutStopSec=75
+ExecStopPost=-/usr/bin/docker rm --force gangway-trainer
+ExecStopPost=-/opt/gangway/bin/upload-record.sh
+ExecStopPost=-/opt/gangway/bin/leave-node.sh
+Restart=on-failure
+RestartForceExitStatus=75
+RestartPreventExitStatus=2 3 4 5 6
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_FILE
+put /etc/systemd/system/gangway-watch.timer 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: look every minute whether this node is still needed
+
+[Timer]
+OnBootSec=60
+OnUnitInactiveSec=60
+AccuracySec=1
+
+[Install]
+WantedBy=timers.target
+GANGWAY_FILE
+put /etc/systemd/system/gangway-watch.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: end this node's part in a job that is over
+After=network-online.target
+
+[Service]
+Type=oneshot
+TimeoutStartSec=600
+ExecStart=/opt/gangway/bin/watch-node.sh
+GANGWAY_FILE
+}
+
+main "$@"
+exit
