@@ -5,12 +5,13 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_network
+from types import MappingProxyType
 
 from components.aws.launch import count_efa
 from components.catalog.schema import MachineType
 from components.core.capacity import RungPlan
 from components.core.findings import InputError
-from components.kubernetes.spec import GPU, JOBS_ONLY, POOL_LABEL, RUNG_LABEL, Flavor, Node
+from components.kubernetes.spec import GPU, HOST, JOBS_ONLY, POOL_LABEL, RUNG_LABEL, Flavor, Node
 
 __all__ = [
     "EFA",
@@ -22,6 +23,7 @@ __all__ = [
     "group_tags",
     "image_parameter",
     "join_script",
+    "network_levels",
     "node_labels",
     "node_of",
     "service_cidr",
@@ -36,6 +38,27 @@ ROOT_DEVICE = "/dev/xvda"
 _JOBS_POOL = "jobs"
 # "Services" of Kubernetes: EKS user guide, "ServiceIpv4Cidr"; the second where the VPC has addresses of the first.
 _SERVICE_CIDRS = ("172.20.0.0/16", "10.100.0.0/16")
+# EC2 user guide, "Prerequisites for Amazon EC2 topology": types by their number of network nodes, seen in November 2026.
+_LAYERS: Mapping[str, int] = MappingProxyType(
+    {
+        "p3dn.24xlarge": 3,
+        "p4d.24xlarge": 3,
+        "p4de.24xlarge": 3,
+        "p5.48xlarge": 3,
+        "p5e.48xlarge": 3,
+        "p5en.48xlarge": 3,
+        "p6e-gb200.36xlarge": 3,
+        "trn1.2xlarge": 3,
+        "trn1.32xlarge": 3,
+        "trn1n.32xlarge": 3,
+        "trn2.48xlarge": 3,
+        "trn2u.48xlarge": 3,
+        "p6-b200.48xlarge": 4,
+        "p6-b300.48xlarge": 4,
+    }
+)
+_LAYERED_FAMILIES: Mapping[str, int] = MappingProxyType({"g6e": 3, "g7e": 3})
+_LAYER_LABEL = "topology.k8s.aws/network-node-layer-"
 _SCALER = "k8s.io/cluster-autoscaler"
 # What the kubelet, the system's own programs and the plugins' pods take of a node's memory.
 _KEPT_GIB = 8
@@ -92,11 +115,19 @@ def node_labels(machine: MachineType, rung: str) -> dict[str, str]:
     return labels
 
 
-def flavor_of(machine: MachineType) -> Flavor:
-    """All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
+def network_levels(machine: MachineType) -> tuple[str, ...]:
+    """Labels that EKS gives such nodes ("Place distributed AI/ML workloads with network topology labels"), from the
+    widest part of the network to the node itself; none of types whose place EC2 does not tell.
+    """
+    layers = _LAYERS.get(machine.name, _LAYERED_FAMILIES.get(machine.name.partition(".")[0], 0))
+    return (*(f"{_LAYER_LABEL}{number}" for number in range(1, layers + 1)), HOST) if layers else ()
+
+
+def flavor_of(machine: MachineType, *, standing: bool) -> Flavor:
+    """`standing`: whether all nodes always are. All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
     without capacity would wait there for ever. The autoscaler goes down the ladder.
     """
-    return Flavor(machine.name.replace(".", "-"), {POOL_LABEL: _JOBS_POOL})
+    return Flavor(machine.name.replace(".", "-"), {POOL_LABEL: _JOBS_POOL}, network_levels(machine) if standing else ())
 
 
 def group_pattern(pool: str, position: int, rung: RungPlan) -> str:

@@ -16,6 +16,7 @@ from components.gcp.capacity import check_ladder, rung_zone
 from components.gcp.fabric import InterfacePlan, plan_interfaces
 from components.gcp.launch import boot_disk_type
 from components.gcp.tpu.slices import SlicePlan, plan_slice
+from components.kubernetes.spec import HOST
 
 __all__ = [
     "MAX_NAME",
@@ -24,6 +25,7 @@ __all__ = [
     "NodeKind",
     "PoolPlan",
     "gpu_nodes",
+    "network_levels",
     "plan_pools",
     "pods_cidr",
     "pool_name",
@@ -47,6 +49,10 @@ _GPUS: Mapping[str, str] = MappingProxyType(
         "g2-standard": "nvidia-l4",
     }
 )
+# AI Hypercomputer documentation, "Schedule GKE workloads with Topology Aware Scheduling": of these series GKE's nodes
+# carry the labels; on spot where they are placed compactly, as the pools here are. Seen in November 2026.
+_PLACED = ("a3-highgpu-8g", "a3-megagpu-8g", "a3-ultragpu-8g", "a4-highgpu-8g")
+_BLOCKS = tuple(f"cloud.google.com/gce-topology-{name}" for name in ("block", "subblock", "host"))
 # Machine types of hosts by generation, with the number of chips (GKE documentation, "Plan TPUs in GKE").
 _TPU_HOSTS: Mapping[str, str] = MappingProxyType(
     {
@@ -148,6 +154,12 @@ def gpu_nodes(machine_type: str) -> NodeKind:
         boot_disk=boot_disk_type(machine),
         machine=machine,
     )
+
+
+def network_levels(machine_type: str, rung: AnyRung) -> tuple[str, ...]:
+    """Labels of such nodes, from the widest block of the network to the node itself; none where GKE gives none."""
+    compact = not isinstance(rung, Spot) or plan_ladder((rung,))[0].placement_group
+    return (*_BLOCKS, HOST) if machine_type in _PLACED and compact else ()
 
 
 def tpu_nodes(accelerator_type: str, topology: str | None = None) -> NodeKind:

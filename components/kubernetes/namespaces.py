@@ -104,12 +104,12 @@ def _members(team: Team) -> tuple[Manifest, ...]:
 
 
 def _cluster_reader(spec: ClusterSpec) -> tuple[Manifest, ...]:
-    """Quotas, priorities and names of nodes, which every member may read."""
+    """Quotas, priorities, blocks of the network and names of nodes, which every member may read."""
     name = "gangway-member"
     rules = [
         {
             "apiGroups": [KUEUE.partition("/")[0]],
-            "resources": ["clusterqueues", "workloadpriorityclasses"],
+            "resources": ["clusterqueues", "resourceflavors", "topologies", "workloadpriorityclasses"],
             "verbs": _READ,
         },
         {"apiGroups": [""], "resources": ["nodes"], "verbs": _READ},

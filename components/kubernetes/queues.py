@@ -74,9 +74,9 @@ def _priority(name: str, value: int) -> Manifest:
 
 
 def _cohort(spec: ClusterSpec) -> Manifest:
-    if not spec.shared_nodes:
-        return _kueue("Cohort", COHORT, {})
-    return _kueue("Cohort", COHORT, {"resourceGroups": [_group(spec, spec.shared_nodes, None)]})
+    # An empty list where there are none: a field that an update leaves out would take `spec` with it, which is refused.
+    groups = [_group(spec, spec.shared_nodes, None)] if spec.shared_nodes else []
+    return _kueue("Cohort", COHORT, {"resourceGroups": groups})
 
 
 def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:

@@ -7,9 +7,22 @@ from types import MappingProxyType
 
 from components.core.findings import InputError
 
-__all__ = ["GPU", "JOBS_ONLY", "POOL_LABEL", "RUNG_LABEL", "ClusterSpec", "Flavor", "Node", "Team", "check_teams"]
+__all__ = [
+    "GPU",
+    "HOST",
+    "JOBS_ONLY",
+    "POOL_LABEL",
+    "RUNG_LABEL",
+    "ClusterSpec",
+    "Flavor",
+    "Node",
+    "Team",
+    "check_teams",
+]
 
 GPU = "nvidia.com/gpu"
+HOST = "kubernetes.io/hostname"
+"""Label of a node, by which Kueue chooses nodes one by one where it knows the network's blocks."""
 POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"
 """Of a node: the pool of machines of one kind that it is from, and the rung of the ladder."""
 JOBS_ONLY = "gangway.dev/jobs-only"

@@ -1,11 +1,11 @@
 """What the queues of a managed Kubernetes are made of, whatever its provider. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from components.catalog.schema import MachineType
 from components.core.fields import Egress
-from components.core.findings import InputError
+from components.core.findings import Finding, InputError
 from components.kubernetes.spec import GPU, POOL_LABEL, ClusterSpec, Flavor, Node, Team, check_teams
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
@@ -49,6 +49,26 @@ def check_way_out(config: StackConfig) -> None:
 def gpu_node(machine: MachineType) -> Node:
     """What jobs may have of one GPU machine."""
     return Node(machine.vcpus.value, int(machine.memory_gib.value) - KEPT_GIB, {GPU: machine.num_accelerators.value})
+
+
+def stands(config: StackConfig) -> bool:
+    """Whether all nodes are always up, and from one rung. Kueue chooses by the network among nodes that are there, and
+    lets no job begin for which there are too few: none would ever come that has to be asked for.
+    """
+    nodes = config.cluster.nodes
+    return 1 < nodes.min == nodes.max and len(config.cluster.capacity) == 1
+
+
+def topology_findings(flavor: Flavor) -> Iterable[Finding]:
+    """What it takes that a job's nodes are chosen by the network."""
+    if flavor.levels:
+        yield Finding.info(
+            "kubernetes.topology",
+            "gangway:cluster.nodes",
+            f"all nodes are always up, so a job's are chosen close to each other, by {flavor.levels[-2]} and what is "
+            "above it; a node without these labels gets no job of the queue",
+            f"kubectl get nodes -L {','.join(flavor.levels[:-1])}",
+        )
 
 
 def spec_of(config: StackConfig, node: Node, flavor: Flavor, hosts: int = 1) -> ClusterSpec:

@@ -31,7 +31,7 @@ from stacks.engines.kubernetes.manifests import (
     variables_of,
 )
 from stacks.engines.kubernetes.objects import Seen, by_job, condition, excluded_of, file_of, job_id_of, start_of
-from stacks.engines.kubernetes.queues import Quota, beyond, lacking, quota_of
+from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lacking, narrowest_block, quota_of
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
 from stacks.engines.kubernetes.status import status_of, unfit_nodes
 from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
@@ -40,6 +40,7 @@ CLAIM = "gangway-runs"
 """Name of the volume claim that has the run folders."""
 _WORKLOADS, _QUEUES = "workloads.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io"
 _CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
+_FLAVORS, _TOPOLOGIES = "resourceflavors.kueue.x-k8s.io", "topologies.kueue.x-k8s.io"
 _LOOKS, _LOOK_SEC = 60, 0.5
 
 
@@ -110,10 +111,11 @@ class KubernetesEngine:
         self._sweep(sets)
         taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets]
         number = max(taken, default=0) + 1
+        block = self._block(job)
         while True:
             job_id = f"{job.name}-{number}"
             folder = f"{job_id}-{secrets.token_hex(8)}"
-            placing = Placing(self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder)
+            placing = Placing(self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block)
             try:
                 put(self._kubectl, job, placing, variables_of(job))
             except TakenError:
@@ -200,7 +202,7 @@ class KubernetesEngine:
         meta = last["metadata"]
         placing = Placing(
             self._kubectl.namespace, self._queue, CLAIM, job_id, meta["annotations"][USER_ANNOTATION],
-            meta["annotations"][RUN_ANNOTATION], excluded_of(last), start_of(last), None,
+            meta["annotations"][RUN_ANNOTATION], excluded_of(last), start_of(last), None, self._block(job),
         )  # fmt: skip
         following = placing.without(nodes, left_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
@@ -251,6 +253,18 @@ class KubernetesEngine:
         try:
             return quota_of(self._kubectl.get(_CLUSTER_QUEUES, local_queue["spec"]["clusterQueue"]))
         except ForbiddenError:
+            return None
+
+    def _block(self, job: JobFile) -> str | None:
+        """See `Placing.block`; None where this user may not read it."""
+        if job.nodes.max == 1:
+            return None
+        try:
+            queue = self._kubectl.get(_CLUSTER_QUEUES, self._local_queue()["spec"]["clusterQueue"])
+            flavors = [self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)]
+            names = [each["spec"].get("topologyName") for each in flavors]
+            return narrowest_block([None if name is None else self._kubectl.get(_TOPOLOGIES, name) for name in names])
+        except (ForbiddenError, MissingError):
             return None
 
     def _has(self, kind: str, name: str) -> bool:

@@ -42,6 +42,8 @@ DATA_CLAIM = "gangway-data"
 """Name of the volume claim that has the data sets of presets."""
 _TEAM_LABEL = "gangway.dev/team"
 _QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+_NEAR_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
+"""Of pods; those that no block of this kind has room for are of one of the next wider kind, and so on."""
 HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
 """Of a JobSet: the seconds that it may have on nodes."""
 _MOUNTS = "/mnt/gangway"
@@ -74,6 +76,8 @@ class Placing:
         excluded: nodes that were not fit for it.
         start: of its JobSets this is the how manieth, from 1.
         max_sec: what is left of its hours; None for all of them.
+        block: label of the blocks of nodes one of which all of its are from, where there is room; None where the queue
+            knows none.
     """
 
     namespace: str
@@ -85,6 +89,7 @@ class Placing:
     excluded: tuple[str, ...] = ()
     start: int = 1
     max_sec: int | None = None
+    block: str | None = None
 
     @property
     def name(self) -> str:
@@ -217,6 +222,7 @@ def _with_code(*codes: int) -> str:
 
 
 def _job(job: JobFile, placing: Placing) -> Manifest:
+    near = {} if placing.block is None else {"annotations": {_NEAR_ANNOTATION: placing.block}}
     return {
         "parallelism": job.nodes.max,
         "completions": job.nodes.max,
@@ -232,7 +238,7 @@ def _job(job: JobFile, placing: Placing) -> Manifest:
                 },
             ]
         },
-        "template": {"metadata": {"labels": _labels(placing)}, "spec": _pod(job, placing)},
+        "template": {"metadata": {"labels": _labels(placing), **near}, "spec": _pod(job, placing)},
     }
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
+from components.kubernetes.spec import HOST
 from stacks.config.job_file import JobFile
 from stacks.engines.kubernetes.manifests import resources_of
 
@@ -86,6 +87,21 @@ def quota_of(cluster_queue: Mapping[str, Any]) -> Quota:
         for group in spec.get("resourceGroups", ())
     ]
     return Quota(groups, in_cohort)
+
+
+def flavor_names(cluster_queue: Mapping[str, Any]) -> list[str]:
+    """Of all of its groups."""
+    groups = cluster_queue["spec"].get("resourceGroups", ())
+    return list(dict.fromkeys(flavor["name"] for group in groups for flavor in group["flavors"]))
+
+
+def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | None:
+    """The label of the smallest blocks of more than one node that all flavors' topologies have; `topologies`: of each
+    flavor, None of one that has none. None where there is no such label: a flavor without it would be passed over.
+    """
+    found = [[] if each is None else [level["nodeLabel"] for level in each["spec"]["levels"]] for each in topologies]
+    shared = [label for label in found[0] if all(label in each for each in found)] if found else []
+    return next((label for label in reversed(shared) if label != HOST), None)
 
 
 def _flavor(found: Mapping[str, Any], used: Mapping[str, Decimal], *, in_cohort: bool) -> Flavor:

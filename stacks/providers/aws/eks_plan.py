@@ -11,7 +11,7 @@ from components.core.findings import Finding, InputError
 from components.kubernetes.spec import ClusterSpec
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
-from stacks.providers.cluster_queues import spec_of
+from stacks.providers.cluster_queues import spec_of, stands, topology_findings
 
 __all__ = ["EksPlan", "eks_findings", "plan_eks", "with_second_zone"]
 
@@ -36,7 +36,8 @@ class EksPlan:
 
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
     """InputError: what such a cluster cannot be."""
-    spec = spec_of(config, node_of(machine, config.cluster.root_volume_gib), flavor_of(machine))
+    flavor = flavor_of(machine, standing=stands(config))
+    spec = spec_of(config, node_of(machine, config.cluster.root_volume_gib), flavor)
     version = engine.version or VERSIONS[-1]
     check_version(version, "gangway:engine.version")
     _check_rungs(config)
@@ -60,6 +61,7 @@ def eks_findings(config: StackConfig, eks: EksPlan) -> Iterable[Finding]:
         f"Kubernetes {eks.version} answers inside the network {outside}",
         "" if eks.api_cidrs else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
     )
+    yield from topology_findings(eks.spec.flavors[0])
     if config.storage is None:
         yield Finding.warning(
             "kubernetes.no-run-folders",

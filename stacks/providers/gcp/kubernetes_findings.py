@@ -8,7 +8,8 @@ from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LADDER, LadderContext, capacity_findings
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
-from stacks.providers.cluster_queues import engine_of, version_of
+from stacks.providers.cluster_queues import engine_of, topology_findings, version_of
+from stacks.providers.gcp.kubernetes_plan import cluster_spec
 from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
 from stacks.providers.shared import CLUSTER, sold_here, zone
 
@@ -21,6 +22,7 @@ def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate |
         *zone(planned.zone, planned.zone_reason),
         *_control_plane(config),
         *_nodes(config, planned),
+        *topology_findings(cluster_spec(config, planned.machine, planned.tpu).flavors[0]),
         *_runs(config),
     )
 

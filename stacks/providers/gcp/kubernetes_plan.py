@@ -10,11 +10,11 @@ from components.catalog.schema import MachineType
 from components.core.capacity import FlexStart
 from components.core.findings import InputError
 from components.gcp.capacity import LADDER
-from components.gcp.gke_plan import gpu_nodes, plan_pools, tpu_nodes
+from components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_nodes
 from components.gcp.tpu.slices import SlicePlan
 from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Node
 from stacks.config.stack_config import StackConfig
-from stacks.providers.cluster_queues import JOBS, KEPT_GIB, check_way_out, gpu_node, spec_of, version_of
+from stacks.providers.cluster_queues import JOBS, KEPT_GIB, check_way_out, gpu_node, spec_of, stands, version_of
 
 TPU = "google.com/tpu"
 """What a pod asks for to have chips."""
@@ -50,7 +50,8 @@ def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | Non
     from pool to pool. Of slices the quota counts hosts.
     """
     node = gpu_node(machine) if tpu is None else tpu_host(tpu)
-    return spec_of(config, node, Flavor(machine.name, flavor_labels(tpu)), hosts_of(tpu))
+    levels = network_levels(machine.name, config.cluster.capacity[0]) if tpu is None and stands(config) else ()
+    return spec_of(config, node, Flavor(machine.name, flavor_labels(tpu), levels), hosts_of(tpu))
 
 
 def flavor_labels(tpu: SlicePlan | None) -> dict[str, str]:

@@ -24,6 +24,7 @@ from components.aws.eks_nodes import (
     group_tags,
     image_parameter,
     join_script,
+    network_levels,
     node_labels,
     node_of,
     service_cidr,
@@ -60,7 +61,9 @@ def test_a_node_is_what_the_autoscaler_was_told(name: str) -> None:
         key.removeprefix(f"{prefix}/label/"): value for key, value in tags.items() if key.startswith(f"{prefix}/label/")
     }
     assert taint_flag == f"--register-with-taints={JOBS_ONLY}={tags[f'{prefix}/taint/{JOBS_ONLY}']}"
-    assert flavor_of(machine).labels.items() <= labels.items(), "or Kueue would send pods where no node is"
+    assert flavor_of(machine, standing=True).labels.items() <= labels.items(), (
+        "or Kueue would send pods where no node is"
+    )
     resources = {
         key.removeprefix(f"{prefix}/resources/"): value
         for key, value in tags.items()
@@ -100,6 +103,19 @@ def test_a_p5_has_its_gpus_and_its_fabric() -> None:
     assert node_of(load().machine("p5.48xlarge"), 400) == node
 
 
+@pytest.mark.parametrize(("name", "layers"), [("p5.48xlarge", 3), ("p6-b200.48xlarge", 4), ("g6e.xlarge", 3)])
+def test_nodes_that_stand_are_chosen_by_ec2s_network_layers(name: str, layers: int) -> None:
+    machine = load().machine(name)
+    labels = [f"topology.k8s.aws/network-node-layer-{number}" for number in range(1, layers + 1)]
+    assert list(flavor_of(machine, standing=True).levels) == [*labels, "kubernetes.io/hostname"]
+    assert flavor_of(machine, standing=False).levels == (), "Kueue knows none that does not stand"
+
+
+@pytest.mark.parametrize("name", ["p5.4xlarge", "g5.48xlarge", "p3.16xlarge"])
+def test_of_other_types_ec2_does_not_tell(name: str) -> None:
+    assert network_levels(load().machine(name)) == ()
+
+
 def test_images_are_those_for_the_machine() -> None:
     parameter = image_parameter("1.36", load().machine("p5.48xlarge"))
     assert parameter == ("/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/nvidia/recommended/image_id")
@@ -131,7 +147,7 @@ def test_the_groups_name_is_recognized_with_pulumis_letters() -> None:
 
 def spec_of(machine: str) -> ClusterSpec:
     found = load().machine(machine)
-    return ClusterSpec((), node_of(found, 200), 4, (flavor_of(found),))
+    return ClusterSpec((), node_of(found, 200), 4, (flavor_of(found, standing=False),))
 
 
 def charts_of(machine: str, lustre: bool) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Quotas: what a queue never has, and what it has now."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.engines.kubernetes.queues import Quota, beyond, lacking, quantity, quota_of
+from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lacking, narrowest_block, quantity, quota_of
 from tests.stacks.engines.kubernetes.test_manifests import job
 
 
@@ -74,3 +75,28 @@ def test_room_is_what_nobody_has_reserved() -> None:
     assert [each.partition(":")[0] for each in lacking(file, full)] == ["cpu"]
     other = queue({"cpu": "4", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}, used="2500m")
     assert lacking(file, other) == [], "another flavor has it"
+
+
+def topology(*labels: str) -> dict[str, object]:
+    return {"spec": {"levels": [{"nodeLabel": label} for label in labels]}}
+
+
+@pytest.mark.parametrize(
+    ("topologies", "label"),
+    [
+        ([topology("x/block", "x/rack", "kubernetes.io/hostname")], "x/rack"),
+        ([topology("x/block", "x/rack")], "x/rack"),
+        ([topology("x/block", "x/rack"), topology("x/block", "kubernetes.io/hostname")], "x/block"),
+        ([topology("x/block"), None], None),
+        ([topology("x/block"), topology("y/block")], None),
+        ([topology("kubernetes.io/hostname")], None),
+        ([], None),
+    ],
+)
+def test_the_narrowest_block_is_one_that_every_flavor_knows(topologies: list[Any], label: str | None) -> None:
+    assert narrowest_block(topologies) == label
+
+
+def test_a_flavor_of_two_groups_is_one() -> None:
+    groups = [{"flavors": [{"name": "a"}, {"name": "b"}]}, {"flavors": [{"name": "a"}]}]
+    assert flavor_names({"spec": {"resourceGroups": groups}}) == ["a", "b"]

@@ -158,3 +158,14 @@ def test_who_may_call_the_api_is_said(changed: Callable[[Edit], Plan], plan: Pla
     assert of(opened, "Cluster")[0].inputs["vpcConfig"]["publicAccessCidrs"] == ["203.0.113.0/24"]
     [said] = [finding for finding in plan.findings if finding.code == "kubernetes.api"]
     assert "VPN" in said.fix
+
+
+def test_nodes_that_stand_are_chosen_by_the_network(changed: Callable[[Edit], Plan], plan: Plan) -> None:
+    def standing(values: dict[str, Any]) -> None:
+        values["gangway:cluster"].update(nodes={"min": 8, "max": 8}, capacity=[{"kind": "on-demand"}])
+
+    made = changed(standing)
+    [topology], [flavor] = of(made, "Topology"), of(made, "ResourceFlavor")
+    assert flavor.inputs["spec"]["topologyName"] == topology.inputs["metadata"]["name"]
+    assert "kubernetes.topology" in {each.code for each in made.findings}
+    assert not of(plan, "Topology"), "Kueue would let nothing begin where no node stands"

@@ -164,6 +164,35 @@ def test_of_slices_the_quota_counts_hosts(gcp_edited: Edited) -> None:
     assert flavor_labels(None) == {POOL_LABEL: "jobs"}
 
 
+_NODES = {"min": 4, "max": 4}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "capacity", "chosen"),
+    [
+        (_NODES, [{"kind": "reservation", "id": "mine"}], True),
+        (_NODES, [{"kind": "spot"}], True),
+        (_NODES, [{"kind": "spot"}, {"kind": "on-demand"}], False),
+        ({"min": 0, "max": 4}, [{"kind": "on-demand"}], False),
+    ],
+)
+def test_nodes_that_stand_are_chosen_by_their_blocks(
+    gcp_edited: Edited, nodes: dict[str, int], capacity: list[dict[str, str]], chosen: bool
+) -> None:
+    engine = {"kind": "kubernetes", "teams": [{"name": "vision", "nodes": 2}]}
+    made = make_plan(gcp_edited(A3, engine=engine, cluster=edited_cluster(nodes, capacity)))
+    flavors = [each.inputs["spec"] for each in made.resources if each.type.endswith(":ResourceFlavor")]
+    assert ["topologyName" in each for each in flavors] == [chosen]
+    assert ("kubernetes.topology" in {each.code for each in made.findings}) == chosen
+    levels = [each.inputs["spec"]["levels"] for each in made.resources if each.type.endswith(":Topology")]
+    last = [each[-2]["nodeLabel"] for each in levels]
+    assert last == (["cloud.google.com/gce-topology-host"] if chosen else [])
+
+
+def edited_cluster(nodes: dict[str, int], capacity: list[dict[str, str]]) -> dict[str, object]:
+    return {"machine_type": "a3-megagpu-8g", "nodes": nodes, "capacity": capacity}
+
+
 def test_findings_speak_of_what_nobody_would_guess(a3_plan: Plan) -> None:
     codes = {finding.code for finding in a3_plan.findings}
     assert codes >= {"kubernetes.api", "cluster.idle-minutes", "cluster.not-tried", "fabric.tcp-in-pods"}
