@@ -38,7 +38,7 @@ ROOT_DEVICE = "/dev/xvda"
 _JOBS_POOL = "jobs"
 # "Services" of Kubernetes: EKS user guide, "ServiceIpv4Cidr"; the second where the VPC has addresses of the first.
 _SERVICE_CIDRS = ("172.20.0.0/16", "10.100.0.0/16")
-# EC2 user guide, "Prerequisites for Amazon EC2 topology": types by their number of network nodes, seen in November 2026.
+# EC2 user guide, "Prerequisites for Amazon EC2 topology": types by their number of layers, as of November 2026.
 _LAYERS: Mapping[str, int] = MappingProxyType(
     {
         "p3dn.24xlarge": 3,
@@ -124,8 +124,8 @@ def network_levels(machine: MachineType) -> tuple[str, ...]:
 
 
 def flavor_of(machine: MachineType, *, standing: bool) -> Flavor:
-    """`standing`: whether all nodes always are. All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
-    without capacity would wait there for ever. The autoscaler goes down the ladder.
+    """All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
+    without capacity would wait there for ever. The autoscaler goes down the ladder. `standing`: all nodes always are up.
     """
     return Flavor(machine.name.replace(".", "-"), {POOL_LABEL: _JOBS_POOL}, network_levels(machine) if standing else ())
 

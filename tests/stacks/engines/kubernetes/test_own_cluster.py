@@ -82,21 +82,24 @@ def test_a_job_runs_on_tainted_nodes_through_the_teams_queue(own: KubeCluster) -
 
 
 @pytest.fixture
-def blocks(own: KubeCluster) -> Iterator[ClusterSpec]:
+def blocks(own: KubeCluster) -> Iterator[None]:
     """The same queues where n1 and n3 are in one block of the network, and n2 is in another."""
     spec = replace(SPEC, max_nodes=3, flavors=(Flavor("blocks", LABELS, ("x/block", "kubernetes.io/hostname")),))
     for node, block in (("n1", "a"), ("n2", "b"), ("n3", "a")):
         own.kubectl("label", "node", node, f"x/block={block}", "--overwrite")
     own.apply(*queue_manifests(spec))
-    yield spec
+    yield
     own.apply(*queue_manifests(SPEC))
     own.kubectl("label", "nodes", "--all", "x/block-")
 
 
-def test_a_jobs_nodes_are_of_one_block_where_there_is_room(blocks: ClusterSpec, member: KubernetesEngine) -> None:
+@pytest.mark.usefixtures("blocks")
+def test_a_jobs_nodes_are_of_one_block_where_there_is_room(own: KubeCluster, member: KubernetesEngine) -> None:
     """Asked for by a member, who may read which blocks there are; and of two where one is too small."""
     two = over(member, member.submit(job("true", nodes={"min": 2, "max": 2})))
     assert (two.phase, sorted(two.nodes)) == (Phase.DONE, ["n1", "n3"])
+    asked = "--output=jsonpath={.items[*].spec.podSets[*].topologyRequest.preferred}"
+    assert own.kubectl("get", "workloads", "--namespace=vision", asked) == "x/block"
     three = over(member, member.submit(job("true", nodes={"min": 3, "max": 3})))
     assert (three.phase, sorted(three.nodes)) == (Phase.DONE, ["n1", "n2", "n3"])
 
