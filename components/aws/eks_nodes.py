@@ -125,7 +125,7 @@ def network_levels(machine: MachineType) -> tuple[str, ...]:
 
 def flavor_of(machine: MachineType, *, standing: bool) -> Flavor:
     """All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
-    without capacity would wait there for ever. The autoscaler goes down the ladder. `standing`: all nodes always are up.
+    without capacity would wait there for ever. The autoscaler goes down the ladder. `standing`: all are always up.
     """
     return Flavor(machine.name.replace(".", "-"), {POOL_LABEL: _JOBS_POOL}, network_levels(machine) if standing else ())
 

@@ -2,7 +2,7 @@
 
 A pod's end fails its Job, whose message names the exit code, and the JobSet's failure policy reads it there: 2, 3, 5
 and 6 end the job, 4 ends it until it is begun again without that node, 75 and a disruption begin it again, and what is
-left does so `max_restarts` times. It is the code of whichever pod ends first: on several nodes a plain failure
+left does so `max_restarts` times; all of it together `most_restarts` times. It is the code of whichever pod ends first: on several nodes a plain failure
 holds back its end (own-job.sh), for it may be that of a peer which has lost another.
 """
 
@@ -53,16 +53,24 @@ _PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
 _PORT = 29400
 _HOLD_BACK_SEC = 20
 """By then the end of a pod that others have lost is known: its own code, or that it was evicted."""
+_RESTARTS = "GANGWAY_RESTARTS"
+"""Variable of a pod: how often its JobSet has begun again, for whatever reason."""
+_RESTARTS_LABEL = "jobset.sigs.k8s.io/restart-attempt"
+_LEAST_INTERRUPTIONS, _INTERRUPTIONS_PER_HOUR = 20, 4
+_GOES_ON = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
+    echo "gangway: begun again %(most)d times, which is the most: something ends it again and again" >&2
+    exit %(code)d
+fi
+"""
 _MEETS = """[ "$JOB_COMPLETION_INDEX" = 0 ] && PET_RDZV_CONF=is_host=1 || PET_RDZV_CONF=is_host=0
 export PET_RDZV_CONF
-exec "$@"
 """
 """For a pod's shell: torchrun would guess from names and addresses which pod serves the store; a pod has several."""
 _USER = 1000
 KEPT_SEC = 7 * 24 * 3600
 """How long a job that is over can be asked for."""
 _TMP_SIZE = "20Gi"
-"""Of /tmp. Who writes more fails, and that counts; what a full node evicts would begin again without end."""
+"""Of /tmp. Who writes more fails, and that counts; what a full node evicts would begin again up to `most_restarts`."""
 DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
 
 
@@ -110,6 +118,13 @@ def priority_class(priority: Priority) -> str | None:
 def resources_of(job: JobFile) -> Mapping[str, str]:
     """What each node's pod asks for, and may take at most."""
     return job.resources or DEFAULT_RESOURCES
+
+
+def most_restarts(job: JobFile) -> int:
+    """Of any kind. A failure policy cannot tell a drained node from one that is short of room and evicts its pods: both
+    are a disruption, which does not count, and the second may go on for as long as the job has hours.
+    """
+    return job.max_restarts + max(_LEAST_INTERRUPTIONS, math.ceil(_INTERRUPTIONS_PER_HOUR * job.max_hours))
 
 
 def output_findings(job: JobFile) -> Iterable[Finding]:
@@ -249,6 +264,7 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
         "image": job.image,
         "command": [_literal(word) for word in _words(job, placing)],
         "envFrom": [{"secretRef": {"name": placing.name}}],
+        "env": [{"name": _RESTARTS, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{_RESTARTS_LABEL}']"}}}],
         "resources": {"requests": asked, "limits": asked},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -305,11 +321,12 @@ def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:
+    goes_on = _GOES_ON % {"name": _RESTARTS, "most": most_restarts(job), "code": EXIT_ENDED_FOR_ALL}
     if job.nodes.max == 1:
-        return node_argv(job, _PLACE)
+        return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *node_argv(job, _PLACE)]
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
     argv = node_argv(job, _PLACE, Meeting(first, _PORT, placing.name, job.nodes.max))
-    return ["/bin/sh", "-c", _MEETS, "node", *argv]
+    return ["/bin/sh", "-c", f'{goes_on}{_MEETS}exec "$@"', "node", *argv]
 
 
 def _literal(word: str) -> str:

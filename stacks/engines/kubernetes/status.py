@@ -7,7 +7,7 @@ from stacks.config.job_file import JobFile
 from stacks.engines.attempts import after
 from stacks.engines.base import JobStatus, Phase
 from stacks.engines.kubernetes.hours import OVER_HOURS, left_sec, stretches_of
-from stacks.engines.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOTATION
+from stacks.engines.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOTATION, most_restarts
 from stacks.engines.kubernetes.objects import (
     Found,
     Seen,
@@ -18,7 +18,7 @@ from stacks.engines.kubernetes.objects import (
     start_of,
     time_of,
 )
-from trainer.core.errors import EXIT_UNFIT
+from trainer.core.errors import EXIT_ENDED_FOR_ALL, EXIT_UNFIT
 
 _CODE = re.compile(r"pod [^ /]*/([^ ]+) failed with exit code ([0-9]+) ")
 
@@ -76,6 +76,9 @@ def _failed(seen: Seen, job: JobFile, other_nodes: int, failed: Found) -> _End |
     codes = [code for _, code in _ends(seen)]
     if not codes:
         return Phase.FAILED, None, failed.get("message", ""), at
+    if codes[0] == EXIT_ENDED_FOR_ALL and _restarts(seen.last) > most_restarts(job):
+        reason = f"begun again {most_restarts(job)} times, which is the most: something ends it again and again"
+        return Phase.FAILED, codes[0], reason, at
     enough = other_nodes - len(unfit_nodes(seen)) >= job.nodes.max
     then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
     if then.phase is None:
@@ -101,13 +104,18 @@ def _now(seen: Seen) -> tuple[Phase, int | None, str]:
 
 def _starts(seen: Seen) -> int:
     """Of all JobSets; one that Kueue has put back into the queue has begun once more."""
-    restarts: int = sum(each.get("status", {}).get("restarts", 0) for each in seen.sets)
+    restarts = sum(map(_restarts, seen.sets))
     workloads = [each for each in (*seen.earlier, seen.workload) if each is not None]
     stats = [each.get("status", {}).get("schedulingStats", {}).get("evictions", ()) for each in workloads]
     evictions: int = sum(each["count"] for some in stats for each in some if each["reason"][:11] != "Deactivated")
     began = bool(restarts or any(each["status"].get("startTime") for each in seen.jobs))
     began = began or (seen.workload is not None and any_condition(seen.workload, "Admitted") is not None)
     return restarts + evictions + start_of(seen.last) - (0 if began else 1)
+
+
+def _restarts(job_set: Found) -> int:
+    count: int = job_set.get("status", {}).get("restarts", 0)
+    return count
 
 
 def _started_at(seen: Seen) -> datetime | None:

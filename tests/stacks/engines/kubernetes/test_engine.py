@@ -86,6 +86,37 @@ def _evict(cluster: KubeCluster, queue: KubeQueue, pod: str) -> None:
     cluster.kubectl("create", f"--raw={path}", "-f", "-", told=json.dumps(eviction))
 
 
+def test_a_node_that_evicts_a_job_again_and_again_does_so_with_an_end(
+    engine: KubernetesEngine,
+    kube_queue: KubeQueue,
+    standing_kubernetes: KubeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a kubelet does that is short of room: to a failure policy it looks as a drained node's eviction does."""
+    monkeypatch.setattr("stacks.engines.kubernetes.manifests._LEAST_INTERRUPTIONS", 2)
+    job_id = engine.submit(job(f"echo x >>begun; {_WAITS}", max_restarts=0, max_hours=0.1))
+    for times in range(1, 4):
+        until(engine, job_id, lambda found, log, n=times: _lines(kube_queue, "begun") == n)  # type: ignore[misc]
+        [pod] = pods(standing_kubernetes, kube_queue)
+        _evict_for_room(standing_kubernetes, kube_queue, pod)
+    found = over(engine, job_id)
+    assert (found.phase, found.exit_code, found.starts) == (Phase.FAILED, 5, 4)
+    assert "begun again 2 times" in found.reason
+    assert "begun again 2 times" in engine.log(job_id)[0]
+    assert _lines(kube_queue, "begun") == 3, "the last start has not begun the command"
+
+
+def _lines(queue: KubeQueue, name: str) -> int:
+    return sum(len(each.read_text().splitlines()) for each in queue.runs.glob(f"*/{name}"))
+
+
+def _evict_for_room(cluster: KubeCluster, queue: KubeQueue, pod: str) -> None:
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    status = {"phase": "Failed", "reason": "Evicted", "conditions": [disrupted]}
+    words = ("patch", pod, f"--namespace={queue.namespace}", "--subresource=status", "--type=strategic")
+    cluster.kubectl(*words, f"--patch={json.dumps({'status': status})}")
+
+
 @pytest.mark.parametrize("evicted", [0, 1])
 def test_of_several_nodes_the_eviction_of_one_is_no_failure_of_the_others(
     engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster, evicted: int

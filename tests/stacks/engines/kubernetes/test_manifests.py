@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from components.core.findings import Severity
 from stacks.config.job_file import JobFile
-from stacks.engines.kubernetes.manifests import Placing, job_set, output_findings, supports, variables_of
+from stacks.engines.kubernetes.manifests import (
+    Placing,
+    job_set,
+    most_restarts,
+    output_findings,
+    supports,
+    variables_of,
+)
 from stacks.engines.kubernetes.objects import file_of
 from tests.components.kubernetes.test_schemas import VERSIONS
 
@@ -96,6 +103,22 @@ def test_the_first_pod_and_no_other_serves_the_store(index: str, serves: str) ->
     assert done.stdout == f"is_host={serves}\n"
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize(("restarts", "code"), [("26", 0), ("27", 5)])
+def test_what_is_begun_again_and_again_ends(nodes: int, restarts: str, code: int) -> None:
+    """After two failures and 24 interruptions, four in each of six hours."""
+    file = job(nodes={"min": nodes, "max": nodes}, max_hours=6, max_restarts=2)
+    words = [word.replace("$$", "$") for word in container_of(file)["command"][:4]]
+    variables = {**os.environ, "GANGWAY_RESTARTS": restarts, "JOB_COMPLETION_INDEX": "0"}
+    done = subprocess.run([*words, "true"], env=variables, capture_output=True, text=True)
+    assert done.returncode == code
+    assert ("26 times" in done.stderr) == bool(code)
+
+
+def test_a_short_job_may_be_interrupted_as_well() -> None:
+    assert most_restarts(job(max_hours=0.1, max_restarts=0)) == 20
+
+
 def test_nodes_that_end_together_hold_back_a_plain_failure() -> None:
     assert "GANGWAY_HOLD_BACK_SEC" in variables_of(job(nodes={"min": 2, "max": 2}))
     assert "GANGWAY_HOLD_BACK_SEC" not in variables_of(job())
@@ -163,7 +186,7 @@ def test_a_presets_data_are_mounted_to_be_read() -> None:
     (volume,) = [each for each in pod["volumes"] if each["name"] == "data"]
     assert volume["persistentVolumeClaim"] == {"claimName": "gangway-data", "readOnly": True}
     words = container["command"]
-    assert words[:3] == ["python", "-m", "trainer.launch"]
+    assert words[4:7] == ["python", "-m", "trainer.launch"]
     assert words[words.index("--data") + 1] == "/shared/digits"
     assert words[words.index("--run-dir") + 1] == "/mnt/gangway/run"
 

@@ -56,6 +56,14 @@ _ADMITTED = condition("Admitted")
 _WAITS = condition("QuotaReserved", "False", message="insufficient unused quota for cpu")
 
 
+@pytest.mark.parametrize(("restarts", "again"), [(21, False), (22, True)])
+def test_one_that_was_ended_again_and_again_says_so(restarts: int, again: bool) -> None:
+    """Code 5 of a job that may begin again 21 times; a trainer says it on its own, too."""
+    sets = a_set(condition("Failed"), restarts=restarts)
+    found = status_of(Seen([sets], a_workload(_ADMITTED), [a_job(5)], []), 3)
+    assert (found.phase, found.exit_code, "again and again" in found.reason) == (Phase.FAILED, 5, again)
+
+
 def test_before_kueue_has_seen_it_it_waits() -> None:
     found = status_of(Seen([a_set()], None, [], []), 3)
     assert (found.phase, found.starts, found.team, found.user) == (Phase.WAITING, 0, "vision", "ada")
