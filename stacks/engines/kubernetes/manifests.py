@@ -2,8 +2,8 @@
 
 A pod's end fails its Job, whose message names the exit code, and the JobSet's failure policy reads it there: 2, 3, 5
 and 6 end the job, 4 ends it until it is begun again without that node, 75 and a disruption begin it again, and what is
-left does so `max_restarts` times; all of it together `most_restarts` times. It is the code of whichever pod ends first: on several nodes a plain failure
-holds back its end (own-job.sh), for it may be that of a peer which has lost another.
+left does so `max_restarts` times; all of it together `most_restarts` times. It is the code of whichever pod ends first:
+on several nodes a plain failure holds back its end (own-job.sh), for it may be that of a peer which has lost another.
 """
 
 import math
