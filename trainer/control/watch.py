@@ -5,11 +5,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from trainer.config.metric_names import FD_ENL0, of_frames
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.records.stats_log import Line
 
-GUARDS = ("fd-enl0", "fd-enl0-frames")
-"""Metrics that need no download and that fall as a generator gets better; the first one that a run computes guards."""
+GUARDS = (FD_ENL0, of_frames(FD_ENL0))
+"""Values that need no download and that fall as a generator gets better: of pictures, and of clips. A run has one."""
 MOST_INTERVALS = 2000
 """Intervals that are kept; what is older says nothing about the machine as it is now."""
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.control.lines import KNOBS, line
+from trainer.config.metric_names import FD_ENL0
 from trainer.control.watch import Watch, history_of, interval
 
 
@@ -70,12 +71,12 @@ def test_the_first_line_of_a_session_is_warming_up() -> None:
     assert found.images_per_sec == 10
 
 
-def test_the_guard_is_the_first_metric_that_needs_no_download() -> None:
+def test_the_guard_is_the_distance_that_needs_no_download() -> None:
     watch = Watch(5.0)
     watch.see(line(0, 0))
-    watch.quality({"name": "fid", "trained": {"value": 9.0}})
-    watch.quality({"name": "fd-enl0", "trained": {"value": 7.0}})
-    watch.quality({"name": "fd-enl0", "trained": {"value": None}})
+    watch.quality({"name": "FID", "trained": {"value": 9.0}})
+    watch.quality({"name": FD_ENL0, "trained": {"value": 7.0}})
+    watch.quality({"name": FD_ENL0, "trained": {"value": None}})
     found, after = watch.see(line(6, 10)), watch.see(line(12, 20))
     assert found is not None
     assert after is not None
