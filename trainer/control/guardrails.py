@@ -17,7 +17,8 @@ _COOL_DOWN = 20
 """Intervals that what was undone is left alone for; each further time twice as many."""
 LOST_SHARE = 0.01
 """Of the time so far that trying may cost: with the try that goes beyond it, a run that was right stays within 2 %."""
-_MOST_FAILURES = 3
+MOST_FAILURES = 3
+"""Of one knob, be it a policy's change or the judge's; after them it is left alone."""
 _HOUR_SEC = 3600.0
 
 
@@ -51,7 +52,7 @@ def allowed(
     found: dict[str, tuple[Value, ...]] = {}
     for knob, values in _ladders(settings.bounds, start, machine).items():
         here: Value = getattr(now, knob)
-        if knob in machine.fixed or failures(history, knob) >= _MOST_FAILURES:
+        if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
         left = cooling(history, knob, values)
         kept = {value for value in values if value not in left} | {here}
