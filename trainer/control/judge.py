@@ -19,9 +19,9 @@ OF_QUALITY = ("batch_size", "precision")
 """Knobs that what is learnt depends on."""
 _SETTLE = 1
 """Intervals after a change that do not count."""
-_BEFORE = 5
+BEFORE = 5
 """Intervals before it that it is compared with, at most."""
-_LONGEST = 3
+LONGEST = 3
 """Times its patience, that a change is waited for where meters are broken meanwhile."""
 _NOISES = 1.0
 """Standard errors that a gain has to be beyond zero."""
@@ -83,10 +83,10 @@ def _compared(
     history: Sequence[Interval], place: int, decision: Decision, settings: ControlSettings, start: Knobs
 ) -> Verdict:
     # Of what came after, the intervals that it was promised: later ones may be of another day.
-    waited = history[place + 1 + _SETTLE :][: _LONGEST * settings.patience]
+    waited = history[place + 1 + _SETTLE :][: LONGEST * settings.patience]
     known = [each for each in waited if not each.told and score(each, settings.objective, start.batch_size) is not None]
     after = known[: settings.patience]
-    if len(after) < settings.patience and len(waited) < _LONGEST * settings.patience:
+    if len(after) < settings.patience and len(waited) < LONGEST * settings.patience:
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
     if any(each.resolution != history[place].resolution for each in after):
         return Verdict("kept", decision, None, "the networks have grown meanwhile: nobody can tell what it brought")
@@ -122,8 +122,8 @@ def _before(history: Sequence[Interval], place: int) -> list[Interval]:
     """
     last, found = history[place], list[Interval]()
     kind = bottleneck(last).kind
-    for each in reversed(history[: place + 1]):
-        if (each.knobs, each.resolution) != (last.knobs, last.resolution) or len(found) == _BEFORE:
+    for each in reversed(history[: place + 1][-LONGEST * BEFORE :]):
+        if (each.knobs, each.resolution) != (last.knobs, last.resolution) or len(found) == BEFORE:
             break
         if each.told:
             continue

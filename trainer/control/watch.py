@@ -12,8 +12,6 @@ from trainer.records.stats_log import Line
 
 GUARDS = (FD_ENL0, of_frames(FD_ENL0))
 """Values that need no download and that fall as a generator gets better: of pictures, and of clips. A run has one."""
-MOST_INTERVALS = 2000
-"""Intervals that are kept; what is older says nothing about the machine as it is now."""
 _SUMS = (
     *("metrics_sec", "telemetry_sec", "loader_stall_sec", "checkpoint_stall_sec", "allreduce_wait_sec"),
     "energy_joules",
@@ -120,7 +118,7 @@ def history_of(lines: Iterable[Line], interval_sec: float, images: float = math.
                 watch.changed()
             case _:
                 pass
-    return history[-MOST_INTERVALS:]
+    return history
 
 
 def decision_of(line: Line) -> Decision:
