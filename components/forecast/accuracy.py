@@ -94,18 +94,20 @@ def accuracy(judged: Sequence[Judged], level: float) -> Accuracy:
     )
 
 
-def skill(judged: Sequence[Judged], baseline: Sequence[Judged]) -> Skill | None:
-    """Of the absolute error; None where the baseline never errs. Forecasts of both are of the same origins, in order.
+def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int) -> Skill | None:
+    """Of the absolute error; None where the baseline never errs. Forecasts of both are of the same origins, in order;
+    so many in a row are about times that the first of them is about, too: 1 where none overlap.
 
     The resamples are paired (the same origins of both) and of blocks of neighbours, since what overlaps or follows errs
-    alike; a block is n^(1/3) forecasts long (Hall, Horowitz, Jing, Biometrika, 1995), or as long as they overlap.
+    alike; a block is n^(1/3) forecasts long (Hall, Horowitz, Jing, Biometrika, 1995), or as long as they overlap if
+    that is longer.
     """
     errors = [(a.absolute_error(), b.absolute_error()) for a, b in zip(judged, baseline, strict=True)]
     of_baseline = fsum(error for _, error in errors)
     if not of_baseline:
         return None
     generator, number = random.Random(_SEED), len(errors)
-    block = max(1, round(number ** (1 / 3)))
+    block = min(number, max(overlapping, round(number ** (1 / 3))))
     found: list[float] = []
     for _ in range(RESAMPLES):
         starts = [generator.randrange(number) for _ in range(-(-number // block))]

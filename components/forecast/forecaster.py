@@ -58,6 +58,11 @@ class Setting:
         return max(1, self.horizon // _ORIGINS_IN_HORIZON)
 
     @property
+    def overlapping(self) -> int:
+        """Forecasts in a row that are about times that the first of them is about."""
+        return -(-self.horizon // self.stride)
+
+    @property
     def quantiles(self) -> tuple[float, float, float]:
         """Of low, middle and high."""
         tail = (1 - self.level) / 2
@@ -173,7 +178,7 @@ def backtest(series: Series, setting: Setting) -> Backtest:
         baseline=tuple(naive),
         model=accuracy(of_model, setting.level),
         naive=accuracy(of_naive, setting.level),
-        gain=skill(of_model, of_naive),
+        gain=skill(of_model, of_naive, setting.overlapping),
         drift=detect([deviate for roll in rolls for deviate in roll.deviates]),
     )
 

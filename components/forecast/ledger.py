@@ -5,6 +5,7 @@ are those of forecasts that nobody could better afterwards.
     {"kind": "truth", "series": "g_per_kwh", "time": "2026-12-01T00:00:00Z", "value": 310.0}
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from components.forecast.accuracy import Judged
 from components.forecast.forecaster import Forecast, Setting
 from components.forecast.series import Series
 
-__all__ = ["Entries", "Ledger", "Scored", "Settled", "open_ledger", "read_ledger"]
+__all__ = ["Entries", "Ledger", "Scored", "Settled", "open_ledger", "overlapping", "read_ledger"]
 
 
 class _Frozen(BaseModel):
@@ -95,6 +96,12 @@ class Scored:
     times: tuple[datetime, ...]
     model: Judged
     baseline: Judged
+
+
+def overlapping(scored: Sequence[Scored]) -> int:
+    """The most of them in a row, in the order of their times, that are about times that the first one is about."""
+    firsts = [each.times[0] for each in scored]
+    return max((bisect_right(firsts, each.times[-1]) - place for place, each in enumerate(scored)), default=1)
 
 
 class Entries:

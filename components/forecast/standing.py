@@ -6,7 +6,7 @@ from datetime import datetime
 
 from components.forecast.accuracy import Accuracy, Skill, accuracy, skill
 from components.forecast.drift import FEWEST, Drift, detect, deviates
-from components.forecast.ledger import Entries, Scored
+from components.forecast.ledger import Entries, Scored, overlapping
 
 __all__ = ["Standing", "standings"]
 
@@ -55,7 +55,7 @@ def _standing(entries: Entries, name: str, level: float) -> Standing:
         scored=tuple(scored),
         model=accuracy(model, level) if scored else None,
         baseline=accuracy(baseline, level) if scored else None,
-        gain=skill(model, baseline) if scored else None,
+        gain=skill(model, baseline, overlapping(scored)) if scored else None,
         drift=_drift([each.truth[0] - each.middle[0] for each in model]),
     )
 

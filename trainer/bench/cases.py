@@ -12,6 +12,7 @@ from trainer.bench.measuring import TITLES, Bench, absent, ahead, medians
 from trainer.bench.results import Result
 from trainer.bench.runs import pace, train_preset, train_whole
 from trainer.bench.speed import against_textbook, narrow
+from trainer.config.metric_names import FD_ENL0
 from trainer.config.presets import preset
 from trainer.records.quantity import Quantity
 
@@ -106,7 +107,7 @@ def quality(bench: Bench) -> Iterator[Result]:
     torch.set_num_threads(1)
     record = evaluate(run_dir, run_dir / "data", None, ("fd-enl0", "digits-classes"))
     found = {judged.name: judged for judged in record.quality}
-    distance = found["FD-ENL0"]
+    distance = found[FD_ENL0]
     parts = {"untrained": _known(distance.untrained), "trained": _known(distance.trained)}
     better = parts["untrained"] / parts["trained"]
     yield Result(distances, better, "x", ">= 3 x", better >= 3, parts)

@@ -8,7 +8,14 @@ from trainer.core.errors import broken_rule, nearest
 NONE = "none"
 DIGITS_RECOGNISED, DIGIT_CLASSES = "digits recognised", "digit classes"
 """The two values of digits-classes, as they are called in run.json."""
+FD_ENL0 = "FD-ENL0"
+"""The value of fd-enl0, likewise."""
 _OF_NEIGHBOURS, _OF_SPLITS = 6, 10
+
+
+def of_frames(value: str) -> str:
+    """What a distance between images is called where it is one between single frames of video."""
+    return f"{value}-frames"
 
 
 def parse_names(text: str, known: Collection[str]) -> tuple[str, ...]:

@@ -64,6 +64,11 @@ def bottleneck(interval: Interval) -> Bottleneck:
     return _computing(now)
 
 
+def has_neighbour(interval: Interval) -> bool:
+    """Whether others use its cores."""
+    return (interval.neighbour_cores or 0.0) >= NEIGHBOUR_CORES
+
+
 def _computing(now: Interval) -> Bottleneck:
     if now.device_use is not None:
         if now.device_use >= _DEVICE_USE:

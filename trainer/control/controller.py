@@ -9,8 +9,9 @@ from pathlib import Path
 from trainer.config.control import SWITCH_FILE, ControlSettings
 from trainer.control.decide import Outcome, next_decision, policy_of
 from trainer.control.guardrails import Machine
+from trainer.control.history import remembered
 from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.watch import MOST_INTERVALS, Watch
+from trainer.control.watch import Watch
 from trainer.distributed.world import World
 from trainer.records.stats_log import Line
 
@@ -76,7 +77,7 @@ class Controller:
         found = self._watch.see(line)
         if found is None or self._failures >= _MOST_FAILURES or self._is_off(line["images"]):
             return None
-        self._history = [*self._history[1 - MOST_INTERVALS :], found]
+        self._history = remembered([*self._history, found], self._settings)
         try:
             outcome = next_decision(
                 self._history, self._policy, self._settings, self._start, self._machine, seed=self._seed

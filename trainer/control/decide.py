@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainer.config.control import ControlSettings
-from trainer.control.guardrails import Machine, allowed, lost_too_much, mistrusted, rate, within
+from trainer.control.guardrails import Machine, allowed, is_too_often, lost_too_much, mistrusted, within
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.judge import Verdict, judge, undoing
 from trainer.control.learned import Learned
@@ -61,7 +61,7 @@ def next_decision(
         return Outcome(why=verdict.why, verdict=verdict)
     if verdict.state == "undo":
         return Outcome(undoing(verdict), verdict=verdict)
-    if rate(history) >= settings.decisions_per_hour:
+    if is_too_often(history, settings):
         return Outcome(why=f"{settings.decisions_per_hour:g} decisions an hour are made", verdict=verdict)
     if why := lost_too_much(history, settings):
         return Outcome(why=why, verdict=verdict)

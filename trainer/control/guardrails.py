@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from trainer.config.control import JUDGE, Bounds, ControlSettings
+from trainer.control.bottleneck import has_neighbour
 from trainer.control.interval import Decision, Interval, Knobs, Value, score
 from trainer.power.search import LADDER
 
@@ -14,10 +15,12 @@ _PREFETCH = (1, 2, 4, 8)
 _FROZEN = 10
 """Intervals in a row with the same figure to the last bit, of a figure that is a quotient of measured times."""
 _COOL_DOWN = 20
-"""Intervals that what was undone is left alone for; each further time twice as many."""
+"""Intervals that what was undone is left alone for; each further time twice as many, up to `_MOST_COOL_DOWN`."""
+_MOST_COOL_DOWN = 1280
 LOST_SHARE = 0.01
 """Of the time so far that trying may cost: with the try that goes beyond it, a run that was right stays within 2 %."""
-_MOST_FAILURES = 3
+MOST_FAILURES = 3
+"""Of one knob, be it a policy's change or the judge's; after them it is left alone."""
 _HOUR_SEC = 3600.0
 
 
@@ -51,7 +54,7 @@ def allowed(
     found: dict[str, tuple[Value, ...]] = {}
     for knob, values in _ladders(settings.bounds, start, machine).items():
         here: Value = getattr(now, knob)
-        if knob in machine.fixed or failures(history, knob) >= _MOST_FAILURES:
+        if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
         left = cooling(history, knob, values)
         kept = {value for value in values if value not in left} | {here}
@@ -72,8 +75,8 @@ def _ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequen
     cores = max(1, machine.cores // machine.local_workers)
     least, most = bounds.loader_threads or (1, max(start.loader_threads, min(cores, _MOST_LOADERS)))
     found: dict[str, Sequence[Value]] = {"loader_threads": range(least, most + 1)}
-    least, most = bounds.prefetch or (1, max(_PREFETCH))
-    found["prefetch"] = sorted({start.prefetch, *(each for each in _PREFETCH if least <= each <= most)})
+    least, most = bounds.prefetch or (1, max(start.prefetch, *_PREFETCH))
+    found["prefetch"] = sorted(each for each in {start.prefetch, *_PREFETCH} if least <= each <= most)
     if machine.on_cpu:
         least, most = bounds.threads or (1, max(start.threads, cores))
         found["threads"] = range(least, most + 1)
@@ -110,18 +113,29 @@ def doubled(first: int, least: int, most: int) -> list[int]:
 
 
 def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> set[Value]:
-    """Those of a knob's values that were undone lately, and those beyond them: the more often, the longer they are left
-    alone.
+    """Those of a knob's values that are left alone, and those beyond them: what was undone lately, the more often, the
+    longer; and what a change that stayed has just left, as long as neighbours are there, or not, as when it was made.
     """
-    undone: dict[tuple[Value, Value], list[int]] = {}
+    undone, stayed = dict[tuple[Value, Value], list[int]](), dict[tuple[Value, Value], int]()
     for number, each in enumerate(history):
-        if each.decision is not None and each.decision.policy == JUDGE and each.decision.knob == knob:
-            undone.setdefault((each.decision.value, each.decision.was), []).append(number)
-    left = set[Value]()
-    for (back, tried), places in undone.items():
-        if len(history) - places[-1] < _COOL_DOWN * 2 ** (len(places) - 1):
-            left |= {value for value in values if value == tried or _is_beyond(value, tried, back)}
-    return left
+        made = each.decision
+        if made is None or made.knob != knob:
+            continue
+        if made.policy == JUDGE:
+            undone.setdefault((made.value, made.was), []).append(number)
+            stayed.pop((made.was, made.value), None)
+        else:
+            stayed[made.value, made.was] = number
+    cold = [
+        pair for pair, places in undone.items()
+        if len(history) - places[-1] < min(_COOL_DOWN * 2 ** (len(places) - 1), _MOST_COOL_DOWN)
+    ] + [
+        pair for pair, place in stayed.items()
+        if len(history) - place < _COOL_DOWN and has_neighbour(history[place]) == has_neighbour(history[-1])
+    ]  # fmt: skip
+    return {
+        value for value in values for back, tried in cold if value == tried or _is_beyond(value, tried, back)
+    }  # fmt: skip
 
 
 def _is_beyond(value: Value, tried: Value, back: Value) -> bool:
@@ -163,15 +177,19 @@ def _figures(interval: Interval) -> Iterator[tuple[str, float | None]]:
             yield name, value
 
 
-def rate(history: Sequence[Interval]) -> int:
-    """Changes of the last hour of training, what was undone not counted."""
+def is_too_often(history: Sequence[Interval], settings: ControlSettings) -> bool:
+    """Whether one change more would be too many. What may be made in an hour is 2.5 changes, say: so it is 3 in 1.2
+    hours of training, and half a one is one in two hours. What was undone is not counted.
+    """
+    most = math.ceil(settings.decisions_per_hour)
+    window_sec = _HOUR_SEC * most / settings.decisions_per_hour
     found, seconds = 0, 0.0
     for each in reversed(history):
-        if seconds > _HOUR_SEC:
+        if seconds > window_sec:
             break
         found += each.decision is not None and each.decision.policy != JUDGE
         seconds += each.seconds
-    return found
+    return found >= most
 
 
 def lost_sec(history: Sequence[Interval]) -> float:

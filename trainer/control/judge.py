@@ -12,14 +12,17 @@ from typing import Literal, NamedTuple
 
 from trainer.config.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import bottleneck
+from trainer.control.guardrails import MOST_FAILURES, failures
 from trainer.control.interval import Decision, Interval, Knobs, score
 
 OF_QUALITY = ("batch_size", "precision")
 """Knobs that what is learnt depends on."""
 _SETTLE = 1
 """Intervals after a change that do not count."""
-_BEFORE = 5
+BEFORE = 5
 """Intervals before it that it is compared with, at most."""
+LONGEST = 3
+"""Times its patience, that a change is waited for where meters are broken meanwhile."""
 _NOISES = 1.0
 """Standard errors that a gain has to be beyond zero."""
 _GUARD_VALUES = 3
@@ -49,32 +52,49 @@ def judge(history: Sequence[Interval], settings: ControlSettings, start: Knobs) 
     """The verdict on the last change in the history, which may have been judged before. `start` are the knobs that the
     run began with.
     """
-    if worse := _worse_quality(history):
+    worse = _worse_quality(history)
+    if worse is not None and not _is_stuck(worse, history):
         return worse
     place = _last_change(history)
     if place is None:
         return Verdict("nothing")
     decision = history[place].decision
     assert decision is not None, "the last change's"
-    if decision.policy == JUDGE:
+    if decision.policy == JUDGE or _is_superseded(history, place, decision):
         return Verdict("nothing")
-    after = history[place + 1 + _SETTLE :]
-    if len(after) < settings.patience:
-        return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
-    return _compared(history, place, decision, settings, start)
+    verdict = worse if worse is not None and worse.decision is decision else None
+    verdict = verdict or _compared(history, place, decision, settings, start)
+    if verdict.state == "undo" and _is_stuck(verdict, history):
+        return verdict._replace(state="kept", why=f"{verdict.why}, and what failed {MOST_FAILURES} times is left alone")
+    return verdict
+
+
+def _is_stuck(verdict: Verdict, history: Sequence[Interval]) -> bool:
+    """Whether what is to be undone has a knob that could not be turned too often."""
+    return verdict.decision is not None and failures(history, verdict.decision.knob) >= MOST_FAILURES
+
+
+def _is_superseded(history: Sequence[Interval], place: int, decision: Decision) -> bool:
+    """Whether the knob has another value by now: the run's own plan has turned it since, and counts."""
+    return len(history) > place + 1 and getattr(history[-1].after, decision.knob) != decision.value
 
 
 def _compared(
     history: Sequence[Interval], place: int, decision: Decision, settings: ControlSettings, start: Knobs
 ) -> Verdict:
     # Of what came after, the intervals that it was promised: later ones may be of another day.
-    after = history[place + 1 + _SETTLE :][: settings.patience]
+    waited = history[place + 1 + _SETTLE :][: LONGEST * settings.patience]
+    known = [each for each in waited if not each.told and score(each, settings.objective, start.batch_size) is not None]
+    after = known[: settings.patience]
+    if len(after) < settings.patience and len(waited) < LONGEST * settings.patience:
+        return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
     if any(each.resolution != history[place].resolution for each in after):
         return Verdict("kept", decision, None, "the networks have grown meanwhile: nobody can tell what it brought")
-    before = _before(history, place)
+    if any(each.knobs != history[place].after for each in after):
+        return Verdict("kept", decision, None, "the run's plan has changed others meanwhile: nobody can tell of it")
     scores_after = _scores(after, settings, start)
-    scores_before = _scores(before, settings, start)
-    if not scores_before or len(scores_after) < len(after):
+    scores_before = _scores(_before(history, place), settings, start)
+    if not scores_before or len(after) < settings.patience:
         return Verdict("undo", decision, None, f"nobody knows what it brought: no figure for {settings.objective}")
     was, now = median(scores_before), median(scores_after)
     gain = now / was - 1 if was > 0 else math.inf
@@ -102,13 +122,14 @@ def _before(history: Sequence[Interval], place: int) -> list[Interval]:
     """
     last, found = history[place], list[Interval]()
     kind = bottleneck(last).kind
-    for each in reversed(history[: place + 1]):
-        if (each.knobs, each.resolution) != (last.knobs, last.resolution) or bottleneck(each).kind != kind:
+    for each in reversed(history[: place + 1][-LONGEST * BEFORE :]):
+        if (each.knobs, each.resolution) != (last.knobs, last.resolution) or len(found) == BEFORE:
             break
-        if len(found) == _BEFORE:
+        if each.told:
+            continue
+        if bottleneck(each).kind != kind:
             break
-        if not each.told:
-            found.insert(0, each)
+        found.insert(0, each)
     return found
 
 
@@ -125,9 +146,13 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
         return None
     decision = history[place].decision
     assert decision is not None, "as it was looked for"
-    if decision.policy == JUDGE:
+    if decision.policy == JUDGE or _is_superseded(history, place, decision):
         return None
-    guards = [(number, each.guard) for number, each in enumerate(history) if each.guard is not None]
+    guards = [
+        (number, each.guard)
+        for number, each in enumerate(history)
+        if each.guard is not None and math.isfinite(each.guard)
+    ]
     before = [value for number, value in guards if number <= place]
     after = [value for number, value in guards if number > place + _SETTLE]
     if not before or not after:

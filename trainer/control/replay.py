@@ -10,6 +10,7 @@ from trainer.config.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import bottleneck
 from trainer.control.decide import next_decision, policy_of
 from trainer.control.guardrails import Machine
+from trainer.control.history import remembered
 from trainer.control.interval import Decision, Interval
 from trainer.core.errors import from_validation
 from trainer.records.decisions import CONTROLLER
@@ -112,13 +113,14 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
     """What the settings' policy would have decided after each interval of what the run really did before: the run's
     own changes stay in the history. `own`: without it, cores and workers are those of each interval, and the seed is 0.
     """
-    policy, rows = policy_of(settings), list[Row]()
+    policy, rows, seen = policy_of(settings), list[Row](), list[Interval]()
     start, seed = history[0].knobs, 0 if own is None else own.seed
-    for number, last in enumerate(history, 1):
-        seen = [*history[: number - 1], last._replace(decision=None)]
+    for last in history:
+        seen = remembered([*seen, last._replace(decision=None)], settings)
         known = own is not None and own.machine.workers == last.workers
         machine = own.machine if own is not None and known else _machine(last)
         outcome = next_decision(seen, policy, settings, start, machine, seed=seed)
+        seen[-1] = seen[-1]._replace(decision=last.decision)
         rows.append(Row(last.images, *bottleneck(last), outcome.decision, outcome.why, last.decision))
     return Shown(settings.policy, rows)
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from types import MappingProxyType
 
-from trainer.control.bottleneck import NEIGHBOUR_CORES, Kind, bottleneck
+from trainer.config.control import JUDGE
+from trainer.control.bottleneck import NEIGHBOUR_CORES, Kind, bottleneck, has_neighbour
 from trainer.control.interval import Decision, Interval, Value, efficiency
 from trainer.control.policy import Room
 
@@ -74,17 +75,31 @@ def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 
 def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
     """Threads that were taken away while somebody else used the cores come back when he does no more."""
-    recent, last = history[-_IN_A_ROW:], history[-1]
-    if last.knobs.threads >= room.start.threads or any(
-        (each.neighbour_cores or 0.0) >= NEIGHBOUR_CORES for each in recent
-    ):
+    last, before = history[-1], _threads_before_neighbour(history)
+    if before is None or last.knobs.threads >= before or any(map(has_neighbour, history[-_IN_A_ROW:])):
         return None
-    if room.start.threads not in room.allowed.get("threads", ()):
+    if before not in room.allowed.get("threads", ()):
         return None
     reason = (
-        f"others use {last.neighbour_cores or 0.0:.1f} cores now, and the run began with {room.start.threads} threads"
+        f"others use {last.neighbour_cores or 0.0:.1f} cores now, and a worker had {before} threads before they came"
     )
-    return _decision(last, "threads", room.start.threads, reason, 0.1, "images/s do not rise")
+    return _decision(last, "threads", before, reason, 0.1, "images/s do not rise")
+
+
+def _threads_before_neighbour(history: Sequence[Interval]) -> int | None:
+    """Of a worker, before the last changes took them away while somebody else used cores; None where none did."""
+    found, is_undone = None, False
+    for each in reversed(history):
+        made = each.decision
+        if made is None or made.knob != "threads":
+            continue
+        if made.policy == JUDGE or is_undone:  # What was undone, and its undoing, are as if neither had been.
+            is_undone = made.policy == JUDGE
+            continue
+        if float(made.value) >= float(made.was) or not has_neighbour(each):
+            break
+        found = int(made.was)
+    return found
 
 
 def _more_threads(history: Sequence[Interval], room: Room) -> Decision | None:

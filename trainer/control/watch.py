@@ -2,16 +2,23 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from trainer.config.metric_names import FD_ENL0, of_frames
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.records.stats_log import Line
 
-GUARDS = ("fd-enl0", "fd-enl0-frames")
-"""Metrics that need no download and that fall as a generator gets better; the first one that a run computes guards."""
-MOST_INTERVALS = 2000
-"""Intervals that are kept; what is older says nothing about the machine as it is now."""
+GUARDS = (FD_ENL0, of_frames(FD_ENL0))
+"""Values that need no download and that fall as a generator gets better: of pictures, and of clips. A run has one."""
+_SUMS = (
+    *("metrics_sec", "telemetry_sec", "loader_stall_sec", "checkpoint_stall_sec", "allreduce_wait_sec"),
+    "energy_joules",
+)
+"""Of a session, that intervals are differences of: they only grow."""
+_OUTCOMES: Mapping[str, str] = MappingProxyType({"done": "decision", "failed": "failed"})
+"""Of a decision, as its event tells it: where an interval has that. What was observed alone is none of its history."""
 
 
 class Watch:
@@ -54,25 +61,24 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
     """The interval from the first line to the last, at least two."""
     first, last, new = lines[0], lines[-1], lines[1:]
     seconds = _training_sec(first, last)
-    told = list(_troubles(lines))
     per_sec = 1 / seconds if seconds > 0 else 0.0
 
     def share(name: str) -> float:
         grown: float = last[name] - first[name]
-        return max(0.0, grown) * per_sec
+        return grown * per_sec
 
     waited = _grown(first, last, "allreduce_wait_sec")
     joules, wall_sec = _grown(first, last, "energy_joules"), last["wall_sec"] - first["wall_sec"]
     return Interval(
         images=last["images"],
-        seconds=max(0.0, seconds),
+        seconds=seconds if per_sec else 0.0,  # Sums over a run stand, whatever one clock has shown.
         images_per_sec=(last["images"] - first["images"]) * per_sec,
         knobs=Knobs(**last["knobs"]),
         workers=last["world_size"],
         resolution=last.get("resolution", 0),
         phase_sec=last.get("phase_sec") or {},
         loader_share=share("loader_stall_sec"),
-        allreduce_share=None if waited is None else max(0.0, waited) * per_sec,
+        allreduce_share=None if waited is None else waited * per_sec,
         checkpoint_share=share("checkpoint_stall_sec"),
         device_use=_mean(new, "gpu_utilisation"),
         device_memory_share=_most(new, "gpu_memory_share"),
@@ -86,7 +92,7 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
         usd_per_hour=last.get("usd_per_hour"),
         g_per_kwh=last.get("g_per_kwh"),
         guard=guard,
-        told=tuple(told),
+        told=tuple(dict.fromkeys(_troubles(lines))),
     )
 
 
@@ -107,12 +113,12 @@ def history_of(lines: Iterable[Line], interval_sec: float, images: float = math.
                 history = [each for each in history if each.images <= line["images"]]
             case "quality" if line["images"] <= images:
                 watch.quality(line["quality"])
-            case "decision" if line["images"] <= images and history and line["outcome"] == "done":
-                history[-1] = history[-1]._replace(decision=decision_of(line))
+            case "decision" if line["images"] <= images and history and line["outcome"] in _OUTCOMES:
+                history[-1] = history[-1]._replace(**{_OUTCOMES[line["outcome"]]: decision_of(line)})
                 watch.changed()
             case _:
                 pass
-    return history[-MOST_INTERVALS:]
+    return history
 
 
 def decision_of(line: Line) -> Decision:
@@ -137,11 +143,24 @@ def _troubles(lines: Sequence[Line]) -> Iterable[str]:
             yield f"the clock went from {before['wall_sec']:.1f} s to {line['wall_sec']:.1f} s"
         if line["images"] <= before["images"]:
             yield f"images went from {before['images']:,} to {line['images']:,}"
-    for name, value in lines[-1].items():
-        if isinstance(value, float) and not math.isfinite(value):
+        for name in _SUMS:
+            if (_grown(before, line, name) or 0.0) < 0:
+                yield f"{name} went from {before[name]:g} to {line[name]:g}"
+    for name, value in itertools.chain.from_iterable(map(_figures, lines)):
+        if not math.isfinite(value):
             yield f"{name} is {value}"
-        elif name.endswith(("_sec", "_utilisation", "_share")) and isinstance(value, int | float) and value < 0:
+        elif name.endswith(("_sec", "_utilisation", "_share")) and value < 0:
             yield f"{name} is {value:g}, below 0"
+    seconds = _training_sec(lines[0], lines[-1])
+    if seconds <= 0:
+        yield f"the steps have taken {seconds:g} s"
+
+
+def _figures(line: Line) -> Iterator[tuple[str, float]]:
+    """Of a line, and of its phases."""
+    for name, value in (*line.items(), *(line.get("phase_sec") or {}).items()):
+        if isinstance(value, int | float):
+            yield name, value
 
 
 def _grown(first: Line, last: Line, name: str) -> float | None:

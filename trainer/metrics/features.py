@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import fuse_conv_bn_eval
 
+from trainer.config.metric_names import FD_ENL0, of_frames
 from trainer.core.files import sha256_of
 
 _BATCH_NORM_EPS = 1e-3
@@ -147,7 +148,7 @@ class EfficientNetLite0(nn.Module):
 class EfficientNetLite0Features:
     """FeatureExtractor for FD-ENL0; `input_size` is the side the images are resized to, pixels."""
 
-    name = "FD-ENL0"
+    name = FD_ENL0
     network = "EfficientNet-Lite0, ImageNet, 1280 pooled features"
     dim = 1280
 
@@ -184,7 +185,7 @@ class FrameFeatures:
 
     def __init__(self, images: FeatureExtractor) -> None:
         self._images = images
-        self.name = f"{images.name}-frames"
+        self.name = of_frames(images.name)
         self.network = f"{images.network}, each frame by itself"
         self.dim, self.weights_sha256, self.resizer = images.dim, images.weights_sha256, images.resizer
 

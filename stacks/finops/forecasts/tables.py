@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from components.forecast.accuracy import Accuracy, Judged, Skill, accuracy, skill
 from components.forecast.drift import FALSE_ALARM_EVERY, Drift
 from components.forecast.forecaster import Backtest, Forecast, Setting
-from components.forecast.ledger import Ledger, Settled
+from components.forecast.ledger import Ledger, Settled, overlapping
 from components.forecast.series import Series, format_time, said_length
 
 if TYPE_CHECKING:
@@ -49,12 +49,15 @@ class Answer:
 
 def figures_of(ledger: Ledger, answer: Answer, settled: Settled, *, added: bool) -> Published:
     """How the ledger's forecasts of this series and level have done."""
-    model, baseline = ledger.judged(answer.series.name, answer.setting.level)
+    scored = ledger.scored(answer.series.name, answer.setting.level)
+    model, baseline = [each.model for each in scored], [each.baseline for each in scored]
 
     def of(judged: Sequence[Judged]) -> Accuracy | None:
         return accuracy(judged, answer.setting.level) if judged else None
 
-    return Published(added, settled, of(model), of(baseline), skill(model, baseline) if model else None)
+    return Published(
+        added, settled, of(model), of(baseline), skill(model, baseline, overlapping(scored)) if scored else None
+    )
 
 
 def to_csv(answer: Answer) -> str:

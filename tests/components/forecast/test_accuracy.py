@@ -50,7 +50,7 @@ def judged(errors: list[float]) -> list[Judged]:
 def test_skill_by_hand_and_its_interval_holds_it() -> None:
     draw = random.Random(2)
     baseline = [draw.gauss(0, 2) for _ in range(100)]
-    found = skill(judged([error / 2 for error in baseline]), judged(baseline))
+    found = skill(judged([error / 2 for error in baseline]), judged(baseline), 1)
     assert found is not None
     assert found.value == pytest.approx(0.5)
     # Paired: whatever is drawn, the model errs half as much.
@@ -61,7 +61,7 @@ def test_skill_by_hand_and_its_interval_holds_it() -> None:
 def test_two_that_err_alike_are_within_noise_and_one_that_errs_more_is_worse() -> None:
     draw = random.Random(4)
     one, other = ([draw.gauss(0, 1) for _ in range(200)] for _ in range(2))
-    alike, more = skill(judged(one), judged(other)), skill(judged([3 * error for error in one]), judged(other))
+    alike, more = (skill(judged(ours), judged(other), 1) for ours in (one, [3 * error for error in one]))
     assert alike is not None
     assert more is not None
     assert (alike.verdict, more.verdict) == ("within noise", "worse")
@@ -69,14 +69,36 @@ def test_two_that_err_alike_are_within_noise_and_one_that_errs_more_is_worse() -
 
 
 def test_no_skill_against_a_baseline_that_never_errs() -> None:
-    assert skill(judged([1.0, 2.0]), judged([0.0, 0.0])) is None
+    assert skill(judged([1.0, 2.0]), judged([0.0, 0.0]), 1) is None
 
 
 def test_the_interval_holds_the_true_skill_about_as_often_as_it_says() -> None:
     """Of a true 0.5, 95 % intervals from 60 independent pairs: 50 times, within four binomial deviations below."""
     draw, trials, held = random.Random(6), 50, 0
     for _ in range(trials):
-        found = skill(judged([draw.gauss(0, 1) for _ in range(60)]), judged([draw.gauss(0, 2) for _ in range(60)]))
+        found = skill(judged([draw.gauss(0, 1) for _ in range(60)]), judged([draw.gauss(0, 2) for _ in range(60)]), 1)
         assert found is not None
         held += found.low <= 0.5 <= found.high
     assert held / trials >= 0.95 - 4 * (0.95 * 0.05 / trials) ** 0.5
+
+
+def test_blocks_are_as_long_as_forecasts_overlap() -> None:
+    """Errors of forecasts that share eight truths are moving means of eight: taken for less dependent than they are,
+    their interval would be too narrow. Of a true skill of 0, 95 % should hold it, less what a few hundred of them lose.
+    """
+    draw, trials, held, wide = random.Random(7), 100, [0, 0], [0.0, 0.0]
+
+    def overlapped() -> list[Judged]:
+        truths = [draw.gauss(0, 1) for _ in range(128 + 7)]
+        return judged([sum(map(abs, truths[at : at + 8])) / 8 for at in range(128)])
+
+    for _ in range(trials):
+        one, other = overlapped(), overlapped()
+        for place, block in enumerate((1, 8)):
+            found = skill(one, other, block)
+            assert found is not None
+            held[place] += found.low <= 0 <= found.high
+            wide[place] += found.high - found.low
+    assert wide[1] > wide[0]
+    assert held[1] >= held[0]
+    assert held[1] / trials >= 0.8

@@ -2,15 +2,15 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from components.core.findings import InputError
-from components.forecast.accuracy import accuracy
+from components.forecast.accuracy import Judged, accuracy
 from components.forecast.forecaster import Forecast, Setting
-from components.forecast.ledger import Settled, open_ledger
+from components.forecast.ledger import Scored, Settled, open_ledger, overlapping
 from components.forecast.series import Series
 
 NOW = datetime(2026, 12, 1, 4, tzinfo=UTC)
@@ -133,3 +133,14 @@ def test_one_writer_and_a_place_to_write(path: Path, tmp_path: Path) -> None:
         pass
     with pytest.raises(InputError, match="cannot be opened"), open_ledger(tmp_path):
         pass
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"), [((), 1), ((0,), 1), ((0, 3, 6), 1), ((0, 1, 2, 3, 9), 3), ((0, 2, 9), 2)]
+)
+def test_as_many_overlap_as_are_about_a_time_of_the_first(hours: tuple[int, ...], expected: int) -> None:
+    """Of three hours each."""
+    begin, hour = datetime(2026, 1, 1, tzinfo=UTC), timedelta(hours=1)
+    judged = Judged((0.0,) * 3, (0.0,) * 3, (0.0,) * 3, (0.0,) * 3)
+    scored = [Scored(hour, tuple(begin + (at + step) * hour for step in range(3)), judged, judged) for at in hours]
+    assert overlapping(scored) == expected

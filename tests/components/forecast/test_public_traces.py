@@ -81,7 +81,7 @@ def measured(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
         "baseline_mae": found.naive.mae,
         "model_mae": found.model.mae,
         "skill": told(found.gain),
-        "skill_against_last_value": told(skill(of_model, judged(series, setting, stays))),
+        "skill_against_last_value": told(skill(of_model, judged(series, setting, stays), setting.overlapping)),
         "baseline_coverage": found.naive.coverage,
         "model_coverage": found.model.coverage,
         "drift": found.drift.alarm is not None,

@@ -85,7 +85,7 @@ def test_the_back_test_on_a_measured_run() -> None:
         shares = [each / truth for each in (found.low_sec, found.middle_sec, found.high_sec, found.naive_sec)]
         model.append(Judged((shares[0],), (shares[1],), (shares[2],), (1.0,)))
         naive.append(Judged((shares[3],), (shares[3],), (shares[3],), (1.0,)))
-    ours, theirs, gain = accuracy(model, 0.9), accuracy(naive, 0.9), skill(model, naive)
+    ours, theirs, gain = accuracy(model, 0.9), accuracy(naive, 0.9), skill(model, naive, 1)
     assert gain is not None
     assert (ours.forecasts, gain.verdict) == (37, "within noise")
     assert [ours.mae, theirs.mae] == pytest.approx([0.148, 0.146], abs=0.002)

@@ -118,6 +118,26 @@ def test_no_more_changes_an_hour_than_allowed() -> None:
         assert sum(number - 359 <= other <= number for other in made) <= 3
 
 
+@pytest.mark.parametrize(("rate", "hours", "most"), [(0.5, 2.0, 1), (2.5, 1.2, 3), (0.25, 4.0, 1)])
+def test_parts_of_a_change_an_hour_are_honoured(rate: float, hours: float, most: int) -> None:
+    limited = ControlSettings(decisions_per_hour=rate, min_gain=0.0, patience=1, interval_sec=60)
+    run = Loop(Plant(), START, limited, intervals=900, policy=Restless(_another)).run()
+    made = [number for number, each in enumerate(run.history) if each.decision and each.decision.policy != JUDGE]
+    assert len(made) > 1
+    for number in made:
+        assert sum(number - 60 * hours < other <= number for other in made) <= most
+
+
+def test_a_start_out_of_bounds_may_stay_and_is_nothing_to_return_to() -> None:
+    asked = ControlSettings(bounds=Bounds(prefetch=(4, 8)))
+    start = START._replace(prefetch=2)
+    now = Interval(0, 10.0, 100.0, start)
+    assert allowed(asked, start, Machine(4), [now])["prefetch"] == (2, 4, 8)
+    assert allowed(asked, start, Machine(4), [now._replace(knobs=start._replace(prefetch=4))])["prefetch"] == (4, 8)
+    more = START._replace(prefetch=16)
+    assert 16 in allowed(ControlSettings(), more, Machine(4), [now])["prefetch"], "without bounds of its own it may"
+
+
 def test_what_may_be_lost_by_trying_is_bounded() -> None:
     """A policy that would try for ever is left with undoing."""
     settings = ControlSettings(lost_sec=40, decisions_per_hour=10_000, interval_sec=10)

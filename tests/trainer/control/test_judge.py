@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.control import JUDGE, ControlSettings
+from trainer.config.control import JUDGE, Bounds, ControlSettings
+from trainer.control.guardrails import Machine, allowed
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.judge import Verdict, judge, undoing
 
@@ -54,6 +55,72 @@ def test_what_does_not_pay_is_undone(after: list[float]) -> None:
 def test_a_gain_within_the_noise_before_it_is_none() -> None:
     assert changed(rates(100, 140, 60, 130, 70), MORE, [0, 105, 105]).state == "undo"
     assert changed(rates(100, 101, 99, 101, 99), MORE, [0, 105, 105]).state == "kept"
+
+
+BROKEN = ("energy_joules is nan",)
+
+
+@pytest.mark.parametrize("figure", [float("nan"), 500.0])
+def test_intervals_of_broken_meters_do_not_count_on_either_side(figure: float) -> None:
+    before = [*rates(100, 101), *rates(figure, told=BROKEN, loader_share=0.9), *rates(99)]
+    last = before[-1]._replace(decision=MORE)
+    told = rates(figure, knobs=last.after, told=BROKEN)
+    history = [*before[:-1], last, *rates(10, 120, knobs=last.after), *told]
+    assert judge(history, SETTINGS, START).state == "wait"
+    kept = judge([*history, *told, *rates(121, knobs=last.after)], SETTINGS, START)
+    assert (kept.state, kept.gain) == ("kept", pytest.approx(0.205))
+
+
+def test_broken_meters_are_waited_for_no_longer_than_thrice_its_patience() -> None:
+    last = rates(100)[0]._replace(decision=MORE)
+    history = [*rates(100), last, *rates(10, knobs=last.after), *rates(*[200] * 5, knobs=last.after, told=BROKEN)]
+    assert judge(history, SETTINGS, START).state == "wait"
+    verdict = judge([*history, *rates(200, knobs=last.after)], SETTINGS, START)
+    assert (verdict.state, verdict.gain) == ("undo", None)
+    assert "nobody knows" in verdict.why
+
+
+@pytest.mark.parametrize("guards", [(), (99.0,)])
+def test_what_the_runs_own_plan_has_turned_since_is_not_undone(guards: tuple[float, ...]) -> None:
+    """By speed or by the guard, however late: the plan's value stays."""
+    smaller = Decision("batch_size", 32, 64, "rules", "", 0.2, "")
+    last = rates(100, guard=10.0)[0]._replace(decision=smaller)
+    worse = [*rates(100), last, *rates(50, 50, 50, knobs=last.after), *rates(*[50] * len(guards), knobs=last.after)]
+    worse = [
+        *worse[: len(worse) - len(guards)],
+        *(each._replace(guard=99.0) for each in worse[-len(guards) :] if guards),
+    ]
+    assert judge(worse, SETTINGS, START).state == "undo"
+    planned = rates(50, 50, knobs=START._replace(batch_size=128))
+    assert judge([*worse, *planned], SETTINGS, START).state == "nothing"
+
+
+def test_other_knobs_that_the_plan_has_turned_meanwhile_leave_nothing_to_tell() -> None:
+    last = rates(100)[0]._replace(decision=MORE)
+    after = rates(10, 50, 50, knobs=last.after._replace(batch_size=128))
+    verdict = judge([*rates(100), last, *after], SETTINGS, START)
+    assert (verdict.state, verdict.gain) == ("kept", None)
+
+
+@pytest.mark.parametrize("guard", [None, 99.0])
+def test_an_undo_that_fails_is_not_tried_for_ever(guard: float | None) -> None:
+    last = rates(100, guard=10.0)[0]._replace(decision=BF16)
+    back = undoing(Verdict("undo", BF16))
+    after = [each._replace(failed=back, guard=guard) for each in rates(*[50] * 6, knobs=last.after)]
+    history = [*rates(100), last, *rates(50, 50, knobs=last.after), *after]
+    assert judge(history[:6], SETTINGS, START).state == "undo", "two have failed"
+    verdict = judge(history, SETTINGS, START)
+    assert verdict.state == "kept"
+    assert "failed 3 times" in verdict.why
+    assert "precision" not in allowed(
+        ControlSettings(bounds=Bounds(precision=("fp32", "bf16"))), START, Machine(4), history
+    )
+    later = [*history[:-1], history[-1]._replace(decision=MORE, failed=None)]
+    assert judge(later, SETTINGS, START).decision == MORE, "other knobs are judged on"
+
+
+def test_a_guard_that_is_no_number_undoes_nothing() -> None:
+    assert guarded([50, 41, 29, 20], BF16, [15, 14, float("nan")]).state == "kept"
 
 
 def test_what_was_before_a_neighbour_came_is_no_measure() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.trainer.control.closed_loop import Loop, Plant
 from trainer.config.control import Bounds, ControlSettings
 from trainer.control.guardrails import Machine, allowed
-from trainer.control.interval import Interval, Knobs
+from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.policy import Room
 from trainer.control.rules import Rules
 
@@ -41,6 +41,38 @@ def test_threads_make_room_for_a_neighbour_and_come_back() -> None:
     assert threads[45] == 1
     assert threads[-1] == 2
     assert run.goodput > 1.05 * loop.at()
+
+
+@pytest.mark.parametrize("since", range(4, 30, 5))
+def test_a_neighbour_that_leaves_soon_gives_the_threads_back_at_once(since: int) -> None:
+    """Whatever has been left alone since: what the threads were taken away for is gone."""
+    plant = Plant(cores=2, serial=0.3, neighbour=lambda passed: 1.0 if 10 <= 90 * passed < 10 + since else 0.0)
+    threads = [each.knobs.threads for each in Loop(plant, Knobs(64, threads=2), RULES, intervals=90).run().history]
+    taken = threads.index(1)
+    assert taken < 10 + since
+    assert 2 in threads[taken : max(taken + 5, 10 + since) + 4]
+
+
+def test_what_paid_is_not_turned_back_at_once() -> None:
+    """Threads that were too many: idle cores are no reason to have them again while that is all that has changed."""
+    fewer = Decision("threads", 1, 2, "rules", "", 0.1, "")
+    last = Interval(0, 10.0, 100.0, Knobs(64, threads=2), cpu_use=0.5, cores=2, decision=fewer)
+    settings, kept = ControlSettings(), Interval(0, 10.0, 120.0, last.after, cpu_use=0.5, cores=2)
+
+    def decided(history: list[Interval]) -> Decision | None:
+        room = Room(allowed(settings, last.knobs, Machine(2), history), "time", last.knobs)
+        return Rules().decide(history, room)
+
+    for intervals in (3, 18):
+        assert decided([last, *[kept] * intervals]) is None
+    again = decided([last, *[kept] * 19])
+    assert again is not None
+    assert (again.knob, again.value) == ("threads", 2)
+    assert "cores are idle" in again.reason, "no neighbour was there who could have gone"
+    beside = [last._replace(neighbour_cores=1.0), *[kept._replace(neighbour_cores=0.0)] * 3]
+    back = decided(beside)
+    assert back is not None
+    assert back.value == 2
 
 
 def test_idle_cores_are_computed_on() -> None:

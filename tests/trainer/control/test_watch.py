@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.control.lines import KNOBS, line
+from trainer.config.metric_names import FD_ENL0
+from trainer.control.guardrails import failures
 from trainer.control.watch import Watch, history_of, interval
 
 
@@ -15,7 +17,7 @@ def test_an_interval_is_what_has_grown_between_its_lines() -> None:
     found = interval(
         [
             line(10, 100, loader_stall_sec=1.0, energy_joules=50.0, telemetry_sec=1.0),
-            line(12, 150, cpu_utilisation=0.2, host_memory_share=0.9),
+            line(12, 150, cpu_utilisation=0.2, host_memory_share=0.9, loader_stall_sec=1.0, telemetry_sec=1.0),
             line(21, 300, loader_stall_sec=4.0, energy_joules=270.0, metrics_sec=0.5, telemetry_sec=1.5),
         ],
         guard=3.0,
@@ -46,10 +48,30 @@ def test_what_nobody_measures_is_not_zero() -> None:
         (line(20, 200, noise_scale=math.nan), "noise_scale"),
         (line(20, 200, gpu_utilisation=-1.0), "gpu_utilisation"),
         (line(20, 200, neighbour_cores=math.inf), "neighbour_cores"),
+        (line(20, 200, phase_sec={"d": math.nan}), "d is nan"),
+        (line(20, 200, metrics_sec=30.0), "the steps have taken -20 s"),
     ],
 )
 def test_figures_that_cannot_be_are_told(last: dict[str, Any], said: str) -> None:
     assert any(said in sentence for sentence in interval([line(10, 100), last]).told)
+
+
+SUMS = ("metrics_sec", "telemetry_sec", "loader_stall_sec", "checkpoint_stall_sec", "allreduce_wait_sec")
+
+
+@pytest.mark.parametrize("name", [*SUMS, "energy_joules"])
+@pytest.mark.parametrize("broken", [math.nan, 1.0])
+def test_a_sum_that_shrinks_or_is_no_number_is_told_by_both_intervals_that_it_ends(name: str, broken: float) -> None:
+    watch = Watch(5.0)
+    for at, value in enumerate([3.0, 3.0, broken, 3.0]):
+        found = watch.see(line(10.0 * at, 100 * at, **{name: value}))
+        if at == 1:
+            assert found is not None
+            assert found.told == ()
+        if at == 2 or (at == 3 and math.isnan(broken)):
+            assert found is not None
+            assert any(name in sentence for sentence in found.told)
+            assert found.seconds >= 0
 
 
 def test_a_clock_that_goes_back_ends_an_interval_at_once() -> None:
@@ -70,12 +92,12 @@ def test_the_first_line_of_a_session_is_warming_up() -> None:
     assert found.images_per_sec == 10
 
 
-def test_the_guard_is_the_first_metric_that_needs_no_download() -> None:
+def test_the_guard_is_the_distance_that_needs_no_download() -> None:
     watch = Watch(5.0)
     watch.see(line(0, 0))
-    watch.quality({"name": "fid", "trained": {"value": 9.0}})
-    watch.quality({"name": "fd-enl0", "trained": {"value": 7.0}})
-    watch.quality({"name": "fd-enl0", "trained": {"value": None}})
+    watch.quality({"name": "FID", "trained": {"value": 9.0}})
+    watch.quality({"name": FD_ENL0, "trained": {"value": 7.0}})
+    watch.quality({"name": FD_ENL0, "trained": {"value": None}})
     found, after = watch.see(line(6, 10)), watch.see(line(12, 20))
     assert found is not None
     assert after is not None
@@ -92,8 +114,17 @@ def test_a_record_has_decisions_where_they_were_done() -> None:
     history = history_of(lines, 5.0)
     assert [each.images for each in history] == [60, 120, 180]
     assert [each.decision is not None for each in history] == [True, False, False]
+    assert all(each.failed is None for each in history)
     assert history[0].after.loader_threads == 2
     assert history[1].after == history[1].knobs
+
+
+def test_a_record_has_what_failed_so_a_resumed_run_asks_no_more_often() -> None:
+    lines = [line(0, 0), line(6, 60), decision(60, "failed", why="no"), line(12, 120), decision(120, "failed")]
+    history = history_of(lines, 5.0)
+    assert [each.failed is not None for each in history] == [True, True]
+    assert failures(history, "loader_threads") == 2
+    assert all(each.decision is None for each in history)
 
 
 def test_what_a_resumed_run_makes_again_is_left_out() -> None:

@@ -1,0 +1,67 @@
+"""What is kept of a long run gives the sums and verdicts of all of it, however often it was shortened."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.config.control import JUDGE, ControlSettings
+from trainer.control import history as module
+from trainer.control.guardrails import failures, is_too_often, lost_sec, lost_too_much
+from trainer.control.history import remembered
+from trainer.control.interval import Decision, Interval, Knobs
+from trainer.control.judge import judge
+
+START = Knobs(64, loader_threads=1, threads=2)
+ASKED = ControlSettings(lost_sec=30.0, decisions_per_hour=1.0)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Interval]:
+    """Long quiet stretches with a few changes, undone or not, failures and guards between them."""
+    knobs, found = START, list[Interval]()
+    for _ in range(draw(st.integers(1, 4))):
+        for number in range(draw(st.integers(1, 60))):
+            rate = draw(st.sampled_from([90.0, 100.0, 110.0])) if number < 8 else 100.0
+            found.append(Interval(len(found), 10.0, rate, knobs, guard=5.0 if number == 30 else None))
+        value, by = draw(st.integers(1, 4)), draw(st.sampled_from(["rules", JUDGE]))
+        made = Decision("loader_threads", value, knobs.loader_threads, by, "", 0.1, "")
+        fate = draw(st.sampled_from(["decision", "failed", ""]))
+        found[-1] = found[-1]._replace(**({fate: made} if fate else {}))
+        knobs = found[-1].after
+    return [*found, Interval(len(found), 10.0, 100.0, knobs)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short() -> Iterator[None]:
+    """Forty intervals are many here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST_INTERVALS", 40)
+        yield
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories())
+def test_sums_and_verdicts_are_those_of_the_whole(whole: list[Interval]) -> None:
+    kept = list[Interval]()
+    for each in whole:
+        kept = remembered([*kept, each], ASKED)
+    assert kept == remembered(whole, ASKED) == remembered(kept, ASKED)
+    assert kept[0].knobs == START
+    assert kept[-39:] == whole[-39:]
+    assert sum(each.seconds for each in kept) == sum(each.seconds for each in whole)
+    for ask in (lost_sec, lambda seen: failures(seen, "loader_threads")):
+        assert ask(kept) == pytest.approx(ask(whole))
+    assert is_too_often(kept, ASKED) == is_too_often(whole, ASKED)
+    assert lost_too_much(kept, ASKED) == lost_too_much(whole, ASKED)
+    assert judge(kept, ASKED, START) == judge(whole, ASKED, START)
+
+
+def test_a_quiet_run_is_short() -> None:
+    quiet = [Interval(number, 10.0, 100.0, START) for number in range(1000)]
+    kept = remembered(quiet, ASKED)
+    assert len(kept) == 41
+    assert kept[0] == quiet[0]
+    assert kept[1].seconds == 9600
+    assert kept[2:] == quiet[-39:]
