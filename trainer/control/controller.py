@@ -67,8 +67,7 @@ class Controller:
         """Notes on rank 0 that a decision was carried out, or why not."""
         if self._world.rank:
             return
-        last = self._history[-1]
-        self._history[-1] = last._replace(failed=decision) if trouble else last._replace(decision=decision)
+        self._history[-1] = self._history[-1].ended_by(decision, failed=bool(trouble))
         self._watch.changed()
         self._tell(decision, images, "failed" if trouble else "done", trouble)
 

@@ -126,6 +126,10 @@ class Interval(NamedTuple):
         """The knobs from its end on."""
         return self.knobs if self.decision is None else self.knobs.turned(self.decision.knob, self.decision.value)
 
+    def ended_by(self, decision: Decision, *, failed: bool) -> "Interval":
+        """The same with what was decided at its end, and whether it could not be carried out."""
+        return self._replace(failed=decision) if failed else self._replace(decision=decision)
+
 
 def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:
     """Progress by one image of a batch, in that of one image of the run's first batch (Pollux, Qiao et al. 2021):

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from trainer.config.metric_names import FD_ENL0, of_frames
@@ -17,8 +16,6 @@ _SUMS = (
     "energy_joules",
 )
 """Of a session, that intervals are differences of: they only grow."""
-_OUTCOMES: Mapping[str, str] = MappingProxyType({"done": "decision", "failed": "failed"})
-"""Of a decision, as its event tells it: where an interval has that. What was observed alone is none of its history."""
 
 
 class Watch:
@@ -113,8 +110,8 @@ def history_of(lines: Iterable[Line], interval_sec: float, images: float = math.
                 history = [each for each in history if each.images <= line["images"]]
             case "quality" if line["images"] <= images:
                 watch.quality(line["quality"])
-            case "decision" if line["images"] <= images and history and line["outcome"] in _OUTCOMES:
-                history[-1] = history[-1]._replace(**{_OUTCOMES[line["outcome"]]: decision_of(line)})
+            case "decision" if line["images"] <= images and history and line["outcome"] != "observed":
+                history[-1] = history[-1].ended_by(decision_of(line), failed=line["outcome"] == "failed")
                 watch.changed()
             case _:
                 pass

@@ -27,8 +27,8 @@ def histories(draw: st.DrawFn) -> list[Interval]:
             found.append(Interval(len(found), 10.0, rate, knobs, guard=5.0 if number == 30 else None))
         value, by = draw(st.integers(1, 4)), draw(st.sampled_from(["rules", JUDGE]))
         made = Decision("loader_threads", value, knobs.loader_threads, by, "", 0.1, "")
-        fate = draw(st.sampled_from(["decision", "failed", ""]))
-        found[-1] = found[-1]._replace(**({fate: made} if fate else {}))
+        if draw(st.booleans()):
+            found[-1] = found[-1].ended_by(made, failed=draw(st.booleans()))
         knobs = found[-1].after
     return [*found, Interval(len(found), 10.0, 100.0, knobs)]
 
