@@ -24,6 +24,7 @@ _LOST = (
     "checkpoint_stall_seconds",
     "telemetry_seconds",
     "noise_scale_seconds",
+    "controller_seconds",
 )
 _FULL = ("host_memory_share", "gpu_memory_share", "cpu_wait_share")
 

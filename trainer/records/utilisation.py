@@ -21,6 +21,7 @@ class UtilisationRecord(Frozen):
         checkpoint_stall_share: in which they waited for a copy of the state, or for the save before; what a save takes
             beside training is no stall.
         telemetry_share: in which they waited for statistics lines, sample grids and trackers.
+        controller_share: in which they waited for a controller to decide and for what it changed, of sessions with one.
         cpu_utilisation: CPU time of the workers over what their nodes' cores offered.
         gpu_utilisation: share of the time in which a GPU ran any kernel, as NVML samples it.
         host_memory_gib: in use on all nodes, by all processes; the greatest of any line.
@@ -35,6 +36,7 @@ class UtilisationRecord(Frozen):
     cpu_utilisation: Quantity
     gpu_utilisation: Quantity
     host_memory_gib: Quantity
+    controller_share: Quantity = Quantity.absent("1", _OLD)
 
 
 def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> UtilisationRecord:
@@ -50,6 +52,7 @@ def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Utilisatio
         telemetry_share=_share(ticks, "telemetry_sec", "time.monotonic around lines and grids, slowest worker"),
         cpu_utilisation=_over_time(stretches, "cpu_utilisation", "time.process_time of workers, cores of nodes"),
         gpu_utilisation=_over_time(stretches, "gpu_utilisation", "NVML, sampled at each line"),
+        controller_share=_share(ticks, "controller_sec", "time.monotonic around decisions, slowest worker"),
         host_memory_gib=_peak(ticks, "host_memory_gib", "GiB", "/proc/meminfo: total less available"),
     )
 
@@ -88,10 +91,12 @@ def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
 
 def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
     """Sums of each session's last line over the same lines' wall time."""
-    last_of_session: Mapping[int, Line] = {line["session"]: line for line in ticks if key in line}
+    counted = [line for line in ticks if key in line]
+    last_of_session: Mapping[int, Line] = {line["session"]: line for line in counted if line[key] is not None}
     wall_sec = math.fsum(line["wall_sec"] for line in last_of_session.values())
     if not wall_sec:
-        return Quantity.absent("1", _OLD if ticks else "the run ended before its first line")
+        why = "no session had one" if counted else _OLD if ticks else "the run ended before its first line"
+        return Quantity.absent("1", why)
     return Quantity.measured(math.fsum(line[key] for line in last_of_session.values()) / wall_sec, "1", source)
 
 

@@ -181,7 +181,14 @@ def _run(
             interrupted = request == Request.STOP
             if state.passed(config.stats_kimg) or interrupted or state.images >= plan.end:
                 waits = stall_sec + batch.stall_sec, world.settled_sec(compiled.losses.values())
-                line = reporter.tick(state, accumulator, *waits, knobs=knobs.knobs(config), looks=probe.read())
+                line = reporter.tick(
+                    state,
+                    accumulator,
+                    *waits,
+                    knobs=knobs.knobs(config),
+                    looks=probe.read(),
+                    controller_sec=steering.sec,
+                )
                 accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
                 probe.after(line)
                 decisions.after(line, state)

@@ -190,12 +190,14 @@ class Reporter:
         allreduce_sec: float | None = None,
         knobs: Knobs | None = None,
         looks: Looks = NOTHING_SEEN,
+        controller_sec: float | None = None,
     ) -> Line:
         """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
 
         `accumulator` has this worker's sums since the last line; the networks' gradients are those of the last step;
         `loader_stall_sec` and `allreduce_sec`, that steps waited for images and for other workers' gradients, count
-        since the session began; `knobs` are what it was trained with; `looks` are at its gradients' noise.
+        since the session began, as does `controller_sec`, None without one; `knobs` are what it was trained with;
+        `looks` are at its gradients' noise.
         TrainerError on every rank: a loss is no longer finite, or the disk is full.
         """
         accumulator = (
@@ -204,7 +206,14 @@ class Reporter:
         self._telemetry_sec += looks.sec
         with self._timed():
             checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
-            stalls = Stalls(loader_stall_sec, checkpoint_sec, self._telemetry_sec, self._metrics_sec, allreduce_sec)
+            stalls = Stalls(
+                loader_stall_sec,
+                checkpoint_sec,
+                self._telemetry_sec,
+                self._metrics_sec,
+                allreduce_sec,
+                controller_sec,
+            )
             line: Line = self._meters.line(state, accumulator, stalls, looks)
             if knobs is not None:
                 line["knobs"] = knobs._asdict()

@@ -1,5 +1,6 @@
 """What a controller changes of a session: knobs of the process at once, the rest as a segment that begins now."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,19 +27,27 @@ class Steering:
 
     def __init__(self, plan: Plan, actuators: Actuators, controller: Controller | None, reporter: Reporter) -> None:
         self._plan, self._actuators, self._controller, self._reporter = plan, actuators, controller, reporter
+        self._sec = 0.0
 
     @property
     def choice(self) -> dict[str, str]:
         """Who decides, for the session's choices; nothing where nobody does."""
         return {} if self._controller is None else {CONTROLLER: f"{self._controller.choice}: asked for"}
 
+    @property
+    def sec(self) -> float | None:
+        """That steps have waited for decisions and for what they changed at once; None where nobody decides."""
+        return None if self._controller is None else self._sec
+
     def after(self, line: Line, state: TrainState, batch: Batch) -> None:
         """Lets the controller change something after a line, where one does not end a segment anyway."""
         if self._controller is None or state.images >= self._plan.end:
             return
+        began = time.monotonic()
         decision = self._controller.after(line)
         if decision is not None:
             self._controller.done(decision, state.images, self._act(decision, state, batch))
+        self._sec += time.monotonic() - began
 
     def quality(self, moment: Moment) -> None:
         """Shows the controller what a generator's metrics are."""

@@ -41,6 +41,7 @@ class Stalls(NamedTuple):
         telemetry: for statistics lines, sample grids and whoever follows the run.
         metrics: for quality metrics, which no step waits for: a line's rates leave them out.
         allreduce: for other workers' gradients; None where nobody measures that.
+        controller: for a controller, that it decided and that it was carried out; None without one.
     """
 
     loader: float
@@ -48,6 +49,7 @@ class Stalls(NamedTuple):
     telemetry: float
     metrics: float = 0.0
     allreduce: float | None = None
+    controller: float | None = None
 
 
 class _Own(NamedTuple):
@@ -176,6 +178,7 @@ def _waits(stalls: list[Stalls]) -> dict[str, Any]:
         "telemetry_sec": max(each.telemetry for each in stalls),
         "metrics_sec": max(each.metrics for each in stalls),
         "allreduce_wait_sec": max((each.allreduce for each in stalls if each.allreduce is not None), default=None),
+        "controller_sec": max((each.controller for each in stalls if each.controller is not None), default=None),
     }
 
 

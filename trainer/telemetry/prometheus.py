@@ -42,6 +42,7 @@ _GAUGES: Mapping[str, str] = MappingProxyType(
         "checkpoint_stall_sec": "checkpoint_stall_seconds",
         "telemetry_sec": "telemetry_seconds",
         "noise_scale_sec": "noise_scale_seconds",
+        "controller_sec": "controller_seconds",
         "allreduce_wait_sec": "allreduce_wait_seconds",
         "world_size": "world_size",
         "nodes": "nodes",

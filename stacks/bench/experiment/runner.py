@@ -201,6 +201,7 @@ def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
         "joules": ("energy", "it_joules"),
         "usd": ("cost", "total_usd"),
         "gco2e": ("carbon", "gco2e"),
+        "controller_share": ("utilisation", "controller_share"),
     }
     found: dict[str, Any] = {}
     for name, path in places.items():

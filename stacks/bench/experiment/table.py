@@ -30,6 +30,7 @@ COLUMNS = (
     Column("joules", "Energy, J"),
     Column("usd", "Cost, USD"),
     Column("gco2e", "Carbon, gCO2e"),
+    Column("controller_share", "Controller, % of time", 100),
 )
 _OF_THE_PAPER = {"gpu_percent": "gpu_use", "cpu_percent": "cpu_use"}
 

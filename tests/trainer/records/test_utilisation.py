@@ -33,6 +33,15 @@ def test_shares_are_of_all_sessions_wall_time() -> None:
     assert found.telemetry_share.provenance == "measured"
 
 
+def test_a_controllers_share_is_of_the_sessions_that_had_one() -> None:
+    beginnings = [_beginning(session, per_image=WORK, peak=PEAK) for session in range(2)]
+    without, with_one = _tick(0, 100, 2, controller_sec=None), _tick(1, 50, 2, controller_sec=0.5)
+    assert utilisation([without, with_one], beginnings).controller_share.value == pytest.approx(0.01)
+    absent = [utilisation(ticks, beginnings[:1]).controller_share for ticks in ([without], [_tick(0, 100, 2)])]
+    assert [each.value for each in absent] == [None, None]
+    assert absent[0].source != absent[1].source, "there was none, or the lines are too old to say"
+
+
 def test_a_line_counts_for_its_time_so_that_a_stall_is_not_one_line_among_many() -> None:
     # A thousand images in 1 s, a thousand in 9 s of which most was a stall.
     ticks = [

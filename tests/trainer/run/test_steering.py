@@ -79,6 +79,10 @@ def test_what_is_decided_is_done_and_written_down(
     assert ticks[0]["batch_size"] == 16
     assert (ticks[-1]["batch_size"], ticks[-1]["precision"], ticks[-1]["batch_gpu"]) == (32, "bf16", 8)
     assert ticks[-1]["loader_threads"] == 3
+    spent = [line["controller_sec"] for line in lines_of(tmp_path) if "knobs" in line]
+    assert spent[0] == 0 < spent[1]
+    assert spent == sorted(spent), "since the session began"
+    assert record.utilisation.controller_share.value is not None
     assert [each.batch_size for each in record.segments] == [16, 32, 32, 32]
     assert [each.decided for each in record.config.segments] == [True] * 3
     assert TrainConfig.from_file(tmp_path / "config.json") == record.config

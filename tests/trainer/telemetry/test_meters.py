@@ -105,6 +105,13 @@ def test_the_slowest_worker_counts_for_what_all_wait_for(
     assert waits == [5.0, 2.0, 3.0]
 
 
+def test_what_a_controller_takes_is_the_slowest_workers_and_none_without_one(
+    tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _line(tiny_config, state, NOTHING, monkeypatch)["controller_sec"] is None
+    assert _line(tiny_config, state, NOTHING._replace(controller=0.5), monkeypatch, Second)["controller_sec"] == 0.5
+
+
 def test_all_workers_have_the_first_ones_clock(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
