@@ -1,16 +1,15 @@
 """What the knobs of a run can be on the machines that it is on."""
 
-import os
-
 from trainer.config.train_config import TrainConfig
 from trainer.control.actuators import Actuators
 from trainer.control.guardrails import Machine
+from trainer.core.cores import usable_cores
 from trainer.distributed.world import World
 
 
 def machine_of(world: World, config: TrainConfig, actuators: Actuators, fixed: tuple[str, ...]) -> Machine:
     """Of this session; all workers call it together. `fixed` cannot be turned now."""
-    cores = min(world.gather(len(os.sched_getaffinity(0))))
+    cores = min(world.gather(usable_cores()))
     limit_watts, floor = actuators.power_limits
     return Machine(
         cores=cores,
