@@ -74,6 +74,8 @@ def _computing(now: Interval) -> Bottleneck:
         if now.device_use >= _DEVICE_USE:
             return Bottleneck(Kind.DEVICE, f"the device computed {now.device_use:.0%} of the time")
         return Bottleneck(Kind.WAITING, f"the device computed {now.device_use:.0%} of the time, and no meter says why")
+    if not now.on_cpu:
+        return Bottleneck(Kind.DEVICE, "steps wait for nothing else, and no meter says how busy the device is")
     if now.cpu_use >= _CPU_USE or now.knobs.threads * now.workers >= now.cores:
         return Bottleneck(Kind.DEVICE, f"workers used {now.cpu_use:.0%} of {now.cores} cores")
     return Bottleneck(Kind.WAITING, f"workers used {now.cpu_use:.0%} of {now.cores} cores, with nothing to wait for")

@@ -127,7 +127,12 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
 
 def _machine(last: Interval) -> Machine:
     nodes = max(1, last.knobs.nodes)
-    return Machine(max(1, last.cores // nodes), local_workers=max(1, last.workers // nodes), workers=last.workers)
+    return Machine(
+        max(1, last.cores // nodes),
+        local_workers=max(1, last.workers // nodes),
+        workers=last.workers,
+        on_cpu=last.on_cpu,
+    )
 
 
 def _change(decision: Decision | None) -> tuple[object, object] | None:

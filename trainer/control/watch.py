@@ -77,6 +77,8 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
         loader_share=share("loader_stall_sec"),
         allreduce_share=None if waited is None else waited * per_sec,
         checkpoint_share=share("checkpoint_stall_sec"),
+        # Of a trainer that did not say it: torch has a figure of every GPU's memory, and of a CPU none.
+        on_cpu=last.get("on_cpu", last.get("gpu_memory_share") is None),
         device_use=_mean(new, "gpu_utilisation"),
         device_memory_share=_most(new, "gpu_memory_share"),
         cpu_use=_mean(new, "cpu_utilisation") or 0.0,
