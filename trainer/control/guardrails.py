@@ -34,6 +34,7 @@ class Machine(NamedTuple):
         on_cpu: whether workers compute there.
         limit_watts: least power limit of the GPUs; None where nobody limits it. `power_floor` is the least share.
         fixed: knobs that cannot be turned now.
+        fatal: knob, value before and value of each change that a session of the run did not outlive.
     """
 
     cores: int
@@ -44,6 +45,7 @@ class Machine(NamedTuple):
     limit_watts: float | None = None
     power_floor: float = 1.0
     fixed: tuple[str, ...] = ()
+    fatal: tuple[tuple[str, Value, Value], ...] = ()
 
 
 def allowed(
@@ -56,7 +58,7 @@ def allowed(
         here: Value = getattr(now, knob)
         if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
-        left = cooling(history, knob, values)
+        left = cooling(history, knob, values) | _never(machine, knob, values)
         kept = {value for value in values if value not in left} | {here}
         if len(kept) > 1:
             found[knob] = tuple(value for value in _with(values, here) if value in kept)
@@ -136,6 +138,12 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> 
     return {
         value for value in values for back, tried in cold if value == tried or _is_beyond(value, tried, back)
     }  # fmt: skip
+
+
+def _never(machine: Machine, knob: str, values: Sequence[Value]) -> set[Value]:
+    """What ended a session once, and what is beyond it."""
+    ended = [(was, tried) for name, was, tried in machine.fatal if name == knob]
+    return {value for value in values for was, tried in ended if value == tried or _is_beyond(value, tried, was)}
 
 
 def _is_beyond(value: Value, tried: Value, back: Value) -> bool:

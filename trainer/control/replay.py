@@ -105,8 +105,9 @@ def recorded(lines: Iterable[Line], place: str) -> Recorded | None:
         settings = ControlSettings.model_validate_json(json.dumps(found["settings"]))
     except ValidationError as error:
         raise from_validation(error, f"{place}: {CONTROLLER}", known=ControlSettings.model_fields) from None
-    told = {name: found["machine"][name] for name in Machine._fields}
-    return Recorded(settings, Machine(**{**told, "fixed": tuple(told["fixed"])}), found["seed"])
+    told = {name: found["machine"][name] for name in Machine._fields if name in found["machine"]}
+    fatal = tuple((knob, was, value) for knob, was, value in told.get("fatal", ()))
+    return Recorded(settings, Machine(**{**told, "fixed": tuple(told["fixed"]), "fatal": fatal}), found["seed"])
 
 
 def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Shown:

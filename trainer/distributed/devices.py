@@ -33,7 +33,7 @@ class Load(NamedTuple):
         gpu_gib: peak of the GPU memory it allocated since the load before; None without a GPU.
         gpu_utilisation: share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell.
         cpu_sec: CPU time of this process so far, all its threads.
-        cores: that its node's workers may use, by a container's quota too; 0 on all but one of them, so that they add up.
+        cores: that its node's workers may use, by quota too; 0 on all but one of them, so that they add up.
         host_memory_gib: in use on its node, by all processes; likewise.
         cpu_wait_sec: for how long its threads were ready so far and had no core; None where the kernel does not count.
         node: rank of its node.

@@ -62,8 +62,8 @@ class NodeLimits:
         return self._try(lambda: self._set([share * _watts(state) for state in self._before]))
 
     def undo(self) -> tuple[str, list[str]]:
-        """Puts back what was changed: what that is, empty for nothing; and what could not be put back, with reasons. The
-        next call tries that again.
+        """Puts back what was changed: what that is, empty for nothing; and what could not be put back, with reasons;
+        the next call tries it again.
         """
         if self._note is None:
             return "", []

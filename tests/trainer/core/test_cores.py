@@ -1,4 +1,4 @@
-"""Cores that a process may use: affinity, and the quotas of its control groups, of both versions, and of those above."""
+"""Cores that a process may use: affinity, and the quotas of its control groups, of either version, and those above."""
 
 from pathlib import Path
 
