@@ -7,6 +7,7 @@ from types import MappingProxyType
 from trainer.config.control import JUDGE
 from trainer.control.bottleneck import NEIGHBOUR_CORES, Kind, bottleneck, has_neighbour
 from trainer.control.interval import Decision, Interval, Value, efficiency
+from trainer.control.judge import MOST_SLOWER
 from trainer.control.policy import Room
 
 _IN_A_ROW = 2
@@ -124,7 +125,8 @@ def _less_memory(history: Sequence[Interval], room: Room) -> Decision | None:
     if not smaller:
         return None
     reason = f"{bottleneck(last).evidence}, and a worker takes {share} images at once"
-    return _decision(last, "batch_gpu", smaller[-1], reason, 0.0, "images/s fall")
+    undone_if = f"it frees no memory, or costs more than {MOST_SLOWER:.0%} of the images/s"
+    return _decision(last, "batch_gpu", smaller[-1], reason, 0.0, undone_if)
 
 
 def _batch(history: Sequence[Interval], room: Room) -> Decision | None:
