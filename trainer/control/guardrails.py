@@ -34,6 +34,7 @@ class Machine(NamedTuple):
         on_cpu: whether workers compute there.
         limit_watts: least power limit of the GPUs; None where nobody limits it. `power_floor` is the least share.
         fixed: knobs that cannot be turned now.
+        refused: formats that its devices do not compute in, or the run cannot have, each with the reason.
         fatal: knob, value before and value of each change that a session of the run did not outlive.
     """
 
@@ -45,6 +46,7 @@ class Machine(NamedTuple):
     limit_watts: float | None = None
     power_floor: float = 1.0
     fixed: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
     fatal: tuple[tuple[str, Value, Value], ...] = ()
 
 
@@ -54,7 +56,7 @@ def allowed(
     """By knob, what it may be now, its present value among it; knobs without a choice are left out."""
     now = history[-1].after
     found: dict[str, tuple[Value, ...]] = {}
-    for knob, values in _ladders(settings.bounds, start, machine).items():
+    for knob, values in ladders(settings.bounds, start, machine).items():
         here: Value = getattr(now, knob)
         if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
@@ -72,7 +74,7 @@ def _with(values: Sequence[Value], here: Value) -> Sequence[Value]:
     return sorted([*values, here], key=float)
 
 
-def _ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequence[Value]]:
+def ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequence[Value]]:
     """Every value within the bounds, knob by knob. Without bounds of their own, threads go up to the node's cores."""
     cores = max(1, machine.cores // machine.local_workers)
     least, most = bounds.loader_threads or (1, max(start.loader_threads, min(cores, _MOST_LOADERS)))
@@ -89,9 +91,13 @@ def _ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequen
         ]  # fmt: skip
     if bounds.batch_gpu is not None:
         first = start.batch_gpu or max(machine.group, start.batch_size // machine.workers)
-        found["batch_gpu"] = [size for size in doubled(first, *bounds.batch_gpu) if size % machine.group == 0]
+        share = -(-max(start.batch_size, (bounds.batch_size or (0, 0))[1]) // machine.workers)
+        found["batch_gpu"] = [
+            size for size in doubled(first, *bounds.batch_gpu) if size % machine.group == 0 and size <= share
+        ]  # fmt: skip
     if bounds.precision:
-        found["precision"] = bounds.precision
+        refused = dict(machine.refused)
+        found["precision"] = [each for each in bounds.precision if each not in refused]
     if bounds.compile:
         found["compile"] = ("off", "on")
     if bounds.watts is not None and machine.limit_watts is not None:

@@ -106,8 +106,10 @@ def recorded(lines: Iterable[Line], place: str) -> Recorded | None:
     except ValidationError as error:
         raise from_validation(error, f"{place}: {CONTROLLER}", known=ControlSettings.model_fields) from None
     told = {name: found["machine"][name] for name in Machine._fields if name in found["machine"]}
+    refused = tuple((name, why) for name, why in told.get("refused", ()))
     fatal = tuple((knob, was, value) for knob, was, value in told.get("fatal", ()))
-    return Recorded(settings, Machine(**{**told, "fixed": tuple(told["fixed"]), "fatal": fatal}), found["seed"])
+    told = {**told, "fixed": tuple(told["fixed"]), "refused": refused, "fatal": fatal}
+    return Recorded(settings, Machine(**told), found["seed"])
 
 
 def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Shown:

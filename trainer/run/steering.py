@@ -8,6 +8,8 @@ from trainer.config.segment_plan import Plan
 from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, changes_of
 from trainer.control.controller import Controller
 from trainer.control.fatal import Fatal, fatal_changes
+from trainer.control.flags import MORE_FLAG
+from trainer.control.idle_bounds import idle_bounds
 from trainer.control.interval import Decision, Knobs
 from trainer.control.machine import machine_of
 from trainer.control.watch import history_of
@@ -93,10 +95,14 @@ def steering_of(
     # Graphs that average between workers know the shapes that they were made for.
     shaped = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
     fixed = shaped if compiled.can_switch else (*shaped, "compile")
-    machine = machine_of(world, plan.config, actuators, fixed, tuple(each.limit for each in fatal))
+    machine = machine_of(world, plan.config, actuators, settings.bounds, fixed, tuple(each.limit for each in fatal))
     if world.rank == 0:
         told = settings.model_dump(mode="json")
-        reporter.event(CONTROLLER, state.images, settings=told, machine=machine._asdict(), seed=plan.config.seed)
+        idle = dict(idle_bounds(settings.bounds, begun or actuators.start, machine))
+        about = {"machine": machine._asdict(), "seed": plan.config.seed, "idle_bounds": idle}
+        reporter.event(CONTROLLER, state.images, settings=told, **about)
+        for name, why in idle.items():
+            reporter.say(f"warning: {MORE_FLAG}: bounds.{name}: {why}")
     controller = Controller(
         settings,
         world,
