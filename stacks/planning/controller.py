@@ -59,10 +59,9 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
 
 def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
     """What the trainer would refuse when it starts."""
-    workers, fewest = (
-        nodes * machine.num_accelerators.value for nodes in (config.cluster.nodes.max, config.cluster.nodes.min)
-    )
-    for found in misfits(bounds, trained_on(config, machine), workers, fewest=max(1, fewest)):
+    nodes, each = config.cluster.nodes, machine.num_accelerators.value
+    trained, fewest = trained_on(config, machine), max(1, nodes.min) * each
+    for found in misfits(bounds, trained, nodes.max * each, fewest=fewest):
         raise InputError(
             f"{_BOUNDS}.{found.field}",
             found.problem,

@@ -28,8 +28,9 @@ class Misfit(NamedTuple):
 
 
 def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, fewest: int | None = None) -> Iterator[Misfit]:
-    """Those of a run of this configuration on so many workers, or on `fewest` of them for a while. Every worker needs an image, or a group of them where
-    the discriminator looks at groups, takes no more at once than it has, and what the run begins with has to be within.
+    """Those of a run of this configuration on so many workers, or on `fewest` of them for a while. Each needs an image,
+    or a group of them where the discriminator looks at groups, takes no more at once than it has, and what the run
+    begins with has to be within.
     """
     if bounds.batch_size is not None:
         (least, most), start, fewest = bounds.batch_size, config.batch_size, workers * config.group

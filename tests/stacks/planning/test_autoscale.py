@@ -85,10 +85,11 @@ def test_an_hours_bound_of_the_controller_holds_back_nodes(edited: Edited) -> No
     assert begins()[0] == 8
     with pytest.raises(InputError) as caught:
         begins(controller={"bounds": {"usd_per_hour": 0.01}})
-    bound = 3 * int(caught.value.fix.rpartition(" ")[2])  # of a node, a dollar's part more
-    nodes, words = begins(controller={"bounds": {"usd_per_hour": bound}})
+    least = float(caught.value.fix.rpartition(" ")[2])  # of a node on the cheapest rung
+    _, words = begins(controller={"bounds": {"usd_per_hour": least}})
     price = float(words.partition("a node costs ")[2].split()[0])
-    assert nodes == int(bound / price) < 8
+    nodes, words = begins(controller={"bounds": {"usd_per_hour": 2.5 * price}})
+    assert nodes == 2
     assert f"pays no more than {nodes}" in words
 
 
