@@ -173,7 +173,8 @@ def _read(path: Path) -> str:
         ) from None
     except OSError as error:
         fix = f"allow reading it: chmod u+r {path}" if isinstance(error, PermissionError) else "check the path"
-        raise InputError(str(path), f"cannot be read: {error.strerror}", fix=fix) from None
+        allowed = "a YAML file that this user may read"
+        raise InputError(str(path), f"cannot be read: {error.strerror}", allowed=allowed, fix=fix) from None
 
 
 def _not_yaml(error: yaml.YAMLError, path: Path, text: str) -> InputError:

@@ -9,6 +9,7 @@ from components.catalog.schema import MachineType
 from components.core.findings import Finding, InputError
 from components.estimate.cost import CostEstimate
 from stacks.config.stack_config import StackConfig
+from stacks.planning.autoscale import why_not_scaled
 from stacks.planning.run_costs import rung_lines, unmet_caps
 from stacks.planning.throughput import trained_on
 from stacks.planning.trainer_findings import node_of
@@ -25,11 +26,11 @@ _NEEDS_ROOT = (
     "NVML sets a power limit for root alone, and the job's container is nobody's and has no capabilities: it is "
     "refused, and told in the run's events"
 )
+_NOBODYS = "a run starts and stops no nodes, and none of its policies asks for any: job.autoscale does"
 _ON_XLA = {
     "threads": "operators run on the chips",
     "watts": "a TPU takes no power limit",
     "compile": "PyTorch/XLA compiles by itself",
-    "nodes": "the slices of one request come and go together",
 }
 """What a TPU ignores, and why."""
 
@@ -48,6 +49,8 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
     yield _in_short(config, machine, asked)
     yield from _idle(asked)
     yield from _in_vain(config, machine, asked.bounds)
+    if cost is not None:
+        yield from _too_dear(config, machine, asked.bounds, cost)
     yield from _meter(machine, asked)
     yield from _cores(machine, asked.bounds)
     yield from _refused(config, machine, asked.bounds)
@@ -56,8 +59,9 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
 
 def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
     """What the trainer would refuse when it starts."""
-    workers = config.cluster.nodes.max * machine.num_accelerators.value
-    for found in misfits(bounds, trained_on(config, machine), workers):
+    nodes, each = config.cluster.nodes, machine.num_accelerators.value
+    trained, fewest = trained_on(config, machine), max(1, nodes.min) * each
+    for found in misfits(bounds, trained, nodes.max * each, fewest=fewest):
         raise InputError(
             f"{_BOUNDS}.{found.field}",
             found.problem,
@@ -97,7 +101,7 @@ def _check_money(config: StackConfig, machine: MachineType, asked: ControlSettin
                 fix=f"run `gangway prices refresh`, or leave {name.rpartition('.')[2]} out",
             )
         return
-    fewest = (asked.bounds.nodes or (config.cluster.nodes.min,))[0]
+    fewest = config.cluster.nodes.min
     least = fewest * min(each)
     if bound is not None and bound < least:
         nodes = "one node costs" if fewest == 1 else f"the fewest nodes, {fewest}, cost"
@@ -156,12 +160,10 @@ def _idle(asked: ControlSettings) -> Iterable[Finding]:
 def _ignored(config: StackConfig, machine: MachineType) -> dict[str, str]:
     """Settings that nothing on these machines carries out, and why."""
     if machine.backend == "xla":
-        return _ON_XLA
-    fixed = {"watts": _NEEDS_ROOT}
+        return {**_ON_XLA, "nodes": _NOBODYS}
+    fixed = {"watts": _NEEDS_ROOT, "nodes": _NOBODYS}
     if why := _compiled_for_good(config, machine):
         fixed["compile"] = why
-    if config.cluster.nodes.min == config.cluster.nodes.max:
-        fixed["nodes"] = "cluster.nodes has one number"
     return fixed
 
 
@@ -178,21 +180,32 @@ def _compiled_for_good(config: StackConfig, machine: MachineType) -> str:
 
 
 def _in_vain(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
-    """Bounds of what cannot be changed here, and of nodes, that are wanted and told and that nobody brings."""
+    """Bounds of what cannot be changed here."""
     ignored = _ignored(config, machine)
     for name in bounds.model_fields_set:
         if getattr(bounds, name) and name in ignored:
             yield Finding.warning(
                 "controller.ignored", f"{_BOUNDS}.{name}", f"of no effect: {ignored[name]}", f"remove {name}"
             )
-    if bounds.nodes is not None and "nodes" not in ignored:
-        yield Finding.warning(
-            "controller.nodes-told",
-            f"{_BOUNDS}.nodes",
-            "how many nodes it wants is told in the run's events and in its metrics; nobody starts or stops nodes by "
-            f"that: the group asks for {config.cluster.nodes.max}, as ever",
-            "change cluster.nodes by hand, or remove nodes",
-        )
+
+
+def _too_dear(config: StackConfig, machine: MachineType, bounds: Bounds, cost: CostEstimate) -> Iterable[Finding]:
+    """What all nodes may cost, where the group asks for more of them than that pays on a rung, and nothing keeps it."""
+    bound, nodes = bounds.usd_per_hour, config.cluster.nodes.max
+    dearest = max(_node_prices(config, machine, cost), default=0.0)
+    if bound is None or nodes * dearest <= bound:
+        return
+    scaled = config.work.autoscale is not None and not why_not_scaled(config, machine)
+    keeps = (
+        f"`gangway job {config.stack} --scale` keeps to it, whenever it is called" if scaled else "nobody keeps to it"
+    )
+    yield Finding.warning(
+        "controller.usd-per-hour",
+        f"{_BOUNDS}.usd_per_hour",
+        f"{nodes} nodes, for which the group asks at first, cost {nodes * dearest:.2f} USD an hour on the "
+        f"dearest rung, above {bound:g}: {keeps}",
+        "fewer cluster.nodes.max" if scaled else "fewer cluster.nodes.max, or job.autoscale where groups are scaled",
+    )
 
 
 def _meter(machine: MachineType, asked: ControlSettings) -> Iterable[Finding]:

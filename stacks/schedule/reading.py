@@ -35,6 +35,12 @@ def read_scenario(path: Path, gpus: int | None) -> Scenario:
     """A scenario from a YAML file, or from a CSV file of jobs on so many GPUs that are always there. ExceptionGroup: of
     InputError, one for each mistake; InputError: it cannot be read at all.
     """
+    if not path.is_file():
+        raise InputError(
+            str(path), "no such file",
+            allowed="a scenario in YAML, as in stacks/suites/scheduling, or jobs in CSV",
+            fix="check the path, or write --generate philly-like in its place",
+        )  # fmt: skip
     if path.suffix.lower() == ".csv":
         if gpus is None:
             raise InputError(
@@ -145,4 +151,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         raise InputError(str(path), "no UTF-8 text", allowed="a CSV file in UTF-8", fix="save it as UTF-8") from None
     except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", fix="check the path") from None
+        raise InputError(
+            str(path), f"cannot be read: {error.strerror}", allowed="jobs in CSV that this user may read",
+            fix="check the path; trace: is one from the scenario's own folder",
+        ) from None  # fmt: skip

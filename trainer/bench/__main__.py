@@ -10,7 +10,6 @@ nothing; fewer rounds or seconds than the defaults judge no target.
 import argparse
 import contextlib
 import datetime
-import os
 import signal
 import sys
 import time
@@ -25,6 +24,7 @@ from trainer.bench.measuring import ROUNDS, SECONDS, Bench
 from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
 from trainer.bench.runs import prepare_photos
 from trainer.commands.arguments import Parser, count, path, positive
+from trainer.core.cores import usable_cores
 from trainer.core.errors import TrainerError, nearest
 from trainer.core.files import check_folder, read_text_input, write_atomically
 from trainer.core.host import code_sha256
@@ -138,7 +138,7 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
         data_dir = work_dir / "data"
         report("data: crops of the photographs that ship in wheels")
         prepare_photos(data_dir)
-        threads = len(os.sched_getaffinity(0))
+        threads = usable_cores()
         bench = Bench(work_dir, data_dir, arguments.seconds, arguments.rounds, threads, report)
         return [result for name, case in CASES.items() if name in names for result in case(bench)]
 

@@ -1,6 +1,5 @@
 """Speed of a metric's features beside torch-fidelity, a ratio in one run: `python -m trainer.bench.feature_speed`."""
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainer.core.cores import usable_cores
 from trainer.distributed.world import World
 from trainer.metrics.collect import collect
 from trainer.metrics.inception import InceptionFeatures, reference_network
@@ -74,7 +74,7 @@ def feature_speed(num_images: int = 64, rounds: int = 2, resolution: int = 32) -
             )
 
     threads_before = torch.get_num_threads()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(usable_cores())
     try:
         difference = (run_ours() - run_theirs()).abs().max() / run_theirs().abs().max()
         seconds = np.array([[_seconds(run_ours), _seconds(run_theirs)] for _ in range(rounds)]).min(axis=0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from trainer.core.cores import usable_cores
 from trainer.core.errors import from_validation
 from trainer.core.files import read_input
 
@@ -97,7 +98,7 @@ def this_machine() -> Machine:
     cpus = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
     return Machine(
         cpu=cpus[0] if cpus else platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=usable_cores(),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else "",
         torch=torch.__version__,
         python=platform.python_version(),

@@ -8,7 +8,6 @@ NumPy: `--help` must not wait for that.
 
 import argparse
 import dataclasses
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trainer.commands.arguments import Parser, count, path
+from trainer.core.cores import usable_cores
 from trainer.core.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _prepare(options: Options) -> int:
         # Told before hours of decoding; shards serve other programs too.
         if why := untrainable(recipe.shape):
             announce(why)
-        workers = options.workers or len(os.sched_getaffinity(0))
+        workers = options.workers or usable_cores()
         progress = Progress(recipe.dataset, len(recipe.items))
         index = prepare(
             recipe,

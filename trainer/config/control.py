@@ -44,8 +44,8 @@ class Bounds(Written):
         precision: those allowed.
         compile: whether compiled losses may be switched off, and on again.
         watts: power limit of a GPU, [least, most].
-        nodes: wanted of the cluster, [least, most].
-        usd_per_hour: what all nodes together may cost at most.
+        nodes: of the cluster, [least, most]; a run starts and stops none, and says that it is ignored.
+        usd_per_hour: what all nodes together may cost at most; a stack's job.autoscale keeps to it, a run cannot.
     """
 
     loader_threads: Range | None = None

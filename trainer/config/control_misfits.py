@@ -27,9 +27,10 @@ class Misfit(NamedTuple):
     fix: tuple[int | str, ...]
 
 
-def misfits(bounds: Bounds, config: TrainConfig, workers: int) -> Iterator[Misfit]:
-    """Those of a run of this configuration on so many workers. Every worker needs an image, or a group of them where
-    the discriminator looks at groups, and what the run begins with has to be within.
+def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, fewest: int | None = None) -> Iterator[Misfit]:
+    """Those of a run of this configuration on so many workers, or on `fewest` of them for a while. Each needs an image,
+    or a group of them where the discriminator looks at groups, takes no more at once than it has, and what the run
+    begins with has to be within.
     """
     if bounds.batch_size is not None:
         (least, most), start, fewest = bounds.batch_size, config.batch_size, workers * config.group
@@ -41,6 +42,10 @@ def misfits(bounds: Bounds, config: TrainConfig, workers: int) -> Iterator[Misfi
         elif not least <= start <= most:
             why = f"leaves out the batch that the run begins with, {start}"
             yield Misfit("batch_size", why, bounds.batch_size, f"bounds around {start}", fix)
+    share = -(-max(config.batch_size, (bounds.batch_size or (0, 0))[1]) // (fewest or workers))
+    if bounds.batch_gpu is not None and bounds.batch_gpu[0] > share:
+        why = f"more than a worker's share of the batch, {share} images"
+        yield Misfit("batch_gpu", why, bounds.batch_gpu, f"up to {share}", (share, share))
     if bounds.precision and config.precision not in bounds.precision:
         why = f"leaves out what the run begins with, {config.precision}"
         allowed = f"words with {config.precision} among them"

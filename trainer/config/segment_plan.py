@@ -92,12 +92,14 @@ class Plan:
         return list(stretches_from(self.config, self.now.first))[1:]
 
     def decide(self, images: int, changes: Mapping[str, object]) -> None:
-        """Begins another segment after so many images, of the run's present end at most. TrainerError: the
-        configuration does not take these values.
+        """Begins another segment after so many images, of the run's present end at most, in the place of one that was
+        decided there and in which no step was made. TrainerError: the configuration does not take these values.
         """
         segment = {"from_image": images, "decided": True, **changes}
         before = [each for each in self.config.segments if each.from_image < images]
-        after = self.config.segments[len(before) :]
+        after = [
+            each for each in self.config.segments[len(before) :] if not (each.decided and each.from_image == images)
+        ]
         self.config = self.config.replace({"segments": (*before, segment, *after)})
         self.end = images
 

@@ -59,14 +59,20 @@ class Actuators:
         """The least limit of the run's GPUs, W, None where nobody sets it; the least share that all can have."""
         return (None, 1.0) if self._limiter is None else (self._limiter.limit_watts, self._limiter.floor)
 
-    def restore(self, knobs: Knobs, batch: Batch) -> None:
-        """What an earlier session had decided for the process; all workers call it together."""
-        now = self.start
+    def restore(self, knobs: Knobs, batch: Batch) -> dict[str, str]:
+        """What an earlier session had decided for the process; all workers call it together. By knob, why one cannot be
+        set: power that somebody else limits by now, say. It stays as the session begins with it.
+        """
+        now, troubles = self.start, dict[str, str]()
         for name in ("loader_threads", "prefetch", "threads", "power_share"):
             if getattr(knobs, name) != getattr(now, name):
-                self.turn(name, getattr(knobs, name), batch)
+                try:
+                    self.turn(name, getattr(knobs, name), batch)
+                except TrainerError as error:
+                    troubles[name] = error.problem
         if knobs.compile == "off" and now.compile == "on" and self._compiled is not None and self._compiled.can_switch:
             self._compiled.switch(on=False)
+        return troubles
 
     def turn(self, knob: str, value: Value, batch: Batch) -> None:
         """Sets one that is the process's own; all workers call it together. TrainerError on every rank: it cannot be
@@ -98,6 +104,7 @@ class Actuators:
     def _limit(self, share: float) -> None:
         trouble = "power is nobody's to limit here" if self._limiter is None else self._limiter.set_share(share)
         if trouble:
+            self._power_share = 1.0  # The limiter has put all back, or tries so again at the end.
             raise TrainerError(
                 place="power_share", problem=trouble, value=f"{share:g}", fix="leave watts out of bounds"
             )

@@ -16,7 +16,7 @@ CPU_WAIT_SHARE = 0.1
 """Of their time, that threads were ready and had no core. A machine to itself shows 1 to 3 %."""
 NEIGHBOUR_CORES = 0.5
 """Cores that others use, from which on they are a neighbour, and not the system's own odd jobs."""
-_MEMORY_SHARE = 0.93
+MEMORY_SHARE = 0.93
 """Of a device or host: the next larger tensor ends the run."""
 _DEVICE_USE = 0.85
 """Of a GPU that computes all the time (NVML's share of time with a kernel running)."""
@@ -47,7 +47,7 @@ def bottleneck(interval: Interval) -> Bottleneck:
     """
     now = interval
     for place, share in (("the device's", now.device_memory_share), ("the host's", now.host_memory_share)):
-        if share is not None and share >= _MEMORY_SHARE:
+        if share is not None and share >= MEMORY_SHARE:
             return Bottleneck(Kind.MEMORY, f"{share:.0%} of {place} memory is in use")
     if now.loader_share >= LOADER_SHARE:
         threads = f"{now.knobs.loader_threads} loader thread{'s' * (now.knobs.loader_threads > 1)} a worker"
@@ -64,6 +64,11 @@ def bottleneck(interval: Interval) -> Bottleneck:
     return _computing(now)
 
 
+def memory_share(interval: Interval) -> float:
+    """Of the device or the host, whichever is fuller; 0 where nobody knows either."""
+    return max(interval.device_memory_share or 0.0, interval.host_memory_share or 0.0)
+
+
 def has_neighbour(interval: Interval) -> bool:
     """Whether others use its cores."""
     return (interval.neighbour_cores or 0.0) >= NEIGHBOUR_CORES
@@ -74,6 +79,8 @@ def _computing(now: Interval) -> Bottleneck:
         if now.device_use >= _DEVICE_USE:
             return Bottleneck(Kind.DEVICE, f"the device computed {now.device_use:.0%} of the time")
         return Bottleneck(Kind.WAITING, f"the device computed {now.device_use:.0%} of the time, and no meter says why")
+    if not now.on_cpu:
+        return Bottleneck(Kind.DEVICE, "steps wait for nothing else, and no meter says how busy the device is")
     if now.cpu_use >= _CPU_USE or now.knobs.threads * now.workers >= now.cores:
         return Bottleneck(Kind.DEVICE, f"workers used {now.cpu_use:.0%} of {now.cores} cores")
     return Bottleneck(Kind.WAITING, f"workers used {now.cpu_use:.0%} of {now.cores} cores, with nothing to wait for")

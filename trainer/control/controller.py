@@ -3,11 +3,13 @@
 One worker decides for all. Whatever goes wrong here leaves the run as it is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainer.config.control import SWITCH_FILE, ControlSettings
+from trainer.control.actuators import OF_SEGMENTS
 from trainer.control.decide import Outcome, next_decision, policy_of
+from trainer.control.fatal import BEGUN, FATAL, Fatal, to_undo
 from trainer.control.guardrails import Machine
 from trainer.control.history import remembered
 from trainer.control.interval import Decision, Interval, Knobs
@@ -52,6 +54,23 @@ class Controller:
         """In words."""
         return self._settings.choice
 
+    def begin(self, now: Knobs, images: int, fatal: Sequence[Fatal], troubles: Mapping[str, str]) -> Sequence[Decision]:
+        """Says what earlier sessions did not outlive, and by knob why what they had could not be set again; `now` are
+        the knobs that the session begins with. Returns what all are to undo before the first step.
+        """
+        undo = to_undo(fatal, now, OF_SEGMENTS) if self._world.rank == 0 and self._settings.mode == "act" else []
+        if self._world.rank == 0:
+            for each in fatal:
+                knob, was, value = each.limit
+                self._event(FATAL, images, knob=knob, value=value, was=was, why=each.reason)
+                self._say(f"warning: controller: {knob} {value} is never tried again: {each.reason}")
+            for knob, trouble in troubles.items():
+                value, is_now = getattr(self._history[-1].after, knob), getattr(now, knob)
+                reason = "as an earlier session of the run had it"
+                self.done(Decision(knob, value, is_now, self._settings.policy, reason, 0.0, ""), images, trouble)
+        told: Sequence[Decision] = self._world.gather(undo, list[Decision])[0]
+        return told
+
     def after(self, line: Line) -> Decision | None:
         """Shows it a line, equal on every worker; a decision that all are to carry out, or None."""
         decision = self._decided(line) if self._world.rank == 0 else None
@@ -67,7 +86,8 @@ class Controller:
         """Notes on rank 0 that a decision was carried out, or why not."""
         if self._world.rank:
             return
-        self._history[-1] = self._history[-1].ended_by(decision, failed=bool(trouble))
+        if self._history:  # or the log has been lost meanwhile
+            self._history[-1] = self._history[-1].ended_by(decision, failed=bool(trouble))
         self._watch.changed()
         self._tell(decision, images, "failed" if trouble else "done", trouble)
 
@@ -86,7 +106,10 @@ class Controller:
             return None
         self._failures = 0
         self._note(outcome, line["images"])
-        if outcome.decision is None or self._settings.mode == "act":
+        if outcome.decision is None:
+            return None
+        if self._settings.mode == "act":
+            self._event(BEGUN, line["images"], **outcome.decision._asdict())
             return outcome.decision
         # Observed alone: it is as if it had not been decided, and will be again and again; it is told once.
         if outcome.decision[:2] != self._observed:

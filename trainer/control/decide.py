@@ -66,7 +66,7 @@ def next_decision(
     if why := lost_too_much(history, settings):
         return Outcome(why=why, verdict=verdict)
     values = allowed(settings, start, machine, history)
-    wanted = policy.decide(history, Room(values, settings.objective, start, seed))
+    wanted = policy.decide(history, Room(values, settings.objective, start, machine.on_cpu, seed))
     if wanted is None:
         return Outcome(why=f"{policy.name} changes nothing", verdict=verdict)
     if why := within(wanted, values, history[-1].after):

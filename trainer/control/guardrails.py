@@ -34,6 +34,8 @@ class Machine(NamedTuple):
         on_cpu: whether workers compute there.
         limit_watts: least power limit of the GPUs; None where nobody limits it. `power_floor` is the least share.
         fixed: knobs that cannot be turned now.
+        refused: formats that its devices do not compute in, or the run cannot have, each with the reason.
+        fatal: knob, value before and value of each change that a session of the run did not outlive.
     """
 
     cores: int
@@ -44,6 +46,8 @@ class Machine(NamedTuple):
     limit_watts: float | None = None
     power_floor: float = 1.0
     fixed: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    fatal: tuple[tuple[str, Value, Value], ...] = ()
 
 
 def allowed(
@@ -52,11 +56,11 @@ def allowed(
     """By knob, what it may be now, its present value among it; knobs without a choice are left out."""
     now = history[-1].after
     found: dict[str, tuple[Value, ...]] = {}
-    for knob, values in _ladders(settings.bounds, start, machine).items():
+    for knob, values in ladders(settings.bounds, start, machine).items():
         here: Value = getattr(now, knob)
         if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
-        left = cooling(history, knob, values)
+        left = cooling(history, knob, values) | _never(machine, knob, values)
         kept = {value for value in values if value not in left} | {here}
         if len(kept) > 1:
             found[knob] = tuple(value for value in _with(values, here) if value in kept)
@@ -70,7 +74,7 @@ def _with(values: Sequence[Value], here: Value) -> Sequence[Value]:
     return sorted([*values, here], key=float)
 
 
-def _ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequence[Value]]:
+def ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequence[Value]]:
     """Every value within the bounds, knob by knob. Without bounds of their own, threads go up to the node's cores."""
     cores = max(1, machine.cores // machine.local_workers)
     least, most = bounds.loader_threads or (1, max(start.loader_threads, min(cores, _MOST_LOADERS)))
@@ -87,9 +91,13 @@ def _ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequen
         ]  # fmt: skip
     if bounds.batch_gpu is not None:
         first = start.batch_gpu or max(machine.group, start.batch_size // machine.workers)
-        found["batch_gpu"] = [size for size in doubled(first, *bounds.batch_gpu) if size % machine.group == 0]
+        share = -(-max(start.batch_size, (bounds.batch_size or (0, 0))[1]) // machine.workers)
+        found["batch_gpu"] = [
+            size for size in doubled(first, *bounds.batch_gpu) if size % machine.group == 0 and size <= share
+        ]  # fmt: skip
     if bounds.precision:
-        found["precision"] = bounds.precision
+        refused = dict(machine.refused)
+        found["precision"] = [each for each in bounds.precision if each not in refused]
     if bounds.compile:
         found["compile"] = ("off", "on")
     if bounds.watts is not None and machine.limit_watts is not None:
@@ -136,6 +144,12 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> 
     return {
         value for value in values for back, tried in cold if value == tried or _is_beyond(value, tried, back)
     }  # fmt: skip
+
+
+def _never(machine: Machine, knob: str, values: Sequence[Value]) -> set[Value]:
+    """What ended a session once, and what is beyond it."""
+    ended = [(was, tried) for name, was, tried in machine.fatal if name == knob]
+    return {value for value in values for was, tried in ended if value == tried or _is_beyond(value, tried, was)}
 
 
 def _is_beyond(value: Value, tried: Value, back: Value) -> bool:

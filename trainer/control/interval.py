@@ -78,8 +78,9 @@ class Interval(NamedTuple):
         loader_share: of its time, that steps waited for images, 0..1.
         allreduce_share: that they waited for other workers' gradients; None with one worker, or where nobody measures.
         checkpoint_share: that they waited for saves.
-        device_use: of the GPU, 0..1; None without one.
-        device_memory_share: of the GPU's memory in use at most.
+        on_cpu: whether workers compute there.
+        device_use: of the GPU, 0..1; None without one, or without a meter.
+        device_memory_share: of the GPU's memory in use at most, within it.
         cpu_use: of all cores of its nodes, by the workers, 0..1.
         cpu_wait_share: of their threads' time, ready and without a core.
         neighbour_cores: cores that other processes of the nodes used, in all.
@@ -105,6 +106,7 @@ class Interval(NamedTuple):
     loader_share: float = 0.0
     allreduce_share: float | None = None
     checkpoint_share: float = 0.0
+    on_cpu: bool = True
     device_use: float | None = None
     device_memory_share: float | None = None
     cpu_use: float = 0.0

@@ -2,7 +2,8 @@
 
 A change is compared with the intervals just before it, once a first interval with it has passed (caches, warm-up). It
 stays where the objective grew by the asked share and beyond the noise of those intervals. A change of batch or of
-precision goes, too, where the guard metric worsens beyond its noise, however late that shows.
+precision goes, too, where the guard metric worsens beyond its noise, however late that shows. Fewer images at once,
+where memory is short, are no matter of speed: they stay where they free memory at no more than a stated cost.
 """
 
 import math
@@ -11,7 +12,7 @@ from statistics import mean, median, stdev
 from typing import Literal, NamedTuple
 
 from trainer.config.control import JUDGE, ControlSettings
-from trainer.control.bottleneck import bottleneck
+from trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, memory_share
 from trainer.control.guardrails import MOST_FAILURES, failures
 from trainer.control.interval import Decision, Interval, Knobs, score
 
@@ -23,6 +24,10 @@ BEFORE = 5
 """Intervals before it that it is compared with, at most."""
 LONGEST = 3
 """Times its patience, that a change is waited for where meters are broken meanwhile."""
+MOST_SLOWER = 0.25
+"""Share of images/s that freeing memory may cost: a run that ends for want of it makes none at all."""
+_FREED = 0.02
+"""Of the memory: less is no step on the way to where there is enough."""
 _NOISES = 1.0
 """Standard errors that a gain has to be beyond zero."""
 _GUARD_VALUES = 3
@@ -99,11 +104,31 @@ def _compared(
     was, now = median(scores_before), median(scores_after)
     gain = now / was - 1 if was > 0 else math.inf
     noise = _relative_error(scores_before)
+    if _frees_memory(history[place], decision):
+        return _freed(_before(history, place), after, decision, gain)
     if gain < settings.min_gain:
         return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, of {settings.min_gain:.0%} that it has to")
     if gain < _NOISES * noise:
         return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, no more than {noise:.1%} of noise before it")
     return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
+
+
+def _frees_memory(last: Interval, decision: Decision) -> bool:
+    """Whether a change was made for memory that is short."""
+    fewer = decision.knob == "batch_gpu" and 0 < float(decision.value) < (float(decision.was) or math.inf)
+    return fewer and bottleneck(last).kind is Kind.MEMORY
+
+
+def _freed(before: Sequence[Interval], after: Sequence[Interval], decision: Decision, gain: float) -> Verdict:
+    """By the memory that is in use at most, and by how much slower it made the run."""
+    was, now = memory_share(before[-1]), max(map(memory_share, after))
+    slower = 1 - median(each.images_per_sec for each in after) / median(each.images_per_sec for each in before)
+    words = f"{now:.0%} of the memory is in use, {was:.0%} before, at {-slower:+.1%} images/s"
+    if slower > MOST_SLOWER:
+        return Verdict("undo", decision, gain, f"{words}: it may cost {MOST_SLOWER:.0%}")
+    if now < MEMORY_SHARE or now <= was - _FREED:
+        return Verdict("kept", decision, gain, words)
+    return Verdict("undo", decision, gain, f"{words}: it frees none")
 
 
 def _scores(intervals: Sequence[Interval], settings: ControlSettings, start: Knobs) -> list[float]:

@@ -39,7 +39,7 @@ class Context(NamedTuple):
     Attributes:
         data: 0 where steps did not wait for images, 1 where they did, 2 where they did for long.
         crowded: by other processes, or by threads of its own.
-        idle: a GPU that waits; None without one.
+        idle: a GPU that waits; None without one, or without a meter.
         batch: -1 for small beside the noise scale, 1 for large; None where nobody knows.
     """
 
@@ -138,7 +138,7 @@ class Learned:
         draw = np.random.default_rng([room.seed, last.images])
         best: tuple[float, Arm, Belief] | None = None
         for arm in _arms(last, room):
-            belief = _belief(arm, trials)
+            belief = _belief(arm, trials, on_cpu=room.on_cpu)
             drawn = float(draw.normal(belief.mean, belief.sd))  # Also of what is not taken: draws stay in order.
             if not explores:
                 drawn = belief.mean if belief.trials else -math.inf
@@ -234,17 +234,17 @@ def _is_up(was: Value, value: Value) -> bool:
     return str(value) > str(was) if isinstance(value, str) or isinstance(was, str) else value > was
 
 
-def _belief(arm: Arm, trials: Sequence[Trial]) -> Belief:
+def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
     """The prior, then other steps of the knob in this direction, then this very step, all in the same context."""
     alike = [each for each in trials if each.arm.kind == arm.kind]
     others = [each.reward for each in alike if each.arm != arm]
-    belief = _prior(arm).told(others)
+    belief = _prior(arm, on_cpu=on_cpu).told(others)
     return belief._replace(sd=math.hypot(belief.sd, _STEP_SD) if others else belief.sd).told(
         [each.reward for each in alike if each.arm == arm]
     )
 
 
-def _prior(arm: Arm) -> Belief:
+def _prior(arm: Arm, *, on_cpu: bool) -> Belief:
     """Hope where the context gives a reason, and little of it elsewhere."""
     context = dict(arm.context)
     data, batch = context["data"], context.get("batch")
@@ -258,7 +258,7 @@ def _prior(arm: Arm) -> Belief:
         case "precision":
             hope = not arm.up and context["idle"] is False
         case "compile":
-            hope = not arm.up and context["idle"] is None and data == 0
+            hope = not arm.up and on_cpu and data == 0
         case "nodes" | "batch_gpu":
             hope = arm.up and data == 0
         case _:

@@ -1,16 +1,28 @@
 """What the knobs of a run can be on the machines that it is on."""
 
-import os
-
+from trainer.config.control import Bounds
 from trainer.config.train_config import TrainConfig
 from trainer.control.actuators import Actuators
 from trainer.control.guardrails import Machine
+from trainer.control.interval import Value
+from trainer.core.cores import usable_cores
+from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
+from trainer.steps.precision import choose, slower_here
 
 
-def machine_of(world: World, config: TrainConfig, actuators: Actuators, fixed: tuple[str, ...]) -> Machine:
-    """Of this session; all workers call it together. `fixed` cannot be turned now."""
-    cores = min(world.gather(len(os.sched_getaffinity(0))))
+def machine_of(
+    world: World,
+    config: TrainConfig,
+    actuators: Actuators,
+    bounds: Bounds,
+    fixed: tuple[str, ...],
+    fatal: tuple[tuple[str, Value, Value], ...] = (),
+) -> Machine:
+    """Of this session; all workers call it together. `bounds` say what may be asked of it; `fixed` cannot be turned
+    now; `fatal` are changes that earlier sessions did not outlive.
+    """
+    cores = min(world.gather(usable_cores()))
     limit_watts, floor = actuators.power_limits
     return Machine(
         cores=cores,
@@ -21,4 +33,23 @@ def machine_of(world: World, config: TrainConfig, actuators: Actuators, fixed: t
         limit_watts=limit_watts,
         power_floor=floor,
         fixed=fixed,
+        refused=_refused(world, config, bounds),
+        fatal=fatal,
     )
+
+
+def _refused(world: World, config: TrainConfig, bounds: Bounds) -> tuple[tuple[str, str], ...]:
+    """Of all workers' devices; what the run computes in already was refused elsewhere, or is not."""
+    asked = [each for each in bounds.precision if each != config.precision]
+    mine = {each: _trouble(each, world, config) for each in asked}
+    found = {name: why for each in world.gather(mine) for name, why in each.items() if why}
+    return tuple(found.items())
+
+
+def _trouble(precision: str, world: World, config: TrainConfig) -> str:
+    try:
+        choose(precision, world.device)
+        config.replace({"precision": precision})
+    except TrainerError as error:
+        return error.problem or str(error).split("\n", maxsplit=1)[0]
+    return slower_here(precision, world.device)

@@ -55,15 +55,15 @@ class StepModel:
         work = passes * fixed + sync + images * (serial + parallel / cores in use + crowding * threads without a core)
 
     with images, threads and cores of one worker. Both sums are fitted apart: a step that waited for images tells
-    how long both took. What the same setting really took corrects the fit.
+    how long both took. What the same setting really took corrects the fit. `on_cpu`: workers compute there.
     """
 
-    def __init__(self, history: Sequence[Interval]) -> None:
-        self._last = history[-1]
+    def __init__(self, history: Sequence[Interval], *, on_cpu: bool) -> None:
+        self._last, self._on_cpu = history[-1], on_cpu
         weights = 0.5 ** (np.arange(len(history))[::-1] / _HALF_LIFE)
         steps = np.array([_step_sec(each) for each in history])
         waits = np.array([min(each.loader_share, 0.99) for each in history])
-        work = np.array([_work(each.knobs, each) for each in history])
+        work = np.array([_work(each.knobs, each, on_cpu=on_cpu) for each in history])
         reading = np.array([_reading(each.knobs, each) for each in history])
 
         unseen = (1.0, 1.0, 1.0, 1.0, _local(self._last.knobs, self._last)[1])  # Crowding is of images, sync of steps.
@@ -85,7 +85,7 @@ class StepModel:
         """Seconds of a step, and those of them that it works, with the last interval's workers, cores and neighbours;
         another number of nodes brings its own of each.
         """
-        busy = float(_work(knobs, self._last) @ self._work)
+        busy = float(_work(knobs, self._last, on_cpu=self._on_cpu) @ self._work)
         reading = float(_reading(knobs, self._last) @ self._reading)
         count, total = self._errors.get(knobs, (0.0, 0.0))
         factor = math.exp(total / (count + _PRIOR_WEIGHT))
@@ -111,7 +111,7 @@ class Model:
             return None
         last, noise = known[-1], _noise_scale(known)
         present = last.after
-        model, watts = StepModel(known), _Watts(known)
+        model, watts = StepModel(known, on_cpu=room.on_cpu), _Watts(known)
 
         def expected(knobs: Knobs) -> float | None:
             forecast = model.forecast(knobs)
@@ -197,11 +197,11 @@ def _local(knobs: Knobs, seen: Interval) -> tuple[float, float]:
     return workers, knobs.batch_size / workers
 
 
-def _work(knobs: Knobs, seen: Interval) -> Vector:
+def _work(knobs: Knobs, seen: Interval, *, on_cpu: bool) -> Vector:
     """How often a step does each part of its work: passes, sync, serial, parallel, crowding."""
     workers, images = _local(knobs, seen)
     passes = math.ceil(images / knobs.batch_gpu) if knobs.batch_gpu else 1
-    if seen.device_use is not None:  # A GPU's work does not hang on the host's threads.
+    if not on_cpu:  # A GPU's work does not hang on the host's threads.
         images *= knobs.power_share**_POWER * (1.0 if knobs.precision == "fp32" else _HALF_PRECISION)
         return np.array([passes, workers > 1, images, images, 0.0], dtype=np.float64)
     free = max(0.5, (seen.cores - (seen.neighbour_cores or 0.0)) / seen.workers)

@@ -21,12 +21,14 @@ class Room(NamedTuple):
         allowed: see `Allowed`; what has just been undone is left out for a while.
         objective: what there should be more of.
         start: the knobs that the run began with.
+        on_cpu: whether workers compute there: a GPU may be without a meter, and is none the less one.
         seed: of the run; for policies that draw.
     """
 
     allowed: Allowed
     objective: Objective
     start: Knobs
+    on_cpu: bool
     seed: int = 0
 
 

@@ -105,8 +105,11 @@ def recorded(lines: Iterable[Line], place: str) -> Recorded | None:
         settings = ControlSettings.model_validate_json(json.dumps(found["settings"]))
     except ValidationError as error:
         raise from_validation(error, f"{place}: {CONTROLLER}", known=ControlSettings.model_fields) from None
-    told = {name: found["machine"][name] for name in Machine._fields}
-    return Recorded(settings, Machine(**{**told, "fixed": tuple(told["fixed"])}), found["seed"])
+    told = {name: found["machine"][name] for name in Machine._fields if name in found["machine"]}
+    refused = tuple((name, why) for name, why in told.get("refused", ()))
+    fatal = tuple((knob, was, value) for knob, was, value in told.get("fatal", ()))
+    told = {**told, "fixed": tuple(told["fixed"]), "refused": refused, "fatal": fatal}
+    return Recorded(settings, Machine(**told), found["seed"])
 
 
 def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Shown:
@@ -127,7 +130,12 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
 
 def _machine(last: Interval) -> Machine:
     nodes = max(1, last.knobs.nodes)
-    return Machine(max(1, last.cores // nodes), local_workers=max(1, last.workers // nodes), workers=last.workers)
+    return Machine(
+        max(1, last.cores // nodes),
+        local_workers=max(1, last.workers // nodes),
+        workers=last.workers,
+        on_cpu=last.on_cpu,
+    )
 
 
 def _change(decision: Decision | None) -> tuple[object, object] | None:

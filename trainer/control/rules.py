@@ -7,6 +7,7 @@ from types import MappingProxyType
 from trainer.config.control import JUDGE
 from trainer.control.bottleneck import NEIGHBOUR_CORES, Kind, bottleneck, has_neighbour
 from trainer.control.interval import Decision, Interval, Value, efficiency
+from trainer.control.judge import MOST_SLOWER
 from trainer.control.policy import Room
 
 _IN_A_ROW = 2
@@ -106,7 +107,7 @@ def _more_threads(history: Sequence[Interval], room: Room) -> Decision | None:
     """Of an idle core on the way to the next number of threads that all workers can have."""
     last = history[-1]
     value = _next(last, room, "threads", up=True)
-    if value is None or last.device_use is not None:
+    if value is None or not room.on_cpu:
         return None
     used = last.cpu_use * last.cores + (last.neighbour_cores or 0.0)
     wanted = (int(value) - last.knobs.threads) * last.workers
@@ -124,7 +125,8 @@ def _less_memory(history: Sequence[Interval], room: Room) -> Decision | None:
     if not smaller:
         return None
     reason = f"{bottleneck(last).evidence}, and a worker takes {share} images at once"
-    return _decision(last, "batch_gpu", smaller[-1], reason, 0.0, "images/s fall")
+    undone_if = f"it frees no memory, or costs more than {MOST_SLOWER:.0%} of the images/s"
+    return _decision(last, "batch_gpu", smaller[-1], reason, 0.0, undone_if)
 
 
 def _batch(history: Sequence[Interval], room: Room) -> Decision | None:
@@ -159,7 +161,7 @@ def _format(history: Sequence[Interval], room: Room) -> Decision | None:
 def _uncompiled(history: Sequence[Interval], room: Room) -> Decision | None:
     """On a CPU alone: torch's own kernels there are often the faster ones."""
     last = history[-1]
-    if last.after.compile != "on" or "off" not in room.allowed.get("compile", ()) or last.device_use is not None:
+    if last.after.compile != "on" or "off" not in room.allowed.get("compile", ()) or not room.on_cpu:
         return None
     reason = f"{bottleneck(last).evidence}, and compiled losses are not always the faster ones on a CPU"
     return _decision(last, "compile", "off", reason, _GAIN_OF_KERNELS, "images/s do not rise")

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainer.config.metric_names import FD_ENL0, of_frames
@@ -47,7 +47,7 @@ class Watch:
         self._lines.append(line)
         if len(self._lines) == 1:
             return None
-        if _training_sec(self._lines[0], line) < self._interval_sec and _is_later(self._lines[-2], line):
+        if training_sec(self._lines[0], line) < self._interval_sec and _is_later(self._lines[-2], line):
             return None
         found = interval(self._lines, self._guard)
         self._lines, self._guard = [line], None
@@ -57,7 +57,7 @@ class Watch:
 def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
     """The interval from the first line to the last, at least two."""
     first, last, new = lines[0], lines[-1], lines[1:]
-    seconds = _training_sec(first, last)
+    seconds = training_sec(first, last)
     per_sec = 1 / seconds if seconds > 0 else 0.0
 
     def share(name: str) -> float:
@@ -77,6 +77,8 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
         loader_share=share("loader_stall_sec"),
         allreduce_share=None if waited is None else waited * per_sec,
         checkpoint_share=share("checkpoint_stall_sec"),
+        # Of a trainer that did not say it: torch has a figure of every GPU's memory, and of a CPU none.
+        on_cpu=last.get("on_cpu", last.get("gpu_memory_share") is None),
         device_use=_mean(new, "gpu_utilisation"),
         device_memory_share=_most(new, "gpu_memory_share"),
         cpu_use=_mean(new, "cpu_utilisation") or 0.0,
@@ -93,9 +95,15 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
     )
 
 
-def history_of(lines: Iterable[Line], interval_sec: float, images: float = math.inf) -> list[Interval]:
+def history_of(
+    lines: Iterable[Line],
+    interval_sec: float,
+    images: float = math.inf,
+    failed: Collection[tuple[int, int]] = (),
+) -> list[Interval]:
     """The intervals of a run's log, in order, each with what was decided at its end and done; of a run that goes on
-    after so many `images`, without what it makes again. Lines of a trainer that kept no knobs are passed over.
+    after so many `images`, without what it makes again. Lines of a trainer that kept no knobs are passed over. `failed`
+    are decisions, by session and images, that were done and count as failed.
     """
     watch, history, session = Watch(interval_sec), list[Interval](), None
     for line in lines:
@@ -111,7 +119,8 @@ def history_of(lines: Iterable[Line], interval_sec: float, images: float = math.
             case "quality" if line["images"] <= images:
                 watch.quality(line["quality"])
             case "decision" if line["images"] <= images and history and line["outcome"] != "observed":
-                history[-1] = history[-1].ended_by(decision_of(line), failed=line["outcome"] == "failed")
+                is_failed = line["outcome"] == "failed" or (line["session"], line["images"]) in failed
+                history[-1] = history[-1].ended_by(decision_of(line), failed=is_failed)
                 watch.changed()
             case _:
                 pass
@@ -123,7 +132,7 @@ def decision_of(line: Line) -> Decision:
     return Decision(*(line[name] for name in Decision._fields))
 
 
-def _training_sec(first: Line, last: Line) -> float:
+def training_sec(first: Line, last: Line) -> float:
     """Between two lines of a session, without what no step is: metrics, sample grids and statistics themselves."""
     spent = [line["wall_sec"] - line["metrics_sec"] - line["telemetry_sec"] for line in (first, last)]
     return float(spent[1] - spent[0])
@@ -148,7 +157,7 @@ def _troubles(lines: Sequence[Line]) -> Iterable[str]:
             yield f"{name} is {value}"
         elif name.endswith(("_sec", "_utilisation", "_share")) and value < 0:
             yield f"{name} is {value:g}, below 0"
-    seconds = _training_sec(lines[0], lines[-1])
+    seconds = training_sec(lines[0], lines[-1])
     if seconds <= 0:
         yield f"the steps have taken {seconds:g} s"
 

@@ -4,7 +4,6 @@ A shard is one row of bytes: the places where its pictures begin and the end of 
 """
 
 import io
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Self
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from trainer.core.cores import usable_cores
 from trainer.core.errors import broken_rule
 
 _OFFSET = np.dtype("<i8")
@@ -51,7 +51,7 @@ class Encoding(BaseModel):
 def encoded(images: NDArray[np.uint8], encoding: Encoding) -> NDArray[np.uint8]:
     """A shard [bytes] of images [n, C, H, W] or clips [n, C, T, H, W], a clip frame by frame."""
     frames = images if images.ndim == 4 else images.swapaxes(1, 2).reshape(-1, images.shape[1], *images.shape[-2:])
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # Pillow lets others run while it encodes
+    with ThreadPoolExecutor(usable_cores()) as pool:  # Pillow lets others run while it encodes
         pictures = list(pool.map(lambda frame: _encode(frame, encoding), frames))
     places = np.cumsum([0, *map(len, pictures)], dtype=_OFFSET)
     return np.concatenate([places.view(np.uint8), np.frombuffer(b"".join(pictures), np.uint8)])

@@ -5,7 +5,6 @@ hash in the index.
 """
 
 import hashlib
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.core.cores import usable_cores
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
 from trainer.data.encoding import EncodedShard, Encoding, UndecodableError
@@ -97,7 +97,7 @@ class ShardedImages:
         index = ShardIndex.read(folder)
         files = list(index.hashed_files())
         if verify:
-            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            with ThreadPoolExecutor(usable_cores()) as pool:
                 list(pool.map(lambda each: verify_file(folder, each), files))
         elif index.labels is not None:
             verify_file(folder, files[0])

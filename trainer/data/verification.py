@@ -21,6 +21,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from trainer.core.cores import usable_cores
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
 from trainer.data.shards import HashedFile, ShardedImages, verify_file
@@ -114,7 +115,7 @@ class Verification:
         if (known := _remembered(folder, key)) is not None:
             return known
         began = time.monotonic()
-        threads = max(1, len(os.sched_getaffinity(0)) // _SHARE_OF_CORES)
+        threads = max(1, usable_cores() // _SHARE_OF_CORES)
 
         def compare(file: HashedFile) -> None:
             if not self._stop.is_set():

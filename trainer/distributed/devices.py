@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from trainer.core.cores import usable_cores
 from trainer.distributed.world import World
 from trainer.telemetry.energy import Gpu
 
@@ -29,15 +30,15 @@ class Load(NamedTuple):
 
     Attributes:
         rss_gib: peak resident set of this process.
-        gpu_gib: peak of the GPU memory it allocated; None without a GPU.
+        gpu_gib: peak of the GPU memory it allocated since the load before; None without a GPU.
         gpu_utilisation: share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell.
         cpu_sec: CPU time of this process so far, all its threads.
-        cores: that its node's workers may use; 0 on all but one of them, so that they add up.
+        cores: that its node's workers may use, by quota too; 0 on all but one of them, so that they add up.
         host_memory_gib: in use on its node, by all processes; likewise.
         cpu_wait_sec: for how long its threads were ready so far and had no core; None where the kernel does not count.
         node: rank of its node.
-        host_sec: for how long the node's processors were busy so far, for whomever, and how long they were there; None
-            of all but one worker of the node, and where the kernel does not count.
+        host_sec: for how long the processors that the node's workers may run on were busy so far, for whomever, and how
+            long they were there; None of all but one worker of the node, and where the kernel does not count.
         host_memory_share: in use, of what there is on its node or, if that is fuller, of what its container may have;
             None of all but one worker of the node.
         gpu_memory_share: peak of what it allocated of its GPU's memory; None without a GPU.
@@ -59,11 +60,11 @@ class Load(NamedTuple):
 
 
 def load(world: World) -> Load:
-    """This worker's load now."""
+    """This worker's load now; a GPU's peak of memory begins anew, so that each line has its own."""
     # Kilobytes on Linux.
     rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
     first = world.local_rank == 0
-    cores = len(os.sched_getaffinity(0)) if first else 0
+    cores = usable_cores() if first else 0
     own = Load(
         rss_gib,
         None,
@@ -80,6 +81,7 @@ def load(world: World) -> Load:
     if world.device.type != "cuda":
         return own
     gpu_gib, all_gib = torch.cuda.max_memory_allocated(world.device) / _GIB, device_memory_gib(world.device)
+    torch.cuda.reset_peak_memory_stats(world.device)
     share = gpu_gib / all_gib if all_gib else None
     return own._replace(gpu_gib=gpu_gib, gpu_utilisation=_gpu_utilisation(world.device), gpu_memory_share=share)
 
@@ -94,14 +96,18 @@ def _cpu_wait_sec() -> float | None:
 
 
 def _host_sec() -> tuple[float, float] | None:
-    """Busy, and in all, of all processors together since the machine started."""
+    """Busy, and in all, since the machine started, of the processors together that this process may run on: what others
+    do elsewhere takes nothing from it.
+    """
+    ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     try:
-        name, *columns = _STAT.read_text("ascii").split("\n", 1)[0].split()
-        ticks = [int(column) for column in columns[:_COUNTED]]
+        rows = [row.split() for row in _STAT.read_text("ascii").splitlines()]
+        each = [[int(column) for column in row[1 : _COUNTED + 1]] for row in rows if row and row[0] in ours]
     except (OSError, ValueError):
         return None
-    if name != "cpu" or len(ticks) <= max(_IDLE):
+    if not each or min(map(len, each)) <= max(_IDLE):
         return None
+    ticks = [sum(column) for column in zip(*each, strict=True)]
     hertz = os.sysconf("SC_CLK_TCK")
     return (sum(ticks) - sum(ticks[column] for column in _IDLE)) / hertz, sum(ticks) / hertz
 

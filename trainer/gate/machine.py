@@ -1,7 +1,6 @@
 """What a machine lets the gate try: its GPUs as this process and their driver tell of them."""
 
 import ctypes.util
-import os
 import platform
 from dataclasses import dataclass
 from typing import Literal
@@ -40,6 +39,7 @@ def this_machine(kind: Kind) -> Machine:
     """Looks at this machine; imports torch."""
     import torch
 
+    from trainer.core.cores import usable_cores
     from trainer.core.host import versions
 
     gpus = tuple(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
@@ -49,7 +49,7 @@ def this_machine(kind: Kind) -> Machine:
         gpus=gpus,
         capability=torch.cuda.get_device_capability(0) if gpus else (0, 0),
         cpu=versions()["cpu"],
-        cores=len(os.sched_getaffinity(0)),
+        cores=usable_cores(),
         torch=torch.__version__,
         cuda=torch.version.cuda or "",
         nccl=".".join(map(str, nccl)),

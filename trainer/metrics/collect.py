@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import distributed as dist
 
+from trainer.core.cores import usable_cores
 from trainer.distributed.world import World
 from trainer.metrics.frechet import FeatureStats, Moments
 
@@ -161,7 +162,7 @@ def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generato
     if torch.cuda.is_available():
         yield from map(of, parts)
         return
-    cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    cores = usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     threads_before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

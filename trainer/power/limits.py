@@ -68,7 +68,7 @@ class Limiter:
     """
 
     def __init__(self, world: "World", asked: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
-        self._world, self._asked = world, asked
+        self._world, self._asked, self._failed_undos = world, asked, 0
         self._search: Search | None = None
         self._on_event: OnEvent = lambda event, **details: None
         self.choice, self.floor = "", 1.0
@@ -144,16 +144,19 @@ class Limiter:
         return ""
 
     def undo(self) -> None:
-        """Restores this node's GPUs; asks nothing of other workers, who may be anywhere when a run fails."""
+        """Restores this node's GPUs; asks nothing of other workers, who may be anywhere when a run fails. What NVML
+        refuses is told, counted and left for the next call, and for the node's next run.
+        """
         changed, troubles = self._node.undo()
         if troubles:
+            self._failed_undos += 1
             _warn(f"GPU settings are not restored: {'; '.join(troubles)}")
-        elif changed:
+        if changed:
             announce(f"restored {changed}")
-        if self._world.rank == 0 and changed:
+        if self._world.rank == 0 and (changed or troubles):
             # On the way out of a run that may have failed: a full disk must not hide why.
             with contextlib.suppress(TrainerError):
-                self._on_event("power-restored", gpus=changed, troubles=troubles)
+                self._on_event("power-restored", gpus=changed, troubles=troubles, failures=self._failed_undos)
 
     def _everywhere(self, report: Report) -> list[Report] | None:
         """Every worker's report; None where a node could not do it, and all have been restored."""

@@ -62,20 +62,27 @@ class NodeLimits:
         return self._try(lambda: self._set([share * _watts(state) for state in self._before]))
 
     def undo(self) -> tuple[str, list[str]]:
-        """Puts back what was changed: what that is, empty for nothing; and what could not be put back, with reasons."""
+        """Puts back what was changed: what that is, empty for nothing; and what could not be put back, with reasons;
+        the next call tries it again.
+        """
         if self._note is None:
             return "", []
-        troubles = []
-        for state in self._changed.values():
+        failed, troubles, done = dict[str, BoardState](), list[str](), list[str]()
+        for uuid, state in self._changed.items():
             try:
                 put_back(self._nvml, state)
+                done.append(state.describe())
             except self._nvml.NVMLError as error:
-                troubles.append(f"{state.uuid}: {reason_of(self._nvml, error)}")
-        if not troubles:
-            self._note.remove()  # else it stays, and is free when this process ends: the launcher tries again
-        changed = ", ".join(state.describe() for state in self._changed.values())
-        self._note, self._changed = None, {}
-        return changed, troubles
+                failed[uuid] = state
+                troubles.append(f"{uuid}: {reason_of(self._nvml, error)}")
+        self._changed = failed
+        if not failed:  # else the note stays, and is free when this process ends: the launcher tries again
+            try:
+                self._note.remove()
+            except OSError as error:
+                troubles.append(f"{self._folder} cannot be written ({error.strerror}): the note of what it was stays")
+            self._note = None
+        return ", ".join(done), troubles
 
     def _open(self, node_rank: int, gpus: Sequence["Gpu"]) -> str:
         try:

@@ -141,8 +141,10 @@ class Note(NamedTuple):
 
     def remove(self) -> None:
         """Everything is undone."""
-        self.path.unlink(missing_ok=True)
-        os.close(self.handle)
+        try:
+            self.path.unlink(missing_ok=True)
+        finally:
+            os.close(self.handle)
 
 
 def undo_left_over(folder: Path | None = None, nvml: Any = None) -> list[str]:

@@ -10,7 +10,7 @@ from trainer.records.stats_log import Line, iso
 Fate = Literal["kept", "undone", "failed", "observed", "dropped", "unjudged", "undoing"]
 CONTROLLER = "controller"
 """Who decides, among a session's choices; and the event of a session in which somebody does."""
-OF_DECISIONS = ("decision", "decision-kept")
+OF_DECISIONS = ("decision", "decision-kept", "decision-fatal")
 """Events of a log that tell of them."""
 
 
@@ -27,7 +27,7 @@ class DecisionRecord(Frozen):
         reason: why, with the figures that it rested on.
         expected_gain: share of the objective that it should bring.
         undone_if: what would undo it.
-        outcome: done; observed, which changes nothing; or failed, for the reason `why`.
+        outcome: done; observed, which changes nothing; or failed, for the reason `why`, be it that its session ended.
         verdict: on what was done: kept or undone by the judge, dropped where the run went on from before it; empty
             where nobody judged it, and for the judge's own.
         brought: the judge's words for that.
@@ -77,6 +77,8 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
                 found.append(made)
             case "decision-kept":
                 _judge(found, line["knob"], line["value"], "kept", line["why"])
+            case "decision-fatal":
+                _failed(found, line["knob"], line["value"], line["why"])
             case "resume":
                 lost = {"verdict": "dropped", "brought": f"the run went on from {line['images']:,} images"}
                 found = [
@@ -86,6 +88,14 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
             case _:
                 pass
     return found
+
+
+def _failed(found: list[DecisionRecord], knob: str, value: object, why: str) -> None:
+    """Notes that a session did not outlive the newest decision that gave a knob this value."""
+    for place, each in reversed(list(enumerate(found))):
+        if (each.knob, each.value) == (knob, value) and each.fate in ("unjudged", "dropped"):
+            found[place] = each.model_copy(update={"outcome": "failed", "why": why, "verdict": "", "brought": ""})
+            return
 
 
 def _judge(found: list[DecisionRecord], knob: str, value: object, verdict: str, brought: str) -> None:

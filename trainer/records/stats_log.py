@@ -52,6 +52,8 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "segment": frozenset({"segment"}),
         "decision": frozenset({"knob", "value", "was", "policy", "reason", "expected_gain", "outcome"}),
         "controller": frozenset({"settings", "machine", "seed"}),
+        "decision-begun": frozenset({"knob", "value", "was", "policy", "reason", "expected_gain", "undone_if"}),
+        "decision-fatal": frozenset({"knob", "value", "was", "why"}),
         "decision-kept": frozenset({"knob", "value", "why"}),
         "data-verified": frozenset({"nodes"}),
     }

@@ -1,13 +1,16 @@
 """What a controller changes of a session: knobs of the process at once, the rest as a segment that begins now."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trainer.config.control import ControlSettings
 from trainer.config.segment_plan import Plan
 from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, changes_of
 from trainer.control.controller import Controller
+from trainer.control.fatal import Fatal, fatal_changes
+from trainer.control.flags import MORE_FLAG
+from trainer.control.idle_bounds import idle_bounds
 from trainer.control.interval import Decision, Knobs
 from trainer.control.machine import machine_of
 from trainer.control.watch import history_of
@@ -38,6 +41,14 @@ class Steering:
     def sec(self) -> float | None:
         """That steps have waited for decisions and for what they changed at once; None where nobody decides."""
         return None if self._controller is None else self._sec
+
+    def begin(self, state: TrainState, batch: Batch, fatal: Sequence[Fatal], troubles: Mapping[str, str]) -> None:
+        """Before the first step: leaves what an earlier session did not outlive. By knob, why one of its is not set."""
+        if self._controller is None:
+            return
+        now = self._actuators.knobs(self._plan.now.config)
+        for decision in self._controller.begin(now, state.images, fatal, troubles):
+            self._controller.done(decision, state.images, self._act(decision, state, batch))
 
     def after(self, line: Line, state: TrainState, batch: Batch) -> None:
         """Lets the controller change something after a line, where one does not end a segment anyway."""
@@ -83,19 +94,24 @@ def steering_of(
     if settings is None:
         return Steering(plan, actuators, None, reporter)
     lines: Sequence[Line] = read_stats_log(run_dir).lines if world.rank == 0 else ()
-    history = history_of(lines, settings.interval_sec, state.images)
+    ended = fatal_changes(lines, settings.interval_sec)
+    fatal: list[Fatal] = world.gather(ended, list[Fatal])[0]
+    history = history_of(lines, settings.interval_sec, state.images, [(each.session, each.images) for each in fatal])
     last = history[-1].after if history else None
     restored: Knobs | None = world.gather(last, Knobs | None)[0]
     begun: Knobs | None = world.gather(history[0].knobs if history else None, Knobs | None)[0]
-    if restored is not None:
-        actuators.restore(restored, batch)
+    troubles = {} if restored is None else actuators.restore(restored, batch)
     # Graphs that average between workers know the shapes that they were made for.
     shaped = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
     fixed = shaped if compiled.can_switch else (*shaped, "compile")
-    machine = machine_of(world, plan.config, actuators, fixed)
+    machine = machine_of(world, plan.config, actuators, settings.bounds, fixed, tuple(each.limit for each in fatal))
     if world.rank == 0:
         told = settings.model_dump(mode="json")
-        reporter.event(CONTROLLER, state.images, settings=told, machine=machine._asdict(), seed=plan.config.seed)
+        idle = dict(idle_bounds(settings.bounds, begun or actuators.start, machine))
+        about = {"machine": machine._asdict(), "seed": plan.config.seed, "idle_bounds": idle}
+        reporter.event(CONTROLLER, state.images, settings=told, **about)
+        for name, why in idle.items():
+            reporter.say(f"warning: {MORE_FLAG}: bounds.{name}: {why}")
     controller = Controller(
         settings,
         world,
@@ -107,4 +123,6 @@ def steering_of(
         lambda event, images, **details: reporter.event(event, images, **details),
         reporter.say,
     )
-    return Steering(plan, actuators, controller, reporter)
+    steering = Steering(plan, actuators, controller, reporter)
+    steering.begin(state, batch, fatal, troubles)
+    return steering

@@ -77,8 +77,18 @@ def choose(name: str, device: torch.device) -> Precision:
             allowed="fp32 or bf16 on this device",
             fix="--precision bf16, or a machine with the hardware",
         )
-    slow = "; a CPU computes it slower than fp32" if kind == "cpu" else ""
-    return Precision(name, kind, torch.float16, True, f"fp16: asked for, penalties in fp32{slow}")
+    slow = slower_here(name, device)
+    reason = f"fp16: asked for, penalties in fp32{'; ' if slow else ''}{slow}"
+    return Precision(name, kind, torch.float16, True, reason)
+
+
+def slower_here(name: str, device: torch.device) -> str:
+    """Why a format that a device computes in is no faster there than fp32; empty where nobody can tell before."""
+    if device.type != "cpu" or name == "fp32":
+        return ""
+    if name == "fp16":
+        return "a CPU computes it slower than fp32"
+    return "" if cpu_flags() & set(_BF16_FLAGS) else "this CPU has no such instructions: it will be slower than fp32"
 
 
 def _has_bf16(device: torch.device) -> bool:
@@ -149,7 +159,7 @@ def _bf16_here(device: torch.device) -> str:
     if device.type != "cpu":
         return f"{device.type} has it"
     has = [flag for flag in _BF16_FLAGS if flag in cpu_flags()]
-    return f"this CPU has it ({has[0]})" if has else "this CPU has no such instructions: it will be slower than fp32"
+    return f"this CPU has it ({has[0]})" if has else slower_here("bf16", device)
 
 
 class LossScale:

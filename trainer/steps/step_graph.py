@@ -67,7 +67,7 @@ class StepGraph:
         self._on, self._commoner = not why_not, config.r1_interval == 1
         self._made = Counter[bool]()
         self._recorded: dict[bool, _Recorded] = {}
-        self._eager_sec, self._graph_sec = list[float](), list[float]()
+        self._eager_sec, self._graph_sec, self._peak_bytes = list[float](), list[float](), 0
         self.choice = f"off: {why_not}" if why_not else "off so far: the first steps are made as ever"
 
     def step(self, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile) -> None:
@@ -82,6 +82,8 @@ class StepGraph:
             self._tried(kind, state, batch, game, sums, meanwhile)
         else:
             self._timed(self._eager_sec, kind, lambda: step(state, batch, game, sums, meanwhile))
+            if self._on:  # Now, since torch's own peak begins anew with each line of statistics.
+                self._peak_bytes = max(self._peak_bytes, _peak_bytes())
         self._made[kind] += 1
 
     def _is_ready(self, kind: bool) -> bool:
@@ -146,7 +148,7 @@ class StepGraph:
         """A graph and what a step from it comes to, which is undone; or why there is none. Nothing of a failure stays:
         its frames would hold the memory of half a step.
         """
-        if failure := _too_large(state):
+        if failure := _too_large(state, self._peak_bytes):
             return failure
         try:
             before = _Snapshot(state)
@@ -257,11 +259,17 @@ def _free() -> None:
         torch.cuda.empty_cache()
 
 
-def _too_large(state: TrainState) -> str:
-    """Why there is no room for what a graph keeps beside the steps that are made as ever; empty where there is."""
+def _peak_bytes() -> int:
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+
+
+def _too_large(state: TrainState, peak: int) -> str:
+    """Why there is no room for what a graph keeps beside the steps that are made as ever, which took `peak` bytes;
+    empty where there is.
+    """
     if not torch.cuda.is_available():
         return ""
-    total, peak = torch.cuda.get_device_properties().total_memory, torch.cuda.max_memory_allocated()
+    total = torch.cuda.get_device_properties().total_memory
     copies = 2 * sum(tensor.nbytes for tensor in _changing(state))
     if 2 * peak + copies <= _ROOM * total:
         return ""

@@ -119,6 +119,7 @@ class Meters:
             "noise_scale": self._noise.after([own.looks for own in everyone]),
             "noise_scale_sec": self._looks_sec,
             "world_size": workers,
+            "on_cpu": self._world.device.type == "cpu",
             "nodes": self._world.num_nodes,
             "nodes_wanted": self._wanted,
             "mfu": self.flops.utilisation(images_per_sec, workers),

@@ -55,7 +55,9 @@ class ResourceMeter:
             if all_sec <= 0 or busy_sec < 0:
                 return None
             own_sec = _cpu_sec(_of(node, loads)) - _cpu_sec(_of(node, self._loads))
-            cores += max(0.0, busy_sec - own_sec) / elapsed_sec
+            # A container's quota is less than the processors: what others use of the rest takes nothing from it.
+            beside = max(0, round(all_sec / elapsed_sec) - sum(each.cores for each in _of(node, loads)))
+            cores += max(0.0, (busy_sec - own_sec) / elapsed_sec - beside)
         return cores
 
     def _read_bytes_per_sec(self, loads: Sequence[Load], elapsed_sec: float) -> float | None:

@@ -124,7 +124,10 @@ MISTAKES = {
     "picture": (("small.yaml", "--plot", "use.pdf"), "fix:     --plot use.png"),
     "picture that is there": (("small.yaml", "--plot", "there.png"), "--plot: is there already"),
     "folder": (("small.yaml", "--plot", "none/use.png"), "fix:     mkdir -p none"),
-    "no file": (("none.yaml",), "none.yaml: cannot be read"),
+    "no file": (("none.yaml",), "none.yaml: no such file\n  allowed: a scenario in YAML"),
+    "no CSV": (("none.csv", "--gpus", "4"), "none.csv: no such file\n  allowed: a scenario in YAML"),
+    "no file, mended": (("none.yaml",), "fix:     check the path, or write --generate philly-like"),
+    "no trace": (("traceless.yaml",), "none.csv: cannot be read: No such file or directory\n  allowed: jobs in CSV"),
     "empty": (("empty.csv", "--gpus", "4"), "empty.csv: no jobs"),
     "cell": (("cell.csv", "--gpus", "4"), "cell.csv: jobs[1].hours"),
     "cells": (("cells.csv", "--gpus", "4"), "cells.csv: jobs[0]: more cells than there are columns"),
@@ -144,6 +147,7 @@ def test_a_mistake_is_told_with_its_place_and_fix(name: str, folder: Path, monke
     (folder / "cell.csv").write_text("name,submit_hours,gpus,hours\na,0,1,1\nb,0,1,long\n", "utf-8")
     (folder / "cells.csv").write_text("name,submit_hours,gpus,hours\na,0,1,1,9,9\n", "utf-8")
     (folder / "column.csv").write_text("name,submit_hour,gpus,hours\na,0,1,1\n", "utf-8")
+    (folder / "traceless.yaml").write_text(SCENARIO.replace("jobs.csv", "none.csv"), "utf-8")
     (folder / "key.yaml").write_text(SCENARIO.replace("nodes", "node"), "utf-8")
     (folder / "bound.yaml").write_text(SCENARIO.replace("start_sec: 0", "idle_share: 3"), "utf-8")
     flaky = "gone_per_hour: 100, back_hours: 0.01"

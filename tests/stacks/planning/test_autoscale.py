@@ -9,7 +9,7 @@ import pytest
 from components.catalog.loader import load
 from components.core.findings import Finding, InputError, Severity
 from stacks.config.stack_config import StackConfig
-from stacks.planning.autoscale import autoscale_findings, curve_of
+from stacks.planning.autoscale import autoscale_findings, curve_of, wanted_nodes
 from stacks.planning.plan import make_plan
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
@@ -73,6 +73,33 @@ def test_what_cannot_be_reached_is_an_error_and_what_is_not_expected_a_warning(e
     unsure = told(edited(asking({"images_per_sec": curve[8].mid * 1.01})))
     assert unsure["autoscale.missed"].severity is Severity.WARNING
     assert "autoscale.missed" not in told(edited(asking({"images_per_sec": curve[8].mid * 0.99})))
+
+
+def test_an_hours_bound_of_the_controller_holds_back_nodes(edited: Edited) -> None:
+    def begins(**job: Any) -> tuple[int, str]:
+        config = edited(asking({"images_per_sec": 1e9}, **job))
+        (found,) = (each for each in make_plan(config).findings if each.code == "autoscale.begins")
+        words = found.message.removeprefix("it would begin with ")
+        return int(words.split()[0]), words
+
+    assert begins()[0] == 8
+    with pytest.raises(InputError) as caught:
+        begins(controller={"bounds": {"usd_per_hour": 0.01}})
+    least = float(caught.value.fix.rpartition(" ")[2])  # of a node on the cheapest rung
+    _, words = begins(controller={"bounds": {"usd_per_hour": least}})
+    price = float(words.partition("a node costs ")[2].split()[0])
+    nodes, words = begins(controller={"bounds": {"usd_per_hour": 2.5 * price}})
+    assert nodes == 2
+    assert f"pays no more than {nodes}" in words
+
+
+def test_an_hour_whose_price_nobody_knows_brings_no_more_nodes(edited: Edited) -> None:
+    job = {"controller": {"bounds": {"usd_per_hour": 200}}}
+    config = edited(asking({"images_per_sec": 1e9}, **job))
+    curve = curve_of(config, H100X8)
+    for present, nodes in ((None, 1), (3, 3)):
+        wanted = wanted_nodes(config, H100X8, None, curve, NOW, present=present)
+        assert (wanted.nodes, "nobody knows" in wanted.reason) == (nodes, True)
 
 
 def test_who_carries_it_out_is_told(edited: Edited) -> None:

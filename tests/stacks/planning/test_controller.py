@@ -122,6 +122,9 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = {
         "aws-demo", {"bounds": {"batch_size": [1024, 2048]}}, {}, "bounds.batch_size", "bounds around 64",
         "write batch_size: [64, 2048]",
     ),
+    "more images at once than a worker has": (
+        "aws-demo", {"bounds": {"batch_gpu": [16, 64]}}, {}, "bounds.batch_gpu", "up to 4", "write batch_gpu: [4, 4]",
+    ),
     "a precision that the run never has": (
         "aws-demo", {"bounds": {"precision": ["bf16"]}}, {}, "bounds.precision", "words with fp32 among them",
         "write precision: [fp32, bf16]",
@@ -189,7 +192,9 @@ def test_a_bound_that_nothing_carries_out_there_is_told(changed: Change) -> None
     bounds = {"watts": [300, 700], "nodes": [2, 4], "threads": [1, 4]}
     found = told(make_plan(from_file(changed("aws-p5-spot", {"bounds": bounds}))))
     assert found["controller.ignored watts"].severity is Severity.WARNING
-    assert found["controller.nodes-told nodes"].severity is Severity.WARNING
+    assert found["controller.ignored nodes"].severity is Severity.WARNING
+    assert "job.autoscale" in found["controller.ignored nodes"].message
+    assert "nodes" not in found["controller controller"].message.partition("; as started")[0]
     assert "threads 1 to 4" in found["controller controller"].message
     assert "watts" not in found["controller controller"].message
     slices = told(make_plan(from_file(changed("gcp-v5e-pod", {"objective": "energy", "bounds": {"threads": [1, 2]}}))))
@@ -197,6 +202,17 @@ def test_a_bound_that_nothing_carries_out_there_is_told(changed: Change) -> None
     assert "controller.no-meter objective" in slices
     one = told(make_plan(from_file(changed("aws-demo", {"bounds": {"nodes": [2, 2]}}))))
     assert {"controller.ignored nodes"} == one.keys() - {"controller controller"}
+
+
+def test_an_hours_bound_that_the_group_goes_beyond_says_who_keeps_it(changed: Change) -> None:
+    plain = told(make_plan(from_file(changed("aws-p5-spot", {"bounds": {"usd_per_hour": 1e6}}))))
+    assert "controller.usd-per-hour usd_per_hour" not in plain
+    with pytest.raises(InputError) as caught:
+        make_plan(from_file(changed("aws-p5-spot", {"bounds": {"usd_per_hour": 1}})))
+    fewest = int(caught.value.fix.rpartition(" ")[2])  # of two nodes of at most four, on the cheapest rung
+    found = told(make_plan(from_file(changed("aws-p5-spot", {"bounds": {"usd_per_hour": fewest}}))))
+    warning = found["controller.usd-per-hour usd_per_hour"]
+    assert (warning.severity, "nobody keeps to it" in warning.message) == (Severity.WARNING, True)
 
 
 def test_compiled_losses_can_be_switched_where_no_graph_averages_between_workers(changed: Change) -> None:
@@ -226,8 +242,8 @@ def test_more_threads_than_cores_and_numbers_that_the_trainer_refuses(changed: C
 
 
 def test_a_micro_batch_that_begins_outside_its_own_bounds_is_told(changed: Change) -> None:
-    found = told(make_plan(from_file(changed("aws-demo", {"bounds": {"batch_gpu": [16, 64]}}))))
-    assert found["controller.begins-outside batch_gpu"].fix == "set batch_gpu: [4, 64]"
+    found = told(make_plan(from_file(changed("aws-demo", {"bounds": {"batch_gpu": [1, 2]}}))))
+    assert found["controller.begins-outside batch_gpu"].fix == "set batch_gpu: [1, 4]"
 
 
 def test_a_fixed_policy_has_no_use_for_bounds(changed: Change) -> None:

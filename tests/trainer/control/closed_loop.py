@@ -69,6 +69,7 @@ class Plant:
             cpu_wait_share=max(0.0, 1 - free / threads) if threads > free else 0.01,
             neighbour_cores=others,
             cores=self.cores,
+            on_cpu=not self.device,
             device_use=min(1.0, compute_sec / step_sec) if self.device else None,
             noise_scale=None if noise is None else noise * (1 + draw.gauss(0, self.noise_spread)),
             watts=(60.0 + 40.0 * compute_sec / step_sec) * (1 + draw.gauss(0, self.spread)),
@@ -118,7 +119,12 @@ class Loop:
         """Trains."""
         draw, history, outcomes = random.Random(self.seed), list[Interval](), list[Outcome]()
         policy = self.policy or policy_of(self.settings)
-        machine = Machine(self.plant.cores, limit_watts=self.limit_watts, power_floor=self.power_floor)
+        machine = Machine(
+            self.plant.cores,
+            on_cpu=not self.plant.device,
+            limit_watts=self.limit_watts,
+            power_floor=self.power_floor,
+        )
         knobs, images = self.start, 0
         for number in range(self.intervals):
             seen = self.plant.interval(images, knobs, number / self.intervals, self.settings.interval_sec, draw)

@@ -20,9 +20,11 @@ ALLOWED: Mapping[str, Sequence[Value]] = {
 """What these bounds leave on a machine of four cores."""
 
 
-def room(start: Knobs, objective: Objective = "time", seed: int = 0, allowed: Allowed = ALLOWED) -> Room:
+def room(
+    start: Knobs, objective: Objective = "time", seed: int = 0, allowed: Allowed = ALLOWED, *, on_cpu: bool = True
+) -> Room:
     """All that a test allows."""
-    return Room(allowed, objective, start, seed)
+    return Room(allowed, objective, start, on_cpu, seed)
 
 
 def _machine(noise_scale: float, read_sec: float = 0.002) -> Plant:
@@ -55,7 +57,7 @@ def _share() -> st.SearchStrategy[float]:
 
 
 @st.composite
-def _intervals(draw: st.DrawFn, knobs: Knobs, number: int) -> Interval:
+def _intervals(draw: st.DrawFn, knobs: Knobs, number: int, on_cpu: bool) -> Interval:
     maybe = st.none() | st.floats(0.1, 1e4)
     return Interval(
         images=1000 * (number + 1),
@@ -64,7 +66,8 @@ def _intervals(draw: st.DrawFn, knobs: Knobs, number: int) -> Interval:
         knobs=knobs,
         workers=knobs.nodes,
         loader_share=draw(_share()),
-        device_use=draw(st.none() | _share()),
+        on_cpu=on_cpu,
+        device_use=None if on_cpu else draw(st.none() | _share()),
         cpu_wait_share=draw(_share()),
         neighbour_cores=draw(st.none() | st.floats(0.0, 8.0)),
         cores=4 * knobs.nodes,
@@ -81,8 +84,9 @@ def shown(draw: st.DrawFn) -> Shown:
     """Any history, with changes that somebody made, and a room that leaves some of the values out."""
     knobs = start = turned(Knobs(64), {name: draw(st.sampled_from(values)) for name, values in EVERY_KNOB.items()})
     history: list[Interval] = []
+    on_cpu = draw(st.booleans())
     for number in range(draw(st.integers(1, 12))):
-        now = draw(_intervals(knobs, number))
+        now = draw(_intervals(knobs, number, on_cpu))
         knob = draw(st.none() | st.sampled_from(sorted(EVERY_KNOB)))
         if knob is not None:
             value, by = draw(st.sampled_from(EVERY_KNOB[knob])), draw(st.sampled_from(["learned", "judge"]))
@@ -97,4 +101,4 @@ def shown(draw: st.DrawFn) -> Shown:
         if draw(st.booleans())
     }
     objective = draw(st.sampled_from(get_args(Objective)))
-    return history, Room(allowed, objective, start, draw(st.integers(0, 9)))
+    return history, Room(allowed, objective, start, on_cpu, draw(st.integers(0, 9)))

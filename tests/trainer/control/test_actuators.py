@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from trainer.core.errors import TrainerError
 from trainer.data.images_in_memory import ImagesInMemory
 from trainer.data.loader import AS_SUITS
 from trainer.distributed.world import World, start_world
+from trainer.power.limits import Limiter
 from trainer.steps.batch import Batch
 
 CONFIG = preset("dcgan-digits").replace({"batch_size": 8})
@@ -69,6 +71,32 @@ def test_power_that_is_nobodys_to_limit_is_said(world: World, batch: Batch) -> N
     actuators = Actuators(CONFIG, AS_SUITS, world, None)
     with pytest.raises(TrainerError, match="nobody's to limit"):
         actuators.turn("power_share", 0.8, batch)
+    assert actuators.knobs(CONFIG).power_share == 1
+
+
+def test_power_that_cannot_be_set_any_more_ends_no_session_that_goes_on(world: World, batch: Batch) -> None:
+    actuators = Actuators(CONFIG, AS_SUITS, world, None)
+    troubles = actuators.restore(actuators.start._replace(power_share=0.8, prefetch=4), batch)
+    assert list(troubles) == ["power_share"]
+    assert actuators.knobs(CONFIG) == actuators.start._replace(prefetch=4)
+
+
+class _Once:
+    """A limiter that obeys once, and has put all back when it refuses."""
+
+    def __init__(self) -> None:
+        self._answers = ["", "NVML: busy"]
+
+    def set_share(self, share: float) -> str:
+        return self._answers.pop(0)
+
+
+def test_power_that_was_put_back_is_whole_again(world: World, batch: Batch) -> None:
+    actuators = Actuators(CONFIG, AS_SUITS, world, cast(Limiter, _Once()))
+    actuators.turn("power_share", 0.8, batch)
+    assert actuators.knobs(CONFIG).power_share == 0.8
+    with pytest.raises(TrainerError, match="busy"):
+        actuators.turn("power_share", 0.9, batch)
     assert actuators.knobs(CONFIG).power_share == 1
 
 

@@ -36,6 +36,7 @@ def test_a_price_is_enough_for_cost() -> None:
         (Bounds(batch_size=(128, 256)), 1, "[64, 256]"),
         (Bounds(batch_size=(8, 32)), 1, "[8, 64]"),
         (Bounds(batch_size=(1, 64)), 4, "[4, 64]"),
+        (Bounds(batch_gpu=(48, 64)), 2, "[32, 32]"),
         (Bounds(precision=("bf16",)), 1, '["fp32", "bf16"]'),
     ],
 )

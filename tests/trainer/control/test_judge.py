@@ -57,6 +57,35 @@ def test_a_gain_within_the_noise_before_it_is_none() -> None:
     assert changed(rates(100, 101, 99, 101, 99), MORE, [0, 105, 105]).state == "kept"
 
 
+LESS = Decision("batch_gpu", 16, 32, "rules", "", 0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "rate", "state"),
+    [
+        (0.97, 0.6, 90, "kept"),  # slower, and that is what it is for
+        (0.97, 0.6, 60, "undo"),  # by too much
+        (0.99, 0.95, 98, "kept"),  # on the way
+        (0.97, 0.97, 98, "undo"),  # for nothing
+        (0.97, 0.97, 150, "undo"),
+    ],
+)
+@pytest.mark.parametrize("place", ["device_memory_share", "host_memory_share"])
+def test_fewer_images_at_once_are_judged_by_the_memory_that_was_short(
+    was: float, now: float, rate: float, state: str, place: str
+) -> None:
+    start = START._replace(batch_gpu=32)
+    before = rates(100, 101, 99, knobs=start, **{place: was})
+    verdict = changed(before, LESS, [50, rate, rate], **{place: now})
+    assert verdict.state == state
+    assert verdict.gain == pytest.approx(rate / 100 - 1)
+
+
+def test_where_memory_was_not_short_fewer_images_at_once_have_to_pay() -> None:
+    before = rates(100, 101, 99, knobs=START._replace(batch_gpu=32), device_memory_share=0.8)
+    assert changed(before, LESS, [90, 90, 90], device_memory_share=0.5).state == "undo"
+
+
 BROKEN = ("energy_joules is nan",)
 
 

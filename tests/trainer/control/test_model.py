@@ -52,7 +52,7 @@ def test_the_fit_knows_settings_that_it_has_not_seen() -> None:
         Knobs(batch_size=batch, loader_threads=readers, threads=threads)
         for batch, readers, threads in [(64, 1, 4), (64, 2, 4), (128, 2, 1), (128, 3, 2), (256, 4, 2), (64, 4, 1)]
     ]
-    fit = StepModel([machine.still(knobs) for knobs in seen])
+    fit = StepModel([machine.still(knobs) for knobs in seen], on_cpu=True)
     for knobs in (Knobs(256, loader_threads=3, threads=3), Knobs(128, loader_threads=2, threads=4)):
         true = machine.still(knobs)
         assert fit.forecast(knobs).step_sec == pytest.approx(knobs.batch_size / true.images_per_sec, rel=0.1)
@@ -63,15 +63,16 @@ def test_a_setting_that_was_measured_counts_as_measured() -> None:
     slow = knobs.turned("loader_threads", 3)
     history = [machine.still(knobs)] * 3
     worse = [_at(each, slow, 0.5) for each in history]
-    fit = StepModel([*worse, *history])
+    fit = StepModel([*worse, *history], on_cpu=True)
     assert fit.forecast(slow).step_sec > 1.5 * fit.forecast(knobs).step_sec
 
 
 @pytest.mark.parametrize(("objective", "expected"), [("time", None), ("cost", None), ("energy", 0.7), ("carbon", 0.7)])
 def test_less_power_is_for_those_who_count_it(objective: Objective, expected: float | None) -> None:
     machine, knobs = rooms.RIGHT
-    seen = machine.still(knobs)._replace(device_use=0.95)
-    decision = Model().decide([seen], rooms.room(knobs, objective, allowed={"power_share": (0.7, 1.0)}))
+    seen = machine.still(knobs)._replace(device_use=0.95, on_cpu=False)
+    on_gpu = rooms.room(knobs, objective, allowed={"power_share": (0.7, 1.0)}, on_cpu=False)
+    decision = Model().decide([seen], on_gpu)
     assert (None if decision is None else decision.value) == expected
 
 
@@ -86,11 +87,13 @@ def test_more_nodes_are_for_those_in_a_hurry() -> None:
 
 def test_sixteen_bits_are_tried_on_a_gpu_alone() -> None:
     machine, knobs = rooms.RIGHT
-    seen, room = machine.still(knobs), rooms.room(knobs, allowed={"precision": ("bf16", "fp32")})
-    assert Model().decide([seen], room) is None
-    decision = Model().decide([seen._replace(device_use=0.9)], room)
-    assert decision is not None
-    assert decision.value == "bf16"
+    seen, precisions = machine.still(knobs), {"precision": ("bf16", "fp32")}
+    assert Model().decide([seen], rooms.room(knobs, allowed=precisions)) is None
+    room = rooms.room(knobs, allowed=precisions, on_cpu=False)
+    for device_use in (0.9, None):  # without NVML it is a GPU all the same
+        decision = Model().decide([seen._replace(device_use=device_use, on_cpu=False)], room)
+        assert decision is not None
+        assert decision.value == "bf16"
 
 
 def test_without_a_noise_scale_the_batch_stays() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.trainer.control.closed_loop import Loop, Plant
 from trainer.config.control import Bounds, ControlSettings
+from trainer.control.bottleneck import Kind, bottleneck
 from trainer.control.guardrails import Machine, allowed
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.policy import Room
@@ -60,7 +61,7 @@ def test_what_paid_is_not_turned_back_at_once() -> None:
     settings, kept = ControlSettings(), Interval(0, 10.0, 120.0, last.after, cpu_use=0.5, cores=2)
 
     def decided(history: list[Interval]) -> Decision | None:
-        room = Room(allowed(settings, last.knobs, Machine(2), history), "time", last.knobs)
+        room = Room(allowed(settings, last.knobs, Machine(2), history), "time", last.knobs, on_cpu=True)
         return Rules().decide(history, room)
 
     for intervals in (3, 18):
@@ -136,14 +137,27 @@ def test_one_hiccup_is_no_reason() -> None:
 def test_compiled_losses_are_tried_without_on_a_cpu_alone() -> None:
     settings = ControlSettings(bounds=Bounds(compile=True))
     compiled = Interval(1000, 10.0, 100.0, Knobs(16, compile="on", threads=4), cpu_use=0.95, cores=4)
-    for device_use, expected in ((None, "off"), (0.99, None)):
-        history = [compiled._replace(device_use=device_use, images=1000 * number) for number in range(1, 4)]
-        machine = Machine(cores=4, on_cpu=device_use is None)
-        room = Room(allowed(settings, history[0].knobs, machine, history), "time", history[0].knobs)
+    for on_cpu, device_use, expected in ((True, None, "off"), (False, 0.99, None), (False, None, None)):
+        each = compiled._replace(on_cpu=on_cpu, device_use=device_use)
+        history = [each._replace(images=1000 * number) for number in range(1, 4)]
+        machine = Machine(cores=4, on_cpu=on_cpu)
+        room = Room(allowed(settings, history[0].knobs, machine, history), "time", history[0].knobs, on_cpu)
         decision = Rules().decide(history, room)
         assert (decision and decision.value) == expected
     fixed = allowed(settings, compiled.knobs, Machine(cores=4, fixed=("compile",)), [compiled])
     assert "compile" not in fixed
+
+
+def test_on_a_gpu_without_a_meter_nothing_is_done_that_is_for_cpus() -> None:
+    """Its idle cores are no reason for threads, and it computes for all that anybody knows."""
+    idle = Interval(1000, 10.0, 100.0, Knobs(16, threads=1), on_cpu=False, cpu_use=0.1, cores=8, neighbour_cores=0.0)
+    history = [idle, idle._replace(images=2000)]
+    assert {bottleneck(each).kind for each in history} == {Kind.DEVICE}
+    allowed = {"threads": (1, 2, 4), "precision": ("bf16", "fp32")}
+    decision = Rules().decide(history, Room(allowed, "time", idle.knobs, on_cpu=False))
+    assert decision is not None
+    assert (decision.knob, decision.value) == ("precision", "bf16")
+    assert Rules().decide(history, Room({"threads": (1, 2, 4)}, "time", idle.knobs, on_cpu=False)) is None
 
 
 def test_power_is_lowered_where_energy_is_the_objective() -> None:

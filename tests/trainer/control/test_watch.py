@@ -33,6 +33,14 @@ def test_an_interval_is_what_has_grown_between_its_lines() -> None:
     assert found.device_use is None
 
 
+def test_what_a_run_computes_on_is_told_and_not_guessed_from_meters() -> None:
+    lines = [line(0, 0), line(9, 90)]
+    assert interval(lines).on_cpu
+    assert not interval([{**each, "on_cpu": False} for each in lines]).on_cpu, "whatever NVML says"
+    older = [{**each, "gpu_memory_share": 0.5} for each in lines]
+    assert not interval(older).on_cpu, "torch knows a GPU's memory without NVML"
+
+
 def test_what_nobody_measures_is_not_zero() -> None:
     found = interval([line(0, 0, allreduce_wait_sec=None), line(9, 90, allreduce_wait_sec=3.0)])
     assert found.allreduce_share is None

@@ -60,13 +60,16 @@ def test_this_kernel_is_understood() -> None:
 
 
 def test_a_gpu_is_named_and_its_use_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 << 30)
+    peak = {"bytes": 3 << 30}
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: peak["bytes"])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: peak.update(bytes=1 << 30))
     monkeypatch.setattr(torch.cuda, "utilization", lambda device: 97)
     properties = SimpleNamespace(name="NVIDIA H100", uuid="0123", total_memory=4 << 30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     world = world_on("cuda:0")
-    assert load(world)[1:3] == (3.0, 0.97)
-    assert load(world).gpu_memory_share == 0.75
+    first, second = load(world), load(world)
+    assert (first[1:3], first.gpu_memory_share) == ((3.0, 0.97), 0.75)
+    assert (second.gpu_gib, second.gpu_memory_share) == (1.0, 0.25), "what is held now, after less was taken"
     assert gpu_of(world) == Gpu("NVIDIA H100", "GPU-0123", 0)
     assert device_name(world) == "NVIDIA H100"
 
@@ -76,6 +79,7 @@ def test_a_gpu_that_cannot_tell_its_use_leaves_it_out(monkeypatch: pytest.Monkey
         raise RuntimeError("Not Supported")
 
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=4 << 30))
     monkeypatch.setattr(torch.cuda, "utilization", unsupported)
     assert load(world_on("cuda:0")).gpu_utilisation is None
@@ -89,11 +93,18 @@ def test_a_hosts_busy_time_has_what_was_stolen_and_not_what_was_idle(
     assert load(world_on("cpu")).host_sec is None, "no such file"
     hertz = os.sysconf("SC_CLK_TCK")
     columns = (3, 1, 2, 50, 7, 0, 1, 4, 2, 1)  # the last two are in the first two
-    stat.write_text("cpu  " + " ".join(str(each * hertz) for each in columns) + "\ncpu0 1 1 1 1\n")
-    assert load(world_on("cpu")).host_sec == (11, 68)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 2})
+    busy = " ".join(str(each * hertz) for each in columns)
+    stat.write_text(f"cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 {busy}\ncpu1 {busy}\ncpu2 0 0 0 {hertz} 0 0 0 0 0 0\nctxt 5\n")
+    assert load(world_on("cpu")).host_sec == (11, 69), "of processor 1 it has nothing"
     assert load(World(1, 1, 2, 0, 1, torch.device("cpu"), "gloo", "")).host_sec is None, "one of a node tells"
-    stat.write_text("cpu  a b c d e\n")
+    stat.write_text("cpu0 a b c d e\n")
     assert load(world_on("cpu")).host_sec is None
+
+
+def test_a_quota_bounds_the_cores_that_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.distributed.devices.usable_cores", lambda: 4)
+    assert load(world_on("cpu")).cores == 4
 
 
 def test_a_container_is_as_full_as_its_limit_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -354,3 +354,21 @@ class TestShares:
             calls = len(nvml.calls)
             assert limiter.set_share(0.7)
             assert len(nvml.calls) == calls
+
+    def test_what_could_not_be_put_back_is_told_counted_and_tried_again_at_the_end(
+        self, nvml: Any, notes: Path, alone: World, gpu: Gpu, events: Events, tell: Any
+    ) -> None:
+        with limiting(alone, PowerAsked(shares=True), gpu, nvml) as limiter:
+            assert limiter is not None
+            limiter.begin(tell)
+            assert limiter.set_share(0.8) == ""
+            nvml.refuse = {"nvmlDeviceSetPowerManagementLimit": nvml.NVMLError("busy")}
+            assert "busy" in limiter.set_share(1.0), "the judge's undo"
+            assert [details["failures"] for name, details in events if name == "power-restored"] == [1]
+            nvml.refuse = {}
+        assert nvml.state("GPU-0") == BEFORE
+        assert [details["troubles"] for name, details in events if name == "power-restored"] == [
+            ["GPU-0: NVML: busy"],
+            [],
+        ]
+        assert list(notes.glob("*.json")) == []

@@ -14,10 +14,14 @@ from trainer.config.train_config import TrainConfig
 from trainer.control import controller
 from trainer.control.interval import Decision, Interval, Value
 from trainer.control.replay import recorded
+from trainer.core.errors import TrainerError
+from trainer.distributed.world import World
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
+from trainer.run import loop
 from trainer.run.loop import train
 from trainer.run.session_setup import RunOptions
+from trainer.steps.step_graph import StepGraph
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 Script = dict[int, tuple[str, Value]]
@@ -178,6 +182,43 @@ def test_a_controller_that_dies_leaves_the_run_as_it_is(
     told = [line for line in lines_of(tmp_path / "dies") if line.get("event") == "controller-failed"]
     assert [line["times"] for line in told] == [1, 2, 3]
     assert "ZeroDivisionError" in told[0]["why"]
+
+
+def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoint_has_it(
+    config: TrainConfig,
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Lines,
+    scripted: Callable[[Script], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = loop.step_graph
+
+    def too_small(config: TrainConfig, world: World) -> StepGraph:
+        """As a GPU that has no memory for what was decided."""
+        graph = real(config, world)
+        if config.batch_gpu == 8:
+
+            def step(*_: object, **__: object) -> None:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+
+            monkeypatch.setattr(graph, "step", step)
+        return graph
+
+    monkeypatch.setattr(loop, "step_graph", too_small)
+    scripted({48: ("batch_gpu", 8)})
+    often = config.replace({"checkpoint_kimg": 0.016})
+    with pytest.raises(TrainerError, match="memory does not hold a step"):
+        _train(often, tmp_path, digits_dir)
+    record = _train(often, tmp_path, digits_dir)
+    tried, undone = record.decisions
+    assert (tried.value, tried.fate, undone.value, undone.fate) == (8, "failed", 0, "undoing")
+    assert "memory does not hold a step" in tried.why
+    ticks = [line["knobs"]["batch_gpu"] for line in lines_of(tmp_path) if "knobs" in line]
+    assert ticks == [0] * 20
+    own = recorded(lines_of(tmp_path), "stats.jsonl")
+    assert own is not None
+    assert own.machine.fatal == (("batch_gpu", 0, 8),)
 
 
 def test_switched_off_nothing_is_decided(

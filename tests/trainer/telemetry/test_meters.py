@@ -128,6 +128,7 @@ def test_what_a_controller_needs_is_in_each_line_and_none_where_nobody_knows(
     unknown = ("allreduce_wait_sec", "gpu_memory_share", "noise_scale", "usd_per_hour", "g_per_kwh")
     assert {name: line[name] for name in unknown} == dict.fromkeys(unknown)
     assert (line["phase_sec"], line["nodes"], line["nodes_wanted"]) == ({}, 1, 1)
+    assert line["on_cpu"] is True
     assert {"neighbour_cores", "host_memory_share", "read_bytes_per_sec", "watts"} <= line.keys()
     waited = _line(tiny_config, state, NOTHING._replace(allreduce=0.25), monkeypatch, Second)
     assert waited["allreduce_wait_sec"] == 0.25

@@ -29,6 +29,13 @@ def test_neighbours_have_what_is_busy_beside_a_nodes_own_workers() -> None:
     assert since(before, after)["neighbour_cores"] == pytest.approx((3.5 - 2.5) / 2), "the other node has none"
 
 
+def test_neighbours_take_nothing_of_a_quota_as_long_as_there_are_other_cores() -> None:
+    """Two cores of eight: others are in the way from the seventh on."""
+    quiet, full = (later(FIRST, 1.0, 1.0 + busy_sec, all_sec=16.0) for busy_sec in (11.0, 14.0))
+    assert since([FIRST], [quiet])["neighbour_cores"] == 0
+    assert since([FIRST], [full])["neighbour_cores"] == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(("busy_sec", "all_sec"), [(0.0, 0.0), (-1.0, 4.0)])
 def test_counters_that_stand_or_go_back_tell_of_no_neighbours(busy_sec: float, all_sec: float) -> None:
     assert since([FIRST, SECOND], [later(FIRST, 0.0, busy_sec, all_sec), SECOND])["neighbour_cores"] is None

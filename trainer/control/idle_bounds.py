@@ -1,0 +1,71 @@
+"""Bounds that a session cannot use, or not all of: told when it begins, since the run goes on all the same. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from trainer.config.control import Bounds
+from trainer.control.guardrails import Machine, ladders
+from trainer.control.interval import Knobs, Value
+
+_NOBODYS: Mapping[str, str] = MappingProxyType(
+    {
+        name: f"ignored: a run starts and stops no nodes, and asks for none; job.autoscale of a stack does{more}"
+        for name, more in (("nodes", ""), ("usd_per_hour", ", and keeps to it"))
+    }
+)
+_KNOBS: Mapping[str, str] = MappingProxyType({"watts": "power_share"})
+"""Of bounds that have another name."""
+
+
+def idle_bounds(bounds: Bounds, start: Knobs, machine: Machine) -> Iterator[tuple[str, str]]:
+    """By field of the bounds, what of it is of no use to a session that begins with these knobs, and why."""
+    found = ladders(bounds, start, machine)
+    for name in sorted(bounds.model_fields_set):
+        if not getattr(bounds, name):
+            continue
+        knob = _KNOBS.get(name, name)
+        if name in _NOBODYS:
+            yield name, _NOBODYS[name]
+        elif knob in machine.fixed:
+            yield name, "ignored: it cannot be changed in this session"
+        elif knob not in found:
+            nobody = "nobody limits the power of its devices here"
+            yield name, f"ignored: {nobody if name == 'watts' else 'operators run on the device, and not on a CPU'}"
+        elif name == "watts":
+            yield from _watts(bounds, machine, found[knob])
+        elif name == "precision":
+            yield from (("precision", f"{each} is left out: {why}") for each, why in _refused(bounds, machine))
+        elif name not in ("compile", "precision"):
+            yield from _numbers(name, bounds, start, machine, found[knob])
+
+
+def _refused(bounds: Bounds, machine: Machine) -> Iterator[tuple[str, str]]:
+    return (each for each in machine.refused if each[0] in bounds.precision)
+
+
+def _watts(bounds: Bounds, machine: Machine, shares: Sequence[Value]) -> Iterator[tuple[str, str]]:
+    assert bounds.watts is not None and machine.limit_watts is not None, "else there were no shares"  # noqa: PT018
+    (least, most), limit = bounds.watts, machine.limit_watts
+    can = f"from {machine.power_floor * limit:.0f} to {limit:.0f} W, in tenths of {limit:.0f}"
+    if not shares:
+        yield "watts", f"ignored: no limit from {least:g} to {most:g} W is one that every GPU can have, {can}"
+    elif most > limit or least < machine.power_floor * limit:
+        yield "watts", f"what the GPUs cannot have of it is ignored: they can have {can}"
+
+
+def _numbers(
+    name: str, bounds: Bounds, start: Knobs, machine: Machine, values: Sequence[Value]
+) -> Iterator[tuple[str, str]]:
+    least, most = getattr(bounds, name)
+    now = getattr(start, name)
+    if name == "batch_gpu":
+        share = -(-start.batch_size // machine.workers)
+        now = now or share
+        if bounds.batch_size is None and most > share:
+            yield name, f"what is above a worker's share of the batch, {share} images, is ignored"
+    if not [value for value in values if value != now] and least < most:
+        groups = f", and whole groups of {machine.group} images" if machine.group > 1 and "batch" in name else ""
+        steps = f"powers of two times or parts of {now}{groups}" if "batch" in name else "its steps"
+        yield name, f"ignored: there is no value from {least} to {most} but {now} itself: {steps} are tried"
+    elif not least <= now <= most:
+        yield name, f"the run begins with {now}, outside of {least} to {most}: there is no way back to that"
