@@ -154,6 +154,26 @@ class Engine(Protocol):
         """Takes up one that nobody sees to: whose submit was cut off, or its process killed. Raises as `status`."""
 
 
+class Leaving(Protocol):
+    """A move that is at work, which writes down how far it came."""
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """Places of earlier moves that were cut off, where a copy may be left."""
+
+    def begun(self) -> None:
+        """From now on the job is told to stop."""
+
+    def gone(self) -> None:
+        """It is copied, and goes nowhere else."""
+
+    def arrived(self, job_id: str) -> None:
+        """It has that id there."""
+
+    def forgotten(self, place: str) -> None:
+        """What an earlier move had copied there is no more."""
+
+
 class Movable(Engine, Protocol):
     """An engine whose run folders can be read and filled from where Gangway runs: jobs can go on elsewhere."""
 
@@ -169,9 +189,12 @@ class Movable(Engine, Protocol):
     def stage(self, source: str) -> str:
         """URL of a folder in which the run folder of a job that comes from there is gathered; always the same."""
 
-    def leaving(self, job_id: str, target: str) -> AbstractContextManager[Callable[[], None]]:
-        """While a move of the job to that place is at work; what it gives writes down that it has gone there.
-        InputError: another move is, or it has gone to another place.
+    def unstage(self, source: str) -> None:
+        """Takes that folder away, where there is one. OSError: it cannot be."""
+
+    def leaving(self, job_id: str, target: str) -> AbstractContextManager[Leaving]:
+        """While a move of the job to that place is at work. InputError: another move is, or it has gone to another
+        place.
         """
 
     def moved(self, source: str) -> str | None:
