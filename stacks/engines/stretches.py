@@ -41,10 +41,11 @@ def end_stretch(folder: Path) -> None:
     began, nodes, last_said = found
     path = folder / _STRETCHES
     before = path.read_text() if path.exists() else ""
+    line = f"{began} {max(began, last_said)} {nodes}\n"
     # Whole or not at all, and once: a full disk or a kill may come between any two steps.
-    if not any(line.startswith(f"{began} ") for line in before.splitlines()):
+    if not before.endswith(line):
         whole = folder / f"{_STRETCHES}.new"
-        whole.write_text(f"{before}{began} {max(began, last_said)} {nodes}\n")
+        whole.write_text(before + line)
         whole.replace(path)
     (folder / _ON_NODES).unlink()
 
