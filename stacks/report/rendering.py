@@ -50,6 +50,7 @@ def write_whole(path: Path, content: bytes) -> Path:
         raise InputError(
             str(path),
             f"cannot be written: {error.strerror or error}",
+            allowed="a disk with room for it" if error.errno in FULL else "",
             fix="make room there" if error.errno in FULL else "name a file in a folder that can be written",
         ) from None
 

@@ -7,7 +7,6 @@ MANIFEST, which is written as it goes and counts only for files that are still t
 
 import hashlib
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -94,7 +93,7 @@ def _left_out(folder: Path) -> Iterator[str]:
             if not path.is_file() or _ODD.search(path.name):
                 yield f"{name} (a link)"
         elif path.is_dir():
-            if not any(os.scandir(path)):
+            if not any(path.iterdir()):
                 yield f"{name}/ (empty)"
         elif not path.is_file():
             yield f"{name} (no file)"

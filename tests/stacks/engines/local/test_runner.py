@@ -228,8 +228,7 @@ def test_a_full_disk_at_submit_is_told_and_leaves_nothing(tmp_path: Path, monkey
         with monkeypatch.context() as disk, suppress(_TakenError):
             disk.setattr(Path, "open", full)
             with pytest.raises(InputError) as refused:
-                queue.submit(job("true"))
-                raise _TakenError
+                submitted(queue)
             told.append(refused.value)
             assert list((tmp_path / "queue").iterdir()) == []
     assert len(told) >= 3, "the job file, the state, the log"
@@ -240,3 +239,8 @@ def test_a_full_disk_at_submit_is_told_and_leaves_nothing(tmp_path: Path, monkey
 
 class _TakenError(Exception):
     """There was room for all of it."""
+
+
+def submitted(queue: LocalQueue) -> None:
+    queue.submit(job("true"))
+    raise _TakenError
