@@ -86,11 +86,11 @@ def _copy_odd(source: Path, target: Path) -> tuple[int, int]:
 
 
 def _left_out(folder: Path) -> Iterator[str]:
-    """Empty folders, links that lead to no file, and what is no file at all."""
+    """Empty folders, links that lead nowhere, and what is no file at all."""
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
         if path.is_symlink():
-            if not path.is_file() or _ODD.search(path.name):
+            if not path.exists() or _ODD.search(path.name):
                 yield f"{name} (a link)"
         elif path.is_dir():
             if not any(path.iterdir()):

@@ -58,13 +58,15 @@ def test_submit_wait_logs_status(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_cancel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job_id = submitted(tmp_path, "trap '' TERM; touch \"$GANGWAY_RUN_DIR/up\"; sleep 2", capsys)
+    script = "cd \"$GANGWAY_RUN_DIR\"; trap '' TERM; touch up; while [ ! -e end ]; do sleep 0.1; done; exit 1"
+    job_id = submitted(tmp_path, script, capsys)
     while not (tmp_path / "queue" / job_id / "run" / "up").exists():
         time.sleep(0.05)
     assert gangway(["job", "cancel", job_id]) == 0
     shown = capsys.readouterr()
     assert "being cancelled" in shown.out
     assert f"gangway job wait {job_id}" in shown.err
+    (tmp_path / "queue" / job_id / "run" / "end").touch()
     assert gangway(["job", "wait", job_id]) == 1
     assert "cancelled" in capsys.readouterr().out
 
