@@ -34,7 +34,7 @@ from stacks.config.loader import from_file
 from stacks.engines.attempts import after
 from stacks.engines.base import JobStatus, Phase, Room
 from stacks.engines.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
-from stacks.engines.stretches import begin_stretch, end_stretch, stretches_of
+from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of
 from stacks.providers.aws.plan import MOUNT, job_spec, plan, run_dir
 from tests.conftest import REPO, Imds
 from tests.images.machines import OWN_DOCKER, files_of
@@ -125,7 +125,11 @@ class Node:
         """Until its trainer is dead: what that requires and wants, and it, as often as its unit has it begin."""
 
         def on_node(begins: bool) -> None:
-            begin_stretch(self._disk.parent, 1) if begins else end_stretch(self._disk.parent, now=True)
+            if begins:
+                begin_stretch(self._disk.parent, 1)
+            else:
+                still_on_nodes(self._disk.parent)
+                end_stretch(self._disk.parent)
 
         if self._prepare.run():
             notices = threading.Thread(target=self._notices.run)

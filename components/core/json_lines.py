@@ -4,10 +4,13 @@ import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
 from typing import IO, Any
 
-__all__ = ["append_line", "complete_lines", "is_locked", "lock", "whole_lines"]
+__all__ = ["append_line", "complete_lines", "is_locked", "lock", "lock_soon", "whole_lines"]
+
+_POLL_SEC, _ASKED_SEC = 0.05, 2.0
 
 
 def lock(file: IO[bytes] | IO[str]) -> None:
@@ -15,6 +18,20 @@ def lock(file: IO[bytes] | IO[str]) -> None:
     another process has it.
     """
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def lock_soon(file: IO[bytes]) -> bool:
+    """As `lock`; False where another process has it for long. Who asks whether it is held keeps it for a moment."""
+    until = time.monotonic() + _ASKED_SEC
+    while True:
+        try:
+            lock(file)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(_POLL_SEC)
+        else:
+            return True
 
 
 def is_locked(file: IO[bytes]) -> bool:

@@ -21,6 +21,7 @@ from stacks.cli.job import job as show_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from rich.table import Table
     from typer._click import Context
 
     from stacks.engines.base import Engine, JobStatus, Move
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stacks.engines.hybrid.sites import By, Site
 
 _POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
+_MOST_NAMES = 20
 _EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
 _On = Annotated[
     str | None,
@@ -174,15 +176,25 @@ def move(
 
 
 def _say_moved(moved: "Moved") -> None:
-    """What was copied, and what that cost."""
+    """What was copied, what that cost, and what was not."""
+    for place in moved.left_at:
+        typer.echo(
+            f"warning: what an earlier move had copied to {place} is there still, in a .staged- folder", err=True
+        )
     if (done := moved.copied) is None or moved.move is None:
         typer.echo("it had been moved before", err=True)
         return
+    from components.core.visible import visible
+
     typer.echo(
         f"{done.files} files, {done.bytes / 2**20:,.1f} MiB, of which {done.new_bytes / 2**20:,.1f} now, in "
         f"{done.sec:.1f} s; {_dollars(moved.move)}",
         err=True,
     )
+    if done.left_out:
+        more = f", and {len(done.left_out) - _MOST_NAMES} more" if len(done.left_out) > _MOST_NAMES else ""
+        names = ", ".join(visible(name) for name in done.left_out[:_MOST_NAMES])
+        typer.echo(f"warning: did not travel: {names}{more}", err=True)
 
 
 def _dollars(move: "Move") -> str:
@@ -219,7 +231,6 @@ def list_jobs(
     if not found:
         typer.echo(f"no jobs on {engine.kind}, {engine.where}", err=True)
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table()
@@ -228,7 +239,7 @@ def list_jobs(
     for each in found:
         nodes = " ".join(each.nodes)
         table.add_row(each.id, str(each.phase), each.user, each.team, str(each.starts), nodes, each.reason)
-    Console().print(table)
+    _print_table(table)
 
 
 @jobs.command()
@@ -250,7 +261,6 @@ def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as 
     if not known:
         typer.echo("no engine has a name: docs/hybrid.md says how to give them some", err=True)
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table()
@@ -259,7 +269,7 @@ def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as 
     for name, (own, nodes) in known.items():
         price = "unknown" if nodes.usd_per_hour is None else f"${nodes.usd_per_hour:,.2f}"
         table.add_row(name, own.engine, own.region or "not said", price, nodes.source)
-    Console().print(table)
+    _print_table(table)
 
 
 @jobs.command()
@@ -362,7 +372,11 @@ def cancel(job_id: _Id, on: _On = None) -> None:
 
     engine = engine_of(on)
     engine.cancel(job_id)
-    typer.echo(_line(engine.status(job_id)))
+    found = engine.status(job_id)
+    typer.echo(_line(found))
+    if not found.phase.is_over:
+        named = f" --on {shlex.quote(on)}" if on else ""
+        typer.echo(f"it is being cancelled; when it is over says gangway job wait {job_id}{named}", err=True)
 
 
 @jobs.command()
@@ -386,6 +400,13 @@ def wait(job_id: _Id, on: _On = None) -> None:
     typer.echo(_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
     raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))
+
+
+def _print_table(table: "Table") -> None:
+    """What users have written as it is: `[gpu]` and `:x:` are no markup."""
+    from rich.console import Console
+
+    Console(markup=False, emoji=False).print(table)
 
 
 def _pause() -> None:

@@ -6,6 +6,7 @@ Pure functions from a value to the one that would be accepted, None where that w
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 _HOUR, _DAY = 3600, 86_400
+_OF_A_SHELL = re.compile(r"[|&;<>$`*?~]")
 _Units = Mapping[str, float]
 _TIME: _Units = MappingProxyType(
     {
@@ -281,6 +283,22 @@ def moment_for(value: object) -> str | None:
     except ValueError:
         return None
     return f"{moment.replace(microsecond=0, tzinfo=None).isoformat()}Z" if moment.tzinfo is None else None
+
+
+def shell_words(value: Any) -> list[Any] | None:
+    """The words of a command that was written as one line; as a shell's, where only a shell makes something of it.
+
+    >>> shell_words("sleep 1"), shell_words("make && ./run >log")
+    (['sleep', '1'], ['sh', '-c', 'make && ./run >log'])
+    """
+    if not isinstance(value, str) or value.lstrip().startswith("["):
+        return words_of(value)
+    if _OF_A_SHELL.search(value):
+        return ["sh", "-c", value]
+    try:
+        return shlex.split(value) or None
+    except ValueError:  # a quote without its end
+        return None
 
 
 def words_of(value: Any) -> list[Any] | None:

@@ -24,6 +24,7 @@ from stacks.config.corrections import (
     number_for,
     range_of,
     sentence_for,
+    shell_words,
     text_for,
     truth_of,
     unit_of,
@@ -387,7 +388,7 @@ def _corrected_text(value: str, setting: _Setting) -> str | None:
 
 def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> list[Any] | None:
     """A list of what was written as one value; None where an item is none."""
-    words = words_of(value)
+    words = shell_words(value) if loc and loc[-1] == "command" else words_of(value)
     fewest, most = setting.schema.get("minItems", 1), setting.schema.get("maxItems", math.inf)
     if fewest == most == 2 and (span := range_of(value)) is not None:
         words = list(span)

@@ -24,7 +24,9 @@ from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 
 _RESOURCE = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_QUANTITY = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_LEAST_MEMORY_MIB = 64
+"""In which a shell and a small program begin; less is a slip of the unit, such as m, which is a thousandth."""
 _OF_A_PRESET = ("kimg", "checkpoint_kimg", "seed", "settings", "data_dir")
 
 
@@ -62,8 +64,8 @@ class JobFile(CommandKeys):
         command: of one's own; its keys are in CommandKeys. Without an image it finds the nodes' own environment, and
             without a workdir the folder where the job was submitted.
         nodes: on which it begins, and which it has at most.
-        resources: what a node's pod asks for, and may take at most, in Kubernetes' names and quantities; nodes of other
-            engines are a job's as a whole.
+        resources: what a node's pod asks for, and may take at most, in Kubernetes' names and quantities, 64Mi of memory
+            at least; nodes of other engines are a job's as a whole.
         processes_per_node: workers of a node; without it a command runs once on each, and a preset in one process.
         max_hours: after which it is ended; time in a queue does not count.
         max_restarts: after failures; an interruption is none.
@@ -114,6 +116,8 @@ class JobFile(CommandKeys):
                 raise ValueError(f"quantities such as 8, 500m and 64Gi; mend {name}: {quantity!r}")
         if missing := [name for name in ("cpu", "memory") if resources and name not in resources]:
             raise ValueError(f"cpu and memory beside what else there is; add {missing[0]}")
+        if resources and _amount(resources["memory"]) < _LEAST_MEMORY_MIB * 2**20:
+            raise ValueError(f"{_LEAST_MEMORY_MIB}Mi of memory or more; mend memory: {resources['memory']!r}")
         return resources
 
     @model_validator(mode="after")
@@ -129,6 +133,17 @@ class JobFile(CommandKeys):
     def overrides(self) -> Overrides:
         """Fields of the trainer's configuration that have a key here."""
         return {"kimg": self.kimg, "checkpoint_kimg": self.checkpoint_kimg, "seed": self.seed}
+
+
+def _amount(quantity: str) -> float:
+    """Of Kubernetes' quantities: 64Gi is 64 * 2**30, 500m a half."""
+    match = _QUANTITY.fullmatch(quantity)
+    assert match is not None, "checked before"
+    number, unit = match.groups(default="")
+    if unit == "m":
+        return float(number) / 1000
+    power = " kMGTPE".index(unit[0].replace("K", "k")) if unit else 0
+    return float(number) * (1024 if unit.endswith("i") else 1000) ** power
 
 
 def read_job_file(path: Path) -> JobFile:

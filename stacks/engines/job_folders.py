@@ -13,33 +13,26 @@ import re
 import secrets
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
-from components.core.json_lines import lock
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import JobStatus, Move, Phase, region_findings
-from stacks.report.rendering import write_whole
+from stacks.engines.base import JobStatus, Leaving, Move, Phase, UnreadableError, region_findings, unreadable
+from stacks.engines.leaving import leaving, where_gone
+from stacks.report.rendering import FULL, write_whole
 
 JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
 _STATUS = TypeAdapter(JobStatus)
 _ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]+)")
-_MOVED_FILE = "moved-to"
-_BY_HALF = re.compile(r"#[0-9]+$")
-"""What a copy that was killed leaves of a file."""
 _MOST_BYTES = 1_000_000
 """Of a log that one call reads."""
-
-
-class UnreadableError(InputError):
-    """A job's state that somebody else has written."""
 
 
 @dataclass(frozen=True)
@@ -84,29 +77,29 @@ class FolderEngine(ABC):
         self._check(job)
         if job.command and job.workdir is None:
             job = job.model_copy(update={"workdir": str(Path.cwd())})
-        new = self._made_folder(f".new-{secrets.token_hex(8)}")
+        name = f".new-{secrets.token_hex(8)}"
         try:
+            new = self._made_folder(name)
             return self._begun_or_back(self._put(job, new, ()), new)
         finally:
-            shutil.rmtree(new, ignore_errors=True)
+            shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
         """See `Movable`."""
         self._check(job)
         staged = self._folder / _staged(moves[-1].source)
-        for path in staged.rglob("*"):
-            if _BY_HALF.search(path.name):
-                path.unlink()
         return self._begun_or_back(self._put(job, staged, moves), staged)
 
     def _begun_or_back(self, job_id: str, back: Path) -> str:
         """Begins it, or its folder is again where it was: what was copied for it is not copied twice."""
         try:
             self._begun(job_id)
-        except InputError:
+        except (InputError, OSError) as error:
             folder = self._folder / job_id
             (folder / STATE_FILE).unlink()
             folder.rename(back)
+            if isinstance(error, OSError):
+                raise self._no_room(error, "it takes no job") from None
             raise
         return job_id
 
@@ -119,7 +112,7 @@ class FolderEngine(ABC):
         try:
             return ask(job_id)
         except UnreadableError as error:
-            return JobStatus(job_id, job_id.rpartition("-")[0], "", "", Phase.FAILED, (), 0, None, str(error))
+            return unreadable(job_id, job_id.rpartition("-")[0], error)
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`."""
@@ -154,9 +147,18 @@ class FolderEngine(ABC):
         """See `Movable`."""
         return (self._made_folder(_staged(source)) / RUN_FOLDER).as_uri()
 
+    def unstage(self, source: str) -> None:
+        """See `Movable`."""
+        if (staged := self._folder / _staged(source)).exists():
+            shutil.rmtree(staged)
+
     def moved(self, source: str) -> str | None:
         """See `Movable`."""
-        return next((each.id for each in self.jobs() if each.moves and each.moves[-1].source == source), None)
+        for job_id in job_ids(self._folder):
+            with suppress(UnreadableError):
+                if (moves := read_status(self._folder / job_id).moves) and moves[-1].source == source:
+                    return job_id
+        return None
 
     def ensure_begun(self, job_id: str) -> None:
         """See `Engine`."""
@@ -167,24 +169,9 @@ class FolderEngine(ABC):
     def _has_begun(self, job_id: str) -> bool:
         """Whether somebody sees to a job that is not over."""
 
-    @contextmanager
-    def leaving(self, job_id: str, target: str) -> Iterator[Callable[[], None]]:
+    def leaving(self, job_id: str, target: str) -> AbstractContextManager[Leaving]:
         """See `Movable`."""
-        path = self._known(job_id) / _MOVED_FILE
-        with path.open("a+") as file:
-            try:
-                lock(file)
-            except BlockingIOError:
-                raise InputError("job", "another move of it is at work", value=job_id, fix="let it end") from None
-            file.seek(0)
-            before = file.read()
-            if before not in ("", target):
-                raise InputError("job", f"it has gone to {before}", value=job_id, fix=f"--to {before}")
-
-            def has_gone() -> None:
-                path.write_text(target)
-
-            yield has_gone
+        return leaving(self._known(job_id), target)
 
     def _check(self, job: JobFile) -> None:
         """InputError: what this engine cannot do, or where it stands."""
@@ -199,10 +186,16 @@ class FolderEngine(ABC):
             (self._folder / name).mkdir(mode=0o700, exist_ok=True)  # of env, which may hold what is nobody else's
             (self._folder / name / RUN_FOLDER).mkdir(exist_ok=True)
         except OSError as error:
-            raise InputError(
-                self.where, f"no folder for jobs: {error.strerror}", fix=f"name another: --on {self.kind}:FOLDER"
-            ) from None
+            raise self._no_room(error, "no folder for jobs") from None
         return self._folder / name
+
+    def _no_room(self, error: OSError, said: str) -> InputError:
+        """Of a folder in which nothing can be written."""
+        other = f"name another: --on {self.kind}:FOLDER"
+        return InputError(
+            self.where, f"{said}: {error.strerror}", allowed="a folder that can be written, with room for a job",
+            fix=f"make room there, or {other}" if error.errno in FULL else other,
+        )  # fmt: skip
 
     def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...]) -> str:
         """Fills the new folder, and gives it the first free number of all."""
@@ -217,9 +210,9 @@ class FolderEngine(ABC):
             write_status(new, status)
             try:
                 new.rename(self._folder / job_id)
-            except OSError:
+            except OSError as error:
                 if not (self._folder / job_id).exists():
-                    raise
+                    raise self._no_room(error, "it takes no job") from None
                 continue  # somebody else had it first
             return job_id
 
@@ -249,18 +242,39 @@ def number_of(job_id: str) -> int:
 
 
 def read_job(folder: Path) -> JobFile:
-    """As it was submitted."""
-    return JobFile.model_validate_json((folder / JOB_FILE).read_bytes())
+    """As it was submitted. UnreadableError: by another release, say."""
+    path = folder / JOB_FILE
+    try:
+        return JobFile.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise _unreadable(path, "no job file of this release", error) from None
 
 
 def read_status(folder: Path) -> JobStatus:
-    """As it was last written. InputError: somebody else has written there."""
+    """As it was last written; of one that a move has taken, where to. UnreadableError: somebody else has written
+    there.
+    """
     path = folder / STATE_FILE
     try:
-        return _STATUS.validate_json(path.read_bytes())
+        found = _STATUS.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        problem = str(error).splitlines()[0]
-        raise UnreadableError(str(path), f"no state of a job: {problem}", fix=f"remove {folder}") from None
+        raise _unreadable(path, "no state of a job", error) from None
+    if found.phase is Phase.CANCELLED and (gone := where_gone(folder)):
+        return replace(found, reason=gone)
+    return found
+
+
+def _unreadable(path: Path, said: str, error: OSError | ValidationError) -> UnreadableError:
+    why = error.strerror if isinstance(error, OSError) else _first_of(error)
+    fix = f"ask with the release that wrote it, or remove {path.parent}"
+    return UnreadableError(str(path), f"{said}: {why}", fix=fix)
+
+
+def _first_of(error: ValidationError) -> str:
+    """`nodes.most: Extra inputs are not permitted`."""
+    first = error.errors(include_url=False)[0]
+    at = ".".join(map(str, first["loc"]))
+    return f"{at}: {first['msg']}" if at else first["msg"]
 
 
 def write_status(folder: Path, status: JobStatus) -> None:
@@ -271,4 +285,6 @@ def write_status(folder: Path, status: JobStatus) -> None:
         partial.replace(folder / STATE_FILE)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+        raise InputError(
+            str(folder), f"cannot be written: {error.strerror}", allowed="a folder with room", fix="make room there"
+        ) from None

@@ -55,7 +55,9 @@ def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str
     """Of a command; its `env` besides. `notices`: a file of the node's, which may not be there."""
     if job.preset is not None:
         return {}
-    return command_variables(job, place.run_dir, notices)
+    # Else torchrun kills its processes 30 s after a SIGTERM; one that is too old for this variable does.
+    grace = {} if job.processes_per_node is None else {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.grace_sec)}
+    return {**grace, **command_variables(job, place.run_dir, notices)}
 
 
 def own_job_script() -> Path:

@@ -94,7 +94,8 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
         return _kubernetes(text, place, option, region)
     from stacks.engines.local.engine import LocalQueue
 
-    return LocalQueue((Path(place) if place else _DEFAULT_FOLDER).expanduser().resolve(), region=region)
+    folder = (Path(place) if place else _DEFAULT_FOLDER).expanduser().resolve()
+    return LocalQueue(folder, region=region, is_named=bool(place))
 
 
 def _kubernetes(text: str, place: str, option: str, region: Place | None) -> Engine:

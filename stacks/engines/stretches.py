@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from components.core.findings import InputError
-from stacks.engines.base import Stretch
+from stacks.engines.base import Stretch, UnreadableError
 
 _STRETCHES, _ON_NODES = "stretches", "on-nodes"
 
@@ -25,24 +24,35 @@ def begin_stretch(folder: Path, nodes: int) -> None:
 
 
 def still_on_nodes(folder: Path) -> None:
-    """Said again and again, from the beginning of a stretch to its end."""
-    os.utime(folder / _ON_NODES)
+    """Said again and again, from the beginning of a stretch to its end. OSError: it was not, this time."""
+    now = time.time_ns()  # the file system's own clock may be some ms behind
+    os.utime(folder / _ON_NODES, ns=(now, now))
 
 
-def end_stretch(folder: Path, *, now: bool) -> None:
-    """It is on no nodes any more; `now` False: since it was last said that it is. Nothing, where none has begun."""
-    if (found := _on_nodes(folder)) is None:
-        return
+def end_stretch(folder: Path) -> None:
+    """It is on no nodes any more, since it was last said that it is. Nothing, where none has begun.
+    OSError: it could not be written, and can be tried again. UnreadableError.
+    """
+    try:
+        if (found := _on_nodes(folder)) is None:
+            return
+    except ValueError as error:
+        raise _no_stretches(folder / _ON_NODES, error) from None
     began, nodes, last_said = found
-    ended = time.time_ns() // 1_000_000 if now else last_said
-    with (folder / _STRETCHES).open("a") as file:
-        file.write(f"{began} {max(began, ended)} {nodes}\n")
+    path = folder / _STRETCHES
+    before = path.read_text() if path.exists() else ""
+    line = f"{began} {max(began, last_said)} {nodes}\n"
+    # Whole or not at all, and once: a full disk or a kill may come between any two steps.
+    if not before.endswith(line):
+        whole = folder / f"{_STRETCHES}.new"
+        whole.write_text(before + line)
+        whole.replace(path)
     (folder / _ON_NODES).unlink()
 
 
 def stretches_of(folder: Path, *, runs: bool) -> tuple[Stretch, ...]:
     """All of a job's, the earliest first. `runs`: whether one that has not ended goes on; else it ended when it was
-    last said to go on. InputError: somebody else has written there.
+    last said to go on. UnreadableError: somebody else has written there.
     """
     path = folder / _STRETCHES
     try:
@@ -50,7 +60,7 @@ def stretches_of(folder: Path, *, runs: bool) -> tuple[Stretch, ...]:
         found = [_stretch(*map(int, line.split())) for line in lines]
         last = _on_nodes(folder)
     except (ValueError, TypeError, OverflowError, OSError) as error:
-        raise InputError(str(path), f"no stretches of a job: {error}", fix=f"remove {path}") from None
+        raise _no_stretches(path, error) from None
     if last is not None:
         began, nodes, last_said = last
         found.append(_stretch(began, None if runs else max(began, last_said), nodes))
@@ -69,6 +79,10 @@ def _on_nodes(folder: Path) -> tuple[int, int, int] | None:
         return int(began), int(nodes), path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return None
+
+
+def _no_stretches(path: Path, error: Exception) -> UnreadableError:
+    return UnreadableError(str(path), f"no stretches of a job: {error}", fix=f"remove {path}")
 
 
 def _stretch(began_ms: int, ended_ms: int | None, nodes: int) -> Stretch:

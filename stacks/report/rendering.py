@@ -1,5 +1,6 @@
 """HTML of a report from Jinja2 templates, and its numbers with units and their meaningful digits."""
 
+import errno
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,6 +19,8 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PROVENANCE_WORDS = {"list-price": "list price"}
 _JOULES_PER_KWH = 3.6e6
 _LONG_SEC = 90
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Of a disk without room for what is written, or a quota or limit that is used up."""
 
 
 def make_folder(folder: Path) -> None:
@@ -47,7 +50,8 @@ def write_whole(path: Path, content: bytes) -> Path:
         raise InputError(
             str(path),
             f"cannot be written: {error.strerror or error}",
-            fix="name a file in a folder that can be written",
+            allowed="a disk with room for it" if error.errno in FULL else "",
+            fix="make room there" if error.errno in FULL else "name a file in a folder that can be written",
         ) from None
 
 

@@ -7,12 +7,17 @@ MANIFEST, which is written as it goes and counts only for files that are still t
 
 import hashlib
 import json
+import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from components.core.findings import InputError
+from stacks.bench.run_store import object_store
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 MANIFEST = ".gangway-copied.json"
 _PART_BYTES = 8 << 20
 _SAVE_EVERY_SEC = 2.0
+_ODD = re.compile(r"#[0-9]+$")
+"""What obstore calls a file of a folder that it has by half: it lists none of that name, and writes none."""
 
 Told = Callable[[int, int], None]
 """Bytes done, and bytes in all."""
@@ -27,16 +34,78 @@ Told = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy came to; `new_bytes` of `bytes` were sent now."""
+    """What a copy came to; `new_bytes` of `bytes` were sent now; `left_out`: what does not travel."""
 
     files: int
     bytes: int
     new_bytes: int
     sec: float
+    left_out: tuple[str, ...] = ()
 
 
 class CopyDamagedError(Exception):
     """What was read back is not what was sent."""
+
+
+def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Copied:
+    """A run's folder, `whole` as of `files_of_run`. Raises as `copy_folder` does."""
+    source, target = object_store(source_url, ""), object_store(target_url, "")
+    copied = copy_folder(source, target, files_of_run(source, whole=whole), tell)
+    forget_copy(target)
+    here, there = _folder(source_url), _folder(target_url)
+    if here is None or there is None:
+        return copied
+    files, size = _copy_odd(here, there)
+    return replace(
+        copied, files=copied.files + files, bytes=copied.bytes + size, new_bytes=copied.new_bytes + size,
+        left_out=tuple(sorted(_left_out(here))),
+    )  # fmt: skip
+
+
+def _folder(url: str) -> Path | None:
+    """None of a bucket, in which every name is as good as another."""
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _copy_odd(source: Path, target: Path) -> tuple[int, int]:
+    """Files whose names obstore keeps to itself; how many, and their bytes. Raises as `copy_folder` does."""
+    for path in target.rglob("*"):
+        if _ODD.search(path.name) and not path.is_dir():
+            path.unlink()  # of a copy that was killed, by half
+    files = size = 0
+    for path in source.rglob("*"):
+        if _ODD.search(path.name) and path.is_file() and not path.is_symlink():
+            name = path.relative_to(source)
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(path, target / name)
+            if _sha256(path) != _sha256(target / name):
+                raise _damaged(str(name))
+            files, size = files + 1, size + path.stat().st_size
+    return files, size
+
+
+def _left_out(folder: Path) -> Iterator[str]:
+    """Empty folders, links that lead nowhere, and what is no file at all."""
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            if not path.exists() or _ODD.search(path.name):
+                yield f"{name} (a link)"
+        elif path.is_dir():
+            if not any(path.iterdir()):
+                yield f"{name}/ (empty)"
+        elif not path.is_file():
+            yield f"{name} (no file)"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _damaged(name: str) -> CopyDamagedError:
+    return CopyDamagedError(f"{name}: what arrived is not what was sent; copy it again")
 
 
 def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str, int], tell: Told) -> Copied:
@@ -92,7 +161,7 @@ def _copy(source: "ObjectStore", target: "ObjectStore", name: str) -> str:
     for part in target.get(name).stream(_PART_BYTES):
         arrived.update(part)
     if arrived.digest() != sent.digest():
-        raise CopyDamagedError(f"{name}: what arrived is not what was sent; copy it again")
+        raise _damaged(name)
     return sent.hexdigest()
 
 

@@ -10,20 +10,21 @@ from datetime import UTC, datetime
 
 from components.core.findings import InputError
 from components.estimate.traffic import traffic_price
-from stacks.bench.run_store import object_store
-from stacks.engines.base import Engine, JobStatus, Movable, Move, Phase, refusals, waited
-from stacks.engines.hybrid.copying import Copied, copy_folder, files_of_run, forget_copy
+from stacks.engines.base import Engine, JobStatus, Leaving, Movable, Move, Phase, refusals, waited
+from stacks.engines.hybrid.copying import Copied, copy_run
+from stacks.engines.registry import engine_of, movable
 
 
 @dataclass(frozen=True)
 class Moved:
     """What became of it: the job at the target, the copy, and what is recorded of it; None where an earlier call had
-    done that.
+    done that. `left_at`: where a copy of an earlier move that was cut off could not be removed.
     """
 
     job_id: str
     copied: Copied | None = None
     move: Move | None = None
+    left_at: tuple[str, ...] = ()
 
 
 def place_of(engine: Engine) -> str:
@@ -44,27 +45,41 @@ def move_job(
     before = source.status(job_id)
     # A number is given again where a job's folder was removed.
     origin = f"{source.run_url(job_id)} {before.submitted_at}"
-    with source.leaving(job_id, place_of(target)) as has_gone:
+    with source.leaving(job_id, place_of(target)) as way:
         if (known := target.moved(origin)) is not None:
             target.ensure_begun(known)
-            return Moved(known)
+            way.arrived(known)
+            return Moved(known, left_at=_forgotten(way, origin))
         job = source.job(job_id)
         for refusal in refusals(target, job):
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
-        to_store, began = object_store(target.stage(origin), ""), datetime.now(UTC)
+        stage, began = target.stage(origin), datetime.now(UTC)
+        way.begun()
         source.cancel(job_id)
         ended = waited(source, job_id, pause)
         if ended.phase is not Phase.CANCELLED:
             raise InputError(
                 "job", f"it is over, {ended.phase}: nothing of it goes on", value=job_id, fix="submit it anew"
             )
-        from_store = object_store(source.run_url(job_id), "")
-        copied = copy_folder(from_store, to_store, files_of_run(from_store, whole=job.preset is None), tell)
-        forget_copy(to_store)
+        copied = copy_run(source.run_url(job_id), stage, tell, whole=job.preset is None)
         sec = (datetime.now(UTC) - began).total_seconds()
         move = Move(origin, place_of(target), began, sec, copied.bytes, *traffic_cost(source, target, copied.bytes))
-        has_gone()
-        return Moved(target.submit_staged(job, (*before.moves, move)), copied, move)
+        way.gone()
+        new_id = target.submit_staged(job, (*before.moves, move))
+        way.arrived(new_id)
+        return Moved(new_id, copied, move, _forgotten(way, origin))
+
+
+def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:
+    """Removes what moves that were cut off have copied to other places; the places where that failed."""
+    left = []
+    for place in way.tried:
+        try:
+            movable(engine_of(place), "--to").unstage(origin)
+            way.forgotten(place)
+        except (InputError, OSError):
+            left.append(place)
+    return tuple(left)
 
 
 def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | None, str]:

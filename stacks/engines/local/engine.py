@@ -2,40 +2,54 @@
 runs it and outlives the terminal (`stacks.engines.local.runner`); there is no daemon.
 
     FOLDER/turn                   held by whose turn it is: a lock of the kernel, which dies with its holder
-    FOLDER/<id>/spent.json        its failures; the rest is as in `stacks.engines.job_folders`
-    FOLDER/<id>/alive             held by its process
+    FOLDER/<id>/alive             held by its process; the rest is as in `stacks.engines.job_folders`, and how its
+                                  starts have ended in `stacks.engines.local.ends`
 """
 
-import json
 import math
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
 
-from components.core.findings import Finding
-from components.core.json_lines import is_locked, lock
+from components.core.findings import Finding, InputError
+from components.core.json_lines import is_locked, lock_soon
+from components.estimate.regions import Place
 from stacks.config.job_file import JobFile, Priority
-from stacks.engines.base import JobStatus, Phase, Room, no_outputs, no_resources
+from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, job_ids, number_of, read_job, read_status
+from stacks.engines.local.ends import Spent, end_of
 from stacks.engines.stretches import stretches_of
 
-SPENT_FILE, ALIVE_FILE, TURN_FILE = "spent.json", "alive", "turn"
-MARK = "GANGWAY_LOCAL_JOB"
-"""A variable of all processes of a job: its folder."""
+ALIVE_FILE, TURN_FILE = "alive", "turn"
+MARK, RUNNER_MARK = "GANGWAY_LOCAL_JOB", "GANGWAY_LOCAL_RUNNER"
+"""Variables with a job's folder: of all its processes, and of its runner alone."""
 RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})
-_POLL_SEC, _ASKED_SEC = 0.05, 2.0
 
 
 class LocalQueue(FolderEngine):
-    """See the module."""
+    """See the module. `is_named`: somebody has named the folder, so that one that is not there is a mistake of theirs
+    where jobs are asked for.
+    """
 
     kind = "local"
+
+    def __init__(self, folder: Path, user: str = "", region: Place | None = None, *, is_named: bool = False) -> None:
+        super().__init__(folder, user, region)
+        self._is_named = is_named
+
+    def jobs(self) -> Sequence[JobStatus]:
+        """See `Engine`. InputError: there is no such folder."""
+        if self._is_named and not self._folder.is_dir():
+            raise InputError(
+                f"--on {self.kind}", "no folder there" if not self._folder.exists() else "no folder", value=self.where,
+                allowed="a folder to which a job was submitted", fix="mend the path, or submit one there first",
+            )  # fmt: skip
+        return super().jobs()
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`."""
@@ -48,6 +62,11 @@ class LocalQueue(FolderEngine):
             )
         yield from no_outputs(job)
         yield from no_resources(job)
+        if job.team:
+            yield Finding.warning(
+                "job.team", "team", "of no effect here but as a word in lists: this engine keeps no quotas",
+                "leave it out, or submit it to another engine",
+            )  # fmt: skip
         if job.nodes.min > 1:
             yield Finding.error(
                 "job.nodes", "nodes.min", f"one machine is no {job.nodes.min} nodes", "nodes: {min: 1, max: 1}"
@@ -65,27 +84,34 @@ class LocalQueue(FolderEngine):
 
     def _begun(self, job_id: str) -> None:
         """Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
-        for each in self.jobs():
-            if each.id == job_id or (not each.phase.is_over and not is_alive(self._folder / each.id)):
-                begin_runner(self._folder / each.id)
+        for each in super().jobs():
+            if each.id == job_id:
+                begin_runner(self._folder / job_id)
+            elif not each.phase.is_over and not is_alive(self._folder / each.id):
+                with suppress(InputError, OSError):  # it is not this job's affair, and its own status says so
+                    begin_runner(self._folder / each.id)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
         found = self._seen(job_id)
         if found.phase is not Phase.WAITING or found.reason:
             return found
-        before = self._before(order(job_id, read_job(self._folder / job_id)))
+        before = self._before(order_of(self._folder / job_id))
         return replace(found, reason=f"{', '.join(before)} before it" if before else "")
 
     def _before(self, place: tuple[float, float]) -> list[str]:
         """Jobs that run, or wait and begin before one of this place in the order."""
-        seen = (self._listed(job_id, self._seen) for job_id in job_ids(self._folder))
-        return [
-            each.id
-            for each in seen
-            if each.phase is Phase.RUNNING
-            or (each.phase is Phase.WAITING and order(each.id, read_job(self._folder / each.id)) < place)
-        ]
+        return [job_id for job_id in job_ids(self._folder) if self._is_before(job_id, place)]
+
+    def _is_before(self, job_id: str, place: tuple[float, float]) -> bool:
+        folder = self._folder / job_id
+        try:
+            phase = read_status(folder).phase
+            if phase is Phase.RUNNING and is_alive(folder):
+                return True
+            return not phase.is_over and order_of(folder) < place
+        except UnreadableError:
+            return False  # or its folder has just been removed
 
     def _seen(self, job_id: str) -> JobStatus:
         """But for whom it waits for."""
@@ -94,8 +120,11 @@ class LocalQueue(FolderEngine):
         if not runs:
             found = read_status(folder)  # it may have ended between the two looks
         found = replace(found, stretches=stretches_of(folder, runs=found.phase is Phase.RUNNING and runs))
-        if found.phase.is_over or runs:
+        if found.phase.is_over:
             return found
+        if runs:
+            return replace(found, reason=_now(folder, found))
+        read_job(folder), Spent.read(folder)  # what cannot be read, nobody takes up
         return replace(
             found,
             phase=Phase.WAITING,
@@ -103,25 +132,31 @@ class LocalQueue(FolderEngine):
         )
 
     def _failures(self, folder: Path) -> int:
-        return failures_in(folder)
+        return Spent.read(folder).failures
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`."""
         folder = self._known(job_id)
-        (folder / CANCEL_FILE).touch()
-        if not self.status(job_id).phase.is_over and not is_alive(folder):
-            begin_runner(folder)  # which does no more than say so
+        try:
+            (folder / CANCEL_FILE).touch()
+            if not self.status(job_id).phase.is_over and not is_alive(folder):
+                begin_runner(folder)  # which does no more than say so
+        except OSError as error:
+            raise self._no_room(error, f"{job_id} cannot be cancelled") from None
 
 
-def failures_in(folder: Path) -> int:
-    """Of a job's starts, over all its processes."""
-    path = folder / SPENT_FILE
-    return int(json.loads(path.read_bytes())["failures"]) if path.exists() else 0
+def _now(folder: Path, found: JobStatus) -> str:
+    """Why a job that somebody sees to is where it is; its own reason, where nothing else is known."""
+    if found.phase is Phase.RUNNING and (code := end_of(folder, found.starts)) is not None:
+        return f"ended with exit code {code}; that is being written down, which takes room on the disk"
+    if found.phase is Phase.RUNNING and (folder / CANCEL_FILE).exists():
+        return f"being cancelled: it is told to stop, and ended after {read_job(folder).grace_sec} s at the latest"
+    return "being cancelled" if (folder / CANCEL_FILE).exists() else found.reason
 
 
-def order(job_id: str, job: JobFile) -> tuple[int, int]:
-    """Of two that wait, whose is less begins first."""
-    return RANK[job.priority], number_of(job_id)
+def order_of(folder: Path) -> tuple[int, int]:
+    """Of two jobs that wait, whose is less begins first. UnreadableError."""
+    return RANK[read_job(folder).priority], number_of(folder.name)
 
 
 def is_alive(folder: Path) -> bool:
@@ -133,26 +168,12 @@ def is_alive(folder: Path) -> bool:
         return False
 
 
-def _took(alive: IO[bytes]) -> bool:
-    """Whether the lock is ours now. Who asks whether it is held keeps it for a moment."""
-    until = time.monotonic() + _ASKED_SEC
-    while True:
-        try:
-            lock(alive)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                return False
-            time.sleep(_POLL_SEC)
-        else:
-            return True
-
-
 def begin_runner(folder: Path) -> None:
     """A process of its own, which no Ctrl-C here reaches; what goes wrong in it stands in the job's log. It has the
     lock from its first moment, so that a job of a lower priority does not begin meanwhile.
     """
     with (folder / LOG_FILE).open("ab") as output, (folder / ALIVE_FILE).open("ab") as alive:
-        if not _took(alive):
+        if not lock_soon(alive):
             return  # somebody else has begun one
         if read_status(folder).phase.is_over:
             return  # it has ended meanwhile
@@ -165,7 +186,7 @@ def begin_runner(folder: Path) -> None:
             stderr=output,
             start_new_session=True,
             # One that a job has submitted is not of that job.
-            env={name: value for name, value in os.environ.items() if name != MARK},
+            env={name: value for name, value in os.environ.items() if name != MARK} | {RUNNER_MARK: str(folder)},
             pass_fds=(alive.fileno(),),
             check=True,
         )

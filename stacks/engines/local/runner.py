@@ -10,28 +10,30 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import IO, Self
+from typing import IO, TypeVar
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
-from stacks.config.job_file import JobFile
 from stacks.engines.attempts import after
-from stacks.engines.base import Phase
+from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
-from stacks.engines.local.engine import MARK, SPENT_FILE, TURN_FILE, failures_in, is_alive, order
+from stacks.engines.local.ends import Spent, end_of, put_down, take_room
+from stacks.engines.local.engine import MARK, RUNNER_MARK, TURN_FILE, is_alive, order_of
+from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
-from stacks.report.rendering import write_whole
 from trainer.core.errors import EXIT_BAD_INPUT
 
+_Written = TypeVar("_Written")
 _POLL_SEC = 0.1
-_FULL_SEC = 5.0
+_ROOM_SEC, _MOST_ROOM_SEC = 0.2, 5.0
+"""Between two tries to write on a full disk: at first, and at most."""
 _SAY_SEC = 5.0
 _PAUSE_SEC = 1.0
 """Between two starts."""
@@ -40,35 +42,30 @@ _PAUSE_SEC = 1.0
 def main(argv: list[str]) -> int:
     """Returns 0; what became of the job stands in its state."""
     folder = Path(argv[0])
-    with os.fdopen(int(argv[1]), "ab"), (folder.parent / TURN_FILE).open("ab") as turn:
-        runner = _Runner(folder, turn)
+    adopt_orphans()
+    with os.fdopen(int(argv[1]), "ab"):
+        runner = _Runner(folder)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, runner.leave)
-        runner.run()
+        try:
+            runner.run()
+        except (_StoppedError, UnreadableError) as error:
+            end_all(folder, 0.0)
+            _tell(str(error))
     return 0
 
 
-@dataclass(frozen=True)
-class _Spent:
-    """Of a job so far, over all its processes."""
-
-    failures: int = 0
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        return cls(failures_in(folder))
-
-    def write(self, folder: Path) -> None:
-        write_whole(folder / SPENT_FILE, json.dumps(asdict(self)).encode())
+class _StoppedError(Exception):
+    """Something is left to write, and nobody waits for it: the folder is gone, or the machine goes down."""
 
 
 class _Runner:
-    """One job in its folder, whose lock is held meanwhile. `turn`: the queue's, open and not held yet."""
+    """One job in its folder, whose lock is held meanwhile."""
 
-    def __init__(self, folder: Path, turn: IO[bytes]) -> None:
-        self._folder, self._turn = folder, turn
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._job, self._status = read_job(folder), read_status(folder)
-        self._leaves = False
+        self._leaves = self._is_told = False
         self._over = set[str]()
 
     def leave(self, number: int, frame: FrameType | None) -> None:
@@ -76,41 +73,59 @@ class _Runner:
         self._leaves = True
 
     def run(self) -> None:
-        """Until it is over, or this process is to leave."""
+        """Until it is over, or this process is to leave. _StoppedError, UnreadableError."""
         if self._status.phase is Phase.RUNNING:  # its process before this one was killed
+            code = end_of(self._folder, self._status.starts)
+            if code is not None and self._is_settled(code):
+                return
             self._say(phase=Phase.WAITING, reason="taken up again")
-        while not self._has_turn():
+        with self._kept(lambda: (self._folder.parent / TURN_FILE).open("ab")) as turn:
+            if not self._waited_for(turn):
+                return
+            # What a process before this one has left: two of them must not write into one folder.
+            end_all(self._folder, self._job.grace_sec)
+            self._kept(lambda: end_stretch(self._folder))
+            while True:
+                code = self._start(self._job.max_hours * 3600 - self._used_sec())
+                # First of all, for this needs no room: what has ended is begun again by nobody.
+                self._kept(lambda code=code: put_down(self._folder, self._status.starts, code))  # type: ignore[misc]
+                if self._is_settled(code):
+                    return
+                time.sleep(_PAUSE_SEC)
+                if self._leaves:
+                    return
+
+    def _waited_for(self, turn: IO[bytes]) -> bool:
+        """Whether it is this job's turn now; False where it is over, or this process is to leave."""
+        while not self._has_turn(turn):
             if self._is_cancelled:
                 end_all(self._folder, self._job.grace_sec)
                 self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
-                return
+                return False
             if self._leaves:
-                return
+                return False
             time.sleep(_POLL_SEC)
-        # What a process before this one has left: two of them must not write into one folder.
-        end_all(self._folder, self._job.grace_sec)
-        end_stretch(self._folder, now=False)
-        spent = _Spent.read(self._folder)
-        while True:
-            code = self._start(self._job.max_hours * 3600 - self._used_sec())
-            end_all(self._folder, 0.0)
-            end_stretch(self._folder, now=True)
-            if self._leaves and code:
-                self._say(phase=Phase.WAITING, reason="its process was told to leave", exit_code=code)
-                return
-            phase, reason = self._ended(code)
-            if phase is None:
-                step = after(code, spent.failures, self._job.max_restarts, other_nodes=False)
-                phase, reason = step.phase, step.reason
-                spent = replace(spent, failures=step.failures)
-                spent.write(self._folder)
-            if phase is not None:
-                self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
-                return
-            self._say(reason=reason)
-            time.sleep(_PAUSE_SEC)
-            if self._leaves:
-                return
+        return True
+
+    def _is_settled(self, code: int) -> bool:
+        """Writes down what comes of a start that has ended: whether nothing more does, from this process."""
+        end_all(self._folder, 0.0)
+        self._kept(lambda: end_stretch(self._folder))
+        if self._leaves and code:
+            self._say(phase=Phase.WAITING, reason="its process was told to leave", exit_code=code)
+            return True
+        phase, reason = self._ended(code)
+        if phase is None:
+            spent, start = Spent.read(self._folder), self._status.starts
+            before = spent.without(start)
+            step = after(code, before, self._job.max_restarts, other_nodes=False)
+            phase, reason = step.phase, step.reason
+            self._kept(lambda: Spent(step.failures, start, before).write(self._folder))
+        if phase is not None:
+            self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
+            return True
+        self._say(reason=reason)
+        return False
 
     def _used_sec(self) -> float:
         return used_sec(stretches_of(self._folder, runs=False), datetime.now(UTC))
@@ -127,29 +142,31 @@ class _Runner:
     def _is_cancelled(self) -> bool:
         return (self._folder / CANCEL_FILE).exists()
 
-    def _has_turn(self) -> bool:
+    def _has_turn(self, turn: IO[bytes]) -> bool:
         """Whether nobody runs, and none that waits comes before this one."""
-        own = order(self._folder.name, self._job)
+        own = order_of(self._folder)
         for job_id in job_ids(self._folder.parent):
             if job_id != self._folder.name and job_id not in self._over and self._waits(job_id, before=own):
                 return False
         if self._is_cancelled or self._leaves:
             return False
         try:
-            lock(self._turn)
+            lock(turn)
         except BlockingIOError:
             return False
         return True
 
     def _waits(self, job_id: str, before: tuple[int, int]) -> bool:
-        """Whether that job waits, and comes first. One whose folder has just been removed does not."""
+        """Whether that job waits, and comes first. One that cannot be read, or whose folder has just been removed, does
+        not.
+        """
         other = self._folder.parent / job_id
         try:
             phase = read_status(other).phase
             if phase.is_over:
                 self._over.add(job_id)
-            return phase is Phase.WAITING and order(job_id, read_job(other)) < before and is_alive(other)
-        except (InputError, FileNotFoundError):
+            return phase is Phase.WAITING and order_of(other) < before and is_alive(other)
+        except InputError:
             return False
 
     def _start(self, left_sec: float) -> int:
@@ -161,10 +178,13 @@ class _Runner:
             reason="",
             started_at=self._status.started_at or datetime.now(UTC),
         )
-        begin_stretch(self._folder, nodes=1)
+        self._kept(lambda: take_room(self._folder, self._status.starts))
+        self._kept(lambda: begin_stretch(self._folder, nodes=1))
         place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
         notices = self._folder / "notices.jsonl"
-        notices.write_text("")
+        self._kept(lambda: notices.write_text(""))
+        inherited = {name: value for name, value in os.environ.items() if name != RUNNER_MARK}
+        variables = {**inherited, **_on_path(), **node_variables(self._job, place, str(notices))}
         with (self._folder / LOG_FILE).open("ab") as output:
             try:
                 process = subprocess.Popen(
@@ -173,73 +193,70 @@ class _Runner:
                     stdout=output,
                     stderr=output,
                     cwd=self._job.workdir or self._folder / RUN_FOLDER,
-                    env={
-                        **os.environ,
-                        **_on_path(),
-                        **node_variables(self._job, place, str(notices)),
-                        MARK: str(self._folder),
-                    },
+                    env={**variables, MARK: str(self._folder)},
                     start_new_session=True,
                 )
             except OSError as error:
-                output.write(f"gangway: cannot begin: {error}\n".encode())
+                _tell(f"gangway: cannot begin: {error}")
                 return EXIT_BAD_INPUT
-        deadline = time.monotonic() + left_sec
+        code = self._attended(process, notices, time.monotonic() + left_sec)
+        self._still_on_nodes()
+        return 128 - code if code < 0 else code
+
+    def _attended(self, process: subprocess.Popen[bytes], notices: Path, deadline: float) -> int:
+        """Until it has ended, by itself or by us; its exit code."""
         say_at = time.monotonic() + _SAY_SEC
         while process.poll() is None and time.monotonic() < deadline and not self._is_cancelled and not self._leaves:
             time.sleep(_POLL_SEC)
+            reap_orphans(but=process.pid)
             if time.monotonic() > say_at:
-                still_on_nodes(self._folder)
+                self._still_on_nodes()
                 say_at += _SAY_SEC
-        if process.poll() is None:
+        if process.poll() is not None:
+            return process.returncode
+        try:
             with notices.open("a") as file:  # before the signal, so that who hears it finds it there
                 file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}) + "\n")
-        code = _told(process, self._job) if process.poll() is None else process.returncode
-        return 128 - code if code < 0 else code
+        except OSError as error:  # the signal says it all the same, and must not wait for room
+            _tell(f"gangway: {notices}: {error.strerror}")
+        return told_to_end(process, self._job)
+
+    def _still_on_nodes(self) -> None:
+        with suppress(OSError):  # then its time is known to the last time that this was said
+            still_on_nodes(self._folder)
 
     def _say(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]  # of JobStatus, each
+        self._kept(lambda: write_status(self._folder, self._status))
+
+    def _kept(self, write: Callable[[], _Written]) -> _Written:
+        """Writes, and on a full disk waits for room, which is told once: nobody else is to take the job for one that
+        has not come so far. _StoppedError.
+        """
+        pause = _ROOM_SEC
         while True:
             try:
-                return write_status(self._folder, self._status)
-            except InputError as error:  # a full disk, say: nobody else is to take it for one that is not over
-                print(error, file=sys.stderr, flush=True)
-                time.sleep(_FULL_SEC)
+                written = write()
+            except UnreadableError:
+                raise
+            except (OSError, InputError) as error:
+                if self._leaves or not self._folder.is_dir():
+                    raise _StoppedError(f"gangway: {error}") from None
+                if not self._is_told:
+                    self._is_told = _tell(f"gangway: waits for room: {error}")
+                time.sleep(pause)
+                pause = min(2 * pause, _MOST_ROOM_SEC)
+            else:
+                self._is_told = False
+                return written
 
 
-def end_all(folder: Path, grace_sec: float) -> None:
-    """Ends every process of the job that lives: of its workers, which have sessions of their own, and of what it has
-    left in the background. They are told first where they have a grace.
-    """
-    until = time.monotonic() + grace_sec
-    told = set[int]()
-    while processes := set(_processes_of(folder)):
-        number = signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
-        for pid in processes if number == signal.SIGKILL else processes - told:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-        told |= processes
-        time.sleep(_POLL_SEC)
-
-
-def _processes_of(folder: Path) -> Iterator[int]:
-    """By a variable that they all have inherited; those that have ended, and wait for their parent, have none."""
-    mark = f"{MARK}={folder}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                yield int(entry.name)
-
-
-def _told(process: subprocess.Popen[bytes], job: JobFile) -> int:
-    """Asks it to end, and ends all of its session once its grace is over."""
-    process.terminate()
+def _tell(line: str) -> bool:
+    """Into the job's log; False where that takes nothing either."""
     try:
-        return process.wait(job.grace_sec)
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        return process.wait()
+        return os.write(sys.stderr.fileno(), f"{line}\n".encode()) > 0
+    except OSError:
+        return False
 
 
 def _on_path() -> dict[str, str]:

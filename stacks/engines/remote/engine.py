@@ -3,6 +3,7 @@ how is the SSH client's own affair: its configuration, keys and agent.
 """
 
 import os
+import secrets
 import select
 import shlex
 import subprocess
@@ -19,7 +20,7 @@ from components.core.findings import Finding, InputError
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
 from stacks.engines.base import EngineAwayError, JobStatus, Room
-from stacks.engines.remote.wire import ANSWER, ANSWERS, HELLO, PROTOCOL, QUESTION, Call, Question
+from stacks.engines.remote.wire import ANSWER, ANSWERS, HELLO, PROTOCOL, QUESTION, Answer, Call, Question
 
 _CONNECT_SEC, _ANSWER_SEC = 30.0, 180.0
 _NO_PROGRAM, _NO_CONNECTION = 127, 255
@@ -47,8 +48,23 @@ class RemoteEngine:
         return found
 
     def submit(self, job: JobFile) -> str:
-        """See `Engine`. A command without a workdir begins in the home folder there."""
-        return str(self._ask(Call.SUBMIT, job))
+        """See `Engine`. A command without a workdir begins in the home folder there. An answer that is lost is asked
+        for again, by a token with which the other end takes the job once.
+        """
+        text = job.model_dump_json(exclude_unset=True)
+        question = Question(Call.SUBMIT, self._on, text, token=secrets.token_hex(16))
+        try:
+            answer = self._answered(question)
+        except _UnansweredError:
+            try:
+                answer = self._answered(question)
+            except (_UnansweredError, InputError) as again:
+                why = again.why if isinstance(again, _UnansweredError) else again
+                raise EngineAwayError(
+                    why.place, f"{why.problem}; the job may have been taken there", allowed=why.allowed,
+                    fix="look with gangway job list whether it is there, before you submit it again",
+                ) from None  # fmt: skip
+        return str(_result(Call.SUBMIT, answer))
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
@@ -81,7 +97,13 @@ class RemoteEngine:
     def _ask(self, call: Call, job: JobFile | None = None, job_id: str = "", offset: int = 0) -> Any:
         """EngineAwayError: nobody answers; the next call dials anew. InputError: as it was raised there."""
         text = "" if job is None else job.model_dump_json(exclude_unset=True)
-        question = Question(call, self._on, text, job_id, offset)
+        try:
+            return _result(call, self._answered(Question(call, self._on, text, job_id, offset)))
+        except _UnansweredError as error:
+            raise error.why from None
+
+    def _answered(self, question: Question) -> Answer:
+        """InputError: nobody is there to be asked. _UnansweredError."""
         if self._pipe is None:
             self._pipe = _Pipe(self._via, self._program)
         try:
@@ -90,10 +112,22 @@ class RemoteEngine:
             self._pipe.close()
             self._pipe = None
             raise
-        answer = ANSWER.validate_json(said)
-        if answer.refusal is not None:
-            raise answer.refusal.error()
-        return ANSWERS[call].validate_json(answer.result)
+        return ANSWER.validate_json(said)
+
+
+class _UnansweredError(Exception):
+    """The question was sent, and its answer is lost: whether it was done nobody here knows."""
+
+    def __init__(self, why: InputError) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+def _result(call: Call, answer: Answer) -> Any:
+    """InputError: as it was raised there."""
+    if answer.refusal is not None:
+        raise answer.refusal.error()
+    return ANSWERS[call].validate_json(answer.result)
 
 
 class _Pipe:
@@ -118,14 +152,17 @@ class _Pipe:
         self._greeted()
 
     def asked(self, question: bytes) -> bytes:
-        """The answer's line."""
+        """The answer's line. _UnansweredError."""
         assert self._process.stdin is not None, "a pipe"
         try:
             self._process.stdin.write(question + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise self._gone() from None
-        return self._line(_ANSWER_SEC)
+            raise _UnansweredError(self._gone()) from None
+        try:
+            return self._line(_ANSWER_SEC)
+        except InputError as error:
+            raise _UnansweredError(error) from None
 
     def _greeted(self) -> None:
         for _ in range(_MOST_GREETINGS):

@@ -9,6 +9,7 @@ from components.core.findings import InputError
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Engine
 from stacks.engines.registry import engine_of
+from stacks.engines.remote.taken import once
 from stacks.engines.remote.wire import (
     ANSWER,
     ANSWERS,
@@ -54,7 +55,8 @@ def _called(engine: Engine, question: Question) -> Any:
         case Call.FINDINGS:
             return list(engine.findings(JobFile.model_validate_json(question.job)))
         case Call.SUBMIT:
-            return engine.submit(JobFile.model_validate_json(question.job))
+            job = JobFile.model_validate_json(question.job)
+            return once(question.token, lambda: engine.submit(job))
         case Call.STATUS:
             return engine.status(question.job_id)
         case Call.JOBS:

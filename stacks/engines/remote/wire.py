@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from components.core.findings import Finding, InputError
 from stacks.engines.base import EngineAwayError, JobStatus, Room
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Counted up with every change: two that differ do not talk."""
 
 
@@ -50,13 +50,16 @@ class Hello:
 
 @dataclass(frozen=True)
 class Question:
-    """One call. `on`: which engine, as --on has it; `job`: a job file's JSON; the rest as the call asks for."""
+    """One call. `on`: which engine, as --on has it; `job`: a job file's JSON; `token`: of a submit, the same when it is
+    asked for again; the rest as the call asks for.
+    """
 
     call: Call
     on: str
     job: str = ""
     job_id: str = ""
     offset: int = 0
+    token: str = ""
 
 
 @dataclass(frozen=True)

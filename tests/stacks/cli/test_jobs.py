@@ -58,8 +58,15 @@ def test_submit_wait_logs_status(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_cancel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job_id = submitted(tmp_path, "sleep 600", capsys)
+    script = "cd \"$GANGWAY_RUN_DIR\"; trap '' TERM; touch up; while [ ! -e end ]; do sleep 0.1; done; exit 1"
+    job_id = submitted(tmp_path, script, capsys)
+    while not (tmp_path / "queue" / job_id / "run" / "up").exists():
+        time.sleep(0.05)
     assert gangway(["job", "cancel", job_id]) == 0
+    shown = capsys.readouterr()
+    assert "being cancelled" in shown.out
+    assert f"gangway job wait {job_id}" in shown.err
+    (tmp_path / "queue" / job_id / "run" / "end").touch()
     assert gangway(["job", "wait", job_id]) == 1
     assert "cancelled" in capsys.readouterr().out
 
@@ -72,6 +79,66 @@ def test_a_file_with_mistakes_submits_nothing(tmp_path: Path, capsys: pytest.Cap
     assert str(path) in told
     assert "fix:" in told
     assert not (tmp_path / "queue").exists()
+
+
+def test_what_users_have_written_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job_id = submitted(tmp_path, "true", capsys)
+    assert gangway(["job", "wait", job_id]) == 0
+    state = tmp_path / "queue" / job_id / "state.json"
+    found = json.loads(state.read_bytes())
+    state.write_text(json.dumps({**found, "user": "[red]ann[/]", "team": ":x:", "reason": "at [/nowhere]"}))
+    capsys.readouterr()
+    assert gangway(["job", "list"]) == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert all(each in shown for each in ("[red]ann[/]", ":x:", "[/nowhere]"))
+
+
+def test_one_that_cannot_be_read_is_a_row_of_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (submitted(tmp_path, "true", capsys) for _ in range(2))
+    assert gangway(["job", "wait", second]) == 0
+    (tmp_path / "queue" / first / "stretches").write_text("1 2\n")
+    capsys.readouterr()
+    assert gangway(["job", "list"]) == 0
+    shown = capsys.readouterr()
+    assert all(each in shown.out for each in (first, second, "cannot be read", "stretches"))
+    assert "Traceback" not in shown.err
+    assert gangway(["job", "wait", first]) == 2
+    assert "fix:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_place_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_file: bool) -> None:
+    if is_file:
+        (tmp_path / "typo").touch()
+    assert gangway(["job", "list", "--on", f"local:{tmp_path}/typo"]) == 2
+    told = capsys.readouterr().err
+    assert all(each in told for each in ("--on", f"{tmp_path}/typo", "allowed:", "fix:"))
+
+
+def test_without_a_name_there_may_be_no_folder_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert gangway(["job", "list"]) == 0
+    assert "no jobs" in capsys.readouterr().err
+
+
+def test_a_move_says_what_did_not_travel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = 'cd "$GANGWAY_RUN_DIR"; ln -s /nowhere link; touch "a#1"; touch ready; sleep 600'
+    job_id = submitted(tmp_path, script, capsys)
+    while not (tmp_path / "queue" / job_id / "run" / "ready").exists():
+        time.sleep(0.05)
+    target = f"local:{tmp_path}/other"
+    assert gangway(["job", "move", job_id, "--to", target]) == 0
+    shown = capsys.readouterr()
+    assert "warning: did not travel: link (a link)\n" in shown.err
+    assert "a#1" not in shown.err
+    new_id = shown.out.strip()
+    assert gangway(["job", "status", job_id]) == 0
+    assert f"gone to {target}, as {new_id}" in capsys.readouterr().out
+    assert gangway(["job", "cancel", new_id, "--on", target]) == 0
+    assert gangway(["job", "wait", new_id, "--on", target]) == 1
 
 
 @pytest.mark.parametrize("words", [["status", "mine-7"], ["list", "--on", "slurmm"], ["submit", "/no/such/file"]])

@@ -52,6 +52,9 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         (COMMAND + "priority: urgent\n", "low"),
         (COMMAND.replace("name: mine", "name: Mine"), "like digits"),
         (COMMAND.replace("max_hours: 1", "max_hours: 0"), "a number above 0"),
+        (COMMAND + "resources: {cpu: '1', memory: 1m}\n", "64Mi of memory or more"),
+        (COMMAND + "resources: {cpu: '1', memory: 63.9Mi}\n", "64Mi of memory or more"),
+        (COMMAND + "resources: {cpu: '1', memory: '67108863'}\n", "64Mi of memory or more"),
     ],
 )
 def test_refused(tmp_path: Path, text: str, allowed: str) -> None:
@@ -60,6 +63,28 @@ def test_refused(tmp_path: Path, text: str, allowed: str) -> None:
     mistakes = [str(each) for each in refused.value.exceptions]
     assert all(isinstance(each, InputError) for each in refused.value.exceptions)
     assert any(allowed in each and str(tmp_path / "job.yaml") in each for each in mistakes), mistakes
+
+
+@pytest.mark.parametrize("memory", ["64Mi", "67108864", "0.0625Gi", "67109k", "1Ei", "68G"])
+def test_enough_memory(tmp_path: Path, memory: str) -> None:
+    assert read(tmp_path, COMMAND + f"resources: {{cpu: '1', memory: '{memory}'}}\n").resources["memory"] == memory
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("sleep 1", "command: [sleep, '1']"),
+        ("sh -c 'a, b'", "command: [sh, -c, 'a, b']"),
+        ("make && ./run >log", "command: [sh, -c, make && ./run >log]"),
+    ],
+)
+def test_a_command_in_one_line_is_told_as_words(tmp_path: Path, line: str, fix: str) -> None:
+    with pytest.raises(ExceptionGroup) as refused:
+        read(tmp_path, COMMAND.replace("[python, train.py]", line))
+    (mistake,) = refused.value.exceptions
+    assert isinstance(mistake, InputError)
+    assert fix in mistake.fix
+    read(tmp_path, COMMAND.replace("command: [python, train.py]", fix))
 
 
 def test_a_command_and_its_variables_may_have_lines(tmp_path: Path) -> None:
@@ -80,6 +105,16 @@ def test_a_command_runs_once_on_each_node_or_as_processes_of_torchrun(tmp_path: 
     assert words[:2] == ["/bin/sh", "/own-job.sh"]
     assert words[-3:] == ["--", "python", "train.py"]
     assert {"--nnodes=3", "--rdzv-endpoint=n1:29400", "--rdzv-id=mine-1", "--nproc-per-node=4"} <= set(words)
+
+
+def test_torchrun_gives_its_processes_the_jobs_grace(tmp_path: Path) -> None:
+    place = Place("/runs/a", "/own-job.sh", "python3")
+    text = COMMAND + "grace_sec: 120\n"
+    assert "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" not in node_variables(read(tmp_path, text), place, "/notices")
+    several = read(tmp_path, text + "processes_per_node: 2\n")
+    assert node_variables(several, place, "/notices")["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "120"
+    own = read(tmp_path, text + "processes_per_node: 2\nenv: {TORCH_ELASTIC_SHUTDOWN_TIMEOUT: '7'}\n")
+    assert node_variables(own, place, "/notices")["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "7"
 
 
 def test_what_a_command_is_given(tmp_path: Path) -> None:

@@ -136,6 +136,76 @@ def test_a_kill_in_the_middle_of_the_copy_costs_nothing(two: tuple[LocalQueue, L
     assert left == []
 
 
+def test_the_old_place_says_where_it_has_gone(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
+    source, target = two
+    first = source.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(source, first, lambda found, log: found.phase is Phase.RUNNING)
+    waits = source.submit(job("true"))
+    moved = move_job(source, waits, target, limited(), quiet)
+    found = source.status(waits)
+    assert (found.phase, found.reason) == (Phase.CANCELLED, f"gone to local:{tmp_path}/b, as {moved.job_id}")
+    assert [each.reason for each in source.jobs() if each.id == waits] == [found.reason]
+    source.cancel(first)
+    assert "gone" not in over(source, first).reason, "it was cancelled by a person"
+
+
+class Cut(Exception):  # noqa: N818  # a kill, not an error
+    """In the middle of the copy."""
+
+
+def cut(done: int, total: int) -> None:
+    raise Cut
+
+
+def test_a_move_that_was_cut_off_is_told_and_leaves_no_copy_when_it_goes_elsewhere(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path
+) -> None:
+    source, target = two
+    job_id = source.submit(
+        job("test -e made && exit 0; echo x >made; trap 'exit 75' TERM; echo begun; sleep 600 & wait")
+    )
+    until(source, job_id, lambda found, log: "begun" in log)
+    with pytest.raises(Cut):
+        move_job(source, job_id, target, limited(), cut)
+    found = source.status(job_id)
+    assert found.phase is Phase.CANCELLED
+    assert f"its move to local:{tmp_path}/b was cut off" in found.reason
+    assert [path.name.startswith(".staged-") for path in (tmp_path / "b").iterdir()] == [True]
+    third = LocalQueue(tmp_path / "c")
+    moved = move_job(source, job_id, third, limited(), quiet)
+    assert (over(third, moved.job_id).phase, moved.left_at) == (Phase.DONE, ())
+    assert list((tmp_path / "b").iterdir()) == []
+    assert source.status(job_id).reason == f"gone to local:{tmp_path}/c, as {moved.job_id}"
+    with pytest.raises(InputError, match="has gone to"):
+        move_job(source, job_id, target, limited(), quiet)
+
+
+def test_files_of_every_name_travel_and_what_is_no_file_is_told(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path
+) -> None:
+    source, target = two
+    script = (
+        "test -e 'part#1' && exec cat 'part#1' 'in#2/#3'; mkdir 'in#2' none; echo one >'part#1'; echo two >'in#2/#3'; "
+    )
+    script += "echo three >'a#b'; ln -s /nowhere link; mkfifo pipe; trap 'exit 75' TERM; echo begun; sleep 600 & wait"
+    job_id = source.submit(job(script))
+    until(source, job_id, lambda found, log: "begun" in log)
+    with pytest.raises(Cut):
+        move_job(source, job_id, target, limited(), cut)
+    (staged,) = (tmp_path / "b").iterdir()
+    (staged / "run" / "half#1").write_text("by half")  # as a kill leaves it
+    moved = move_job(source, job_id, target, limited(), quiet)
+    assert over(target, moved.job_id).phase is Phase.DONE
+    assert target.log(moved.job_id)[0] == "one\ntwo\n"
+    there = tmp_path / "b" / moved.job_id / "run"
+    assert sorted(str(path.relative_to(there)) for path in there.rglob("*") if path.is_file()) == [
+        "a#b", "in#2/#3", "part#1",
+    ]  # fmt: skip
+    assert moved.copied is not None
+    assert moved.copied.files == 3
+    assert moved.copied.left_out == ("link (a link)", "none/ (empty)", "pipe (no file)")
+
+
 def test_a_copy_goes_on_where_it_was_and_sends_what_has_changed(tmp_path: Path) -> None:
     (tmp_path / "a" / "checkpoints").mkdir(parents=True)
     (tmp_path / "b").mkdir()

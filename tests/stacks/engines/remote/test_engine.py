@@ -23,6 +23,7 @@ from components.core.findings import InputError
 from stacks.cli.main import app
 from stacks.config import engines_file
 from stacks.engines.base import EngineAwayError, Phase, follow
+from stacks.engines.local.engine import LocalQueue
 from stacks.engines.registry import engine_of
 from stacks.engines.remote.engine import RemoteEngine
 from tests.stacks.engines.test_contract import job, limited, over, until
@@ -97,6 +98,7 @@ def serving(folder: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def engine(ssh: None, gangway: Path, tmp_path: Path) -> RemoteEngine:
+    (tmp_path / "jobs").mkdir()
     return RemoteEngine("login", f"local:{tmp_path}/jobs", str(gangway))
 
 
@@ -167,6 +169,47 @@ def test_a_connection_that_breaks_is_dialled_anew(engine: RemoteEngine, gangway:
         engine.jobs()
     gangway.write_text(good)
     assert list(engine.jobs()) == []
+
+
+LOSES = """
+import os, sys
+from stacks.engines.remote import serve
+answered = serve._answer
+def lost(line, engines):
+    answer = answered(line, engines)
+    if '"submit"' in line and not os.path.exists({lost!r}):
+        open({lost!r}, "w").close()
+        os._exit(255)
+    return answer
+serve._answer = lost
+serve.serve(sys.stdin, sys.stdout)
+"""
+"""Who takes a job, and is gone before the answer is."""
+
+
+@pytest.mark.parametrize("answers_again", [True, False])
+def test_a_submit_whose_answer_is_lost_leaves_one_job(
+    ssh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answers_again: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    lost = tmp_path / "lost"
+    (tmp_path / "loses.py").write_text(LOSES.format(lost=str(lost)))
+    refuses = "" if answers_again else f'[ ! -e "{lost}" ] || exit 255\n'
+    program = script(
+        tmp_path / "there" / "gangway",
+        f'{refuses}HOME="{tmp_path}/home" PYTHONPATH="{REPO}" exec "{sys.executable}" "{tmp_path}/loses.py"',
+    )
+    engine = RemoteEngine("login", f"local:{tmp_path}/jobs", str(program))
+    there = LocalQueue(tmp_path / "jobs")
+    if answers_again:
+        job_id = engine.submit(job("true"))
+    else:
+        with pytest.raises(EngineAwayError, match="may have been taken") as away:
+            engine.submit(job("true"))
+        assert "job list" in away.value.fix
+        job_id = there.jobs()[0].id
+    assert [each.id for each in there.jobs()] == [job_id]
+    assert over(there, job_id).phase is Phase.DONE
 
 
 @pytest.mark.usefixtures("ssh")

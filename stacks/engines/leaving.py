@@ -1,0 +1,99 @@
+"""Where a job has gone, kept in its folder by a move.
+
+FOLDER/<id>/moving        held by a move that is at work: a lock of the kernel, which dies with its holder
+FOLDER/<id>/moved.json    where to, and how far that came
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from components.core.findings import InputError
+from components.core.json_lines import is_locked, lock_soon
+from stacks.engines.base import UnreadableError
+from stacks.report.rendering import write_whole
+
+_LOCK, _WAY = "moving", "moved.json"
+
+
+@dataclass(frozen=True)
+class _Way:
+    """`is_gone`: nobody may take it elsewhere any more; `job_id`: there, once it has arrived; `tried`: places of moves
+    that were cut off, where a copy may be left.
+    """
+
+    to: str
+    is_gone: bool = False
+    job_id: str = ""
+    tried: tuple[str, ...] = ()
+
+
+class Leave:
+    """A move that is at work, see `stacks.engines.base.Leaving`."""
+
+    def __init__(self, folder: Path, target: str, before: _Way | None) -> None:
+        tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
+        self._folder = folder
+        self._way = _Way(target, tried=tuple(each for each in tried if each != target))
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """Places of earlier moves that were cut off."""
+        return self._way.tried
+
+    def begun(self) -> None:
+        """From now on the job is told to stop."""
+        self._write(self._way)
+
+    def gone(self) -> None:
+        """It is copied, and goes nowhere else."""
+        self._write(replace(self._way, is_gone=True))
+
+    def arrived(self, job_id: str) -> None:
+        """It has that id there."""
+        self._write(replace(self._way, is_gone=True, job_id=job_id))
+
+    def forgotten(self, place: str) -> None:
+        """What an earlier move had copied there is no more."""
+        self._write(replace(self._way, tried=tuple(each for each in self.tried if each != place)))
+
+    def _write(self, way: _Way) -> None:
+        write_whole(self._folder / _WAY, json.dumps(asdict(way)).encode())
+        self._way = way
+
+
+@contextmanager
+def leaving(folder: Path, target: str) -> Iterator[Leave]:
+    """See `stacks.engines.base.Movable`."""
+    with (folder / _LOCK).open("ab") as file:
+        if not lock_soon(file):
+            raise InputError("job", "another move of it is at work", value=folder.name, fix="let it end")
+        before = _read(folder)
+        if before is not None and before.is_gone and before.to != target:
+            raise InputError("job", f"it has gone to {before.to}", value=folder.name, fix=f"--to {before.to}")
+        yield Leave(folder, target, before)
+
+
+def where_gone(folder: Path) -> str:
+    """Of a cancelled job, in words: to which place, and as what; empty where no move has taken it. UnreadableError."""
+    if (way := _read(folder)) is None:
+        return ""
+    if way.job_id:
+        return f"gone to {way.to}, as {way.job_id}"
+    with (folder / _LOCK).open("rb") as file:
+        if is_locked(file):
+            return f"on its way to {way.to}"
+    return f"its move to {way.to} was cut off: gangway job move {folder.name} --to {way.to} goes on with it"
+
+
+def _read(folder: Path) -> _Way | None:
+    path = folder / _WAY
+    try:
+        found = json.loads(path.read_bytes())
+        return _Way(str(found["to"]), bool(found["is_gone"]), str(found["job_id"]), tuple(map(str, found["tried"])))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UnreadableError(str(path), f"no move of a job: {error}", fix=f"remove {path}") from None

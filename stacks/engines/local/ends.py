@@ -1,0 +1,77 @@
+"""How a job's starts have ended, kept so that a full disk makes none of them forgotten: what ended is not begun again.
+
+FOLDER/<id>/exit-code     START CODE of the last start; room for it is taken before the start begins
+FOLDER/<id>/spent.json    the failures so far
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from stacks.engines.base import UnreadableError
+from stacks.report.rendering import write_whole
+
+_EXIT, _SPENT = "exit-code", "spent.json"
+_BYTES = 32
+_OPEN = "-"
+
+
+def take_room(folder: Path, start: int) -> None:
+    """Before that start begins. OSError: there is none."""
+    (folder / _EXIT).write_bytes(_padded(start, _OPEN))
+
+
+def put_down(folder: Path, start: int, code: int) -> None:
+    """In the room that was taken, and so on a full disk too."""
+    with (folder / _EXIT).open("r+b") as file:
+        file.write(_padded(start, str(code)))
+
+
+def end_of(folder: Path, start: int) -> int | None:
+    """The exit code of that start; None where it has not ended, or was killed with its runner."""
+    try:
+        words = (folder / _EXIT).read_text().split()
+    except (OSError, UnicodeDecodeError):
+        return None
+    known = len(words) == 2 and words[0] == str(start) and words[1].isdecimal()
+    return int(words[1]) if known else None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Of a job so far, over all its processes.
+
+    Attributes:
+        failures: of its starts.
+        start: the last one that is counted there.
+        before: failures without it; by this a start whose end was half written down is counted once.
+    """
+
+    failures: int = 0
+    start: int = 0
+    before: int = 0
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """UnreadableError: somebody else has written there."""
+        path = folder / _SPENT
+        try:
+            found = json.loads(path.read_bytes())
+            return cls(*(int(found[key]) for key in ("failures", "start", "before")))
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UnreadableError(str(path), f"no count of a job's failures: {error}", fix=f"remove {path}") from None
+
+    def write(self, folder: Path) -> None:
+        """InputError: there is no room."""
+        write_whole(folder / _SPENT, json.dumps(asdict(self)).encode())
+
+    def without(self, start: int) -> int:
+        """Failures of the starts before that one."""
+        return self.before if self.start == start else self.failures
+
+
+def _padded(start: int, word: str) -> bytes:
+    return f"{start} {word}".ljust(_BYTES - 1).encode() + b"\n"

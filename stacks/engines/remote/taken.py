@@ -1,0 +1,75 @@
+"""A submit that is asked for twice is done once: by a token that whoever asks has chosen, for answers that were lost.
+
+~/.gangway/taken/TOKEN    held while the submit is at work; the job's id, once it was taken
+"""
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from components.core.findings import InputError
+from components.core.json_lines import lock
+from stacks.engines.base import EngineAwayError
+
+TOKEN = re.compile(r"[0-9a-f]{32}")
+_FOLDER = Path("~/.gangway/taken")
+_KEPT_SEC, _WAIT_SEC, _POLL_SEC = 86_400.0, 150.0, 0.1
+_BEGUN = "begun"
+
+
+def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
+    """The job's id, of this submit or of the one with the same token before it. EngineAwayError: that one is at work
+    still. InputError: it was killed, and nobody knows whether the job was taken; or what `submit` raises.
+    """
+    if not TOKEN.fullmatch(token):
+        raise InputError("gangway job serve", "no token of a submit", value=token, allowed="32 hexadecimal digits")
+    folder = folder.expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _forget_old(folder)
+        path = folder / token
+        with path.open("a+") as file:
+            _wait_for(file)
+            file.seek(0)
+            before = file.read().split()
+            if before == [_BEGUN]:
+                raise InputError(
+                    "submit", "an earlier try of it was killed there, and may have left the job", allowed="one job",
+                    fix="look with gangway job list whether it is there, before you submit it again",
+                )  # fmt: skip
+            if before:
+                return before[-1]
+            file.write(f"{_BEGUN}\n")
+            file.flush()
+            try:
+                job_id = submit()
+            except BaseException:
+                path.unlink(missing_ok=True)  # it was refused, and may be asked again
+                raise
+            file.write(f"{job_id}\n")
+            return job_id
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+
+
+def _wait_for(file: IO[str]) -> None:
+    until = time.monotonic() + _WAIT_SEC
+    while True:
+        try:
+            return lock(file)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise EngineAwayError(
+                    "submit", "an earlier try of it is at work there still", fix="wait, and look: gangway job list"
+                ) from None
+            time.sleep(_POLL_SEC)
+
+
+def _forget_old(folder: Path) -> None:
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _KEPT_SEC:
+                path.unlink()

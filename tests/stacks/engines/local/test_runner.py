@@ -1,0 +1,246 @@
+"""The process of a local job where the disk is full, what it has kept is odd, or what it ran wants to stay."""
+
+import json
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from components.core.findings import InputError
+from stacks.engines.base import Phase, UnreadableError
+from stacks.engines.job_folders import read_job
+from stacks.engines.local import engine as local
+from stacks.engines.local.ends import Spent, end_of, put_down, take_room
+from stacks.engines.local.engine import LocalQueue
+from tests.stacks.engines.local.test_engine import processes_of
+from tests.stacks.engines.test_contract import job, limited, over, until
+
+FULL_DISK = """#!{python}
+# A runner on whose disk nothing new can be written while FULL is there; what has its room can be.
+import errno, pathlib, runpy, sys
+opened = pathlib.Path.open
+def full(path, mode="r", *rest, **named):
+    if mode[0] in "wax" and pathlib.Path({full!r}).exists():
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return opened(path, mode, *rest, **named)
+pathlib.Path.open = full
+sys.path.insert(0, {repo!r})
+sys.argv = sys.argv[2:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture
+def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """While this file is there, the disk of jobs' runners is full."""
+    program, path = tmp_path / "python", tmp_path / "full"
+    repo = str(Path(__file__).resolve().parents[4])
+    program.write_text(FULL_DISK.format(python=sys.executable, full=str(path), repo=repo))
+    program.chmod(0o755)
+    monkeypatch.setattr(local, "sys", SimpleNamespace(executable=str(program)))
+    return path
+
+
+def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job(f"echo ran >>{tmp_path}/runs; touch {full}"))
+    found = until(queue, job_id, lambda found, log: "exit code 0" in found.reason)
+    assert found.phase is Phase.RUNNING, "it is over, and nobody can write so"
+    time.sleep(1.5)
+    full.unlink()
+    found = over(queue, job_id)
+    assert (found.phase, found.exit_code, found.starts) == (Phase.DONE, 0, 1)
+    assert found.stretches is not None
+    assert [each.end is None for each in found.stretches] == [False]
+    assert (tmp_path / "runs").read_text() == "ran\n"
+    assert queue.log(job_id)[0].count("waits for room") == 1, "told once, however often it was tried"
+
+
+@pytest.mark.parametrize(("script", "phase", "failures"), [("exit 0", Phase.DONE, 0), ("exit 1", Phase.FAILED, 1)])
+def test_what_has_ended_is_not_begun_again_by_the_next_process(
+    tmp_path: Path, full: Path, script: str, phase: Phase, failures: int
+) -> None:
+    """The one that waits for room is killed."""
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job(f"echo ran >>{tmp_path}/runs; touch {full}; {script}", max_restarts=0))
+    until(queue, job_id, lambda found, log: "exit code" in found.reason)
+    for process in processes_of(tmp_path / "queue"):
+        process.kill()
+    until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
+    full.unlink()
+    found = over(queue, job_id)
+    assert (found.phase, found.starts) == (phase, 1)
+    assert queue.kept(job_id).failures == failures
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
+def test_a_failure_that_was_half_written_down_counts_once(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job("test -e again && exit 0; echo begun; sleep 600", max_restarts=1))
+    until(queue, job_id, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path / "queue"):
+        process.kill()
+    until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
+    folder = tmp_path / "queue" / job_id
+    take_room(folder, 1)
+    put_down(folder, 1, 1)
+    Spent(failures=1, start=1, before=0).write(folder)
+    (folder / "run" / "again").touch()
+    found = over(queue, job_id)
+    assert (found.phase, found.starts) == (Phase.DONE, 2), "one failure is allowed, and was one"
+    assert queue.kept(job_id).failures == 1
+
+
+def test_the_end_of_one_start_is_none_of_another(tmp_path: Path) -> None:
+    assert end_of(tmp_path, 1) is None
+    take_room(tmp_path, 2)
+    assert end_of(tmp_path, 2) is None
+    put_down(tmp_path, 2, 143)
+    assert (end_of(tmp_path, 1), end_of(tmp_path, 2)) == (None, 143)
+    (tmp_path / "exit-code").write_bytes(b"\xff\xfe")
+    assert end_of(tmp_path, 2) is None
+
+
+def test_one_that_waits_for_room_to_begin_begins_then(tmp_path: Path, full: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    second = queue.submit(job("true"))
+    full.touch()
+    (tmp_path / "queue" / first / "run" / "end").touch()
+    until(queue, first, lambda found, log: "exit code 0" in found.reason)
+    full.unlink()
+    assert [over(queue, each).phase for each in (first, second)] == [Phase.DONE, Phase.DONE]
+
+
+def test_who_runs_in_a_folder_that_is_removed_leaves(tmp_path: Path, full: Path) -> None:
+    """And does not keep the turn for ever."""
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job(f"touch {full}; sleep 0.3; mv ../../{'case-1'} {tmp_path}/away"))
+    second = queue.submit(job("true"))
+    pause = limited()
+    while not (tmp_path / "away").exists():
+        pause(queue.status(second))
+    full.unlink()
+    assert over(queue, second).phase is Phase.DONE
+    assert [each.id for each in queue.jobs()] == [second] != [first]
+
+
+def test_what_drops_its_variables_and_its_parent_ends_with_the_job(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    left = f"env -i setsid sh -c 'echo $$ >{tmp_path}/pid; while :; do sleep 0.1; done' & "
+    job_id = queue.submit(job(f"(({left})); while [ ! -s {tmp_path}/pid ]; do sleep 0.05; done"))
+    assert over(queue, job_id).phase is Phase.DONE
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_children_that_end_are_no_zombies(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job("for i in 1 2 3; do (setsid sleep 0.1 &); done; sleep 1; echo slept; sleep 600"))
+    until(queue, job_id, lambda found, log: "slept" in log)
+    (runner,) = (each for each in processes_of(tmp_path / "queue") if "stacks.engines.local.runner" in each.cmdline())
+    pause = limited()
+    while any(each.status() == psutil.STATUS_ZOMBIE for each in runner.children(recursive=True)):
+        pause(queue.status(job_id))
+    queue.cancel(job_id)
+    assert over(queue, job_id).phase is Phase.CANCELLED
+
+
+UNREADABLE = {
+    "job.json": json.dumps({"name": "case", "command": ["true"], "max_hours": 1, "key_of_tomorrow": 1}),
+    "stretches": "1 2\n",
+    "state.json": "{}",
+    "spent.json": "[]",
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_one_that_cannot_be_read_is_a_row_and_stops_nobody(tmp_path: Path, name: str) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    odd = queue.submit(job("touch begun"))
+    waits = queue.submit(job("true"))
+    for process in processes_of(tmp_path / "queue" / odd):
+        process.kill()
+    until(queue, odd, lambda found, log: "gone" in found.reason)
+    (tmp_path / "queue" / odd / name).write_text(UNREADABLE[name])
+    assert "before it" in queue.status(waits).reason
+    assert not queue.room(job("true")).now
+    last = queue.submit(job("true"))
+    (tmp_path / "queue" / first / "run" / "end").touch()
+    assert [over(queue, each).phase for each in (first, waits, last)] == [Phase.DONE] * 3
+    row = {each.id: each for each in queue.jobs()}[odd]
+    assert row.phase is Phase.UNREADABLE
+    assert name in row.reason
+    with pytest.raises(UnreadableError) as refused:
+        queue.status(odd)
+    assert refused.value.fix
+    assert not (tmp_path / "queue" / odd / "run" / "begun").exists()
+
+
+def test_a_key_of_another_release_is_named(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(UNREADABLE["job.json"])
+    with pytest.raises(UnreadableError, match="key_of_tomorrow"):
+        read_job(tmp_path)
+
+
+def test_one_that_is_being_cancelled_says_so(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(
+        job("trap 'touch told' TERM; echo begun; while [ ! -e end ]; do sleep 0.1; done", grace_sec=60)
+    )
+    until(queue, job_id, lambda found, log: "begun" in log)
+    queue.cancel(job_id)
+    found = queue.status(job_id)
+    assert (found.phase, "60 s" in found.reason) == (Phase.RUNNING, True)
+    (tmp_path / "queue" / job_id / "run" / "end").touch()
+    assert over(queue, job_id).phase.is_over
+
+
+def test_a_team_is_told_to_be_no_more_than_a_word(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    assert list(queue.findings(job("true"))) == []
+    (warning,) = queue.findings(job("true", team="vision"))
+    assert (warning.path, warning.severity) == ("team", "warning")
+
+
+def test_a_full_disk_at_submit_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each file that a submit writes."""
+    queue = LocalQueue(tmp_path / "queue")
+    opened, left = Path.open, 0
+
+    def full(path: Path, mode: str = "r", *rest: object, **named: object) -> object:
+        nonlocal left
+        if mode[0] in "wax":
+            left -= 1
+            if left < 0:
+                raise OSError(28, "No space left on device")
+        return opened(path, mode, *rest, **named)  # type: ignore[call-overload]
+
+    told = list[InputError]()
+    while not queue.jobs():
+        left = len(told)
+        with monkeypatch.context() as disk, suppress(_TakenError):
+            disk.setattr(Path, "open", full)
+            with pytest.raises(InputError) as refused:
+                submitted(queue)
+            told.append(refused.value)
+            assert list((tmp_path / "queue").iterdir()) == []
+    assert len(told) >= 3, "the job file, the state, the log"
+    assert all("No space left" in each.problem and "room" in each.fix for each in told)
+    (taken,) = queue.jobs()
+    assert over(queue, taken.id).phase is Phase.DONE
+
+
+class _TakenError(Exception):
+    """There was room for all of it."""
+
+
+def submitted(queue: LocalQueue) -> None:
+    queue.submit(job("true"))
+    raise _TakenError
