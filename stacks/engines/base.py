@@ -23,6 +23,10 @@ class EngineAwayError(InputError):
     """An engine that does not answer now."""
 
 
+class UnreadableError(InputError):
+    """What an engine keeps of one job, and this release cannot read."""
+
+
 @dataclass(frozen=True)
 class Move:
     """One way from an engine to another.
@@ -59,7 +63,7 @@ class Room:
 
 
 class Phase(StrEnum):
-    """Where a job is. The last five are ends."""
+    """Where a job is. Five are ends; of one that cannot be read nobody here knows."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -68,10 +72,11 @@ class Phase(StrEnum):
     BAD_INPUT = "bad input"
     OVER_HOURS = "over its hours"
     CANCELLED = "cancelled"
+    UNREADABLE = "cannot be read"
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether nothing more comes of it, or nothing that would be seen here."""
         return self not in (Phase.WAITING, Phase.RUNNING)
 
 
@@ -105,6 +110,11 @@ class JobStatus:
     """On this engine; None where nobody knows them any more. Of Kubernetes see `stacks.engines.kubernetes.hours`."""
 
 
+def unreadable(job_id: str, name: str, error: UnreadableError) -> JobStatus:
+    """A job's row in `Engine.jobs` where it cannot be read: it hides no other."""
+    return JobStatus(job_id, name, "", "", Phase.UNREADABLE, (), 0, None, f"{error.place}: {error.problem}")
+
+
 class Engine(Protocol):
     """One place to which jobs go."""
 
@@ -124,10 +134,10 @@ class Engine(Protocol):
         """
 
     def status(self, job_id: str) -> JobStatus:
-        """InputError: it knows no such job."""
+        """InputError: it knows no such job. UnreadableError: it cannot be read."""
 
     def jobs(self) -> Sequence[JobStatus]:
-        """Those it still knows, the oldest first."""
+        """Those it still knows, the oldest first; one that cannot be read is a row as of `unreadable`."""
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """What the job has written beyond that offset, and the offset for the next call. InputError: as `status`."""
