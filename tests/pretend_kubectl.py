@@ -80,7 +80,7 @@ def pretend_kube(folder: Path, monkeypatch: "pytest.MonkeyPatch") -> PretendKube
     return PretendKube(folder)
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """What the real one says on standard error."""
 
 
@@ -92,7 +92,7 @@ def _main(words: list[str]) -> str:
     if verb == "config":
         return "\n".join(contexts)
     if options.get("context", contexts[0]) not in contexts:
-        raise _Refused(f'error: context "{options["context"]}" does not exist')
+        raise _RefusedError(f'error: context "{options["context"]}" does not exist')
     if verb == "logs":
         path = kube.folder / "logs"
         return path.read_text() if path.exists() else ""
@@ -100,7 +100,7 @@ def _main(words: list[str]) -> str:
     resource = resource_of(given["kind"] if verb == "create" else rest[0])
     forbidden = kube.folder / "forbidden"
     if forbidden.exists() and resource in forbidden.read_text().split():
-        raise _Refused(f'Error from server (Forbidden): {resource} is forbidden: User "ada" cannot list resource')
+        raise _RefusedError(f'Error from server (Forbidden): {resource} is forbidden: User "ada" cannot list resource')
     folder = kube.path(resource, options["namespace"])
     if verb == "create":
         return _created(kube, folder, given, resource)
@@ -113,7 +113,7 @@ def _main(words: list[str]) -> str:
         path.unlink(missing_ok=True)
         return ""
     if not path.exists():
-        raise _Refused(f'Error from server (NotFound): {rest[0]} "{rest[1]}" not found')
+        raise _RefusedError(f'Error from server (NotFound): {rest[0]} "{rest[1]}" not found')
     known = json.loads(path.read_text())
     if verb == "patch":
         change = json.loads(options["patch"])
@@ -126,7 +126,7 @@ def _main(words: list[str]) -> str:
 def _created(kube: PretendKube, folder: Path, given: dict[str, Any], resource: str) -> str:
     name = given["metadata"]["name"]
     if (folder / f"{name}.json").exists():
-        raise _Refused(f'Error from server (AlreadyExists): {resource} "{name}" already exists')
+        raise _RefusedError(f'Error from server (AlreadyExists): {resource} "{name}" already exists')
     content = {key: given[key] for key in given if key not in ("kind", "apiVersion")}
     kube.put(given["kind"], name, folder.name, **content)
     hangs = kube.folder / "hangs"
@@ -143,6 +143,6 @@ def _is_of(found: dict[str, Any], options: dict[str, str]) -> bool:
 if __name__ == "__main__":
     try:
         print(_main(sys.argv[1:]), end="")
-    except _Refused as refused:
+    except _RefusedError as refused:
         print(refused, file=sys.stderr)
         sys.exit(1)

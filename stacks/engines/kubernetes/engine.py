@@ -14,8 +14,15 @@ from typing import Any
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, region_findings
-from stacks.engines.job_folders import UnreadableError
+from stacks.engines.base import (
+    EngineAwayError,
+    JobStatus,
+    Phase,
+    Room,
+    UnreadableError,
+    region_findings,
+    unreadable,
+)
 from stacks.engines.kubernetes import logs
 from stacks.engines.kubernetes.hours import left_sec
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
@@ -176,7 +183,8 @@ class KubernetesEngine:
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`. What pods wrote that are gone, those of an earlier start, is gone with them: Kubernetes keeps
-        no more, and the first call says so. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs not all could be read.
+        no more, and the first call says so. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs
+        not all could be read.
         """
         seen = self._seen(job_id)
         if not offset and (gone := self._log_gone(seen)):
@@ -285,12 +293,11 @@ class KubernetesEngine:
         )  # fmt: skip
 
     def _listed(self, seen: Seen) -> JobStatus:
-        """One that cannot be read hides no other."""
         try:
             return self._status(seen)
         except UnreadableError as error:
             job_id = job_id_of(seen.last)
-            return JobStatus(job_id, job_id.rpartition("-")[0], "", "", Phase.FAILED, (), 0, None, str(error))
+            return unreadable(job_id, job_id.rpartition("-")[0], error)
 
     def _status(self, seen: Seen) -> JobStatus:
         return status_of(seen, self._other_places(seen))

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stacks.config.job_file import JobFile
-from stacks.engines.job_folders import UnreadableError
+from stacks.engines.base import UnreadableError
 from stacks.engines.kubernetes.manifests import (
     EXCLUDED_ANNOTATION,
     FILE_ANNOTATION,

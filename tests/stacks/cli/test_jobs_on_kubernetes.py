@@ -53,18 +53,23 @@ def test_a_signal_unwinds_once_and_what_was_ignored_stays_so() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with pytest.raises(SystemExit) as left, undone_by_signals():
-            os.kill(os.getpid(), signal.SIGHUP)
-            try:
-                os.kill(os.getpid(), signal.SIGTERM)
-            finally:
-                os.kill(os.getpid(), signal.SIGTERM)  # while it is being undone
+        with pytest.raises(SystemExit) as left:
+            _told_three_times()
         assert left.value.code == 128 + signal.SIGTERM
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+@undone_by_signals()
+def _told_three_times() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)  # while it is being undone
 
 
 def test_a_list_of_a_place_that_is_none_is_a_mistake(kube: PretendKube, capsys: pytest.CaptureFixture[str]) -> None:

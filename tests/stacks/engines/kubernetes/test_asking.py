@@ -1,4 +1,4 @@
-"""What the engine says of a cluster whose objects are not as it would have them; kubectl is a stand-in over a folder."""
+"""What the engine says of a cluster that is not as it would have it; kubectl is a stand-in over a folder."""
 
 import json
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_a_job_that_cannot_be_read_hides_no_other(kube: PretendKube, broken: str
         kube.put("Workload", "w", "team-a", **{key: workload[key] for key in ("metadata", "spec", "status")})
     put_set(kube, made)
     one, odd = engine().jobs()
-    assert (one.id, odd.id, odd.phase) == (first, "odd-7", Phase.FAILED)
+    assert (one.id, odd.id, odd.phase) == (first, "odd-7", Phase.UNREADABLE)
     assert "cannot be read" in odd.reason
     assert {"another release's": "colour", "no file": FILE_ANNOTATION, "no hours": HOURS_LABEL}[broken] in odd.reason
     with pytest.raises(InputError, match="kubectl delete jobset odd-7"):
