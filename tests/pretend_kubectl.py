@@ -43,7 +43,7 @@ class PretendKube:
         path = self.path(resource_of(kind), namespace) / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         spaced = {"namespace": namespace} if namespace else {}
-        path.write_text(json.dumps({"kind": kind, "metadata": {**meta, **spaced}, **content}))
+        _write(path, {"kind": kind, "metadata": {**meta, **spaced}, **content})
 
     def path(self, resource: str, namespace: str) -> Path:
         base = self.folder / "objects" / resource
@@ -66,6 +66,13 @@ class PretendKube:
         self.put("ClusterQueue", "vision", spec={"resourceGroups": [group]})
         self.put("ResourceFlavor", "plain", spec={})
         self.put("PersistentVolumeClaim", "gangway-runs", namespace)
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    """In one step: who writes may be killed, and others look meanwhile."""
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(found))
+    partial.replace(path)
 
 
 def pretend_kube(folder: Path, monkeypatch: "pytest.MonkeyPatch") -> PretendKube:
@@ -119,7 +126,7 @@ def _main(words: list[str]) -> str:
         change = json.loads(options["patch"])
         known["metadata"] |= change.get("metadata", {})
         known["spec"] = known.get("spec", {}) | change.get("spec", {})
-        path.write_text(json.dumps(known))
+        _write(path, known)
     return json.dumps(known)
 
 
