@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from stacks.cli.job import job as show_stack
+from stacks.cli.signals import undone_by_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +92,8 @@ def submit(
         typer.echo(line, err=True)
     engine = placed.engine
     warnings = list(engine.findings(job))
-    job_id = engine.submit(job)
+    with undone_by_signals():
+        job_id = engine.submit(job)
     if burst_after is not None and not placed.now:
         others = [site for site in sites if site.engine is not engine]
         try:
@@ -345,7 +347,8 @@ def logs(
 
     engine = engine_of(on)
     if follow:
-        engine.ensure_begun(job_id)
+        with undone_by_signals():
+            engine.ensure_begun(job_id)
         for text in base.follow(engine, job_id, _pause):
             typer.echo(text, nl=False)
         return
@@ -396,7 +399,8 @@ def wait(job_id: _Id, on: _On = None) -> None:
             told.append(line)
         _pause()
 
-    found = waited(engine_of(on), job_id, tell)
+    with undone_by_signals():  # it may begin the job again
+        found = waited(engine_of(on), job_id, tell)
     typer.echo(_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
     raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))

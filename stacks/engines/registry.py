@@ -38,9 +38,11 @@ def sites_of(asked: str | None) -> list[Site]:
 def movable(engine: Engine, option: str) -> Movable:
     """InputError: its run folders cannot be reached from here."""
     if not hasattr(engine, "run_url"):
+        anew = "submit the job file there anew: it begins from its start"
         raise InputError(
-            option, "run folders of this engine cannot be reached from here", value=engine.kind, allowed="local, slurm",
-            fix="cancel the job there, and submit it anew",
+            option, "its run folders cannot be reached from here, so no job comes or goes with what it has done",
+            value=f"{engine.kind}:{engine.where}", allowed="local and slurm, with their folder on this machine",
+            fix=anew if option == "--to" else f"copy what you need out of the run folder yourself; or {anew}",
         )  # fmt: skip
     return cast("Movable", engine)
 

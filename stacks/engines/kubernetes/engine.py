@@ -14,7 +14,15 @@ from typing import Any
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, region_findings
+from stacks.engines.base import (
+    EngineAwayError,
+    JobStatus,
+    Phase,
+    Room,
+    UnreadableError,
+    region_findings,
+    unreadable,
+)
 from stacks.engines.kubernetes import logs
 from stacks.engines.kubernetes.hours import left_sec
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
@@ -23,6 +31,7 @@ from stacks.engines.kubernetes.manifests import (
     DATA_CLAIM,
     JOB_LABEL,
     OURS,
+    QUEUE_LABEL,
     RUN_ANNOTATION,
     USER_ANNOTATION,
     Placing,
@@ -30,18 +39,34 @@ from stacks.engines.kubernetes.manifests import (
     priority_class,
     variables_of,
 )
-from stacks.engines.kubernetes.objects import Seen, by_job, condition, excluded_of, file_of, job_id_of, start_of
+from stacks.engines.kubernetes.nodes import places
+from stacks.engines.kubernetes.objects import (
+    Seen,
+    annotation_of,
+    annotations_of,
+    by_job,
+    condition,
+    excluded_of,
+    file_of,
+    is_a_jobs,
+    job_id_of,
+    run_folder_of,
+    start_of,
+)
+from stacks.engines.kubernetes.places import QUEUES, local_queue
 from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lacking, narrowest_block, quota_of
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
-from stacks.engines.kubernetes.status import status_of, unfit_nodes
+from stacks.engines.kubernetes.status import starts_gone, status_of, unfit_nodes
 from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
 
 CLAIM = "gangway-runs"
 """Name of the volume claim that has the run folders."""
-_WORKLOADS, _QUEUES = "workloads.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io"
+_WORKLOADS = "workloads.kueue.x-k8s.io"
 _CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
 _FLAVORS, _TOPOLOGIES = "resourceflavors.kueue.x-k8s.io", "topologies.kueue.x-k8s.io"
 _LOOKS, _LOOK_SEC = 60, 0.5
+_BEGINNING = 1
+"""An offset in a log: no line is older, and it is not the first call's."""
 
 
 class KubernetesEngine:
@@ -56,7 +81,7 @@ class KubernetesEngine:
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`. InputError: the cluster does not answer, or has no such queue."""
-        queue = self._local_queue()
+        queue = local_queue(self._kubectl, self._queue)
         if job.image is None:
             fix = "image: NAME@sha256:..."
             if job.preset is not None:
@@ -73,6 +98,7 @@ class KubernetesEngine:
             )  # fmt: skip
         yield from output_findings(job)
         yield from self._missing(job)
+        yield from self._team(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)
         if quota is None:
             yield Finding.warning(
@@ -102,6 +128,19 @@ class KubernetesEngine:
                 "priority: normal, or docs/first-kubernetes.md has one to apply",
             )  # fmt: skip
 
+    def _team(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:
+        """Of a team that is not the queue's: it changes nothing of what the job may have."""
+        if job.team is None or job.team in (self._kubectl.namespace, self._queue, cluster_queue):
+            return
+        message = f"{job.team}: a label alone, for the job counts to the quota of {cluster_queue}"
+        with suppress(ForbiddenError):
+            names = [each["metadata"]["name"] for each in self._kubectl.get(_CLUSTER_QUEUES)]
+            message += ", and no quota of the cluster has that name" if job.team not in names else ""
+            message += f"; those that are there: {', '.join(names)}"
+        yield Finding.warning(
+            "job.team", "team", message, f"team: {cluster_queue}, or submit it to a queue of that team's"
+        )
+
     def submit(self, job: JobFile) -> str:
         """See `Engine`."""
         for finding in (*region_findings(job, self.region), *self.findings(job)):
@@ -109,7 +148,7 @@ class KubernetesEngine:
                 raise InputError(finding.path, finding.message, fix=finding.fix)
         sets = self._kubectl.get(SETS, OURS)
         self._sweep(sets)
-        taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets]
+        taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets if is_a_jobs(each)]
         number = max(taken, default=0) + 1
         block = self._block(job)
         while True:
@@ -129,7 +168,7 @@ class KubernetesEngine:
         with suppress(ForbiddenError):
             if any(may_be_old(each, now) for each in sets):
                 for seen in self._all(OURS):
-                    clear_old(self._kubectl, seen, self._status(seen), now)
+                    clear_old(self._kubectl, seen, self._listed(seen), now)
             clear_leavings(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
@@ -137,14 +176,35 @@ class KubernetesEngine:
         return self._status(self._seen(job_id))
 
     def jobs(self) -> Sequence[JobStatus]:
-        """See `Engine`."""
-        return [self._status(each) for each in self._all(OURS)]
+        """See `Engine`: those of all queues of the namespace. InputError: there is no such queue."""
+        with suppress(ForbiddenError):
+            local_queue(self._kubectl, self._queue)
+        return [self._listed(each) for each in self._all(OURS)]
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`. What pods wrote that are gone, those of an earlier start, is gone with them: Kubernetes keeps
-        no more. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs not all could be read.
+        no more, and the first call says so. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs
+        not all could be read.
         """
         seen = self._seen(job_id)
+        if not offset and (gone := self._log_gone(seen)):
+            text, end = self._log(seen, job_id, _BEGINNING)
+            return f"{gone}\n{text}", end
+        return self._log(seen, job_id, offset)
+
+    def _log_gone(self, seen: Seen) -> str:
+        """What cannot be read any more, and who may have it; empty where all can."""
+        gone, starts = starts_gone(seen)
+        if not gone:
+            return ""
+        whose = "what it wrote" if gone == starts else f"what {gone} of its {starts} starts wrote"
+        label, folder = f"{JOB_LABEL}={job_id_of(seen.last)}", annotations_of(seen.last).get(RUN_ANNOTATION, "")
+        return (
+            f"gangway: {whose} is gone with its pods: the cluster's own collection of logs may have it, of pods "
+            f"labelled {label} in {self._kubectl.namespace}; files are in {folder} of the volume claim {CLAIM}"
+        )
+
+    def _log(self, seen: Seen, job_id: str, offset: int) -> tuple[str, int]:
         runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
         if not any(each["status"].get("containerStatuses") for each in seen.pods):
             return "", offset
@@ -162,7 +222,7 @@ class KubernetesEngine:
         if self._status(seen).phase.is_over:
             return
         name = seen.last["metadata"]["name"]
-        if CANCELLED_ANNOTATION not in seen.last["metadata"]["annotations"]:
+        if CANCELLED_ANNOTATION not in annotations_of(seen.last):
             now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
             self._kubectl.patch(SETS, name, {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}})
         for _ in range(_LOOKS):
@@ -177,7 +237,7 @@ class KubernetesEngine:
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
-        queue = self._local_queue()
+        queue = local_queue(self._kubectl, self._queue)
         waiting = queue.get("status", {}).get("pendingWorkloads", 0)
         if (policy := queue["spec"].get("stopPolicy", "None")) != "None":
             return Room(False, f"somebody has stopped the queue: {policy}")
@@ -201,8 +261,8 @@ class KubernetesEngine:
         last, job = seen.last, file_of(seen.last)
         meta = last["metadata"]
         placing = Placing(
-            self._kubectl.namespace, self._queue, CLAIM, job_id, meta["annotations"][USER_ANNOTATION],
-            meta["annotations"][RUN_ANNOTATION], excluded_of(last), start_of(last), None, self._block(job),
+            self._kubectl.namespace, self._queue, CLAIM, job_id, annotation_of(last, USER_ANNOTATION),
+            run_folder_of(last), excluded_of(last), start_of(last), None, self._block(job),
         )  # fmt: skip
         following = placing.without(nodes, left_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
@@ -213,7 +273,7 @@ class KubernetesEngine:
             clear_stale(self._kubectl, following.name)
 
     def _all(self, *words: str) -> list[Seen]:
-        sets = self._kubectl.get(SETS, *words)
+        sets = [each for each in self._kubectl.get(SETS, *words) if is_a_jobs(each)]
         if not sets:
             return []
         workloads, jobs, pods = (self._kubectl.get(kind, *more) for kind, more in (
@@ -224,34 +284,46 @@ class KubernetesEngine:
     def _seen(self, job_id: str) -> Seen:
         if found := self._all(f"--selector={JOB_LABEL}={job_id}"):
             return found[0]
-        ids = [job_id_of(each) for each in self._kubectl.get(SETS, OURS)]
+        with suppress(ForbiddenError):
+            local_queue(self._kubectl, self._queue)  # no job is there where there is no such place
+        ids = [job_id_of(each) for each in self._kubectl.get(SETS, OURS) if is_a_jobs(each)]
         raise InputError(
             "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
             fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
         )  # fmt: skip
 
-    def _status(self, seen: Seen) -> JobStatus:
-        others = 0
-        if unfit_nodes(seen):
-            with suppress(ForbiddenError):
-                names = {each["metadata"]["name"] for each in self._kubectl.get("nodes")}
-                others = len(names - set(excluded_of(seen.last)))
-        return status_of(seen, others)
-
-    def _local_queue(self) -> Any:
+    def _listed(self, seen: Seen) -> JobStatus:
         try:
-            return self._kubectl.get(_QUEUES, self._queue)
-        except MissingError:
-            names = [each["metadata"]["name"] for each in self._kubectl.get(_QUEUES)]
-            raise InputError(
-                f"--on kubernetes:{self.where}", "the namespace has no such queue of Kueue's", value=self._queue,
-                allowed=", ".join(names) or "none is there", fix=nearest_hint(self._queue, names),
-            ) from None  # fmt: skip
+            return self._status(seen)
+        except UnreadableError as error:
+            job_id = job_id_of(seen.last)
+            return unreadable(job_id, job_id.rpartition("-")[0], error)
 
-    def _quota(self, local_queue: Any) -> Quota | None:
+    def _status(self, seen: Seen) -> JobStatus:
+        return status_of(seen, self._other_places(seen))
+
+    def _other_places(self, seen: Seen) -> int | None:
+        """See `status_of`."""
+        if not (unfit := unfit_nodes(seen)):
+            return 0
+        last = seen.last
+        try:
+            queue = self._cluster_queue(
+                self._kubectl.get(QUEUES, last["metadata"]["labels"].get(QUEUE_LABEL, self._queue))
+            )
+            flavors = {name: self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)}
+            nodes = self._kubectl.get("nodes")
+        except (ForbiddenError, MissingError):
+            return None
+        return places(file_of(last), quota_of(queue), flavors, nodes, {*excluded_of(last), *unfit})
+
+    def _cluster_queue(self, of: Any) -> Any:
+        return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
+
+    def _quota(self, of: Any) -> Quota | None:
         """None where this user may not read it."""
         try:
-            return quota_of(self._kubectl.get(_CLUSTER_QUEUES, local_queue["spec"]["clusterQueue"]))
+            return quota_of(self._cluster_queue(of))
         except ForbiddenError:
             return None
 
@@ -260,7 +332,7 @@ class KubernetesEngine:
         if job.nodes.max == 1:
             return None
         try:
-            queue = self._kubectl.get(_CLUSTER_QUEUES, self._local_queue()["spec"]["clusterQueue"])
+            queue = self._cluster_queue(local_queue(self._kubectl, self._queue))
             flavors = [self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)]
             names = [each["spec"].get("topologyName") for each in flavors]
             return narrowest_block([None if name is None else self._kubectl.get(_TOPOLOGIES, name) for name in names])

@@ -8,8 +8,16 @@ and the day of a job that Kueue had put back into the queue is later than it was
 from datetime import datetime, timedelta
 
 from stacks.engines.base import Stretch
-from stacks.engines.kubernetes.manifests import HOURS_LABEL
-from stacks.engines.kubernetes.objects import Found, Seen, any_condition, condition, file_of, start_of, time_of
+from stacks.engines.kubernetes.objects import (
+    Found,
+    Seen,
+    any_condition,
+    condition,
+    file_of,
+    hours_sec_of,
+    start_of,
+    time_of,
+)
 
 OVER_HOURS = "DeactivatedDueToMaximumExecutionTimeExceeded"
 """Why Kueue has evicted a workload."""
@@ -32,7 +40,7 @@ def left_sec(seen: Seen) -> int:
     """What a JobSet that has failed has not used of its seconds; 0 and less where they are over. Where Kueue's workload
     is gone, all of its life counts.
     """
-    last, given = seen.last, int(seen.last["metadata"]["labels"][HOURS_LABEL])
+    last, given = seen.last, hours_sec_of(seen.last)
     ended_at = _ended_at(last)
     assert ended_at is not None, "asked of one that has failed"
     known = _stretch(last, seen.workload, 1)
@@ -61,7 +69,7 @@ def _earlier_sec(job_set: Found, workload: Found) -> timedelta:
     sec = workload["status"].get("accumulatedPastExecutionTimeSeconds", 0)
     evicted = condition(workload, "Evicted")
     if evicted is not None and evicted["reason"] == OVER_HOURS and condition(workload, "Admitted") is None:
-        sec = max(sec, int(job_set["metadata"]["labels"][HOURS_LABEL]))
+        sec = max(sec, hours_sec_of(job_set))
     return timedelta(seconds=sec)
 
 

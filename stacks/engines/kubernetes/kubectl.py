@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.core.findings import InputError
+from components.core.findings import InputError, nearest_hint
 from stacks.engines.base import EngineAwayError
 
 _TIMEOUT_SEC, _ANSWER_SEC, _LOGS_SEC = 120.0, 30, 110
+_KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] .*\n?", re.MULTILINE)
+"""What its libraries have to say to each other: the line that is meant for people comes after it."""
+_NO_CONTEXT = re.compile(r"context \S+ does not exist|context was not found for specified context")
+_NO_KIND = re.compile(r"the server doesn't have a resource type")
 _AWAY = re.compile(
     r"Unable to connect to the server|was refused|i/o timeout|TLS handshake timeout|no such host|net/http:|"
     r"etcdserver:|ServiceUnavailable|apiserver not ready|failed calling webhook|"
@@ -77,8 +81,18 @@ class Kubectl:
                 fix="kubectl cluster-info",
             ) from None
         if done.returncode:
-            raise _error(words, done.stderr.decode(errors="replace").strip())
+            said = done.stderr.decode(errors="replace").strip()
+            raise self._no_context() if _NO_CONTEXT.search(said) else _error(words, said)
         return done.stdout
+
+    def _no_context(self) -> InputError:
+        done = subprocess.run(["kubectl", "config", "get-contexts", "--output=name"], capture_output=True, text=True)
+        names = done.stdout.split()
+        return InputError(
+            "--on kubernetes", "the kubeconfig has no such context", value=self.context,
+            allowed=", ".join(names) or "none is there",
+            fix=nearest_hint(self.context, names) if names else "KUBECONFIG names the file that has it",
+        )  # fmt: skip
 
 
 _KINDS: Sequence[tuple[str, type[InputError]]] = (
@@ -89,7 +103,10 @@ _KINDS: Sequence[tuple[str, type[InputError]]] = (
 
 
 def _error(words: Sequence[str], said: str) -> InputError:
+    said = _KLOG.sub("", said).strip() or said
     if _AWAY.search(said):
         return EngineAwayError("--on kubernetes", said, fix="kubectl cluster-info says whether it answers")
+    if _NO_KIND.search(said):
+        return InputError("--on kubernetes", said, fix="it needs JobSet and Kueue: docs/first-kubernetes.md")
     kind = next((kind for mark, kind in _KINDS if mark in said), InputError)
     return kind("--on kubernetes", f"kubectl {words[0]}: {said}", fix="kubectl auth can-i --list says what you may do")

@@ -41,7 +41,7 @@ CONTAINER, GROUP = "node", "node"
 DATA_CLAIM = "gangway-data"
 """Name of the volume claim that has the data sets of presets."""
 _TEAM_LABEL = "gangway.dev/team"
-_QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 _NEAR_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
 """Of pods; those that no block of this kind has room for are of one of the next wider kind, and so on."""
 HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
@@ -180,7 +180,7 @@ def job_set(job: JobFile, placing: Placing) -> Manifest:
     labels = {
         **_labels(placing),
         START_LABEL: str(placing.start),
-        _QUEUE_LABEL: placing.queue,
+        QUEUE_LABEL: placing.queue,
         HOURS_LABEL: str(placing.max_sec or math.ceil(job.max_hours * 3600)),
     }
     if (name := priority_class(job.priority)) is not None:

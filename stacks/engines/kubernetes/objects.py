@@ -1,15 +1,27 @@
 """A job's objects in a cluster, and how they are read; pure."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from stacks.config.job_file import JobFile
-from stacks.engines.kubernetes.manifests import EXCLUDED_ANNOTATION, FILE_ANNOTATION, JOB_LABEL, START_LABEL
+from stacks.engines.base import UnreadableError
+from stacks.engines.kubernetes.manifests import (
+    EXCLUDED_ANNOTATION,
+    FILE_ANNOTATION,
+    HOURS_LABEL,
+    JOB_LABEL,
+    RUN_ANNOTATION,
+    START_LABEL,
+)
 
 Found = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
+_ID, _NUMBER = re.compile(r"[a-z][a-z0-9-]*-[0-9]+"), re.compile(r"[1-9][0-9]*")
 _LIVE = ("Pending", "Running")
 
 
@@ -60,6 +72,12 @@ def by_job(
     return sorted(found, key=lambda each: int(job_id_of(each.last).rpartition("-")[2]))
 
 
+def is_a_jobs(job_set: Found) -> bool:
+    """Whether it is a job's at all: whoever calls himself Gangway may have put others there."""
+    labels = job_set["metadata"].get("labels", {})
+    return bool(_ID.fullmatch(labels.get(JOB_LABEL, "")) and _NUMBER.fullmatch(labels.get(START_LABEL, "")))
+
+
 def job_id_of(job_set: Found) -> str:
     """Of the job that a JobSet belongs to."""
     return str(job_set["metadata"]["labels"][JOB_LABEL])
@@ -71,14 +89,53 @@ def start_of(job_set: Found) -> int:
 
 
 def file_of(job_set: Found) -> JobFile:
-    """As it was submitted, without `env`."""
-    return JobFile.model_validate_json(job_set["metadata"]["annotations"][FILE_ANNOTATION])
+    """As it was submitted, without `env`. UnreadableError: no release of ours wrote it, or another one."""
+    try:
+        return JobFile.model_validate_json(annotation_of(job_set, FILE_ANNOTATION))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _unreadable(job_set, f"{FILE_ANNOTATION}: {f'{where}: ' if where else ''}{first['msg']}") from None
+
+
+def hours_sec_of(job_set: Found) -> int:
+    """What it may have on nodes. UnreadableError: as `file_of`."""
+    text = job_set["metadata"]["labels"].get(HOURS_LABEL, "")
+    if not _NUMBER.fullmatch(text):
+        raise _unreadable(job_set, f"{HOURS_LABEL} is {text!r}")
+    return int(text)
+
+
+def run_folder_of(job_set: Found) -> str:
+    """In the claim. UnreadableError: as `file_of`."""
+    return annotation_of(job_set, RUN_ANNOTATION)
 
 
 def excluded_of(job_set: Found) -> tuple[str, ...]:
     """Nodes that earlier starts have left."""
-    text = job_set["metadata"]["annotations"].get(EXCLUDED_ANNOTATION, "")
+    text = annotations_of(job_set).get(EXCLUDED_ANNOTATION, "")
     return tuple(text.split(",")) if text else ()
+
+
+def annotation_of(job_set: Found, name: str) -> str:
+    """UnreadableError: as `file_of`."""
+    if (text := annotations_of(job_set).get(name)) is None:
+        raise _unreadable(job_set, f"it has no annotation {name}")
+    return text
+
+
+def annotations_of(job_set: Found) -> Mapping[str, str]:
+    """Whoever made it."""
+    found: Mapping[str, str] = job_set["metadata"].get("annotations", {})
+    return found
+
+
+def _unreadable(job_set: Found, problem: str) -> UnreadableError:
+    name = job_set["metadata"]["name"]
+    return UnreadableError(
+        f"jobset {name}", f"it cannot be read: {problem}",
+        fix=f"the release of Gangway that submitted it reads it; kubectl delete jobset {name} ends it",
+    )  # fmt: skip
 
 
 def condition(found: Found, kind: str, status: str = "True") -> Found | None:

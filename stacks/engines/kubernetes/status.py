@@ -11,6 +11,7 @@ from stacks.engines.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOT
 from stacks.engines.kubernetes.objects import (
     Found,
     Seen,
+    annotations_of,
     any_condition,
     condition,
     file_of,
@@ -29,15 +30,17 @@ def unfit_nodes(seen: Seen) -> list[str]:
     return [each["spec"]["nodeName"] for each in seen.pods if each["metadata"]["name"] in failed]
 
 
-def status_of(seen: Seen, other_nodes: int) -> JobStatus:
-    """`other_nodes`: how many nodes there are besides those that are excluded already."""
+def status_of(seen: Seen, other_places: int | None) -> JobStatus:
+    """`other_places`: for how many pods there are nodes besides those that are not fit; None where nobody can tell.
+    UnreadableError: as `file_of`.
+    """
     last, job = seen.last, file_of(seen.last)
-    phase, code, reason, ended_at = _end_of(seen, job, other_nodes) or (*_now(seen), None)
+    phase, code, reason, ended_at = _end_of(seen, job, other_places) or (*_now(seen), None)
     stretches = stretches_of(seen)
     return JobStatus(
         id=job_id_of(last),
         name=job.name,
-        user=last["metadata"]["annotations"].get(USER_ANNOTATION, ""),
+        user=annotations_of(last).get(USER_ANNOTATION, ""),
         team=job.team or "",
         phase=phase,
         nodes=tuple(each["spec"]["nodeName"] for each in seen.pods if each["spec"].get("nodeName")),
@@ -54,11 +57,11 @@ def status_of(seen: Seen, other_nodes: int) -> JobStatus:
 _End = tuple[Phase, int | None, str, datetime | None]
 
 
-def _end_of(seen: Seen, job: JobFile, other_nodes: int) -> _End | None:
+def _end_of(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
     """None while more may come of it."""
     if (done := condition(seen.last, "Completed")) is not None:
         return Phase.DONE, 0, "", time_of(done["lastTransitionTime"])
-    cancelled = seen.last["metadata"]["annotations"].get(CANCELLED_ANNOTATION)
+    cancelled = annotations_of(seen.last).get(CANCELLED_ANNOTATION)
     has_left = _is_inactive(seen) and not seen.live and not _is_admitted(seen)
     failed = condition(seen.last, "Failed")
     if cancelled is not None and (failed is not None or has_left):
@@ -68,10 +71,10 @@ def _end_of(seen: Seen, job: JobFile, other_nodes: int) -> _End | None:
         return Phase.OVER_HOURS, None, "its hours are over", time_of(evicted["lastTransitionTime"])
     if failed is None:
         return None
-    return _failed(seen, job, other_nodes, failed)
+    return _failed(seen, job, other_places, failed)
 
 
-def _failed(seen: Seen, job: JobFile, other_nodes: int, failed: Found) -> _End | None:
+def _failed(seen: Seen, job: JobFile, other_places: int | None, failed: Found) -> _End | None:
     at = time_of(failed["lastTransitionTime"])
     codes = [code for _, code in _ends(seen)]
     if not codes:
@@ -79,7 +82,7 @@ def _failed(seen: Seen, job: JobFile, other_nodes: int, failed: Found) -> _End |
     if codes[0] == EXIT_ENDED_FOR_ALL and _restarts(seen.last) > most_restarts(job):
         reason = f"begun again {most_restarts(job)} times, which is the most: something ends it again and again"
         return Phase.FAILED, codes[0], reason, at
-    enough = other_nodes - len(unfit_nodes(seen)) >= job.nodes.max
+    enough = other_places is None or other_places >= job.nodes.max
     then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
     if then.phase is None:
         assert codes[0] == EXIT_UNFIT, "every other code that begins again is no end of a JobSet"
@@ -93,13 +96,22 @@ def _now(seen: Seen) -> tuple[Phase, int | None, str]:
     workload = seen.workload
     if workload is None:
         return Phase.WAITING, None, "Kueue has not seen it yet"
-    if seen.live or (_is_admitted(seen) and not _is_inactive(seen)):
+    if _is_at_work(seen):
         waiting = [each["metadata"]["name"] for each in seen.pods if each["status"].get("phase") == "Pending"]
         return Phase.RUNNING, None, f"not begun yet: {', '.join(waiting)}" if waiting else ""
     if _is_inactive(seen):
         return Phase.WAITING, None, "somebody has deactivated its workload in Kueue"
     waits = condition(workload, "QuotaReserved", status="False")
     return Phase.WAITING, None, waits.get("message", "") if waits else "in the queue"
+
+
+def starts_gone(seen: Seen) -> tuple[int, int]:
+    """How many starts wrote what is gone with their pods, and of how many. Those of an earlier JobSet stay with it."""
+    over = any(condition(seen.last, kind) is not None for kind in ("Completed", "Failed"))
+    last_is_there = any(each["status"].get("containerStatuses") for each in seen.pods)
+    kept = len(seen.sets) - 1 + (last_is_there or (not over and _is_at_work(seen)))
+    starts = _starts(seen)
+    return max(0, starts - kept), starts
 
 
 def _starts(seen: Seen) -> int:
@@ -130,6 +142,11 @@ def _ends(seen: Seen) -> list[tuple[str, int]]:
     messages = [each.get("message", "") for job in seen.jobs for each in job["status"].get("conditions", ())]
     named = [(found[1], int(found[2])) for message in messages if (found := _CODE.search(message))]
     return list(dict.fromkeys(named))
+
+
+def _is_at_work(seen: Seen) -> bool:
+    """Of one that has not ended."""
+    return bool(seen.live) or (_is_admitted(seen) and not _is_inactive(seen))
 
 
 def _is_inactive(seen: Seen) -> bool:

@@ -47,11 +47,53 @@ def test_each_error_is_told_from_the_others(
     assert said in caught.value.problem
 
 
-def test_a_context_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    says(tmp_path, monkeypatch, 'error: context "prod" does not exist')
-    with pytest.raises(InputError, match='"prod" does not exist') as caught:
+@pytest.mark.parametrize(
+    "said",
+    [
+        'error: context "prod" does not exist',
+        "Error in configuration: context was not found for specified context: prod",
+    ],
+)
+def test_a_context_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    says(tmp_path, monkeypatch, said)
+    with pytest.raises(InputError, match="no such context") as caught:
         Kubectl("prod", "team-a").get("nodes")
+    assert caught.value.value == "prod"
     assert not isinstance(caught.value, EngineAwayError)
+
+
+_KLOG = (
+    'E1128 05:50:08.641995    9906 memcache.go:265] "Unhandled Error" err="could not get current server API group '
+    'list: dial tcp 127.0.0.1:8080: connect: connection refused"'
+)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The connection to the server localhost:8080 was refused - did you specify the right host or port?",
+        'error: the server doesn\'t have a resource type "jobsets"',
+        'Error from server (NotFound): nodes "E1128" not found',
+    ],
+)
+def test_what_its_libraries_log_is_no_part_of_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    (tmp_path / "said").write_text(f"{_KLOG}\n{_KLOG}\n{said}\n")
+    script = tmp_path / "kubectl"
+    script.write_text(f"#!/bin/sh\ncat {tmp_path}/said >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(InputError) as caught:
+        Kubectl("", "team-a").get("nodes")
+    assert said in caught.value.problem
+    assert "memcache" not in str(caught.value)
+
+
+def test_where_there_is_nothing_but_their_log_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(tmp_path, monkeypatch, _KLOG)
+    with pytest.raises(InputError, match="memcache"):
+        Kubectl("", "team-a").get("nodes")
 
 
 def test_without_kubectl_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,8 +117,8 @@ def test_one_that_is_done() -> None:
     assert (status_of(seen, 3).phase, status_of(seen, 3).exit_code) == (Phase.DONE, 0)
 
 
-@pytest.mark.parametrize(("others", "phase"), [(2, Phase.WAITING), (1, Phase.FAILED)])
-def test_of_an_unfit_node_another_is_wanted(others: int, phase: Phase) -> None:
+@pytest.mark.parametrize(("others", "phase"), [(1, Phase.WAITING), (None, Phase.WAITING), (0, Phase.FAILED)])
+def test_of_an_unfit_node_another_is_wanted(others: int | None, phase: Phase) -> None:
     seen = Seen([a_set(condition("Failed"))], a_workload(_ADMITTED), [a_job(4)], [a_pod("Failed", "n7")])
     assert unfit_nodes(seen) == ["n7"]
     assert status_of(seen, others).phase is phase

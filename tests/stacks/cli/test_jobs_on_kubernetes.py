@@ -1,0 +1,92 @@
+"""`gangway job` on a cluster whose kubectl is a stand-in over a folder: what a user sees, and what is left there."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stacks.cli.signals import undone_by_signals
+from tests.pretend_kubectl import PretendKube, pretend_kube
+from tests.stacks.cli.test_jobs import gangway
+
+FILE = f"""
+name: mine
+command: ["true"]
+max_hours: 1
+image: registry.example.com/any@sha256:{"0" * 64}
+"""
+_PARTS = ("jobsets", "configmaps", "secrets", "networkpolicies")
+_ON = "kubernetes:@team-a/gpu"
+
+
+@pytest.fixture
+def kube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendKube:
+    made = pretend_kube(tmp_path / "kube", monkeypatch)
+    made.stand_up()
+    (tmp_path / "job.yaml").write_text(FILE)
+    return made
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_submit_that_is_told_to_end_leaves_nothing(kube: PretendKube, tmp_path: Path, number: signal.Signals) -> None:
+    (kube.folder / "hangs").write_text("networkpolicies")
+    words = [sys.executable, "-m", "stacks.cli", "job", "submit", str(tmp_path / "job.yaml"), "--on", _ON]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 300
+    while not kube.left("networkpolicies"):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert kube.left(*_PARTS) == ["configmaps/mine-1", "networkpolicies/mine-1", "secrets/mine-1"]
+    process.send_signal(number)
+    process.communicate()
+    assert kube.left(*_PARTS) == []
+    assert process.returncode not in (0, 2, -number)
+
+
+def test_a_signal_unwinds_once_and_what_was_ignored_stays_so() -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(SystemExit) as left:
+            _told_three_times()
+        assert left.value.code == 128 + signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@undone_by_signals()
+def _told_three_times() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)  # while it is being undone
+
+
+def test_a_list_of_a_place_that_is_none_is_a_mistake(kube: PretendKube, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gangway(["job", "list", "--on", _ON]) == 0
+    assert "no jobs" in capsys.readouterr().err
+    for place, known in (("@team-a/gpus", "gpu"), ("@team-b/gpu", "team-a"), ("hre@team-a/gpu", "here, there")):
+        assert gangway(["job", "list", "--on", f"kubernetes:{place}"]) == 2
+        told = capsys.readouterr().err
+        assert f"allowed: {known}" in told
+        assert "fix:" in told
+
+
+@pytest.mark.parametrize("way", [["--on", _ON, "--to", "local:{0}"], ["--on", "local:{0}", "--to", _ON]])
+def test_of_a_move_to_or_from_a_cluster_it_says_what_to_do_instead(
+    kube: PretendKube, tmp_path: Path, capsys: pytest.CaptureFixture[str], way: list[str]
+) -> None:
+    assert gangway(["job", "move", "mine-1", *(word.format(tmp_path / "queue") for word in way)]) == 2
+    told = capsys.readouterr().err
+    assert all(word in told for word in ("got:", "@team-a/gpu", "allowed:", "local and slurm", "fix:", "anew"))
+    assert not (tmp_path / "queue").exists()
