@@ -17,6 +17,8 @@ from stacks.config.section import Section
 RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
 """Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
 
+_OF_SHELLS = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
+"""Variables that bash lets nobody set; it is what runs a job's scripts on many machines."""
 _Word = Annotated[str, Field(max_length=4096)]
 _Folder = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
 OF_THE_SYSTEM = (
@@ -95,6 +97,8 @@ class CommandKeys(Section):
                 raise ValueError(f"names of letters, digits and _, the first no digit; mend {name!r}")
             if name.startswith("GANGWAY_"):
                 raise ValueError(f"names without GANGWAY_, which are told to a command; leave {name} out")
+            if name in _OF_SHELLS:
+                raise ValueError(f"names other than {', '.join(_OF_SHELLS)}, which shells set; leave {name} out")
         return env
 
 

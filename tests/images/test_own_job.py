@@ -1,5 +1,6 @@
 """own-job.sh: what a command's end means, in a real shell. Under torchrun engines' contract test has it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -77,15 +78,13 @@ def test_the_commands_own_code_is_in_the_log() -> None:
 
 
 @pytest.mark.parametrize(("code", "is_held"), [(0, False), (2, False), (4, False), (75, False), (9, True), (143, True)])
-def test_where_others_end_with_it_a_plain_failure_is_the_last_to_say_so(
-    tmp_path: Path, code: int, is_held: bool
-) -> None:
-    sleep = tmp_path / "sleep"
-    sleep.write_text(f'#!/bin/sh\necho "$1" >{tmp_path}/held\n')
-    sleep.chmod(0o755)
-    variables = {"GANGWAY_HOLD_BACK_SEC": "17", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    assert ended(f"exit {code}", **variables) == (1 if is_held else code)
-    assert (tmp_path / "held").exists() == is_held
+def test_where_others_end_with_it_a_plain_failure_is_the_last_to_say_so(code: int, is_held: bool) -> None:
+    # A length that sleep does not take, and says so.
+    words = ["/bin/sh", str(SCRIPT), "--", "sh", "-c", f"exit {code}"]
+    variables = {**os.environ, "GANGWAY_HOLD_BACK_SEC": "for-a-while"}
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == (1 if is_held else code)
+    assert ("for-a-while" in done.stderr) == is_held
 
 
 def test_who_holds_back_leaves_when_it_is_told_to() -> None:
@@ -127,6 +126,27 @@ def test_words_reach_the_command_as_they_are() -> None:
     odd = ["a b", "", "$HOME", "--", "*", 'x"y', "ä\nö"]
     words = ["/bin/sh", str(SCRIPT), "--", "printf", "<%s>", *odd]
     assert subprocess.run(words, capture_output=True, text=True).stdout == "".join(f"<{word}>" for word in odd)
+
+
+def test_a_path_of_the_jobs_own_costs_no_code(tmp_path: Path) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text('#!/bin/sh\nwhile [ "$1" != --no-python ]; do shift; done; shift; exec "$@"\n')
+    torchrun.chmod(0o755)
+    words = ["/bin/sh", str(SCRIPT), "--standalone", "--", "/bin/sh", "-c", 'echo "$PATH"; exit 4']
+    done = subprocess.run(words, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (4, f"{tmp_path}\n")
+
+
+def test_a_path_of_the_jobs_own_costs_no_notice(tmp_path: Path) -> None:
+    notices = tmp_path / "notices.jsonl"
+    words = ["/bin/sh", str(SCRIPT), "--", "/bin/sh", "-c", "echo up; exec /bin/sleep 600"]
+    variables = {"PATH": str(tmp_path), "GANGWAY_NOTICES": str(notices)}
+    with subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 75
+    assert json.loads(notices.read_text())["seen_at"] > 0
 
 
 def test_without_torchrun_it_is_bad_input(tmp_path: Path) -> None:

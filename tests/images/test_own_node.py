@@ -129,6 +129,12 @@ def own_node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
+def test_a_path_of_the_jobs_own_costs_no_count_of_failures(own_node: Node) -> None:
+    words = [*own_node.argv("")[:-3], "/bin/sh", "-c", "exit 1"]
+    variables = {**own_node.variables, "PATH": "/no/such"}
+    assert [subprocess.run(words, env=variables, timeout=120).returncode for _ in range(3)] == [1, 1, 5]
+
+
 SAVES = "trap 'exit 75' TERM; echo up; while :; do sleep 0.05; done"
 DEAF = "trap '' TERM; echo up; while :; do sleep 0.05; done"
 

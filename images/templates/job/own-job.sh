@@ -11,8 +11,11 @@
 # GANGWAY_BEGUN: a file that is there once torchrun has begun a process of the command.
 # A TERM goes on to the command, which has until whoever sent it loses patience.
 #
-# Its own variables begin with _gw_: the command's environment is the job's alone.
+# Its own variables begin with _gw_: the command's environment is the job's alone. So is its PATH, in which there may be
+# nothing that this script needs.
 set -u
+_gw_path=$PATH
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 
 _gw_heard=
 _gw_told=
@@ -31,7 +34,7 @@ told() {
 # run COMMAND...: as a child, so that the trap is heard while it runs; sets `_gw_code`. A program, and nothing of the
 # shell's that has its name.
 run() {
-    (exec "$@") &
+    (PATH=$_gw_path && exec "$@") &
     _gw_child=$!
     [ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
     _gw_code=127

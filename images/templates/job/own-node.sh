@@ -17,8 +17,11 @@
 # GANGWAY_RUN_DIR has a file of each start, .starts/KEY.NODE.PROCESS.SECOND: until when it was at work, in what round (- for
 # none), on what capacity, and once it has ended with what code, and whether it failed.
 #
-# Its own variables begin with _gw_: the command's environment is the job's alone.
+# Its own variables begin with _gw_: the command's environment is the job's alone. So is its PATH, in which there may be
+# nothing that this script needs.
 set -u
+_gw_path=$PATH
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 _gw_held=$1
 _gw_folder=$2
 _gw_max_sec=$3
@@ -127,7 +130,10 @@ told() {
 }
 
 store_answers() {
-    python -c 'import socket, sys; socket.create_connection(sys.argv[1].rsplit(":", 1), 9)' "$_gw_store" 2>/dev/null
+    (
+        PATH=$_gw_path
+        exec python -c 'import socket, sys; socket.create_connection(sys.argv[1].rsplit(":", 1), 9)' "$_gw_store"
+    ) 2>/dev/null
 }
 
 # begin WORD...: what the words say, in the place of this process; with others once there is a store to meet at.
@@ -138,7 +144,9 @@ begin() {
         until store_answers; do sleep 5; done
         set -- "--rdzv-id=${_gw_folder##*/}.$_gw_round" "$@"
     fi
-    exec /bin/sh "$(dirname "$0")/own-job.sh" "$@"
+    set -- "$(dirname "$0")/own-job.sh" "$@"
+    PATH=$_gw_path
+    exec /bin/sh "$@"
 }
 
 # begun: something of the job's was started here, by torchrun among several nodes.
@@ -183,7 +191,7 @@ if [ -n "$_gw_store" ]; then
         say "the job has ended for all its nodes: to begin again, remove $_gw_folder"
         exit "$(number over)"
     fi
-    if ! { command -v python && command -v torchrun; } >/dev/null; then
+    if ! (PATH=$_gw_path && command -v python && command -v torchrun) >/dev/null; then
         say "the image has no python, or no torchrun: without them its nodes cannot meet"
         exit 2
     fi

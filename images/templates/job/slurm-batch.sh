@@ -1,7 +1,8 @@
 #!/bin/bash
 # The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
-# (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: starts, nodes, started (ms), stretches,
-# failures, and at last end: WORD CODE TIME REASON.
+# (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: slurm-id, starts, nodes, started (ms),
+# stretches, failures, and at last end: WORD CODE TIME REASON. Where there is no room for that it waits for
+# GANGWAY_ROOM_SEC, and then gives up.
 #
 # Within one allocation it begins again after an interruption and after a failure. It is requeued where it was told to
 # leave and Slurm does not do that itself, and hands over to a job that excludes a node which was not fit.
@@ -13,11 +14,26 @@ is_told=
 is_late=
 is_heard=
 srun=
-timer=
 killer=
+exec {silent}<> <(:) # from which nothing ever comes
 
+# nap SEC: as sleep, by this shell itself: who is killed in it leaves no process.
+nap() {
+    local code=0
+    read -rt "$1" -u "$silent" || code=$?
+    [ "$code" -gt 128 ]
+}
+
+# put NAME LINE...: whole or not at all.
 put() {
-    printf '%s\n' "$2" >"$folder/.$1" && mv "$folder/.$1" "$folder/$1"
+    local until=$((SECONDS + ${GANGWAY_ROOM_SEC:-300}))
+    until printf '%s\n' "${@:2}" >"$folder/.$1" && mv "$folder/.$1" "$folder/$1"; do
+        if [ ! -d "$folder" ] || [ "$SECONDS" -ge "$until" ]; then
+            echo "gangway: $1 cannot be written in $folder, which has to have room: the job is given up: ${*:2}"
+            exit 1
+        fi
+        nap 2
+    done
 }
 
 get() {
@@ -27,15 +43,15 @@ get() {
 # end WORD CODE REASON...: nothing more comes of this job.
 end() {
     put end "$1 $2 $(now_ms) ${*:3}"
-    [ -z "$timer" ] || kill "$timer" 2>/dev/null
     exit 0
 }
 
 # off_nodes ENDED: what was begun is noted as a stretch, in the form of stacks/engines/stretches.py.
 off_nodes() {
-    local began nodes
+    local began nodes stretches
     read -r began nodes <"$folder/on-nodes"
-    echo "$began $(($1 > began ? $1 : began)) $nodes" >>"$folder/stretches"
+    mapfile -t stretches <"$folder/stretches"
+    put stretches "${stretches[@]}" "$began $(($1 > began ? $1 : began)) $nodes"
     rm "$folder/on-nodes"
 }
 
@@ -49,8 +65,7 @@ used_ms() {
 }
 
 now_ms() {
-    local LC_ALL=C
-    echo $((${EPOCHREALTIME/./} / 1000))
+    date +%s%3N
 }
 
 # heard: what a trap has noted is done outside of it, which the step's end must not meet at work.
@@ -66,8 +81,9 @@ stop() {
     # Before the signal, which all processes of the step get at once.
     echo "{\"kind\": \"stop\", \"seen_at\": $(date +%s), \"deadline\": \"\"}" >>"$folder/notices.jsonl"
     scancel --quiet --signal=TERM "$SLURM_JOB_ID.$step"
-    (sleep "$GRACE_SEC" && scancel --quiet --signal=KILL "$SLURM_JOB_ID.$step") &
-    killer=$!
+    (nap "$GRACE_SEC" && exec scancel --quiet --signal=KILL "$SLURM_JOB_ID.$step") &
+    killer="$killer $!"
+    disown
 }
 
 # meaning CODE: of all nodes together, CODE being srun's. Who was told says what says most; else the first that failed.
@@ -99,8 +115,7 @@ leave() {
             # Slurm ends the script when it requeues it, and an end with another code could be taken for the job's.
             trap 'exit 0' TERM
             scontrol requeue "$SLURM_JOB_ID"
-            sleep 60 &
-            wait
+            nap 60
             ;;
         CANCELLED) end cancelled 75 "cancelled by somebody in Slurm" ;;
     esac
@@ -135,6 +150,8 @@ failed() {
         end failed "$1" "failed with exit code $1, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
 }
 
+# Before anything else: a submit that was cut off has not written it down.
+put slurm-id "$SLURM_JOB_ID"
 touch "$folder/stretches"
 # A start that was killed came as far as it has said.
 [ ! -e "$folder/on-nodes" ] || off_nodes "$(stat -c %Y000 "$folder/on-nodes")"
@@ -154,14 +171,16 @@ while :; do
     : >"$folder/notices.jsonl"
     [ -z "$is_told" ] || is_heard=yes
     put on-nodes "$(now_ms) $SLURM_NNODES"
-    (while sleep 20; do touch -c "$folder/on-nodes"; done) &
+    (while nap 20 && kill -0 $$ 2>/dev/null; do touch -c "$folder/on-nodes"; done) &
     beat=$!
+    disown
     step=$((step + 1))
     srun --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
         /bin/bash "$folder/slurm-node.sh" "$folder" &
     srun=$!
-    (sleep "$((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))" && kill -USR1 $$) &
+    (nap "$((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))" && kill -USR1 $$) &
     timer=$!
+    disown
     while :; do
         # Told before there was a step to tell, or while the last signal was passed on: `wait` would not wake for it.
         heard || :
@@ -172,8 +191,8 @@ while :; do
     srun=
     # Who would kill the step: the next start's has the same number, and where Slurm tracks processes by their parents
     # alone, what is left of this script outlives it.
-    # shellcheck disable=SC2086 # none or one
-    kill $killer "$timer" "$beat" 2>/dev/null
+    # shellcheck disable=SC2086 # none or several
+    kill -KILL $killer "$timer" "$beat" 2>/dev/null
     killer=
     off_nodes "$(now_ms)"
     code=$(meaning "$code")
@@ -191,5 +210,5 @@ while :; do
             failed "$code"
             ;;
     esac
-    sleep 1
+    nap 1
 done

@@ -1,7 +1,7 @@
 #!/bin/bash
-# One node's part of a job in Slurm: slurm-node.sh FOLDER, by srun. FOLDER/node.env has its variables and its WORDS; how it
-# ends is left in FOLDER/codes, for of several nodes srun tells one code alone. Its own variables begin with GANGWAY_,
-# which no job may set.
+# One node's part of a job in Slurm: slurm-node.sh FOLDER, by srun. FOLDER/node.env has the job's variables and its words,
+# which only the command gets; how it ends is left in FOLDER/codes, for of several nodes srun tells one code alone. Its own
+# variables begin with GANGWAY_, which no job may set.
 set -u
 GANGWAY_FOLDER=$1
 GANGWAY_HEARD=
@@ -14,10 +14,12 @@ GANGWAY_HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 GANGWAY_HOST=$(scontrol show node --oneliner "$GANGWAY_HOST" | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
 # shellcheck disable=SC2034 # of node.env
 GANGWAY_PORT=$((20000 + (SLURM_JOB_ID * 7 + SLURM_STEP_ID) % 10000))
-# shellcheck source=/dev/null
-. "$GANGWAY_FOLDER/node.env"
-cd "$GANGWAY_WORKDIR" || exit 2
-(exec "${GANGWAY_WORDS[@]}") &
+(
+    # shellcheck source=/dev/null
+    . "$GANGWAY_FOLDER/node.env"
+    cd "$GANGWAY_WORKDIR" || exit 2
+    exec "${GANGWAY_WORDS[@]}"
+) &
 GANGWAY_CHILD=$!
 [ -z "$GANGWAY_HEARD" ] || kill -TERM "$GANGWAY_CHILD" 2>/dev/null
 while :; do

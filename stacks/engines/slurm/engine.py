@@ -4,11 +4,13 @@ share. What a job has come to stands in that folder, so that it is known when Sl
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -60,7 +62,14 @@ class _State:
     comment: str
 
 
-_StateOf = Callable[[str], _State]
+@dataclass(frozen=True)
+class _Asks:
+    """Ways to ask Slurm for a job by its number, and for all that it knows, by theirs."""
+
+    one: Callable[[str], _State]
+    all: Callable[[], Mapping[str, _State]]
+
+
 _OR = "+"
 """Between partitions; a comma is between engines."""
 _STATE_FORMAT = "%i|%T|%r|%k"
@@ -88,9 +97,24 @@ class SlurmEngine(FolderEngine):
         super().__init__(folder, user, region)
         self._asked = partition
         self.where = f"{folder}{f'@{partition}' if partition else ''}"
+        if partition and "" in partition.split(_OR):
+            named = _OR.join(filter(None, partition.split(_OR)))
+            raise InputError(
+                "--on slurm", "a partition's name is empty", value=partition, allowed=f"names with {_OR} between",
+                fix=f"--on slurm:{folder}{named and f'@{named}'}",
+            )  # fmt: skip
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`. InputError: Slurm does not answer, or has no such partition."""
+        # Slurm takes a backslash out of a log's path, and says a job's comment in a line.
+        if odd := [character for character in str(self._folder) if character == "\\" or not character.isprintable()]:
+            yield Finding.error(
+                "job.folder",
+                f"--on slurm:{self.where}",
+                f"{odd[0]!r} in a folder's name, with which Slurm begins no job or knows it no more; allowed is "
+                "what can be printed, but no backslash",
+                "name another: --on slurm:/shared/jobs",
+            )
         partition = self._partition()
         if job.nodes.min > (nodes := partition.nodes):
             yield Finding.error(
@@ -125,25 +149,36 @@ class SlurmEngine(FolderEngine):
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        return self._status(job_id, _one_state)
+        return self._status(job_id, _Asks(_one_state, _all_states))
 
     def jobs(self) -> Sequence[JobStatus]:
-        """See `Engine`. Slurm is asked once for all of them."""
+        """See `Engine`. Slurm is asked once for all of them. InputError: there is no such folder."""
+        if not self._folder.is_dir():
+            raise InputError(
+                "--on slurm", "no folder of that name is here", value=str(self._folder),
+                allowed="a folder with jobs, which the first submit makes", fix="mend its name, or mount it here",
+            )  # fmt: skip
         listed = cache(_all_states)  # not at all, where all are over
 
         def state(slurm_id: str) -> _State:
             return listed().get(slurm_id) or _one_state(slurm_id)
 
-        return [self._listed(job_id, lambda each: self._status(each, state)) for job_id in job_ids(self._folder)]
+        asks = _Asks(state, listed)
+        return [self._listed(job_id, lambda each: self._status(each, asks)) for job_id in job_ids(self._folder)]
 
-    def _status(self, job_id: str, state_of: _StateOf) -> JobStatus:
+    def moved(self, source: str) -> str | None:
+        """See `Movable`. To a folder that the move will make, none has."""
+        return super().moved(source) if self._folder.is_dir() else None
+
+    def _status(self, job_id: str, asks: _Asks) -> JobStatus:
         folder = self._known(job_id)
         known = read_status(folder)
         if known.phase.is_over:
             return known
-        found = self._now(folder, known, state_of)
+        found = self._now(folder, known, asks)
         if found.phase.is_over:
-            write_status(folder, found)
+            with suppress(InputError):  # without room it is found out again
+                write_status(folder, found)
         return found
 
     def _failures(self, folder: Path) -> int:
@@ -154,14 +189,17 @@ class SlurmEngine(FolderEngine):
         folder = self._known(job_id)
         if self.status(job_id).phase.is_over:
             return
-        (folder / CANCEL_FILE).touch()
-        if not _first(folder, _ID_FILE):
-            write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
+        with _writing(folder):
+            (folder / CANCEL_FILE).touch()
+        # Asked for after the file is there, which a batch script that has not begun by now will find.
+        if not (slurm_id := _slurm_id(folder, _all_states)):
+            with suppress(InputError):  # without room the file says it alone
+                write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
-        state, _ = _own_state(folder, _one_state(_first(folder, _ID_FILE)))
+        state, _ = _own_state(folder, _one_state(slurm_id))
         # The batch script tells the step, and waits; one that waits in the queue is gone at once.
         signal = ["--batch", "--signal=TERM"] if state in _RUNS else []
-        _slurm("scancel", "--quiet", *signal, _first(folder, _ID_FILE), may_fail=True)
+        _slurm("scancel", "--quiet", *signal, slurm_id, may_fail=True)
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
@@ -177,21 +215,22 @@ class SlurmEngine(FolderEngine):
     def _begun(self, job_id: str) -> None:
         folder, partition = self._folder / job_id, self._partition().name
         job = read_job(folder)
-        for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
-            shutil.copyfile(TEMPLATES / "job" / name, folder / name)
-        (folder / "batch.env").write_text(batch_env(job, job_id, partition))
-        (folder / "node.env").write_text(node_env(job, folder, sys.executable))
         words = sbatch_words(job, folder, partition, has_accounts=self._has_accounts())
-        (folder / "sbatch.words").write_text("".join(f"{word}\n" for word in words))
+        with _writing(folder):
+            for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
+                shutil.copyfile(TEMPLATES / "job" / name, folder / name)
+            (folder / "batch.env").write_text(batch_env(job, job_id, partition))
+            (folder / "node.env").write_text(node_env(job, folder, sys.executable))
+            (folder / "sbatch.words").write_text("".join(f"{word}\n" for word in words))
         said = _slurm("sbatch", "--parsable", *words)
-        (folder / _ID_FILE).write_text(said.partition(";")[0].strip() + "\n")
+        _keep_id(folder, said.partition(";")[0].strip())
 
-    def _now(self, folder: Path, known: JobStatus, state_of: _StateOf) -> JobStatus:
+    def _now(self, folder: Path, known: JobStatus, asks: _Asks) -> JobStatus:
         """Out of what its script has left and what Slurm says."""
-        slurm_id = _first(folder, _ID_FILE)
+        slurm_id = _slurm_id(folder, asks.all)
         if not slurm_id:
-            return _being_submitted(known)
-        state, reason = _own_state(folder, state_of(slurm_id))
+            return _being_submitted(folder, known)
+        state, reason = _own_state(folder, asks.one(slurm_id))
         # Looked at after Slurm was asked: what had ended by then has left its word.
         end, started = _first(folder, "end"), _first(folder, "started")
         seen = replace(
@@ -205,22 +244,20 @@ class SlurmEngine(FolderEngine):
             word, code, at, why = (*end.split(" ", 3), "")[:4]
             ended_at = datetime.fromtimestamp(int(at) / 1000, UTC)
             return replace(seen, phase=_ENDS[word], exit_code=int(code), reason=why.strip(), ended_at=ended_at)
-        if _first(folder, _ID_FILE) != slurm_id:  # it has just been handed over
-            return self._now(folder, known, _one_state)
+        if _first(folder, _ID_FILE) not in ("", slurm_id):  # it has just been handed over
+            return self._now(folder, known, _Asks(_one_state, _all_states))
         if state in _WAITS:
             return replace(seen, phase=Phase.WAITING, reason=reason)
         if state in _RUNS:
             return replace(seen, phase=Phase.RUNNING, reason="")
         # Its script's last word may be on its way through a shared folder.
-        gone = folder / ".gone"
-        if not gone.exists():
-            gone.touch()
-        if time.time() - gone.stat().st_mtime < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
+        if _gone_sec(folder) < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
             return replace(seen, phase=Phase.RUNNING, reason=f"Slurm says {state}; its last word is awaited")
         is_cancelled = _cancel_asked(folder) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
         unknown = "Slurm knows it no more" if state == "UNKNOWN" else f"Slurm says {state}"
-        why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word"
+        look = f"look at scontrol show job {slurm_id}, and at the room in {folder}"
+        why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word: {look}"
         return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
 
     def _partition(self) -> _Partition:
@@ -286,10 +323,54 @@ def _own_state(folder: Path, found: _State) -> tuple[str, str]:
     return found.word, "" if found.reason == "None" else found.reason
 
 
-def _being_submitted(known: JobStatus) -> JobStatus:
+def _slurm_id(folder: Path, all_states: Callable[[], Mapping[str, _State]]) -> str:
+    """The number of the folder's job; empty where Slurm has not taken it. A submit that was cut off has not kept it."""
+    if kept := _first(folder, _ID_FILE):
+        return kept
+    own = [number for number, state in all_states().items() if state.comment == comment_of(folder)]
+    if own:
+        _keep_id(folder, max(own, key=int))
+    return _first(folder, _ID_FILE) or max(own, key=int, default="")
+
+
+def _keep_id(folder: Path, slurm_id: str) -> None:
+    """Unless its script has, which knows better. Without room the next one who asks finds it by its comment."""
+    partial = folder / f".{_ID_FILE}-{secrets.token_hex(8)}"
+    with suppress(OSError):
+        partial.write_text(f"{slurm_id}\n")
+        if not _first(folder, _ID_FILE):
+            partial.replace(folder / _ID_FILE)
+    with suppress(OSError):
+        partial.unlink(missing_ok=True)
+
+
+def _gone_sec(folder: Path) -> float:
+    """Since it was first seen that Slurm does not run it; 0 where that cannot be kept."""
+    gone = folder / ".gone"
+    try:
+        if not gone.exists():
+            gone.touch()
+        return time.time() - gone.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+
+
+def _being_submitted(folder: Path, known: JobStatus) -> JobStatus:
     assert known.submitted_at is not None, "of every job here"
+    if _cancel_asked(folder):
+        return replace(known, phase=Phase.CANCELLED, reason="cancelled")
     if (datetime.now(UTC) - known.submitted_at).total_seconds() < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
+    with suppress(OSError):
+        (folder / CANCEL_FILE).touch()  # if it is taken after all, it does nothing
     return replace(known, phase=Phase.FAILED, reason="its submit was cut off: submit it again")
 
 

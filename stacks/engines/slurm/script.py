@@ -30,7 +30,7 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         f"--nice={NICE[job.priority]}",
         "--requeue",
         "--open-mode=append",
-        f"--output={folder / LOG_FILE}",
+        f"--output={str(folder / LOG_FILE).replace('%', '%%')}",  # a pattern, in which %j is the job's number
         f"--chdir={folder / RUN_FOLDER}",
         f"--comment={comment_of(folder)}",
         *([f"--account={job.team}"] if job.team and has_accounts else []),

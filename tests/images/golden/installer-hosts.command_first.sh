@@ -905,6 +905,8 @@ GANGWAY_FILE
 put /opt/gangway/bin/own-node.sh 0755 <<'GANGWAY_FILE'
 #!/bin/sh
 set -u
+_gw_path=$PATH
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 _gw_held=$1
 _gw_folder=$2
 _gw_max_sec=$3
@@ -1004,7 +1006,10 @@ told() {
 }
 
 store_answers() {
-    python -c 'import socket, sys; socket.create_connection(sys.argv[1].rsplit(":", 1), 9)' "$_gw_store" 2>/dev/null
+    (
+        PATH=$_gw_path
+        exec python -c 'import socket, sys; socket.create_connection(sys.argv[1].rsplit(":", 1), 9)' "$_gw_store"
+    ) 2>/dev/null
 }
 
 begin() {
@@ -1014,7 +1019,9 @@ begin() {
         until store_answers; do sleep 5; done
         set -- "--rdzv-id=${_gw_folder##*/}.$_gw_round" "$@"
     fi
-    exec /bin/sh "$(dirname "$0")/own-job.sh" "$@"
+    set -- "$(dirname "$0")/own-job.sh" "$@"
+    PATH=$_gw_path
+    exec /bin/sh "$@"
 }
 
 begun() { [ -e "${GANGWAY_BEGUN:-}" ]; }
@@ -1054,7 +1061,7 @@ if [ -n "$_gw_store" ]; then
         say "the job has ended for all its nodes: to begin again, remove $_gw_folder"
         exit "$(number over)"
     fi
-    if ! { command -v python && command -v torchrun; } >/dev/null; then
+    if ! (PATH=$_gw_path && command -v python && command -v torchrun) >/dev/null; then
         say "the image has no python, or no torchrun: without them its nodes cannot meet"
         exit 2
     fi
@@ -1117,6 +1124,8 @@ GANGWAY_FILE
 put /opt/gangway/bin/own-job.sh 0755 <<'GANGWAY_FILE'
 #!/bin/sh
 set -u
+_gw_path=$PATH
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 
 _gw_heard=
 _gw_told=
@@ -1132,7 +1141,7 @@ told() {
 }
 
 run() {
-    (exec "$@") &
+    (PATH=$_gw_path && exec "$@") &
     _gw_child=$!
     [ -z "$_gw_heard" ] || kill -TERM "$_gw_child" 2>/dev/null
     _gw_code=127

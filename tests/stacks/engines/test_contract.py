@@ -82,6 +82,7 @@ def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stand]:
         request.getfixturevalue("cluster")
         # Of one node a second job has to wait; what is not fit is left in the partition of all.
         partition = "gpu" if "unfit" in request.node.name else "one"
+        (tmp_path / "queue").mkdir()
         made = Stand(SlurmEngine(tmp_path / "queue", partition), other_nodes=partition == "gpu")
     yield made
     end_all(made.engine)

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
 @pytest.fixture
 def engine(cluster: SlurmCluster, tmp_path: Path) -> SlurmEngine:
+    (tmp_path / "queue").mkdir()
     return SlurmEngine(tmp_path / "queue", "gpu")
 
 
@@ -179,6 +180,19 @@ def test_a_slurm_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(InputError, match="sinfo is not on PATH"):
         SlurmEngine(tmp_path / "queue").submit(job("true"))
     assert not (tmp_path / "queue").exists()
+
+
+def test_a_folder_that_is_not_there_is_a_mistake_and_not_empty(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no folder of that name") as refused:
+        SlurmEngine(tmp_path / "queu").jobs()
+    assert str(tmp_path / "queu") in str(refused.value)
+
+
+@pytest.mark.parametrize(("asked", "fix"), [("gpu+", "jobs@gpu"), ("+a++b", "jobs@a+b"), ("+", "slurm:/jobs")])
+def test_an_empty_name_of_a_partition_is_refused(asked: str, fix: str) -> None:
+    with pytest.raises(InputError, match="name is empty") as refused:
+        SlurmEngine(Path("/jobs"), asked)
+    assert refused.value.fix.endswith(fix)
 
 
 def test_what_is_moved_to_slurm_goes_on_there_once(engine: SlurmEngine, tmp_path: Path) -> None:
