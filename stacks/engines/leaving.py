@@ -85,7 +85,7 @@ def where_gone(folder: Path) -> str:
     with (folder / _LOCK).open("rb") as file:
         if is_locked(file):
             return f"on its way to {way.to}"
-    return f"its move to {way.to} was cut off: gangway job move {folder.name} --to {way.to} goes on with it"
+    return f"its move to {way.to} was cut off: the same move again goes on with it"
 
 
 def _read(folder: Path) -> _Way | None:

@@ -116,6 +116,8 @@ NOT_RUN: dict[str, str] = {
     "gangway forecast HISTORY --out forecast.csv": "takes a history of one's own: tests/stacks/cli/test_forecast.py",
     "gangway breaker show": "told of a group that is held: tests/stacks/engines/systemd/scaling/test_contract.py",
     "gangway job submit FILE": "begins a process that outlives the command: tests/stacks/cli/test_jobs.py",
+    "gangway job list": "of an engine elsewhere: tests/stacks/engines/remote/test_engine.py",
+    "gangway job wait {job_id}{named}": "of a job that was submitted: tests/stacks/cli/test_jobs.py",
     "gangway job logs -f {job_id}{named}": "of a job that was submitted: tests/stacks/cli/test_jobs.py",
     "gangway job {config.stack}": "needs a stack that is up: tests/stacks/cli/test_job.py",
     "gangway job record {command_of} --stack": "likewise: tests/stacks/engines/systemd/test_command_record.py",

@@ -62,7 +62,7 @@ class RemoteEngine:
                 why = again.why if isinstance(again, _UnansweredError) else again
                 raise EngineAwayError(
                     why.place, f"{why.problem}; the job may have been taken there", allowed=why.allowed,
-                    fix="look with gangway job list whether it is there, before you submit it again",
+                    fix="look whether `gangway job list` has it, before you submit it again",
                 ) from None  # fmt: skip
         return str(_result(Call.SUBMIT, answer))
 

@@ -38,7 +38,7 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
             if before == [_BEGUN]:
                 raise InputError(
                     "submit", "an earlier try of it was killed there, and may have left the job", allowed="one job",
-                    fix="look with gangway job list whether it is there, before you submit it again",
+                    fix="look whether `gangway job list` has it, before you submit it again",
                 )  # fmt: skip
             if before:
                 return before[-1]
@@ -63,7 +63,9 @@ def _wait_for(file: IO[str]) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise EngineAwayError(
-                    "submit", "an earlier try of it is at work there still", fix="wait, and look: gangway job list"
+                    "submit",
+                    "an earlier try of it is at work there still",
+                    fix="wait, and look whether `gangway job list` has it",
                 ) from None
             time.sleep(_POLL_SEC)
 
