@@ -61,7 +61,7 @@ def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> Non
     """What the trainer would refuse when it starts."""
     nodes, each = config.cluster.nodes, machine.num_accelerators.value
     trained, fewest = trained_on(config, machine), max(1, nodes.min) * each
-    for found in misfits(bounds, trained, nodes.max * each, fewest=fewest):
+    for found in misfits(bounds, trained, nodes.max * each, least_workers=fewest):
         raise InputError(
             f"{_BOUNDS}.{found.field}",
             found.problem,

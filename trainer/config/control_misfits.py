@@ -27,8 +27,8 @@ class Misfit(NamedTuple):
     fix: tuple[int | str, ...]
 
 
-def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, fewest: int | None = None) -> Iterator[Misfit]:
-    """Those of a run of this configuration on so many workers, or on `fewest` of them for a while. Each needs an image,
+def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, least_workers: int | None = None) -> Iterator[Misfit]:
+    """Those of a run of this configuration on so many workers, or on `least_workers` for a while. Each needs an image,
     or a group of them where the discriminator looks at groups, takes no more at once than it has, and what the run
     begins with has to be within.
     """
@@ -42,7 +42,7 @@ def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, fewest: int | 
         elif not least <= start <= most:
             why = f"leaves out the batch that the run begins with, {start}"
             yield Misfit("batch_size", why, bounds.batch_size, f"bounds around {start}", fix)
-    share = -(-max(config.batch_size, (bounds.batch_size or (0, 0))[1]) // (fewest or workers))
+    share = -(-max(config.batch_size, (bounds.batch_size or (0, 0))[1]) // (least_workers or workers))
     if bounds.batch_gpu is not None and bounds.batch_gpu[0] > share:
         why = f"more than a worker's share of the batch, {share} images"
         yield Misfit("batch_gpu", why, bounds.batch_gpu, f"up to {share}", (share, share))
