@@ -116,14 +116,13 @@ def test_a_job_that_cannot_be_read_hides_no_other(kube: PretendKube, broken: str
 def test_what_is_no_jobs_is_passed_over(kube: PretendKube) -> None:
     ours = {"app.kubernetes.io/managed-by": "gangway"}
     old = {"creationTimestamp": _AT}
-    for number, labels in enumerate(
-        (
-            {},
-            {"gangway.dev/job": "x"},
-            {"gangway.dev/job": "x-1"},
-            {"gangway.dev/job": "x-1", "gangway.dev/start": "one"},
-        )
-    ):
+    foreign: list[dict[str, str]] = [
+        {},
+        {"gangway.dev/job": "x"},
+        {"gangway.dev/job": "x-1"},
+        {"gangway.dev/job": "x-1", "gangway.dev/start": "one"},
+    ]
+    for number, labels in enumerate(foreign):
         kube.put(
             "JobSet", f"f{number}", "team-a", metadata={"labels": {**ours, **labels}, **old}, spec={"suspend": True}
         )

@@ -1,5 +1,6 @@
 """Whether there is another node for a job: of its queue's kind, large enough, and as far as anybody can tell."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from tests.stacks.engines.kubernetes.test_manifests import job
 
 _GPU = {"kind": "gpu"}
 _ONLY_JOBS = {"key": "jobs", "value": "true", "effect": "NoSchedule"}
-_FLAVORS = {"plain": {"spec": {"nodeLabels": _GPU, "tolerations": [{"key": "jobs", "operator": "Exists"}]}}}
+_FLAVORS: Mapping[str, Any] = {
+    "plain": {"spec": {"nodeLabels": _GPU, "tolerations": [{"key": "jobs", "operator": "Exists"}]}}
+}
 
 
 def a_node(name: str, labels: dict[str, str] = _GPU, cpus: str = "4", **spec: Any) -> dict[str, Any]:
@@ -72,8 +75,8 @@ def test_where_a_queue_may_borrow_without_a_limit_nobody_can_tell() -> None:
 
 def test_of_several_flavors_the_one_with_most_places_counts() -> None:
     quotas = [{"name": "cpu", "nominalQuota": 4}, {"name": "memory", "nominalQuota": "640Gi"}]
-    flavors = [{"name": name, "resources": quotas} for name in ("plain", "spot", "none")]
-    known = {
+    flavors: list[dict[str, Any]] = [{"name": name, "resources": quotas} for name in ("plain", "spot", "none")]
+    known: dict[str, Any] = {
         **_FLAVORS,
         "spot": {"spec": {"nodeLabels": {"kind": "spot"}}},
         "none": {"spec": {"nodeLabels": {"a": "b"}}},
