@@ -143,7 +143,8 @@ def _amount(quantity: str) -> float:
     if unit == "m":
         return float(number) / 1000
     power = " kMGTPE".index(unit[0].replace("K", "k")) if unit else 0
-    return float(number) * (1024 if unit.endswith("i") else 1000) ** power
+    base: float = 1024 if unit.endswith("i") else 1000
+    return float(number) * float(base**power)
 
 
 def read_job_file(path: Path) -> JobFile:

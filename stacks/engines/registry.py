@@ -96,8 +96,8 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
         return _kubernetes(text, place, option, region)
     from stacks.engines.local.engine import LocalQueue
 
-    folder = (Path(place) if place else _DEFAULT_FOLDER).expanduser().resolve()
-    return LocalQueue(folder, region=region, is_named=bool(place))
+    queue = (Path(place) if place else _DEFAULT_FOLDER).expanduser().resolve()
+    return LocalQueue(queue, region=region, is_named=bool(place))
 
 
 def _kubernetes(text: str, place: str, option: str, region: Place | None) -> Engine:

@@ -42,10 +42,10 @@ def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, least_workers:
         elif not least <= start <= most:
             why = f"leaves out the batch that the run begins with, {start}"
             yield Misfit("batch_size", why, bounds.batch_size, f"bounds around {start}", fix)
-    share = -(-max(config.batch_size, (bounds.batch_size or (0, 0))[1]) // (least_workers or workers))
-    if bounds.batch_gpu is not None and bounds.batch_gpu[0] > share:
-        why = f"more than a worker's share of the batch, {share} images"
-        yield Misfit("batch_gpu", why, bounds.batch_gpu, f"up to {share}", (share, share))
+    of_a_worker = -(-max(config.batch_size, (bounds.batch_size or (0, 0))[1]) // (least_workers or workers))
+    if bounds.batch_gpu is not None and bounds.batch_gpu[0] > of_a_worker:
+        why = f"more than a worker's share of the batch, {of_a_worker} images"
+        yield Misfit("batch_gpu", why, bounds.batch_gpu, f"up to {of_a_worker}", (of_a_worker, of_a_worker))
     if bounds.precision and config.precision not in bounds.precision:
         why = f"leaves out what the run begins with, {config.precision}"
         allowed = f"words with {config.precision} among them"

@@ -55,7 +55,7 @@ def fatal_changes(lines: Iterable[Line], interval_sec: float) -> list[Fatal]:
         match line.get("event"):
             case "decision-begun":
                 made = decision_of(line)
-                begun = None if made.policy == JUDGE else Fatal(session, line["images"], made, _KILLED)
+                begun = None if made.policy == JUDGE else Fatal(line["session"], line["images"], made, _KILLED)
                 since = last
             case "failed" if begun is not None:
                 begun = begun._replace(why=line["why"])

@@ -87,4 +87,4 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     key = toleration.get("key", "")
     if toleration.get("operator", "Equal") == "Exists":
         return key in ("", taint["key"])
-    return key == taint["key"] and toleration.get("value", "") == taint.get("value", "")
+    return bool(key == taint["key"] and toleration.get("value", "") == taint.get("value", ""))

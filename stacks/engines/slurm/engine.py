@@ -166,10 +166,6 @@ class SlurmEngine(FolderEngine):
         asks = _Asks(state, listed)
         return [self._listed(job_id, lambda each: self._status(each, asks)) for job_id in job_ids(self._folder)]
 
-    def moved(self, source: str) -> str | None:
-        """See `Movable`. To a folder that the move will make, none has."""
-        return super().moved(source) if self._folder.is_dir() else None
-
     def _status(self, job_id: str, asks: _Asks) -> JobStatus:
         folder = self._known(job_id)
         known = read_status(folder)

@@ -18,10 +18,9 @@ from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
-from trainer.run import loop
 from trainer.run.loop import train
 from trainer.run.session_setup import RunOptions
-from trainer.steps.step_graph import StepGraph
+from trainer.steps.step_graph import StepGraph, step_graph
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 Script = dict[int, tuple[str, Value]]
@@ -86,6 +85,7 @@ def test_what_is_decided_is_done_and_written_down(
     spent = [line["controller_sec"] for line in lines_of(tmp_path) if "knobs" in line]
     assert spent[0] == 0 < spent[1]
     assert spent == sorted(spent), "since the session began"
+    assert record.utilisation is not None
     assert record.utilisation.controller_share.value is not None
     assert [each.batch_size for each in record.segments] == [16, 32, 32, 32]
     assert [each.decided for each in record.config.segments] == [True] * 3
@@ -192,11 +192,9 @@ def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoi
     scripted: Callable[[Script], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = loop.step_graph
-
     def too_small(config: TrainConfig, world: World) -> StepGraph:
         """As a GPU that has no memory for what was decided."""
-        graph = real(config, world)
+        graph = step_graph(config, world)
         if config.batch_gpu == 8:
 
             def step(*_: object, **__: object) -> None:
@@ -205,7 +203,7 @@ def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoi
             monkeypatch.setattr(graph, "step", step)
         return graph
 
-    monkeypatch.setattr(loop, "step_graph", too_small)
+    monkeypatch.setattr("trainer.run.loop.step_graph", too_small)
     scripted({48: ("batch_gpu", 8)})
     often = config.replace({"checkpoint_kimg": 0.016})
     with pytest.raises(TrainerError, match="memory does not hold a step"):

@@ -74,7 +74,10 @@ def test_where_a_queue_may_borrow_without_a_limit_nobody_can_tell() -> None:
 
 
 def test_of_several_flavors_the_one_with_most_places_counts() -> None:
-    quotas = [{"name": "cpu", "nominalQuota": 4}, {"name": "memory", "nominalQuota": "640Gi"}]
+    quotas: list[dict[str, Any]] = [
+        {"name": "cpu", "nominalQuota": 4},
+        {"name": "memory", "nominalQuota": "640Gi"},
+    ]
     flavors: list[dict[str, Any]] = [{"name": name, "resources": quotas} for name in ("plain", "spot", "none")]
     known: dict[str, Any] = {
         **_FLAVORS,
