@@ -5,7 +5,7 @@ measured, what is asked for, and findings. Who asks for nodes by it: `stacks.eng
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import ceil, inf
+from math import ceil, floor, inf
 
 from components.catalog.schema import MachineType
 from components.core.capacity import plan_rung
@@ -143,23 +143,28 @@ def wanted_nodes(
         least_images_per_usd=asked.least_images_per_usd,
         hold_sec=asked.hold_minutes * 60,
     )
-    paid, why = _paid(config, curve, node_usd, present)
+    paid, why = _paid(config, curve, node_usd, state)
     found = decide(targets, paid, state)
     return replace(found, reason=f"{found.reason}; {why}") if why else found
 
 
 def _paid(
-    config: StackConfig, curve: Mapping[int, Rate], node_usd: float | None, present: int | None
+    config: StackConfig, curve: Mapping[int, Rate], node_usd: float | None, state: State
 ) -> tuple[Mapping[int, Rate], str]:
-    """The numbers that the controller's bound of dollars an hour pays, the fewest in any case; and why not all."""
+    """The numbers that the controller's bound of dollars an hour pays, the fewest and those that are paid for anyway
+    in any case; and why not all.
+    """
     asked = config.work.controller
     bound, fewest = None if asked is None else asked.bounds.usd_per_hour, min(curve)
     if bound is None:
         return curve, ""
     if node_usd is None:
-        most, why = present or fewest, "nobody knows what one more costs an hour"
+        most, why = state.nodes or fewest, "nobody knows what one more costs an hour"
     else:
-        most, why = int(bound / node_usd) if node_usd else max(curve), f"a node costs {node_usd:.2f} USD an hour"
+        # A bound of three nodes' price is one of three nodes, whatever the last bit says.
+        most = floor(bound / node_usd * (1 + 1e-9)) if node_usd else max(curve)
+        why = f"a node costs {node_usd:.2f} USD an hour"
+    most = max(most, state.paid_nodes)
     paid = {nodes: rate for nodes, rate in curve.items() if nodes <= most} or {fewest: curve[fewest]}
     if len(paid) == len(curve):
         return curve, ""

@@ -16,7 +16,8 @@ def check_control(settings: ControlSettings, config: TrainConfig, context: RunCo
     with.
     """
     _check_objective(settings.objective, context)
-    for found in misfits(settings.bounds, config, workers):
+    # A run may go on with fewer workers, whose shares are larger: what this session cannot use is an idle bound.
+    for found in misfits(settings.bounds, config, workers, least_workers=1):
         raise TrainerError(
             place=f"{MORE_FLAG}: bounds.{found.field}",
             problem=found.problem,

@@ -325,8 +325,8 @@ class Reporter:
     def replanned(self, config: TrainConfig) -> None:
         """The run's plan has changed: what is saved from now on goes on with this one."""
         self._config = config
+        self._settle()  # with all workers, though one alone may save
         if self._saver is not None:
-            self._settle()
             self._saver.config = config
         self._world.run_on_rank0(lambda: self._writer.write_config(config))
 

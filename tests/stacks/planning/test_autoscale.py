@@ -11,6 +11,7 @@ from components.core.findings import Finding, InputError, Severity
 from stacks.config.stack_config import StackConfig
 from stacks.planning.autoscale import autoscale_findings, curve_of, wanted_nodes
 from stacks.planning.plan import make_plan
+from stacks.planning.run_costs import rung_in_use, rung_lines
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 H100X8 = load().machine("p5.48xlarge")
@@ -100,6 +101,28 @@ def test_an_hour_whose_price_nobody_knows_brings_no_more_nodes(edited: Edited) -
     for present, nodes in ((None, 1), (3, 3)):
         wanted = wanted_nodes(config, H100X8, None, curve, NOW, present=present)
         assert (wanted.nodes, "nobody knows" in wanted.reason) == (nodes, True)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 6, 7])
+def test_an_hours_bound_of_some_nodes_price_pays_so_many(edited: Edited, nodes: int) -> None:
+    """Whatever the last bit of the quotient says: 1.2 is three times 0.4, and 1.2 / 0.4 is less than 3."""
+    plain = edited(asking({"images_per_sec": 1e9}))
+    cost, curve = make_plan(plain).cost, curve_of(plain, H100X8)
+    assert cost is not None
+    price = sum(line.hourly or 0.0 for line in rung_lines(plain, cost.components, rung_in_use(plain, cost))) / 8
+    bound = {"controller": {"bounds": {"usd_per_hour": price * nodes * (1 - 1e-12)}}}
+    config = edited(asking({"images_per_sec": 1e9}, **bound))
+    assert wanted_nodes(config, H100X8, cost, curve, NOW, present=8).nodes == nodes
+
+
+def test_an_hours_bound_gives_up_no_node_that_is_paid_for_anyway(edited: Edited) -> None:
+    def edit(values: dict[str, Any]) -> None:
+        asking({"images_per_sec": 1e9}, controller={"bounds": {"usd_per_hour": 200}})(values)
+        values["gangway:cluster"]["capacity"] = [{"kind": "reservation", "id": "cr-0123456789abcdef0"}]
+
+    config = edited(edit)
+    curve = curve_of(config, H100X8)
+    assert wanted_nodes(config, H100X8, None, curve, NOW, present=8).nodes == 8
 
 
 def test_who_carries_it_out_is_told(edited: Edited) -> None:

@@ -36,7 +36,7 @@ def test_a_price_is_enough_for_cost() -> None:
         (Bounds(batch_size=(128, 256)), 1, "[64, 256]"),
         (Bounds(batch_size=(8, 32)), 1, "[8, 64]"),
         (Bounds(batch_size=(1, 64)), 4, "[4, 64]"),
-        (Bounds(batch_gpu=(48, 64)), 2, "[32, 32]"),
+        (Bounds(batch_gpu=(96, 128)), 2, "[64, 64]"),
         (Bounds(precision=("bf16",)), 1, '["fp32", "bf16"]'),
     ],
 )
@@ -45,3 +45,7 @@ def test_bounds_hold_what_the_run_begins_with(bounds: Bounds, workers: int, fix:
         check_control(ControlSettings(bounds=bounds), CONFIG, RunContext(), workers)
     assert caught.value.place.startswith("--control: bounds.")
     assert fix in caught.value.fix
+
+
+def test_a_share_that_fewer_workers_would_have_is_no_mistake() -> None:
+    check_control(ControlSettings(bounds=Bounds(batch_gpu=(48, 64))), CONFIG, RunContext(), 2)
