@@ -195,7 +195,7 @@ def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoi
     def too_small(config: TrainConfig, world: World) -> StepGraph:
         """As a GPU that has no memory for what was decided."""
         graph = step_graph(config, world)
-        if config.batch_gpu == 8:
+        if config.batch_size == 32:
 
             def step(*_: object, **__: object) -> None:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
@@ -204,19 +204,19 @@ def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoi
         return graph
 
     monkeypatch.setattr("trainer.run.loop.step_graph", too_small)
-    scripted({48: ("batch_gpu", 8)})
+    scripted({48: ("batch_size", 32)})
     often = config.replace({"checkpoint_kimg": 0.016})
     with pytest.raises(TrainerError, match="memory does not hold a step"):
         _train(often, tmp_path, digits_dir)
     record = _train(often, tmp_path, digits_dir)
     tried, undone = record.decisions
-    assert (tried.value, tried.fate, undone.value, undone.fate) == (8, "failed", 0, "undoing")
+    assert (tried.value, tried.fate, undone.value, undone.fate) == (32, "failed", 16, "undoing")
     assert "memory does not hold a step" in tried.why
-    ticks = [line["knobs"]["batch_gpu"] for line in lines_of(tmp_path) if "knobs" in line]
-    assert ticks == [0] * 20
+    ticks = [line["knobs"]["batch_size"] for line in lines_of(tmp_path) if "knobs" in line]
+    assert ticks == [16] * 20
     own = recorded(lines_of(tmp_path), "stats.jsonl")
     assert own is not None
-    assert own.machine.fatal == (("batch_gpu", 0, 8),)
+    assert own.machine.fatal == (("batch_size", 16, 32),)
 
 
 def test_switched_off_nothing_is_decided(
