@@ -33,6 +33,7 @@ class Fatal(NamedTuple):
         why: the last words of the session that it ended: that one, or one that went on with it.
         is_trained: whether the run was trained with that value for an interval afterwards all the same.
         is_told: whether a session has said so in the log.
+        known_from: images with which the first session began that knew of it.
     """
 
     session: int
@@ -41,6 +42,7 @@ class Fatal(NamedTuple):
     why: str
     is_trained: bool = False
     is_told: bool = False
+    known_from: int = 0
 
     @property
     def limit(self) -> tuple[str, Value, Value]:
@@ -114,7 +116,7 @@ def fatal_changes(lines: Iterable[Line], interval_sec: float) -> list[Fatal]:
     for _, group in groupby(lines, key=lambda line: line["session"]):
         session = list(group)
         if trial is not None and not trial.is_spared:
-            found.append(trial.fatal)
+            found.append(trial.fatal._replace(known_from=session[0]["images"]))
             trial = None
         elif trial is not None:
             goes_on = session[0]["images"] >= trial.fatal.images  # or it begins before the change
