@@ -61,10 +61,11 @@ def _replay(arguments: argparse.Namespace) -> int:
     asked = arguments.policy or [_ALL]
     policies = POLICIES if _ALL in asked else tuple(dict.fromkeys(asked))
     found, interval_sec = list["Shown"](), 0.0
+    failed = [] if own is None else [(each.session, each.images) for each in own.fatal]
     for policy in policies:
         base = None if own is None else own.settings
         settings = settings_of(policy, arguments.objective, arguments.control, "observe", base)
-        history, interval_sec = history_of(lines, settings.interval_sec), settings.interval_sec
+        history, interval_sec = history_of(lines, settings.interval_sec, failed=failed), settings.interval_sec
         if not history:
             raise TrainerError(
                 place=place,

@@ -63,6 +63,23 @@ def stretches_from(config: TrainConfig, images: int) -> Iterator[Stretch]:
     yield from ahead or every[-1:]
 
 
+def decided_values(config: TrainConfig, images: int) -> Mapping[str, int | float | str]:
+    """By field, what a run has after so many images that was decided in its course: a later segment of its own plan
+    that names the field counts instead.
+    """
+    place = next(stretches_from(config, images)).place
+    begun = config.segments[: int(place.rpartition(".")[2]) + 1] if place else ()
+    found = dict[str, int | float | str]()
+    for segment in begun:
+        for name in ("batch_size", "batch_gpu", "precision"):
+            value = getattr(segment, name)
+            if value is not None and segment.decided:
+                found[name] = value
+            elif value is not None:
+                found.pop(name, None)
+    return found
+
+
 class Plan:
     """The segments of a run that goes on after so many images, while a controller may decide further ones.
 

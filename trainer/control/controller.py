@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainer.config.control import SWITCH_FILE, ControlSettings
-from trainer.control.actuators import OF_SEGMENTS
 from trainer.control.decide import Outcome, next_decision, policy_of
-from trainer.control.fatal import BEGUN, FATAL, Fatal, to_undo
+from trainer.control.fatal import BEGUN
 from trainer.control.guardrails import Machine
 from trainer.control.history import remembered
 from trainer.control.interval import Decision, Interval, Knobs
@@ -22,6 +21,16 @@ _MOST_FAILURES = 3
 
 
 Event = Callable[..., None]
+
+
+Say = Callable[[str], None]
+
+
+def tell(decision: Decision, images: int, outcome: str, event: Event, say: Say, why: str = "") -> None:
+    """Writes down what came of a decision after so many images, done, observed or failed, and says it; on rank 0."""
+    event("decision", images, **decision._asdict(), outcome=outcome, **({"why": why} if why else {}))
+    words = {"done": "", "observed": " (observed: not done)", "failed": f" (failed: {why})"}[outcome]
+    say(f"controller: {decision.knob} {decision.was} to {decision.value}: {decision.reason}{words}")
 
 
 class Controller:
@@ -39,7 +48,7 @@ class Controller:
         run_dir: Path,
         history: Sequence[Interval],
         event: Event,
-        say: Callable[[str], None],
+        say: Say,
     ) -> None:
         self._settings, self._world, self._machine, self._start, self._seed = settings, world, machine, start, seed
         self._policy, self._switch = policy_of(settings), run_dir / SWITCH_FILE
@@ -54,22 +63,14 @@ class Controller:
         """In words."""
         return self._settings.choice
 
-    def begin(self, now: Knobs, images: int, fatal: Sequence[Fatal], troubles: Mapping[str, str]) -> Sequence[Decision]:
-        """Says what earlier sessions did not outlive, and by knob why what they had could not be set again; `now` are
-        the knobs that the session begins with. Returns what all are to undo before the first step.
+    def begin(self, now: Knobs, images: int, troubles: Mapping[str, str]) -> None:
+        """Says, by knob, why what earlier sessions had could not be set again; `now` are the knobs that the session
+        begins with.
         """
-        undo = to_undo(fatal, now, OF_SEGMENTS) if self._world.rank == 0 and self._settings.mode == "act" else []
-        if self._world.rank == 0:
-            for each in fatal:
-                knob, was, value = each.limit
-                self._event(FATAL, images, knob=knob, value=value, was=was, why=each.reason)
-                self._say(f"warning: controller: {knob} {value} is never tried again: {each.reason}")
-            for knob, trouble in troubles.items():
-                value, is_now = getattr(self._history[-1].after, knob), getattr(now, knob)
-                reason = "as an earlier session of the run had it"
-                self.done(Decision(knob, value, is_now, self._settings.policy, reason, 0.0, ""), images, trouble)
-        told: Sequence[Decision] = self._world.gather(undo, list[Decision])[0]
-        return told
+        for knob, trouble in troubles.items() if self._world.rank == 0 else ():
+            value, is_now = getattr(self._history[-1].after, knob), getattr(now, knob)
+            reason = "as an earlier session of the run had it"
+            self.done(Decision(knob, value, is_now, self._settings.policy, reason, 0.0, ""), images, trouble)
 
     def after(self, line: Line) -> Decision | None:
         """Shows it a line, equal on every worker; a decision that all are to carry out, or None."""
@@ -89,7 +90,7 @@ class Controller:
         if self._history:  # or the log has been lost meanwhile
             self._history[-1] = self._history[-1].ended_by(decision, failed=bool(trouble))
         self._watch.changed()
-        self._tell(decision, images, "failed" if trouble else "done", trouble)
+        tell(decision, images, "failed" if trouble else "done", self._event, self._say, trouble)
 
     def _decided(self, line: Line) -> Decision | None:
         """On rank 0."""
@@ -114,7 +115,7 @@ class Controller:
         # Observed alone: it is as if it had not been decided, and will be again and again; it is told once.
         if outcome.decision[:2] != self._observed:
             self._observed = outcome.decision[:2]
-            self._tell(outcome.decision, line["images"], "observed")
+            tell(outcome.decision, line["images"], "observed", self._event, self._say)
         return None
 
     def _note(self, outcome: Outcome, images: int) -> None:
@@ -130,12 +131,6 @@ class Controller:
             self._event("controller-idle", images, why=outcome.why)
             self._say(f"controller: nothing is changed: {outcome.why}")
         self._told = outcome.why
-
-    def _tell(self, decision: Decision, images: int, outcome: str, why: str = "") -> None:
-        details = {**decision._asdict(), "outcome": outcome, **({"why": why} if why else {})}
-        self._event("decision", images, **details)
-        words = {"done": "", "observed": " (observed: not done)", "failed": f" (failed: {why})"}[outcome]
-        self._say(f"controller: {decision.knob} {decision.was} to {decision.value}: {decision.reason}{words}")
 
     def _fail(self, error: Exception, images: int) -> None:
         self._failures += 1

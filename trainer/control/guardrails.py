@@ -1,12 +1,12 @@
 """What keeps a policy within bounds: values that it may choose, meters to be believed, limits of rate and loss."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from trainer.config.control import JUDGE, Bounds, ControlSettings
 from trainer.control.bottleneck import has_neighbour
-from trainer.control.interval import Decision, Interval, Knobs, Value, score
+from trainer.control.interval import Decision, Interval, Knobs, Value, score, share_of
 from trainer.power.search import LADDER
 
 _MOST_LOADERS = 16
@@ -60,7 +60,7 @@ def allowed(
         here: Value = getattr(now, knob)
         if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
-        left = cooling(history, knob, values) | _never(machine, knob, values)
+        left = cooling(history, knob, values) | _never(machine, knob, values, now)
         kept = {value for value in values if value not in left} | {here}
         if len(kept) > 1:
             found[knob] = tuple(value for value in _with(values, here) if value in kept)
@@ -91,7 +91,7 @@ def ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequenc
         ]  # fmt: skip
     if bounds.batch_gpu is not None:
         first = start.batch_gpu or max(machine.group, start.batch_size // machine.workers)
-        share = -(-max(start.batch_size, (bounds.batch_size or (0, 0))[1]) // machine.workers)
+        share = share_of(max(start.batch_size, (bounds.batch_size or (0, 0))[1]), machine.workers)
         found["batch_gpu"] = [
             size for size in doubled(first, *bounds.batch_gpu) if size % machine.group == 0 and size <= share
         ]  # fmt: skip
@@ -129,11 +129,12 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> 
         made = each.decision
         if made is None or made.knob != knob:
             continue
+        value, was = map(_at_once(knob, each.knobs, each.workers), (made.value, made.was))
         if made.policy == JUDGE:
-            undone.setdefault((made.value, made.was), []).append(number)
-            stayed.pop((made.was, made.value), None)
+            undone.setdefault((value, was), []).append(number)
+            stayed.pop((was, value), None)
         else:
-            stayed[made.value, made.was] = number
+            stayed[value, was] = number
     cold = [
         pair for pair, places in undone.items()
         if len(history) - places[-1] < min(_COOL_DOWN * 2 ** (len(places) - 1), _MOST_COOL_DOWN)
@@ -141,22 +142,28 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> 
         pair for pair, place in stayed.items()
         if len(history) - place < _COOL_DOWN and has_neighbour(history[place]) == has_neighbour(history[-1])
     ]  # fmt: skip
-    return {
-        value for value in values for back, tried in cold if value == tried or _is_beyond(value, tried, back)
-    }  # fmt: skip
+    at_once = _at_once(knob, history[-1].after, history[-1].workers)
+    return {value for value in values for back, tried in cold if _is_as_far(at_once(value), tried, back)}
 
 
-def _never(machine: Machine, knob: str, values: Sequence[Value]) -> set[Value]:
+def _never(machine: Machine, knob: str, values: Sequence[Value], now: Knobs) -> set[Value]:
     """What ended a session once, and what is beyond it."""
     ended = [(was, tried) for name, was, tried in machine.fatal if name == knob]
-    return {value for value in values for was, tried in ended if value == tried or _is_beyond(value, tried, was)}
+    at_once = _at_once(knob, now, machine.workers)
+    return {value for value in values for was, tried in ended if _is_as_far(*map(at_once, (value, tried, was)))}
 
 
-def _is_beyond(value: Value, tried: Value, back: Value) -> bool:
-    """Whether a number is further from `back` than what was tried, on the same side."""
+def _at_once(knob: str, knobs: Knobs, workers: int) -> Callable[[Value], Value]:
+    """A knob's value as a number that others are compared with: `batch_gpu` 0 is a worker's whole share."""
+    share = share_of(knobs.batch_size, workers)
+    return lambda value: share if knob == "batch_gpu" and value == 0 else value
+
+
+def _is_as_far(value: Value, tried: Value, back: Value) -> bool:
+    """Whether it is what was tried, or a number that is further from `back`, on the same side."""
     if isinstance(value, str) or isinstance(tried, str) or isinstance(back, str):
-        return False
-    return back < tried < value or value < tried < back
+        return value == tried
+    return value == tried or back < tried < value or value < tried < back
 
 
 def failures(history: Sequence[Interval], knob: str) -> int:

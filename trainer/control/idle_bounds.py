@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from trainer.config.control import Bounds
 from trainer.control.guardrails import Machine, ladders
-from trainer.control.interval import Knobs, Value
+from trainer.control.interval import Knobs, Value, share_of
 
 _NOBODYS: Mapping[str, str] = MappingProxyType(
     {
@@ -34,13 +34,17 @@ def idle_bounds(bounds: Bounds, start: Knobs, machine: Machine) -> Iterator[tupl
         elif name == "watts":
             yield from _watts(bounds, machine, found[knob])
         elif name == "precision":
-            yield from (("precision", f"{each} is left out: {why}") for each, why in _refused(bounds, machine))
-        elif name not in ("compile", "precision"):
+            yield from _precisions(bounds, start, machine, found[knob])
+        elif name != "compile":
             yield from _numbers(name, bounds, start, machine, found[knob])
 
 
-def _refused(bounds: Bounds, machine: Machine) -> Iterator[tuple[str, str]]:
-    return (each for each in machine.refused if each[0] in bounds.precision)
+def _precisions(bounds: Bounds, start: Knobs, machine: Machine, values: Sequence[Value]) -> Iterator[tuple[str, str]]:
+    left_out = [f"{each} is left out: {why}" for each, why in machine.refused if each in bounds.precision]
+    if left_out:
+        yield "precision", "; ".join(left_out)
+    elif set(values) <= {start.precision}:
+        yield "precision", f"ignored: there is no format in it but {start.precision} itself"
 
 
 def _watts(bounds: Bounds, machine: Machine, shares: Sequence[Value]) -> Iterator[tuple[str, str]]:
@@ -59,11 +63,12 @@ def _numbers(
     least, most = getattr(bounds, name)
     now = getattr(start, name)
     if name == "batch_gpu":
-        share = -(-start.batch_size // machine.workers)
+        share = share_of(start.batch_size, machine.workers)
         now = now or share
         if bounds.batch_size is None and most > share:
             yield name, f"what is above a worker's share of the batch, {share} images, is ignored"
-    if not [value for value in values if value != now] and least < most:
+    # A knob that may be turned without bounds of its own is kept as it is by a lone value: that is of use.
+    if not [value for value in values if value != now] and (least < most or "batch" in name):
         groups = f", and whole groups of {machine.group} images" if machine.group > 1 and "batch" in name else ""
         steps = f"powers of two times or parts of {now}{groups}" if "batch" in name else "its steps"
         yield name, f"ignored: there is no value from {least} to {most} but {now} itself: {steps} are tried"

@@ -1,7 +1,7 @@
 """A recorded history shown to policies, interval by interval: what each would have decided, beside what was done."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from trainer.config.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import bottleneck
 from trainer.control.decide import next_decision, policy_of
+from trainer.control.fatal import Fatal, fatal_changes
 from trainer.control.guardrails import Machine
 from trainer.control.history import remembered
 from trainer.control.interval import Decision, Interval
@@ -25,11 +26,17 @@ UNKNOWN = (
 
 
 class Recorded(NamedTuple):
-    """What a log says of the run's own controller."""
+    """What a log says of the run's own controller; `fatal` are changes that no session of it has outlived."""
 
     settings: ControlSettings
     machine: Machine
     seed: int
+    fatal: tuple[Fatal, ...] = ()
+
+    def at(self, images: int) -> Machine:
+        """Its machine as a decision after so many images saw it: of such changes with those known by then."""
+        known = tuple(each.limit for each in self.fatal if images > each.known_from)
+        return self.machine._replace(fatal=known)
 
 
 class Row(NamedTuple):
@@ -88,7 +95,7 @@ class Shown(NamedTuple):
                 yield f"{row.images:>10,} images: (the run itself: {did})"
 
 
-def recorded(lines: Iterable[Line], place: str) -> Recorded | None:
+def recorded(lines: Sequence[Line], place: str) -> Recorded | None:
     """Of the newest session with a controller and a line of statistics; None where no log says it. TrainerError, naming
     `place`: settings of another version.
     """
@@ -109,7 +116,7 @@ def recorded(lines: Iterable[Line], place: str) -> Recorded | None:
     refused = tuple((name, why) for name, why in told.get("refused", ()))
     fatal = tuple((knob, was, value) for knob, was, value in told.get("fatal", ()))
     told = {**told, "fixed": tuple(told["fixed"]), "refused": refused, "fatal": fatal}
-    return Recorded(settings, Machine(**told), found["seed"])
+    return Recorded(settings, Machine(**told), found["seed"], tuple(fatal_changes(lines, settings.interval_sec)))
 
 
 def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Shown:
@@ -118,13 +125,16 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
     """
     policy, rows, seen = policy_of(settings), list[Row](), list[Interval]()
     start, seed = history[0].knobs, 0 if own is None else own.seed
+    ended = [] if own is None else [each.decision for each in own.fatal]
     for last in history:
-        seen = remembered([*seen, last._replace(decision=None)], settings)
+        seen = remembered([*seen, last._replace(decision=None, failed=None)], settings)
         known = own is not None and own.machine.workers == last.workers
-        machine = own.machine if own is not None and known else _machine(last)
+        machine = own.at(last.images) if own is not None and known else _machine(last)
         outcome = next_decision(seen, policy, settings, start, machine, seed=seed)
-        seen[-1] = seen[-1]._replace(decision=last.decision)
-        rows.append(Row(last.images, *bottleneck(last), outcome.decision, outcome.why, last.decision))
+        seen[-1] = seen[-1]._replace(decision=last.decision, failed=last.failed)
+        # What no session has outlived was decided there, whatever the next one then did about it.
+        did = last.failed if last.failed in ended else last.decision
+        rows.append(Row(last.images, *bottleneck(last), outcome.decision, outcome.why, did))
     return Shown(settings.policy, rows)
 
 

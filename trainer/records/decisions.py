@@ -1,6 +1,6 @@
 """What a controller changed of a run, or would have changed, in the run record, and what came of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from trainer.config.control import JUDGE
@@ -65,7 +65,7 @@ class DecisionRecord(Frozen):
 def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
     """Those that a log tells of, in order."""
     names = DecisionRecord.model_fields.keys() - {"at", "verdict", "brought"}
-    found = list[DecisionRecord]()
+    found, sessions = list[DecisionRecord](), list[int]()
     for line in lines:
         match line.get("event"):
             case "decision":
@@ -75,10 +75,11 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
                     why = made.reason.removeprefix(f"undoes {made.knob} {made.was}: ")
                     _judge(found, made.knob, made.was, "undone", why)
                 found.append(made)
+                sessions.append(line["session"])
             case "decision-kept":
                 _judge(found, line["knob"], line["value"], "kept", line["why"])
             case "decision-fatal":
-                _failed(found, line["knob"], line["value"], line["why"])
+                _failed(found, sessions, line)
             case "resume":
                 lost = {"verdict": "dropped", "brought": f"the run went on from {line['images']:,} images"}
                 found = [
@@ -90,17 +91,21 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
     return found
 
 
-def _failed(found: list[DecisionRecord], knob: str, value: object, why: str) -> None:
-    """Notes that a session did not outlive the newest decision that gave a knob this value."""
-    for place, each in reversed(list(enumerate(found))):
-        if (each.knob, each.value) == (knob, value) and each.fate in ("unjudged", "dropped"):
-            found[place] = each.model_copy(update={"outcome": "failed", "why": why, "verdict": "", "brought": ""})
-            return
+def _failed(found: list[DecisionRecord], sessions: Sequence[int], line: Line) -> None:
+    """Notes what no session has outlived; `sessions` made them. Of two such changes each has an event of its own."""
+    of = line["of_session"], line["of_images"], line["knob"], line["value"]
+    for place, (session, each) in enumerate(zip(sessions, found, strict=True)):
+        if (session, each.images, each.knob, each.value) == of and each.outcome == "done":
+            lost = {"outcome": "failed", "why": line["why"], "verdict": "", "brought": ""}
+            found[place] = each.model_copy(update=lost)
 
 
 def _judge(found: list[DecisionRecord], knob: str, value: object, verdict: str, brought: str) -> None:
-    """Notes a verdict on the newest decision that gave a knob this value."""
+    """Notes a verdict on the newest decision that gave a knob this value. Where it has failed, going back from it says
+    nothing of an older one.
+    """
     for place, each in reversed(list(enumerate(found))):
-        if (each.knob, each.value) == (knob, value) and each.fate in ("unjudged", "kept"):
-            found[place] = each.model_copy(update={"verdict": verdict, "brought": brought})
+        if (each.knob, each.value) == (knob, value) and each.fate in ("unjudged", "kept", "failed"):
+            if each.fate != "failed":
+                found[place] = each.model_copy(update={"verdict": verdict, "brought": brought})
             return

@@ -53,7 +53,7 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "decision": frozenset({"knob", "value", "was", "policy", "reason", "expected_gain", "outcome"}),
         "controller": frozenset({"settings", "machine", "seed"}),
         "decision-begun": frozenset({"knob", "value", "was", "policy", "reason", "expected_gain", "undone_if"}),
-        "decision-fatal": frozenset({"knob", "value", "was", "why"}),
+        "decision-fatal": frozenset({"knob", "value", "was", "why", "of_session", "of_images"}),
         "decision-kept": frozenset({"knob", "value", "why"}),
         "data-verified": frozenset({"nodes"}),
     }

@@ -26,7 +26,7 @@ from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
 from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
 from trainer.run.state import TrainState
-from trainer.run.steering import steering_of
+from trainer.run.steering import past_of, steering_of
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import compile_losses
 from trainer.steps.phase_clock import PhaseClock
@@ -108,7 +108,8 @@ def _run(
     the latter two.
     """
     state = ready.state
-    plan = Plan(ready.config, state.images)
+    past = past_of(options.control, ready.config, world, reporter, run_dir, state)
+    plan = Plan(past.config, state.images)
     first, config = plan.now, plan.now.config
     knobs = Actuators(config, options.reading, world, limiter)
     batch, phases = Batch(config, world, ready.data, state.images, knobs.reading), phases_of(state)
@@ -122,8 +123,10 @@ def _run(
         compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in plan.ahead])
     knobs.compiles_with(compiled)
     graph = step_graph(config, world)
-    steering = steering_of(options.control, plan, knobs, compiled, world, reporter, run_dir, state, batch)
-    decisions = RuntimeDecisions({**ready.choices, **steering.choice}, compiled, graph, limiter, world, reporter)
+    steering = steering_of(options.control, plan, knobs, compiled, world, reporter, run_dir, past, state, batch)
+    decisions = RuntimeDecisions(
+        {**ready.choices, **past.choices, **steering.choice}, compiled, graph, limiter, world, reporter
+    )
     game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
     accumulator, probe = Accumulator(phases, world.device, PhaseClock(world.device)), NoiseProbe(config, world, phases)
     votes, stall_sec = list[Callable[[], int]](), 0.0
@@ -192,7 +195,8 @@ def _run(
                 accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
                 probe.after(line)
                 decisions.after(line, state)
-                steering.after(line, state, batch)
+                if not interrupted:  # what is changed with the last step would be tried by nobody
+                    steering.after(line, state, batch)
 
             # Samples and checkpoint; nobody knows how long these take.
             heartbeat.busy()

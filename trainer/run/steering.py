@@ -1,20 +1,25 @@
 """What a controller changes of a session: knobs of the process at once, the rest as a segment that begins now."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
-from trainer.config.control import ControlSettings
-from trainer.config.segment_plan import Plan
+from trainer.config.control import SWITCH_FILE, ControlSettings
+from trainer.config.segment_plan import Plan, decided_values
+from trainer.config.train_config import TrainConfig
 from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, changes_of
-from trainer.control.controller import Controller
-from trainer.control.fatal import Fatal, fatal_changes
-from trainer.control.flags import MORE_FLAG
+from trainer.control.controller import Controller, tell
+from trainer.control.fatal import FATAL, Fatal, fatal_changes, to_undo
+from trainer.control.flags import MODE_FLAG, MORE_FLAG, POLICY_FLAG
 from trainer.control.idle_bounds import idle_bounds
-from trainer.control.interval import Decision, Knobs
+from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.machine import machine_of
 from trainer.control.watch import history_of
 from trainer.core.errors import TrainerError
+from trainer.core.program import program
 from trainer.distributed.world import World
 from trainer.metrics.evaluate import Moment
 from trainer.records.decisions import CONTROLLER
@@ -23,6 +28,33 @@ from trainer.run.reporter import Reporter
 from trainer.run.state import TrainState
 from trainer.steps.batch import Batch
 from trainer.steps.compilation import Compilation
+from trainer.steps.precision import choose
+
+
+class Past(NamedTuple):
+    """What a session goes on from.
+
+    Attributes:
+        config: of the run, with what was undone.
+        lines: of its log, on rank 0; none without a controller.
+        fatal: changes that no session has outlived.
+        undone: of them, because a checkpoint had kept them.
+        choices: that took other ones.
+    """
+
+    config: TrainConfig
+    lines: Sequence[Line] = ()
+    fatal: Sequence[Fatal] = ()
+    undone: Sequence[Decision] = ()
+    choices: Mapping[str, str] = MappingProxyType({})
+
+    def history(self, settings: ControlSettings, images: int) -> list[Interval]:
+        """The run's intervals before so many images, on rank 0, with what was undone since."""
+        failed = [(each.session, each.images) for each in self.fatal]
+        found = history_of(self.lines, settings.interval_sec, images, failed)
+        for each in self.undone if found else ():
+            found[-1] = found[-1].ended_by(each, failed=False)
+        return found
 
 
 class Steering:
@@ -41,14 +73,6 @@ class Steering:
     def sec(self) -> float | None:
         """That steps have waited for decisions and for what they changed at once; None where nobody decides."""
         return None if self._controller is None else self._sec
-
-    def begin(self, state: TrainState, batch: Batch, fatal: Sequence[Fatal], troubles: Mapping[str, str]) -> None:
-        """Before the first step: leaves what an earlier session did not outlive. By knob, why one of its is not set."""
-        if self._controller is None:
-            return
-        now = self._actuators.knobs(self._plan.now.config)
-        for decision in self._controller.begin(now, state.images, fatal, troubles):
-            self._controller.done(decision, state.images, self._act(decision, state, batch))
 
     def after(self, line: Line, state: TrainState, batch: Batch) -> None:
         """Lets the controller change something after a line, where one does not end a segment anyway."""
@@ -79,6 +103,67 @@ class Steering:
         return ""
 
 
+def past_of(
+    settings: ControlSettings | None,
+    config: TrainConfig,
+    world: World,
+    reporter: Reporter,
+    run_dir: Path,
+    state: TrainState,
+) -> Past:
+    """What a session with a controller goes on from. Before anything is built for the first step, the state leaves what
+    no earlier session has outlived, so that this one does not end by it either.
+    """
+    if settings is None:
+        return Past(config)
+    lines: Sequence[Line] = read_stats_log(run_dir).lines if world.rank == 0 else ()
+    fatal: list[Fatal] = world.gather(fatal_changes(lines, settings.interval_sec), list[Fatal])[0]
+    left = _why_left(settings, run_dir) if world.rank == 0 else ""
+    wanted = to_undo(fatal, decided_values(config, state.images))
+    undo: list[Decision] = world.gather([] if left else wanted, list[Decision])[0]
+    if world.rank == 0:
+        _tell_fatal(fatal, state.images, reporter)
+        for each in wanted if left else ():
+            reporter.say(f"warning: controller: {each.knob} stays {each.was}, and may end the run again: {left}")
+    plan, trouble = Plan(config, state.images), ""
+    if undo:
+        try:
+            factor = plan.now.lr_factor
+            plan.decide(state.images, {name: to for each in undo for name, to in changes_of(each, factor).items()})
+        except TrainerError as error:
+            trouble = f"{error.problem}: {error.value}"
+        for each in undo if world.rank == 0 else ():
+            tell(each, state.images, "failed" if trouble else "done", reporter.event, reporter.say, trouble)
+    if not undo or trouble:
+        return Past(config, lines, fatal)
+    reporter.replanned(plan.config)
+    now, choices = Plan(plan.config, state.images).now.config, dict[str, str]()
+    if now.precision != state.config.precision:
+        choices["precision"] = state.use(choose(now.precision, world.device))
+    state.enter(now)
+    return Past(plan.config, lines, fatal, undo, choices)
+
+
+def _why_left(settings: ControlSettings, run_dir: Path) -> str:
+    """Why this session's controller undoes nothing, with what would have it do so; empty where it does."""
+    if (run_dir / SWITCH_FILE).exists():
+        command = shlex.join(["control", "on", "--run-dir", str(run_dir)])
+        return f"the controller is switched off; it is undone where `{program()} {command}` comes before the start"
+    if settings.mode != "act" or settings.policy == "fixed":
+        return f"{settings.choice}, changes nothing; {MODE_FLAG} act with another {POLICY_FLAG} than fixed undoes it"
+    return ""
+
+
+def _tell_fatal(fatal: Sequence[Fatal], images: int, reporter: Reporter) -> None:
+    """Says, once in the run, what no session has outlived; on rank 0."""
+    for each in fatal:
+        if not each.is_told:
+            knob, was, value = each.limit
+            of = {"of_session": each.session, "of_images": each.images}
+            reporter.event(FATAL, images, knob=knob, value=value, was=was, why=each.reason, **of)
+            reporter.say(f"warning: controller: {knob} {value} is never tried again: {each.reason}")
+
+
 def steering_of(
     settings: ControlSettings | None,
     plan: Plan,
@@ -87,16 +172,14 @@ def steering_of(
     world: World,
     reporter: Reporter,
     run_dir: Path,
+    past: Past,
     state: TrainState,
     batch: Batch,
 ) -> Steering:
-    """What steers a session that begins with this state. A controller goes on with what an earlier one has learnt."""
+    """What steers a session that begins with this state. A controller goes on with what earlier ones have learnt."""
     if settings is None:
         return Steering(plan, actuators, None, reporter)
-    lines: Sequence[Line] = read_stats_log(run_dir).lines if world.rank == 0 else ()
-    ended = fatal_changes(lines, settings.interval_sec)
-    fatal: list[Fatal] = world.gather(ended, list[Fatal])[0]
-    history = history_of(lines, settings.interval_sec, state.images, [(each.session, each.images) for each in fatal])
+    fatal, history = past.fatal, past.history(settings, state.images)
     last = history[-1].after if history else None
     restored: Knobs | None = world.gather(last, Knobs | None)[0]
     begun: Knobs | None = world.gather(history[0].knobs if history else None, Knobs | None)[0]
@@ -123,6 +206,5 @@ def steering_of(
         lambda event, images, **details: reporter.event(event, images, **details),
         reporter.say,
     )
-    steering = Steering(plan, actuators, controller, reporter)
-    steering.begin(state, batch, fatal, troubles)
-    return steering
+    controller.begin(actuators.knobs(plan.now.config), state.images, troubles)
+    return Steering(plan, actuators, controller, reporter)

@@ -168,6 +168,18 @@ def test_what_cannot_be_turned_is_not_offered() -> None:
     assert powered["power_share"] == (0.6, 0.7, 0.8, 0.9, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("back", "tried", "left"), [(64, 16, {32}), (0, 16, {32, 64}), (16, 64, {8, 32}), (16, 0, {8, 32})]
+)
+def test_the_whole_share_cools_down_as_the_number_of_images_that_it_is(back: int, tried: int, left: set[Value]) -> None:
+    asked = ControlSettings(bounds=Bounds(batch_gpu=(8, 64)))
+    start = START._replace(batch_gpu=back)
+    undone = Decision("batch_gpu", back, tried, JUDGE, "", -0.1, "")
+    now = Interval(0, 10.0, 100.0, start._replace(batch_gpu=tried), workers=1, decision=undone)
+    found = allowed(asked, start, Machine(4), [now, now._replace(knobs=start, decision=None)])
+    assert set(found["batch_gpu"]) - {back} == left
+
+
 def test_an_objective_without_its_figure_decides_nothing() -> None:
     history = [Interval(0, 10.0, 100.0, START)] * 3
     for objective in ("cost", "carbon"):

@@ -28,6 +28,10 @@ GPU = CPU._replace(on_cpu=False, limit_watts=700.0, power_floor=0.3)
         ({"batch_gpu": [12, 24]}, CPU, "begins with 48"),
         ({"batch_gpu": [12, 96]}, CPU, "share of the batch, 48"),
         ({"loader_threads": [3, 4]}, CPU, "begins with 2"),
+        ({"batch_size": [96, 96]}, CPU, "no value from 96 to 96 but 96"),
+        ({"batch_gpu": [48, 48]}, CPU, "no value from 48 to 48 but 48"),
+        ({"precision": ["fp32"]}, CPU, "no format in it but fp32"),
+        ({"precision": ["fp32", "fp16", "bf16"]}, CPU._replace(refused=(("fp16", "slow"), ("bf16", "old"))), "bf16"),
         ({"precision": ["fp32", "fp16"]}, CPU._replace(refused=(("fp16", "slow here"),)), "slow here"),
     ],
 )
@@ -43,7 +47,7 @@ def test_what_is_of_no_use_is_named_with_the_reason(bounds: dict[str, object], m
         ({}, CPU),
         ({"threads": [1, 4], "loader_threads": [1, 4], "prefetch": [1, 8], "compile": True}, CPU),
         ({"batch_size": [24, 192], "batch_gpu": [12, 96], "precision": ["fp32", "bf16"]}, CPU),
-        ({"loader_threads": [2, 2], "batch_size": [96, 96]}, CPU),
+        ({"loader_threads": [2, 2], "threads": [2, 2], "prefetch": [2, 2]}, CPU),  # which they would not stay at
         ({"watts": [350, 700]}, GPU),
     ],
 )

@@ -6,15 +6,20 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import torch
 
 from tests.trainer.control.closed_loop import Loop, Plant
 from tests.trainer.control.lines import line
 from trainer.__main__ import main
 from trainer.config.control import JUDGE, Bounds, ControlSettings, PolicyName
+from trainer.control.controller import Controller
+from trainer.control.fatal import fatal_changes
 from trainer.control.guardrails import Machine
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.replay import UNKNOWN, Recorded, recorded, shown
+from trainer.control.watch import history_of
 from trainer.core.errors import TrainerError
+from trainer.distributed.world import World
 
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 BOUNDS = Bounds(batch_size=(16, 256))
@@ -79,6 +84,61 @@ def test_a_log_says_what_the_run_was_asked_for() -> None:
     odd["settings"]["policy"] = "crystal-ball"
     with pytest.raises(TrainerError, match=r"stats\.jsonl: controller.*policy"):
         recorded([odd, line(0, 0)], "stats.jsonl")
+
+
+Log = list[dict[str, Any]]
+
+
+def live(log: Log, session: int, settings: ControlSettings, folder: Path, until_decided: bool) -> Log:
+    """What a session with a controller appends, which waits for images all the time and has its changes done; it may
+    die with the first.
+    """
+
+    def event(name: str, images: int, **more: Any) -> None:
+        log.append({"event": name, "time": 1.8e9, "images": images, "session": session, **more})
+
+    first = max((each["images"] for each in log), default=0)
+    event("resume" if session else "start", first)
+    fatal = fatal_changes(log, settings.interval_sec)
+    machine = MACHINE._replace(fatal=tuple(each.limit for each in fatal))
+    asked = {"settings": settings.model_dump(mode="json"), "machine": machine._asdict(), "seed": 3}
+    event("controller", first, **asked)
+    history = history_of(log, settings.interval_sec, failed=[(each.session, each.images) for each in fatal])
+    world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
+    start = Knobs(batch_size=32, loader_threads=1)
+    controller = Controller(settings, world, machine, start, 3, folder, history, event, lambda _: None)
+    knobs = history[-1].after if history else start
+    for place in range(20):
+        now = {"knobs": knobs._asdict(), "cores": 4, "session": session, "cpu_utilisation": 0.1 + place / 100}
+        log.append(line(6.0 * place, first + 100 + 600 * place, loader_stall_sec=3.0 * place, **now))
+        decision = controller.after(log[-1])
+        if decision is not None:
+            controller.done(decision, log[-1]["images"])
+            knobs = knobs.turned(decision.knob, decision.value)
+            if until_decided:
+                break
+    return log
+
+
+@pytest.mark.parametrize("policy", ["rules", "model", "learned"])
+def test_a_run_with_a_change_that_no_session_has_outlived_is_decided_the_same_again(
+    policy: PolicyName, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ControlSettings(policy=policy, interval_sec=5.0, bounds=BOUNDS)
+    log = live(live([], 0, settings, tmp_path, until_decided=True), 1, settings, tmp_path, until_decided=False)
+    log = json.loads(json.dumps(log))
+    own = recorded(log, "stats.jsonl")
+    assert own is not None
+    (ended,) = own.fatal
+    found = shown(history_of(log, 5.0, failed=[(ended.session, ended.images)]), settings, own)
+    assert ended.decision in [row.did for row in found.rows]
+    assert found.same == len(found.rows) > 15
+    own_changes, all_own = found.agreed
+    assert own_changes == all_own >= 1
+    (tmp_path / "stats.jsonl").write_text("".join(json.dumps(each) + "\n" for each in log))
+    assert main(["control", "replay", "--run-dir", str(tmp_path), "--policy", policy, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["policies"][policy]
+    assert (told["intervals_as_the_run"], told["own_changes_agreed"]) == (found.same, own_changes)
 
 
 @pytest.fixture

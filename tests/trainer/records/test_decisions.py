@@ -26,6 +26,19 @@ def undone(images: int, was: int, value: int, **more: Any) -> Line:
     return made(images, was, value, policy=JUDGE, reason=f"undoes threads {was}: it brought -5%", **more)
 
 
+def fatal(images: int, value: int, *, session: int = 0) -> Line:
+    of = {"of_session": session, "of_images": images, "was": 4, "why": "killed"}
+    return {
+        "event": "decision-fatal",
+        "time": 1.8e9,
+        "session": 1,
+        "images": 90,
+        "knob": "threads",
+        "value": value,
+        **of,
+    }
+
+
 def resumed(images: int) -> Line:
     return {"event": "resume", "time": 1.8e9, "images": images, "session": 1}
 
@@ -44,6 +57,12 @@ def resumed(images: int) -> Line:
         ([made(1, 4, 3), made(8, 3, 2), kept(9, 2), resumed(1)], ["unjudged", "dropped"]),
         ([made(8, 4, 3), resumed(1), made(5, 4, 3), kept(6, 3)], ["dropped", "kept"]),
         ([made(8, 4, 3, outcome="failed"), resumed(1)], ["failed"]),
+        ([made(8, 4, 3), resumed(8), fatal(8, 3), undone(8, 3, 4)], ["failed", "undoing"]),
+        ([made(8, 4, 3), resumed(5), fatal(8, 3)], ["failed"]),
+        ([made(1, 4, 3), made(8, 4, 3), resumed(8), fatal(8, 3)], ["unjudged", "failed"]),
+        ([made(1, 4, 3), made(8, 4, 3), resumed(8), fatal(8, 3), fatal(8, 3)], ["unjudged", "failed"]),
+        ([made(1, 4, 3), kept(2, 3), made(8, 4, 3), fatal(8, 3), undone(8, 3, 4)], ["kept", "failed", "undoing"]),
+        ([made(8, 4, 3), resumed(8), made(8, 4, 3, session=1), fatal(8, 3)], ["failed", "unjudged"]),
         ([kept(2, 3)], []),
     ],
 )

@@ -1,5 +1,6 @@
 """A controller in a run: what it decides is done, written down, and there again when the run goes on."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +12,16 @@ from torch import nn
 
 from trainer.config.control import SWITCH_FILE, Bounds, ControlSettings
 from trainer.config.train_config import TrainConfig
-from trainer.control import controller
+from trainer.control import controller, fatal
 from trainer.control.interval import Decision, Interval, Value
 from trainer.control.replay import recorded
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
-from trainer.preemption.notices import Interruption
+from trainer.preemption.notices import Interruption, Request
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
 from trainer.run.session_setup import RunOptions
+from trainer.steps.compilation import Compilation, compile_losses
 from trainer.steps.step_graph import StepGraph, step_graph
 
 Lines = Callable[[Path], list[dict[str, Any]]]
@@ -184,7 +186,91 @@ def test_a_controller_that_dies_leaves_the_run_as_it_is(
     assert "ZeroDivisionError" in told[0]["why"]
 
 
+class TooSmall:
+    """A machine that has no memory for a batch of 32, be it for a step or for what is compiled before, while it is
+    `on`; told to stop, it does so with the first such step.
+    """
+
+    def __init__(self) -> None:
+        self.on, self.stops = True, list[Interruption]()
+
+    def graph(self, config: TrainConfig, world: World) -> StepGraph:
+        graph = step_graph(config, world)
+        step = graph.step
+
+        def tried(*inputs: Any, **more: Any) -> None:
+            if config.batch_size == 32 and self.stops:
+                self.stops.pop()._on_signal(signal.SIGTERM, None)
+            elif config.batch_size == 32 and self.on:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+            step(*inputs, **more)
+
+        if config.batch_size == 32:
+            graph.step = tried  # type: ignore[method-assign]
+        return graph
+
+    def compiled(self, phases: Any, state: Any, batch: Any, config: TrainConfig, *more: Any) -> Compilation:
+        if config.batch_size == 32 and self.on and not self.stops:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+        return compile_losses(phases, state, batch, config, *more)
+
+
+@pytest.fixture
+def too_small(monkeypatch: pytest.MonkeyPatch) -> TooSmall:
+    found = TooSmall()
+    monkeypatch.setattr("trainer.run.loop.step_graph", found.graph)
+    monkeypatch.setattr("trainer.run.loop.compile_losses", found.compiled)
+    return found
+
+
+@pytest.fixture
+def often(config: TrainConfig, scripted: Callable[[Script], None]) -> TrainConfig:
+    """Saved with each line, so that a checkpoint has what was decided."""
+    scripted({48: ("batch_size", 32)})
+    return config.replace({"checkpoint_kimg": 0.016})
+
+
+def _sizes(lines: list[dict[str, Any]]) -> list[int]:
+    return [line["knobs"]["batch_size"] for line in lines if "knobs" in line]
+
+
 def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoint_has_it(
+    often: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, too_small: TooSmall
+) -> None:
+    with pytest.raises(TrainerError, match="memory does not hold a step"):
+        _train(often, tmp_path, digits_dir)
+    record = _train(often, tmp_path, digits_dir)
+    tried, undone = record.decisions
+    assert (tried.value, tried.fate, undone.value, undone.fate) == (32, "failed", 16, "undoing")
+    assert "memory does not hold a step" in tried.why
+    assert _sizes(lines_of(tmp_path)) == [16] * 20
+    assert [each.batch_size for each in record.segments] == [16, 16], "none of it was begun"
+    own = recorded(lines_of(tmp_path), "stats.jsonl")
+    assert own is not None
+    assert own.machine.fatal == (("batch_size", 16, 32),)
+
+
+def test_a_stop_before_its_first_interval_does_not_have_it_tried_for_ever(
+    often: TrainConfig,
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Lines,
+    too_small: TooSmall,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fatal, "training_sec", lambda first, last: float(last["images"] - first["images"] >= 64))
+    interruption = Interruption()
+    too_small.stops.append(interruption)
+    assert train(often, tmp_path, digits_dir, RunContext(run_id="r"), interruption, RunOptions(control=SETTINGS)) == 75
+    with pytest.raises(TrainerError, match="memory does not hold a step"):
+        _train(often, tmp_path, digits_dir)
+    record = _train(often, tmp_path, digits_dir)
+    assert [session.ended_by for session in record.sessions] == ["interrupt", "failed", "done"]
+    assert [each.fate for each in record.decisions] == ["failed", "undoing"]
+    assert _sizes(lines_of(tmp_path))[3:5] == [32, 16]
+
+
+def test_nothing_is_decided_with_the_last_step_before_a_stop(
     config: TrainConfig,
     tmp_path: Path,
     digits_dir: Path,
@@ -192,31 +278,45 @@ def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoi
     scripted: Callable[[Script], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def too_small(config: TrainConfig, world: World) -> StepGraph:
-        """As a GPU that has no memory for what was decided."""
-        graph = step_graph(config, world)
-        if config.batch_gpu == 8:
+    scripted({})
+    _train(config.replace({"kimg": 0.032, "checkpoint_kimg": 0.016}), tmp_path, digits_dir)
+    scripted({0: ("batch_size", 32)})
+    interruption = Interruption()
+    later = iter([Request.NOTHING, Request.STOP, Request.STOP])
+    monkeypatch.setattr(interruption, "request", lambda: next(later, Request.STOP))
+    options = RunOptions(control=SETTINGS)
+    assert train(config, tmp_path, digits_dir, RunContext(run_id="r"), interruption, options) == 75
+    assert not [line for line in lines_of(tmp_path) if line.get("event", "").startswith("decision")]
 
-            def step(*_: object, **__: object) -> None:
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
 
-            monkeypatch.setattr(graph, "step", step)
-        return graph
-
-    monkeypatch.setattr("trainer.run.loop.step_graph", too_small)
-    scripted({48: ("batch_gpu", 8)})
-    often = config.replace({"checkpoint_kimg": 0.016})
+@pytest.mark.parametrize("who", ["off", "fixed", "observe"])
+def test_whoever_changes_nothing_undoes_nothing_and_says_what_may_end_the_run(
+    often: TrainConfig,
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Lines,
+    too_small: TooSmall,
+    capsys: pytest.CaptureFixture[str],
+    who: str,
+) -> None:
     with pytest.raises(TrainerError, match="memory does not hold a step"):
         _train(often, tmp_path, digits_dir)
+    too_small.on = False
+    switch, changes = tmp_path / SWITCH_FILE, {"fixed": {"policy": "fixed"}, "observe": {"mode": "observe"}}
+    if who == "off":
+        switch.touch()
+    capsys.readouterr()
+    record = _train(often.replace({"kimg": 0.2}), tmp_path, digits_dir, SETTINGS.model_copy(update=changes.get(who)))
+    assert "batch_size stays 32, and may end the run again" in capsys.readouterr().out
+    assert [each.fate for each in record.decisions if each.outcome != "observed"] == ["failed"]
+    assert set(_sizes(lines_of(tmp_path))[3:]) == {32}
+    # Trained with it, it is no danger, and the log says once what had happened.
+    switch.unlink(missing_ok=True)
     record = _train(often, tmp_path, digits_dir)
-    tried, undone = record.decisions
-    assert (tried.value, tried.fate, undone.value, undone.fate) == (8, "failed", 0, "undoing")
-    assert "memory does not hold a step" in tried.why
-    ticks = [line["knobs"]["batch_gpu"] for line in lines_of(tmp_path) if "knobs" in line]
-    assert ticks == [0] * 20
-    own = recorded(lines_of(tmp_path), "stats.jsonl")
-    assert own is not None
-    assert own.machine.fatal == (("batch_gpu", 0, 8),)
+    assert "may end the run again" not in capsys.readouterr().out
+    assert [each.fate for each in record.decisions if each.outcome != "observed"] == ["failed"]
+    assert len([line for line in lines_of(tmp_path) if line.get("event") == "decision-fatal"]) == 1
+    assert set(_sizes(lines_of(tmp_path))[3:]) == {32}
 
 
 def test_switched_off_nothing_is_decided(
