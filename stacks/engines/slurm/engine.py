@@ -20,7 +20,7 @@ from components.core.findings import Finding, InputError, nearest_hint
 from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
-from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, no_outputs, no_resources
+from stacks.engines.base import EngineAwayError, JobStatus, PerhapsTakenError, Phase, Room, no_outputs, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
@@ -47,9 +47,18 @@ _ENDS = {
 }
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
-_AWAY = re.compile(r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding")
-_SUBMITTED_SEC, _SEEN_SEC = 120.0, 90.0
-"""Until a submit that has left no number was cut off; until a shared folder shows what a node has written."""
+_AWAY = re.compile(
+    r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding|"
+    r"Zero Bytes were transmitted"
+)
+_NOT_SENT = re.compile(r"[Cc]onnect failure|[Cc]onnection refused")
+"""Of answers without which it is known all the same that Slurm has taken nothing."""
+_LOOKED_SEC, _LOOK_SEC = 20.0, 2.0
+"""For a job whose submit has got no answer: how long, and the pause before each look."""
+_SUBMITTED_SEC, _SEEN_SEC = 5 * _TIMEOUT_SEC + _LOOKED_SEC, 90.0
+"""Until a submit that has left no number was cut off, which is more than its four calls may take; until a shared folder
+shows what a node has written.
+"""
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
 
@@ -218,8 +227,7 @@ class SlurmEngine(FolderEngine):
             (folder / "batch.env").write_text(batch_env(job, job_id, partition))
             (folder / "node.env").write_text(node_env(job, folder, sys.executable))
             (folder / "sbatch.words").write_text("".join(f"{word}\n" for word in words))
-        said = _slurm("sbatch", "--parsable", *words)
-        _keep_id(folder, said.partition(";")[0].strip())
+        _keep_id(folder, _taken(folder, words))
 
     def _now(self, folder: Path, known: JobStatus, asks: _Asks) -> JobStatus:
         """Out of what its script has left and what Slurm says."""
@@ -327,6 +335,25 @@ def _slurm_id(folder: Path, all_states: Callable[[], Mapping[str, _State]]) -> s
     if own:
         _keep_id(folder, max(own, key=int))
     return _first(folder, _ID_FILE) or max(own, key=int, default="")
+
+
+def _taken(folder: Path, words: Sequence[str]) -> str:
+    """The number by which Slurm has taken it. PerhapsTakenError: nobody knows whether it has, or will."""
+    try:
+        return _slurm("sbatch", "--parsable", *words).partition(";")[0].strip()
+    except EngineAwayError as error:
+        if _NOT_SENT.search(error.problem):
+            raise
+        until = time.monotonic() + _LOOKED_SEC
+        while time.monotonic() < until:
+            time.sleep(_LOOK_SEC)
+            with suppress(InputError):
+                if number := _slurm_id(folder, _all_states):
+                    return number
+        raise PerhapsTakenError(
+            error.place, f"{error.problem}; the job may have been taken all the same, as {folder.name}",
+            allowed="one job", fix=f"see what becomes of {folder.name}, before you submit it again",
+        ) from None  # fmt: skip
 
 
 def _keep_id(folder: Path, slurm_id: str) -> None:
