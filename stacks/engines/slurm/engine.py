@@ -22,6 +22,7 @@ from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
 from stacks.engines.base import EngineAwayError, JobStatus, PerhapsTakenError, Phase, Room, no_outputs, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
+from stacks.engines.local.engine import MARK, RUNNER_MARK
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
     NODE_SCRIPT,
@@ -409,6 +410,11 @@ def _first(folder: Path, name: str) -> str:
         return ""
 
 
+def _not_of_a_local_job(variables: Mapping[str, str]) -> dict[str, str]:
+    """Slurm hands them on to the job, and the end of the local job that submits would be that of the other, too."""
+    return {name: value for name, value in variables.items() if name not in (MARK, RUNNER_MARK)}
+
+
 def _slurm(program: str, *words: str, may_fail: bool = False) -> str:
     """What one of Slurm's commands prints. InputError: it is missing, it refuses, or its controller does not answer."""
     try:
@@ -417,7 +423,7 @@ def _slurm(program: str, *words: str, may_fail: bool = False) -> str:
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SEC,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            env={**_not_of_a_local_job(os.environ), "LC_ALL": "C.UTF-8"},
         )
     except FileNotFoundError:
         raise InputError(
