@@ -57,8 +57,8 @@ _NOT_SENT = re.compile(r"[Cc]onnect failure|[Cc]onnection refused")
 _LOOKED_SEC, _LOOK_SEC = 20.0, 2.0
 """For a job whose submit has got no answer: how long, and the pause before each look."""
 _BEING_CANCELLED = "being cancelled: it is told to stop, and ended once its grace is over"
-_SUBMITTED_SEC, _SEEN_SEC = 5 * _TIMEOUT_SEC + _LOOKED_SEC, 90.0
-"""Until a submit that has left no number was cut off, which is more than its four calls may take; until a shared folder
+_SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
+"""Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
 shows what a node has written.
 """
 _IS_OVER = re.compile(r"Invalid job id|already complet")
