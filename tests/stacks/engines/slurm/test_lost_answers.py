@@ -14,11 +14,13 @@ import pytest
 
 from components.core.findings import InputError
 from stacks.engines.base import EngineAwayError, PerhapsTakenError, Phase
+from stacks.engines.hybrid.moving import move_job
 from stacks.engines.job_folders import read_status, write_status
+from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm import engine as slurm_engine
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.slurm_cluster import SlurmCluster
-from tests.stacks.engines.test_contract import job, over
+from tests.stacks.engines.test_contract import job, limited, over, until
 
 LOST = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
 LOOKED_SEC = slurm_engine._LOOKED_SEC
@@ -70,6 +72,23 @@ def test_one_that_slurm_takes_later_is_in_no_other_jobs_folder(
     assert [over(engine, each).phase for each in ("case-1", again)] == [Phase.DONE, Phase.DONE]
     for each in ("case-1", again):
         assert (tmp_path / "queue" / each / "run" / "starts").read_text() == "x\n"
+
+
+def test_a_move_whose_submit_has_got_no_answer_goes_on_with_the_same_job(
+    pretended: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    here, there = LocalQueue(tmp_path / "here"), SlurmEngine(tmp_path / "queue")
+    job_id = here.submit(job("echo kept >state; trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
+    until(here, job_id, lambda found, log: "begun" in log)
+    pretended("sbatch", f'echo "{LOST}" >&2; exit 1')
+    with pytest.raises(PerhapsTakenError):
+        move_job(here, job_id, there, limited(), lambda done, total: None)
+    pretended("sbatch", f"touch {tmp_path}/again; echo 8")
+    pretended("squeue", f"echo '7|PENDING|None|gangway:{tmp_path}/queue/case-1'")
+    assert move_job(here, job_id, there, limited(), lambda done, total: None).job_id == "case-1"
+    assert [(each.id, each.phase) for each in there.jobs()] == [("case-1", Phase.WAITING)]
+    assert (tmp_path / "queue" / "case-1" / "run" / "state").read_text() == "kept\n"
+    assert not (tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize(
