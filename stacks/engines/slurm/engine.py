@@ -208,7 +208,7 @@ class SlurmEngine(FolderEngine):
         # The batch script tells the step, and waits; one that waits in the queue is gone at once.
         signal = ["--batch", "--signal=TERM"] if state in _RUNS else []
         try:
-            _slurm("scancel", "--quiet", *signal, slurm_id)
+            _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
         except InputError as error:
             if not _IS_OVER.search(error.problem):
                 raise

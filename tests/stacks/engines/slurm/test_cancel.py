@@ -29,6 +29,7 @@ def is_in(state: str, pretended: Pretended, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", EngineAwayError),
         ("Kill job error on job id 7: Unable to contact slurm controller (connect failure)", EngineAwayError),
         ("Kill job error on job id 7: Socket timed out on send/recv operation", EngineAwayError),
         ("Kill job error on job id 7: Access/permission denied", InputError),
@@ -42,7 +43,7 @@ def test_a_cancel_that_slurm_is_not_told_says_so_and_can_be_asked_for_again(
         engine.cancel("case-1")
     pretended("scancel", f'echo "$@" >>{tmp_path}/told')
     engine.cancel("case-1")
-    assert (tmp_path / "told").read_text() == "--quiet 7\n"
+    assert (tmp_path / "told").read_text() == "7\n"
 
 
 @pytest.mark.parametrize(
