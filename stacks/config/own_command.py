@@ -17,8 +17,16 @@ from stacks.config.section import Section
 RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
 """Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
 
-_OF_SHELLS = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
-"""Variables that bash lets nobody set; it is what runs a job's scripts on many machines."""
+_OF_SHELLS = (
+    *("BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
+    *("BASH_COMMAND", "BASH_LINENO", "BASH_MONOSECONDS", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_TRAPSIG"),
+    *("BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID"),
+    *("FUNCNAME", "FUNCNEST", "GROUPS", "HISTCMD", "IFS", "LINENO", "OLDPWD", "OPTERR", "OPTIND", "PIPESTATUS"),
+    *("PPID", "PS1", "PS2", "PS4", "PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID", "_"),
+)
+"""Variables to which bash or another sh gives values of its own, or lets nobody give one: what runs a job's scripts
+would hand on something else than the job says.
+"""
 _Word = Annotated[str, Field(max_length=4096)]
 _Folder = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
 OF_THE_SYSTEM = (
@@ -98,7 +106,7 @@ class CommandKeys(Section):
             if name.startswith("GANGWAY_"):
                 raise ValueError(f"names without GANGWAY_, which are told to a command; leave {name} out")
             if name in _OF_SHELLS:
-                raise ValueError(f"names other than {', '.join(_OF_SHELLS)}, which shells set; leave {name} out")
+                raise ValueError(f"names that no shell sets itself, as it does RANDOM, UID and PWD; leave {name} out")
         return env
 
 

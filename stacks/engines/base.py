@@ -23,6 +23,10 @@ class EngineAwayError(InputError):
     """An engine that does not answer now."""
 
 
+class PerhapsTakenError(EngineAwayError):
+    """It has not answered a submit, and may have taken the job all the same, or take it yet."""
+
+
 class UnreadableError(InputError):
     """What an engine keeps of one job, and this release cannot read."""
 

@@ -24,7 +24,16 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import JobStatus, Leaving, Move, Phase, UnreadableError, region_findings, unreadable
+from stacks.engines.base import (
+    JobStatus,
+    Leaving,
+    Move,
+    PerhapsTakenError,
+    Phase,
+    UnreadableError,
+    region_findings,
+    unreadable,
+)
 from stacks.engines.leaving import leaving, where_gone
 from stacks.report.rendering import FULL, write_whole
 
@@ -70,7 +79,9 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def _begun(self, job_id: str) -> None:
-        """Begins a job whose folder is whole. InputError: it cannot be."""
+        """Begins a job whose folder is whole. InputError: it cannot be. PerhapsTakenError: nobody knows whether it has
+        been.
+        """
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command begins where it was submitted, as every batch system has it."""
@@ -94,6 +105,8 @@ class FolderEngine(ABC):
         """Begins it, or its folder is again where it was: what was copied for it is not copied twice."""
         try:
             self._begun(job_id)
+        except PerhapsTakenError:
+            raise  # it may be at work there
         except (InputError, OSError) as error:
             folder = self._folder / job_id
             (folder / STATE_FILE).unlink()

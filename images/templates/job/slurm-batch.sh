@@ -51,7 +51,9 @@ off_nodes() {
     local began nodes stretches
     read -r began nodes <"$folder/on-nodes"
     mapfile -t stretches <"$folder/stretches"
-    put stretches "${stretches[@]}" "$began $(($1 > began ? $1 : began)) $nodes"
+    # Once: a kill may come between any two steps, and then the start after it is here with the same one.
+    grep -q "^$began " "$folder/stretches" ||
+        put stretches "${stretches[@]}" "$began $(($1 > began ? $1 : began)) $nodes"
     rm "$folder/on-nodes"
 }
 
@@ -150,6 +152,8 @@ failed() {
         end failed "$1" "failed with exit code $1, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
 }
 
+# Once its end is known nothing more comes of it, however often Slurm begins it.
+[ ! -e "$folder/end" ] || exit 0
 # Before anything else: a submit that was cut off has not written it down.
 put slurm-id "$SLURM_JOB_ID"
 touch "$folder/stretches"

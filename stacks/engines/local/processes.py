@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,8 +71,14 @@ def _processes_of(folder: Path) -> Iterator[int]:
     variables = {pid: _variables(pid) for pid in parents}
     own = f"{MARK}={folder}".encode()
     for pid in parents:
-        if own in variables[pid] or _is_descendant(pid, parents, variables, own):
+        if (own in variables[pid] and not _is_of_slurm(variables[pid])) or _is_descendant(pid, parents, variables, own):
             yield pid
+
+
+def _is_of_slurm(variables: Iterable[bytes]) -> bool:
+    """Whether it belongs to a job of Slurm's that this process is not in: sbatch has handed the variables on."""
+    own = f"SLURM_JOB_ID={os.environ.get('SLURM_JOB_ID', '')}".encode()
+    return any(each.startswith(b"SLURM_JOB_ID=") and each != own for each in variables)
 
 
 def _is_descendant(pid: int, parents: Mapping[int, int], variables: Mapping[int, list[bytes]], own: bytes) -> bool:

@@ -4,7 +4,6 @@ share. What a job has come to stands in that folder, so that it is known when Sl
 
 import os
 import re
-import secrets
 import shutil
 import subprocess
 import sys
@@ -20,8 +19,18 @@ from components.core.findings import Finding, InputError, nearest_hint
 from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
-from stacks.engines.base import EngineAwayError, JobStatus, Phase, Room, no_outputs, no_resources
+from stacks.engines.base import (
+    EngineAwayError,
+    JobStatus,
+    PerhapsTakenError,
+    Phase,
+    Room,
+    no_outputs,
+    no_resources,
+)
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
+from stacks.engines.local.engine import MARK, RUNNER_MARK
+from stacks.engines.slurm.left import end_of, first, keep_id, kept_id, number_in, time_in
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
     NODE_SCRIPT,
@@ -37,19 +46,22 @@ from stacks.engines.slurm.script import (
 from stacks.engines.stretches import stretches_of
 
 _TIMEOUT_SEC = 60.0
-_ID_FILE = "slurm-id"
-_ENDS = {
-    "done": Phase.DONE,
-    "failed": Phase.FAILED,
-    "bad-input": Phase.BAD_INPUT,
-    "over-hours": Phase.OVER_HOURS,
-    "cancelled": Phase.CANCELLED,
-}
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
-_AWAY = re.compile(r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding")
-_SUBMITTED_SEC, _SEEN_SEC = 120.0, 90.0
-"""Until a submit that has left no number was cut off; until a shared folder shows what a node has written."""
+_AWAY = re.compile(
+    r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding|"
+    r"Zero Bytes were transmitted"
+)
+_NOT_SENT = re.compile(r"[Cc]onnect failure|[Cc]onnection refused")
+"""Of answers without which it is known all the same that Slurm has taken nothing."""
+_LOOKED_SEC, _LOOK_SEC = 20.0, 2.0
+"""For a job whose submit has got no answer: how long, and the pause before each look."""
+_BEING_CANCELLED = "being cancelled: it is told to stop, and ended once its grace is over"
+_SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
+"""Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
+shows what a node has written.
+"""
+_IS_OVER = re.compile(r"Invalid job id|already complet")
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
 
@@ -178,10 +190,10 @@ class SlurmEngine(FolderEngine):
         return found
 
     def _failures(self, folder: Path) -> int:
-        return int(_first(folder, "failures") or 0)
+        return number_in(folder, "failures") or 0
 
     def cancel(self, job_id: str) -> None:
-        """See `Engine`."""
+        """See `Engine`. InputError, EngineAwayError: Slurm was not told; it begins no more all the same."""
         folder = self._known(job_id)
         if self.status(job_id).phase.is_over:
             return
@@ -195,7 +207,11 @@ class SlurmEngine(FolderEngine):
         state, _ = _own_state(folder, _one_state(slurm_id))
         # The batch script tells the step, and waits; one that waits in the queue is gone at once.
         signal = ["--batch", "--signal=TERM"] if state in _RUNS else []
-        _slurm("scancel", "--quiet", *signal, slurm_id, may_fail=True)
+        try:
+            _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
+        except InputError as error:
+            if not _IS_OVER.search(error.problem):
+                raise
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
@@ -218,8 +234,7 @@ class SlurmEngine(FolderEngine):
             (folder / "batch.env").write_text(batch_env(job, job_id, partition))
             (folder / "node.env").write_text(node_env(job, folder, sys.executable))
             (folder / "sbatch.words").write_text("".join(f"{word}\n" for word in words))
-        said = _slurm("sbatch", "--parsable", *words)
-        _keep_id(folder, said.partition(";")[0].strip())
+        keep_id(folder, _taken(folder, words))
 
     def _now(self, folder: Path, known: JobStatus, asks: _Asks) -> JobStatus:
         """Out of what its script has left and what Slurm says."""
@@ -228,24 +243,22 @@ class SlurmEngine(FolderEngine):
             return _being_submitted(folder, known)
         state, reason = _own_state(folder, asks.one(slurm_id))
         # Looked at after Slurm was asked: what had ended by then has left its word.
-        end, started = _first(folder, "end"), _first(folder, "started")
+        end, started = end_of(folder), number_in(folder, "started")
         seen = replace(
             known,
-            starts=int(_first(folder, "starts") or 0),
-            nodes=tuple(_first(folder, "nodes").split()),
-            started_at=datetime.fromtimestamp(int(started) / 1000, UTC) if started else None,
+            starts=number_in(folder, "starts") or 0,
+            nodes=tuple(first(folder, "nodes").split()),
+            started_at=None if started is None else time_in(folder / "started", started),
             stretches=stretches_of(folder, runs=state in _RUNS),
         )
-        if end:
-            word, code, at, why = (*end.split(" ", 3), "")[:4]
-            ended_at = datetime.fromtimestamp(int(at) / 1000, UTC)
-            return replace(seen, phase=_ENDS[word], exit_code=int(code), reason=why.strip(), ended_at=ended_at)
-        if _first(folder, _ID_FILE) not in ("", slurm_id):  # it has just been handed over
+        if end is not None:
+            return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
+        if kept_id(folder) not in ("", slurm_id):  # it has just been handed over
             return self._now(folder, known, _Asks(_one_state, _all_states))
         if state in _WAITS:
-            return replace(seen, phase=Phase.WAITING, reason=reason)
+            return replace(seen, phase=Phase.WAITING, reason="being cancelled" if _cancel_asked(folder) else reason)
         if state in _RUNS:
-            return replace(seen, phase=Phase.RUNNING, reason="")
+            return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if _cancel_asked(folder) else "")
         # Its script's last word may be on its way through a shared folder.
         if _gone_sec(folder) < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
             return replace(seen, phase=Phase.RUNNING, reason=f"Slurm says {state}; its last word is awaited")
@@ -321,23 +334,31 @@ def _own_state(folder: Path, found: _State) -> tuple[str, str]:
 
 def _slurm_id(folder: Path, all_states: Callable[[], Mapping[str, _State]]) -> str:
     """The number of the folder's job; empty where Slurm has not taken it. A submit that was cut off has not kept it."""
-    if kept := _first(folder, _ID_FILE):
+    if kept := kept_id(folder):
         return kept
     own = [number for number, state in all_states().items() if state.comment == comment_of(folder)]
     if own:
-        _keep_id(folder, max(own, key=int))
-    return _first(folder, _ID_FILE) or max(own, key=int, default="")
+        keep_id(folder, max(own, key=int))
+    return kept_id(folder) or max(own, key=int, default="")
 
 
-def _keep_id(folder: Path, slurm_id: str) -> None:
-    """Unless its script has, which knows better. Without room the next one who asks finds it by its comment."""
-    partial = folder / f".{_ID_FILE}-{secrets.token_hex(8)}"
-    with suppress(OSError):
-        partial.write_text(f"{slurm_id}\n")
-        if not _first(folder, _ID_FILE):
-            partial.replace(folder / _ID_FILE)
-    with suppress(OSError):
-        partial.unlink(missing_ok=True)
+def _taken(folder: Path, words: Sequence[str]) -> str:
+    """The number by which Slurm has taken it. PerhapsTakenError: nobody knows whether it has, or will."""
+    try:
+        return _slurm("sbatch", "--parsable", *words).partition(";")[0].strip()
+    except EngineAwayError as error:
+        if _NOT_SENT.search(error.problem):
+            raise
+        until = time.monotonic() + _LOOKED_SEC
+        while time.monotonic() < until:
+            time.sleep(_LOOK_SEC)
+            with suppress(InputError):
+                if number := _slurm_id(folder, _all_states):
+                    return number
+        raise PerhapsTakenError(
+            error.place, f"{error.problem}; the job may have been taken all the same, as {folder.name}",
+            allowed="one job", fix=f"see what becomes of {folder.name}, before you submit it again",
+        ) from None  # fmt: skip
 
 
 def _gone_sec(folder: Path) -> float:
@@ -374,15 +395,12 @@ def _cancel_asked(folder: Path) -> bool:
     return (folder / CANCEL_FILE).exists()
 
 
-def _first(folder: Path, name: str) -> str:
-    """A file's line; empty where there is no such file yet."""
-    try:
-        return (folder / name).read_text().strip()
-    except FileNotFoundError:
-        return ""
+def _not_of_a_local_job(variables: Mapping[str, str]) -> dict[str, str]:
+    """Slurm hands them on to the job, and the end of the local job that submits would be that of the other, too."""
+    return {name: value for name, value in variables.items() if name not in (MARK, RUNNER_MARK)}
 
 
-def _slurm(program: str, *words: str, may_fail: bool = False) -> str:
+def _slurm(program: str, *words: str) -> str:
     """What one of Slurm's commands prints. InputError: it is missing, it refuses, or its controller does not answer."""
     try:
         done = subprocess.run(
@@ -390,7 +408,7 @@ def _slurm(program: str, *words: str, may_fail: bool = False) -> str:
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SEC,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            env={**_not_of_a_local_job(os.environ), "LC_ALL": "C.UTF-8"},
         )
     except FileNotFoundError:
         raise InputError(
@@ -402,7 +420,7 @@ def _slurm(program: str, *words: str, may_fail: bool = False) -> str:
             f"{program}: no answer within {_TIMEOUT_SEC:g} s",
             fix="look whether slurmctld is up: scontrol ping",
         ) from None
-    if done.returncode and not may_fail:
+    if done.returncode:
         said = done.stderr.strip() or done.stdout.strip()
         kind = EngineAwayError if _AWAY.search(said) else InputError
         raise kind("--on slurm", f"{program}: {said}", fix="scontrol ping says whether the controller answers")

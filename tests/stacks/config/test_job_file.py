@@ -48,7 +48,7 @@ def test_what_is_left_out(tmp_path: Path) -> None:
         (COMMAND + "nodes: {min: 2, max: 1}\n", "min not above max"),
         (COMMAND + "env: {1A: x}\n", "the first no digit"),
         (COMMAND + "env: {GANGWAY_RUN_DIR: /mine}\n", "names without GANGWAY_"),
-        (COMMAND + "env: {UID: '5'}\n", "names other than BASHOPTS"),
+        (COMMAND + "env: {UID: '5'}\n", "names that no shell sets"),
         (COMMAND + "workdir: here\n", "/"),
         (COMMAND + "priority: urgent\n", "low"),
         (COMMAND.replace("name: mine", "name: Mine"), "like digits"),

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from stacks.config.job_file import JobFile
 from stacks.engines.base import JobStatus, Phase
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.local.engine import LocalQueue
-from stacks.engines.slurm.engine import SlurmEngine
+from stacks.engines.slurm.engine import SlurmEngine, _State
+from stacks.engines.slurm.script import comment_of
 from tests.slurm_cluster import SlurmCluster
 from tests.stacks.engines.test_contract import job, limited, over, until
 
@@ -104,6 +106,22 @@ def test_one_that_is_told_by_somebody_else_goes_back_into_the_queue(
     # Within the second of its requeue the same node holds its credential for revoked.
     cluster.run("scontrol", "update", f"jobid={number}", "StartTime=now+2")
     assert over(engine, job_id).phase is Phase.DONE
+
+
+def test_one_that_is_over_by_the_time_that_it_is_cancelled_is_no_mistake(
+    engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = engine.submit(job("true"))
+    number = slurm_id(tmp_path, job_id)
+    cluster.until(("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T"), "COMPLETED")
+    (tmp_path / "queue" / job_id / "end").rename(tmp_path / "end")  # as a shared folder shows it late
+    monkeypatch.setattr("stacks.engines.slurm.engine._one_state", running(tmp_path / "queue" / job_id))
+    engine.cancel(job_id)
+
+
+def running(folder: Path) -> Callable[[str], _State]:
+    """What Slurm said of it a moment ago."""
+    return lambda slurm_id: _State("RUNNING", "None", comment_of(folder))
 
 
 def test_one_that_somebody_else_cancels_is_cancelled(

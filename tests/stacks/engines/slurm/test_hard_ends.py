@@ -132,7 +132,7 @@ def test_a_folder_whose_log_would_be_elsewhere_is_refused(cluster: SlurmCluster,
 
 def test_variables_of_a_job_are_its_commands_alone(engine: SlurmEngine, tmp_path: Path) -> None:
     env = {
-        "PATH": "/no/such", "IFS": "2", "BASH_ENV": "/no/such", "ENV": "/no/such", "LD_PRELOAD": "/no/such.so",
+        "PATH": "/no/such", "BASH_ENV": "/no/such", "ENV": "/no/such", "LD_PRELOAD": "/no/such.so",
         "SLURMD_NODENAME": "mine", "SLURM_JOB_ID": "mine",
     }  # fmt: skip
     script = 'cd "$GANGWAY_RUN_DIR"; test -e seen || { : >seen; exit 4; }; /usr/bin/printenv PATH SLURM_JOB_ID >ours'

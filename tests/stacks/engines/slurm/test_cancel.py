@@ -1,0 +1,66 @@
+"""A cancel that Slurm is not told says so, and one that it is told shows; with pretended commands."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.core.findings import InputError
+from stacks.engines.base import EngineAwayError, Phase
+from stacks.engines.slurm.engine import SlurmEngine
+from tests.stacks.engines.test_contract import job
+
+Pretended = Callable[[str, str], None]
+
+
+@pytest.fixture
+def engine(pretended: Pretended, tmp_path: Path) -> SlurmEngine:
+    """With a job that waits."""
+    engine = SlurmEngine(tmp_path / "queue")
+    engine.submit(job("true"))
+    is_in("PENDING", pretended, tmp_path)
+    return engine
+
+
+def is_in(state: str, pretended: Pretended, tmp_path: Path) -> None:
+    pretended("squeue", f"echo '7|{state}|Priority|gangway:{tmp_path}/queue/case-1'")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", EngineAwayError),
+        ("Kill job error on job id 7: Unable to contact slurm controller (connect failure)", EngineAwayError),
+        ("Kill job error on job id 7: Socket timed out on send/recv operation", EngineAwayError),
+        ("Kill job error on job id 7: Access/permission denied", InputError),
+    ],
+)
+def test_a_cancel_that_slurm_is_not_told_says_so_and_can_be_asked_for_again(
+    engine: SlurmEngine, pretended: Pretended, tmp_path: Path, said: str, kind: type[InputError]
+) -> None:
+    pretended("scancel", f'echo "scancel: error: {said}" >&2; exit 1')
+    with pytest.raises(kind, match="scancel"):
+        engine.cancel("case-1")
+    pretended("scancel", f'echo "$@" >>{tmp_path}/told')
+    engine.cancel("case-1")
+    assert (tmp_path / "told").read_text() == "7\n"
+
+
+@pytest.mark.parametrize(
+    "said", ["Invalid job id specified", "Job/step already completing or completed", "Invalid job id 7"]
+)
+def test_one_that_is_over_meanwhile_is_no_mistake(engine: SlurmEngine, pretended: Pretended, said: str) -> None:
+    pretended("scancel", f'echo "scancel: error: Kill job error on job id 7: {said}" >&2; exit 1')
+    engine.cancel("case-1")
+
+
+@pytest.mark.parametrize(("state", "phase"), [("PENDING", Phase.WAITING), ("RUNNING", Phase.RUNNING)])
+def test_until_it_is_over_it_is_being_cancelled(
+    engine: SlurmEngine, pretended: Pretended, tmp_path: Path, state: str, phase: Phase
+) -> None:
+    is_in(state, pretended, tmp_path)
+    assert "cancelled" not in engine.status("case-1").reason
+    engine.cancel("case-1")
+    found = engine.status("case-1")
+    assert found.phase is phase
+    assert found.reason.startswith("being cancelled")
