@@ -14,6 +14,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.config.job_file import Priority
 from stacks.engines.base import Phase
+from stacks.engines.hybrid.moving import move_job
 from stacks.engines.local.engine import LocalQueue, begin_runner
 from tests.conftest import REPO
 from tests.stacks.engines.test_contract import job, limited, over, until
@@ -250,3 +251,35 @@ def test_a_job_that_a_job_has_submitted_outlives_it(tmp_path: Path) -> None:
     assert over(queue, outer).phase is Phase.DONE
     (inner,) = (each.id for each in queue.jobs() if each.name == "inner")
     assert over(queue, inner).phase is Phase.DONE
+
+
+class Cut(BaseException):
+    """A signal, which finds a submit at work."""
+
+
+class CutQueue(LocalQueue):
+    """One that is cut off where its runner has begun."""
+
+    def _begun(self, job_id: str) -> None:
+        super()._begun(job_id)
+        raise Cut
+
+
+def test_a_submit_that_is_cut_off_after_its_process_has_begun_cancels_it(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    with pytest.raises(Cut):
+        CutQueue(tmp_path / "queue").submit(job("while :; do sleep 0.1; done"))
+    (left,) = queue.jobs()
+    assert over(queue, left.id).phase is Phase.CANCELLED
+
+
+def test_a_move_that_is_cut_off_there_is_found_again(tmp_path: Path) -> None:
+    source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
+    job_id = source.submit(job("test -e seen && exit 0; touch seen; trap 'exit 75' TERM; sleep 600 & wait"))
+    until(source, job_id, lambda found, log: found.phase is Phase.RUNNING)
+    with pytest.raises(Cut):
+        move_job(source, job_id, CutQueue(tmp_path / "b"), limited(), lambda *_: None)
+    moved = move_job(source, job_id, target, limited(), lambda *_: None)
+    assert moved.copied is None
+    assert over(target, moved.job_id).phase is Phase.DONE
+    assert len(target.jobs()) == 1
