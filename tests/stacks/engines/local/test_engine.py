@@ -84,7 +84,7 @@ def test_what_a_killed_process_has_left_is_told_and_ended_before_it_is_begun_aga
     first = queue.submit(job(script))
     until(queue, first, lambda found, log: "begun" in log)
     for process in processes_of(tmp_path):
-        if "stacks.engines.local.runner" in process.cmdline():
+        if "stacks.engines.local.runner" in process.info["cmdline"]:
             process.kill()
     until(queue, first, lambda found, log: found.phase is Phase.WAITING)
     queue.submit(job("true"))
@@ -99,7 +99,7 @@ def test_one_whose_process_was_killed_can_be_cancelled(tmp_path: Path) -> None:
     job_id = queue.submit(job("trap 'touch told; exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
     until(queue, job_id, lambda found, log: "begun" in log)
     for process in processes_of(tmp_path):
-        if "stacks.engines.local.runner" in process.cmdline():
+        if "stacks.engines.local.runner" in process.info["cmdline"]:
             process.kill()
     until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
     queue.cancel(job_id)
@@ -152,7 +152,7 @@ def test_a_process_that_is_told_to_leave_tells_the_job(tmp_path: Path) -> None:
     first = queue.submit(job(script))
     until(queue, first, lambda found, log: "begun" in log)
     for process in processes_of(tmp_path):
-        if "stacks.engines.local.runner" in process.cmdline():
+        if "stacks.engines.local.runner" in process.info["cmdline"]:
             os.kill(process.pid, signal.SIGTERM)
     until(queue, first, lambda found, log: found.phase is Phase.WAITING)
     assert (tmp_path / "queue" / first / "run" / "saved").exists()
@@ -179,7 +179,7 @@ def test_one_that_is_lost_while_it_waits_can_be_cancelled(tmp_path: Path) -> Non
     until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
     second = queue.submit(job("touch begun"))
     for process in processes_of(tmp_path):
-        if str(tmp_path / "queue" / second) in process.cmdline():
+        if str(tmp_path / "queue" / second) in process.info["cmdline"]:
             process.kill()
     until(queue, second, lambda found, log: "next submit" in found.reason)
     queue.cancel(second)
