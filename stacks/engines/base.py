@@ -168,6 +168,9 @@ class Leaving(Protocol):
     def begun(self) -> None:
         """From now on the job is told to stop."""
 
+    def stayed(self) -> None:
+        """It has ended by itself, and goes nowhere."""
+
     def gone(self) -> None:
         """It is copied, and goes nowhere else."""
 

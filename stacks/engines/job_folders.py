@@ -108,13 +108,31 @@ class FolderEngine(ABC):
         except PerhapsTakenError:
             raise  # it may be at work there
         except (InputError, OSError) as error:
-            folder = self._folder / job_id
-            (folder / STATE_FILE).unlink()
-            folder.rename(back)
+            self._take_back(job_id, back)
             if isinstance(error, OSError):
                 raise self._no_room(error, "it takes no job") from None
             raise
+        except BaseException:  # a signal
+            if not self._may_have_begun(job_id):
+                self._take_back(job_id, back)
+            elif not read_status(self._folder / job_id).moves:
+                # Who submits hears of no id, while a move finds it again.
+                with suppress(InputError):  # its file says so first, and is heard
+                    self.cancel(job_id)
+            raise
         return job_id
+
+    def _take_back(self, job_id: str, back: Path) -> None:
+        folder = self._folder / job_id
+        (folder / STATE_FILE).unlink()
+        folder.rename(back)
+
+    def _may_have_begun(self, job_id: str) -> bool:
+        """Whether it is more than a folder, after a begin that was cut off."""
+        if self._has_begun(job_id):
+            return True
+        found = read_status(self._folder / job_id)
+        return found.phase is not Phase.WAITING or found.starts > 0
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""

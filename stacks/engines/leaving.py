@@ -47,6 +47,10 @@ class Leave:
         """From now on the job is told to stop."""
         self._write(self._way)
 
+    def stayed(self) -> None:
+        """It has ended by itself, and goes nowhere."""
+        (self._folder / _WAY).unlink(missing_ok=True)
+
     def gone(self) -> None:
         """It is copied, and goes nowhere else."""
         self._write(replace(self._way, is_gone=True))

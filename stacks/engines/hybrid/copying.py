@@ -7,17 +7,18 @@ MANIFEST, which is written as it goes and counts only for files that are still t
 
 import hashlib
 import json
-import re
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import copyfile
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from components.core.findings import InputError
 from stacks.bench.run_store import object_store
+from stacks.engines.hybrid.run_folder import CopyDamagedError, RunFolder, copy_by_name, is_odd
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 MANIFEST = ".gangway-copied.json"
 _PART_BYTES = 8 << 20
 _SAVE_EVERY_SEC = 2.0
-_ODD = re.compile(r"#[0-9]+$")
-"""What obstore calls a file of a folder that it has by half: it lists none of that name, and writes none."""
 
 Told = Callable[[int, int], None]
 """Bytes done, and bytes in all."""
@@ -43,69 +42,53 @@ class Copied:
     left_out: tuple[str, ...] = ()
 
 
-class CopyDamagedError(Exception):
-    """What was read back is not what was sent."""
-
-
 def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Copied:
-    """A run's folder, `whole` as of `files_of_run`. Raises as `copy_folder` does."""
-    source, target = object_store(source_url, ""), object_store(target_url, "")
-    copied = copy_folder(source, target, files_of_run(source, whole=whole), tell)
-    forget_copy(target)
+    """A run's folder, `whole` as of `files_of_run`. InputError: the folder, or a store, cannot be read or written;
+    CopyDamagedError as of `copy_folder`.
+    """
     here, there = _folder(source_url), _folder(target_url)
-    if here is None or there is None:
-        return copied
-    files, size = _copy_odd(here, there)
+    found = None if here is None else RunFolder.look(here)
+    with _said_of(source_url, target_url):
+        source, target = object_store(source_url, ""), object_store(target_url, "")
+        files = files_of_run(source, whole=whole) if found is None else _needed(found.files, whole=whole)
+        odd = {name: size for name, size in files.items() if is_odd(name)}
+        copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, tell)
+        forget_copy(target)
+        if here is None or there is None or found is None:
+            nameless = [f"{name} (no name of a bucket's)" for name in odd]
+            return replace(copied, left_out=tuple(sorted([*nameless, *(found.left_out if found else ())])))
+        copy_by_name(here, there, odd)
+    size = sum(odd.values())
     return replace(
-        copied, files=copied.files + files, bytes=copied.bytes + size, new_bytes=copied.new_bytes + size,
-        left_out=tuple(sorted(_left_out(here))),
+        copied, files=copied.files + len(odd), bytes=copied.bytes + size, new_bytes=copied.new_bytes + size,
+        left_out=found.left_out,
     )  # fmt: skip
 
 
+def look_at_run(source_url: str) -> None:
+    """Whether it can be copied at all. InputError: it cannot."""
+    if (here := _folder(source_url)) is not None:
+        RunFolder.look(here)
+
+
+@contextmanager
+def _said_of(source_url: str, target_url: str) -> Iterator[None]:
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(
+            source_url, f"cannot be copied to {target_url}: {first}", allowed="what can be read, and a place with room",
+            fix="mend that; the same move again goes on with it",
+        ) from error  # fmt: skip
+
+
 def _folder(url: str) -> Path | None:
-    """None of a bucket, in which every name is as good as another."""
+    """None of a bucket."""
     parts = urlsplit(url)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
-def _copy_odd(source: Path, target: Path) -> tuple[int, int]:
-    """Files whose names obstore keeps to itself; how many, and their bytes. Raises as `copy_folder` does."""
-    for path in target.rglob("*"):
-        if _ODD.search(path.name) and not path.is_dir():
-            path.unlink()  # of a copy that was killed, by half
-    files = size = 0
-    for path in source.rglob("*"):
-        if _ODD.search(path.name) and path.is_file() and not path.is_symlink():
-            name = path.relative_to(source)
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            copyfile(path, target / name)
-            if _sha256(path) != _sha256(target / name):
-                raise _damaged(str(name))
-            files, size = files + 1, size + path.stat().st_size
-    return files, size
-
-
-def _left_out(folder: Path) -> Iterator[str]:
-    """Empty folders, links that lead nowhere, and what is no file at all."""
-    for path in folder.rglob("*"):
-        name = str(path.relative_to(folder))
-        if path.is_symlink():
-            if not path.exists() or _ODD.search(path.name):
-                yield f"{name} (a link)"
-        elif path.is_dir():
-            if not any(path.iterdir()):
-                yield f"{name}/ (empty)"
-        elif not path.is_file():
-            yield f"{name} (no file)"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _damaged(name: str) -> CopyDamagedError:
-    return CopyDamagedError(f"{name}: what arrived is not what was sent; copy it again")
+    return Path(os.fsdecode(unquote_to_bytes(parts.path))) if parts.scheme == "file" else None
 
 
 def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str, int], tell: Told) -> Copied:
@@ -130,7 +113,10 @@ def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str
 
 def files_of_run(source: "ObjectStore", *, whole: bool) -> dict[str, int]:
     """What a run needs to go on elsewhere, name -> bytes: `whole`, or without the trainer's older checkpoints."""
-    found = {each["path"]: each["size"] for page in source.list() for each in page}
+    return _needed({each["path"]: each["size"] for page in source.list() for each in page}, whole=whole)
+
+
+def _needed(found: Mapping[str, int], *, whole: bool) -> dict[str, int]:
     checkpoints = sorted(name for name in found if name.startswith("checkpoints/") and name.endswith(".json"))
     newest = checkpoints[-1].removesuffix(".json") if checkpoints else ""
     return {
@@ -161,7 +147,7 @@ def _copy(source: "ObjectStore", target: "ObjectStore", name: str) -> str:
     for part in target.get(name).stream(_PART_BYTES):
         arrived.update(part)
     if arrived.digest() != sent.digest():
-        raise _damaged(name)
+        raise CopyDamagedError(name)
     return sent.hexdigest()
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from components.core.findings import InputError
 from components.estimate.traffic import traffic_price
 from stacks.engines.base import Engine, JobStatus, Leaving, Movable, Move, Phase, refusals, waited
-from stacks.engines.hybrid.copying import Copied, copy_run
+from stacks.engines.hybrid.copying import Copied, copy_run, look_at_run
 from stacks.engines.registry import engine_of, movable
 
 
@@ -50,17 +50,20 @@ def move_job(
             target.ensure_begun(known)
             way.arrived(known)
             return Moved(known, left_at=_forgotten(way, origin))
+        if before.phase.is_over and before.phase is not Phase.CANCELLED:
+            raise _over(before)
         job = source.job(job_id)
         for refusal in refusals(target, job):
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
+        look_at_run(source.run_url(job_id))  # before it is stopped for nothing
         stage, began = target.stage(origin), datetime.now(UTC)
         way.begun()
         source.cancel(job_id)
         ended = waited(source, job_id, pause)
         if ended.phase is not Phase.CANCELLED:
-            raise InputError(
-                "job", f"it is over, {ended.phase}: nothing of it goes on", value=job_id, fix="submit it anew"
-            )
+            target.unstage(origin)
+            way.stayed()
+            raise _over(ended)
         copied = copy_run(source.run_url(job_id), stage, tell, whole=job.preset is None)
         sec = (datetime.now(UTC) - began).total_seconds()
         move = Move(origin, place_of(target), began, sec, copied.bytes, *traffic_cost(source, target, copied.bytes))
@@ -68,6 +71,11 @@ def move_job(
         new_id = target.submit_staged(job, (*before.moves, move))
         way.arrived(new_id)
         return Moved(new_id, copied, move, _forgotten(way, origin))
+
+
+def _over(status: JobStatus) -> InputError:
+    said = f"it is over, {status.phase}: nothing of it goes on"
+    return InputError("job", said, value=status.id, fix="submit it anew")
 
 
 def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:

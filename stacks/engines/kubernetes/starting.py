@@ -1,5 +1,6 @@
 """One start of a job put into the cluster: its script, its variables, its policy and its JobSet, or none of them."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -10,9 +11,8 @@ from components.core.findings import InputError
 from stacks.config.job_file import JobFile
 from stacks.engines.kubernetes.kubectl import Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.manifests import (
-    JOB_LABEL,
     JOB_SET_VERSION,
-    RUN_ANNOTATION,
+    Manifest,
     Placing,
     job_set,
     supports,
@@ -25,6 +25,7 @@ SUPPORTS: Mapping[str, str] = MappingProxyType(
 )
 """Kinds of what goes with a JobSet, as kubectl names them, the first made last."""
 _RESOURCES: Mapping[str, str] = MappingProxyType({"JobSet": SETS, **SUPPORTS})
+_SUBMIT_ANNOTATION = "gangway.dev/submit"
 _STALE_SEC = 1800
 """After which nobody is still at work on a start: kubectl gives up each of its calls within two minutes."""
 
@@ -33,43 +34,52 @@ def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str
     """All of one start, or nothing. TakenError: there is one of that name. InputError, that says so: what was begun can
     neither be ended nor undone.
     """
-    made = list[str]()
+    made, tried, token = list[str](), "", secrets.token_hex(8)
     try:
         # The first one's name nobody else can have from then on.
         for each in (*supports(placing, variables), job_set(job, placing)):
-            stored = kubectl.create(each)
-            made.append(each["kind"])
+            tried = each["kind"]
+            stored = kubectl.create(_signed(each, token))
+            made.append(tried)
         meta = stored["metadata"]
         owner = {"apiVersion": JOB_SET_VERSION, "kind": "JobSet", "name": placing.name, "uid": meta["uid"]}
         for kind in made[:-1]:
             kubectl.patch(_RESOURCES[kind], placing.name, {"metadata": {"ownerReferences": [owner]}})
     except BaseException as error:
-        if made:
-            _undo(kubectl, placing, made, error)
+        lost = "" if isinstance(error, TakenError) or tried in made else tried
+        try:
+            _undo(kubectl, placing.name, made, lost, token)
+        except InputError as left:
+            if made:  # else nothing is there that could begin
+                raise InputError(
+                    "job", f"it may have been begun all the same, for it could not be undone: {left.problem}",
+                    value=placing.job_id, fix="list the jobs there, and cancel this one where it is among them",
+                ) from error  # fmt: skip
         raise
 
 
-def _undo(kubectl: Kubectl, placing: Placing, made: Sequence[str], error: BaseException) -> None:
-    """Of one that was cut short. What nobody has heard of may be there, too; the JobSet goes first: it would begin."""
-    try:
-        for kind, resource in _RESOURCES.items():
-            if kind in made or (not isinstance(error, TakenError) and _is_mine(kubectl, resource, placing)):
-                delete(kubectl, resource, placing.name)
-    except InputError as left:
-        raise InputError(
-            "job", f"it may have been begun all the same, for it could not be undone: {left.problem}",
-            value=placing.job_id, fix="list the jobs there, and cancel this one where it is among them",
-        ) from error  # fmt: skip
+def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: str) -> None:
+    """Of one that was cut short. `lost`: a kind of which nobody has heard whether it was made. The JobSet goes first:
+    it would begin.
+    """
+    for kind, resource in _RESOURCES.items():
+        if kind in made or (kind == lost and _has(kubectl, resource, name, token)):
+            delete(kubectl, resource, name)
 
 
-def _is_mine(kubectl: Kubectl, resource: str, placing: Placing) -> bool:
-    """Whether there is one of that name, and it is this job's."""
+def _signed(manifest: Mapping[str, Any], token: str) -> Manifest:
+    """With what tells it from that of another submit, which may ask for the same name."""
+    meta = manifest["metadata"]
+    return {**manifest, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), _SUBMIT_ANNOTATION: token}}}
+
+
+def _has(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
+    """Whether there is one of that name, and it is of this submit."""
     try:
-        meta = kubectl.get(resource, placing.name)["metadata"]
+        meta = kubectl.get(resource, name)["metadata"]
     except MissingError:
         return False
-    folder = meta.get("annotations", {}).get(RUN_ANNOTATION, placing.run_folder)
-    return (meta.get("labels", {}).get(JOB_LABEL), folder) == (placing.job_id, placing.run_folder)
+    return bool(meta.get("annotations", {}).get(_SUBMIT_ANNOTATION) == token)
 
 
 def clear_stale(kubectl: Kubectl, name: str) -> None:

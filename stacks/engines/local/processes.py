@@ -28,7 +28,11 @@ def adopt_orphans() -> None:
 
 
 def reap_orphans(but: int) -> None:
-    """Children that have ended and that nobody asks about; `but`: the process that somebody does."""
+    """Children that have ended and that nobody asks about; `but`: the process that somebody does. None, where none is
+    adopted; there os.waitid may be missing too.
+    """
+    if sys.platform != "linux":
+        return
     with suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != but:
             os.waitpid(ended.si_pid, 0)
@@ -69,7 +73,7 @@ def _processes_of(folder: Path) -> Iterator[int]:
     reap_orphans(but=0)
     parents = dict(_parents())
     variables = {pid: _variables(pid) for pid in parents}
-    own = f"{MARK}={folder}".encode()
+    own = os.fsencode(f"{MARK}={folder}")
     for pid in parents:
         if (own in variables[pid] and not _is_of_slurm(variables[pid])) or _is_descendant(pid, parents, variables, own):
             yield pid

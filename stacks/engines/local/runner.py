@@ -78,34 +78,52 @@ class _Runner:
             code = end_of(self._folder, self._status.starts)
             if code is not None and self._is_settled(code):
                 return
+            # What that one has left, before this one waits: others are begun meanwhile, and only one is to run.
+            end_all(self._folder, self._job.grace_sec)
             self._say(phase=Phase.WAITING, reason="taken up again")
         with self._kept(lambda: (self._folder.parent / TURN_FILE).open("ab")) as turn:
             if not self._waited_for(turn):
                 return
-            # What a process before this one has left: two of them must not write into one folder.
+            self._end_lost()
+            # Two of them must not write into one folder either.
             end_all(self._folder, self._job.grace_sec)
             self._kept(lambda: end_stretch(self._folder))
-            while True:
+            while not self._is_off():
                 code = self._start(self._job.max_hours * 3600 - self._used_sec())
                 # First of all, for this needs no room: what has ended is begun again by nobody.
                 self._kept(lambda code=code: put_down(self._folder, self._status.starts, code))  # type: ignore[misc]
                 if self._is_settled(code):
                     return
                 time.sleep(_PAUSE_SEC)
-                if self._leaves:
-                    return
 
     def _waited_for(self, turn: IO[bytes]) -> bool:
         """Whether it is this job's turn now; False where it is over, or this process is to leave."""
         while not self._has_turn(turn):
-            if self._is_cancelled:
-                end_all(self._folder, self._job.grace_sec)
-                self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
-                return False
-            if self._leaves:
+            if self._is_off():
                 return False
             time.sleep(_POLL_SEC)
         return True
+
+    def _is_off(self) -> bool:
+        """Whether it is not begun any more, by this process at least: it is cancelled, or this process is to leave."""
+        if self._is_cancelled:
+            end_all(self._folder, self._job.grace_sec)
+            self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
+            return True
+        return self._leaves
+
+    def _end_lost(self) -> None:
+        """Whoever has the turn runs alone: what lives of a job whose process was killed is told and ended, and a
+        process that takes such a job up does so itself.
+        """
+        for job_id in job_ids(self._folder.parent):
+            other = self._folder.parent / job_id
+            while other != self._folder and not (self._leaves or self._is_cancelled) and _is_running(other):
+                if is_alive(other):
+                    time.sleep(_POLL_SEC)
+                elif _is_running(other):  # still: it may have ended between the two looks
+                    end_all(other, _grace_sec(other))
+                    break
 
     def _is_settled(self, code: int) -> bool:
         """Writes down what comes of a start that has ended: whether nothing more does, from this process."""
@@ -251,10 +269,24 @@ class _Runner:
                 return written
 
 
+def _is_running(folder: Path) -> bool:
+    """Whether its state says so. One that cannot be read, or whose folder has just been removed, is not known to."""
+    with suppress(InputError):
+        return read_status(folder).phase is Phase.RUNNING
+    return False
+
+
+def _grace_sec(folder: Path) -> float:
+    """None, of a job that cannot be read."""
+    with suppress(InputError):
+        return read_job(folder).grace_sec
+    return 0.0
+
+
 def _tell(line: str) -> bool:
     """Into the job's log; False where that takes nothing either."""
     try:
-        return os.write(sys.stderr.fileno(), f"{line}\n".encode()) > 0
+        return os.write(sys.stderr.fileno(), os.fsencode(f"{line}\n")) > 0
     except OSError:
         return False
 

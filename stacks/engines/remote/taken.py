@@ -3,10 +3,11 @@
 ~/.gangway/taken/TOKEN    held while the submit is at work; the job's id, once it was taken
 """
 
+import os
 import re
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -31,8 +32,7 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         _forget_old(folder)
         path = folder / token
-        with path.open("a+") as file:
-            _wait_for(file)
+        with _held(path) as file:
             file.seek(0)
             before = file.read().split()
             if before == [_BEGUN]:
@@ -46,13 +46,27 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
             file.flush()
             try:
                 job_id = submit()
-            except BaseException:
-                path.unlink(missing_ok=True)  # it was refused, and may be asked again
+            except BaseException:  # it was refused, and may be asked again
+                file.truncate(0)  # in one step: a kill may come before the next
+                path.unlink(missing_ok=True)
                 raise
             file.write(f"{job_id}\n")
             return job_id
     except OSError as error:
         raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[IO[str]]:
+    """The token's file, which nobody else has meanwhile. One that was refused has taken away the file for which others
+    wait: they go on with a new one, and are told why themselves.
+    """
+    while True:
+        with path.open("a+") as file:
+            _wait_for(file)
+            if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                yield file
+                return
 
 
 def _wait_for(file: IO[str]) -> None:

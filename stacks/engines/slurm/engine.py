@@ -46,6 +46,7 @@ from stacks.engines.slurm.script import (
 from stacks.engines.stretches import stretches_of
 
 _TIMEOUT_SEC = 60.0
+_WORDS = "sbatch.words"
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 _AWAY = re.compile(
@@ -224,16 +225,21 @@ class SlurmEngine(FolderEngine):
     def _has_begun(self, job_id: str) -> bool:
         return True  # by Slurm, or by a submit that is at work; one that was cut off is told as failed
 
+    def _may_have_begun(self, job_id: str) -> bool:
+        """The last file that is written before sbatch is called."""
+        return (self._folder / job_id / _WORDS).exists()
+
     def _begun(self, job_id: str) -> None:
-        folder, partition = self._folder / job_id, self._partition().name
-        job = read_job(folder)
+        folder = self._folder / job_id
+        (folder / _WORDS).unlink(missing_ok=True)  # of a submit before it, which was refused
+        job, partition = read_job(folder), self._partition().name
         words = sbatch_words(job, folder, partition, has_accounts=self._has_accounts())
         with _writing(folder):
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
                 shutil.copyfile(TEMPLATES / "job" / name, folder / name)
             (folder / "batch.env").write_text(batch_env(job, job_id, partition))
             (folder / "node.env").write_text(node_env(job, folder, sys.executable))
-            (folder / "sbatch.words").write_text("".join(f"{word}\n" for word in words))
+            (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))
         keep_id(folder, _taken(folder, words))
 
     def _now(self, folder: Path, known: JobStatus, asks: _Asks) -> JobStatus:

@@ -1,6 +1,9 @@
 """`gangway job submit` and its like, as a user types them, on the local engine."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -12,7 +15,9 @@ import psutil
 import pytest
 
 from stacks.cli import main as cli
-from stacks.engines.local.engine import LocalQueue
+from stacks.config.job_file import JobFile
+from stacks.engines.base import waited
+from stacks.engines.local.engine import LocalQueue, is_alive
 from stacks.engines.records.job_record import FIGURES
 from stacks.engines.registry import VARIABLE
 
@@ -55,6 +60,38 @@ def test_submit_wait_logs_status(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out) == [found]
     assert gangway(["job", "list"]) == 0
     assert job_id in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_submit_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    old, queue = submitted_by_hand(tmp_path), LocalQueue(tmp_path / "queue")
+    (tmp_path / "job.yaml").write_text(FILE.format(script="echo"))
+    words = [sys.executable, "-m", "stacks.cli", "job", "submit", str(tmp_path / "job.yaml")]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))
+    until = time.monotonic() + 300
+    while not (tmp_path / "queue" / "mine-2" / "state.json").exists():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait() not in (0, 2, -number)
+    assert list((tmp_path / "queue").iterdir()) == [old]
+    (old / "stretches").unlink()
+    assert [each.id for each in queue.jobs()] == [old.name]
+
+
+def submitted_by_hand(tmp_path: Path) -> Path:
+    """The folder of a job that is over, and at which whoever looks for it closely stays."""
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(JobFile(name="mine", command=("true",), max_hours=1))
+    waited(queue, job_id, lambda _: time.sleep(0.05))
+    folder = tmp_path / "queue" / job_id
+    while is_alive(folder):  # it leaves
+        time.sleep(0.05)
+    (tmp_path / "queue" / "turn").unlink()
+    (folder / "stretches").unlink()
+    os.mkfifo(folder / "stretches")
+    return folder
 
 
 def test_cancel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from obstore.store import LocalStore, S3Store
 from components.core.findings import InputError
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Engine, Phase
+from stacks.engines.hybrid import copying
 from stacks.engines.hybrid.copying import MANIFEST, CopyDamagedError, copy_folder, files_of_run, forget_copy
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.hybrid.placing import place
@@ -78,6 +79,25 @@ def test_one_that_waits_is_taken_along_and_one_that_is_done_is_not(two: tuple[Lo
         move_job(target, moved.job_id, source, limited(), quiet)
     source.cancel(first)
     over(source, first)
+
+
+def test_one_that_is_over_is_left_as_it_was(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
+    """And one that ends by itself while it is told to stop."""
+    source, target = two
+    done = source.submit(job("true"))
+    over(source, done)
+    before = sorted(path.name for path in (tmp_path / "a" / done).iterdir())
+    with pytest.raises(InputError, match="nothing of it goes on"):
+        move_job(source, done, target, limited(), quiet)
+    left = sorted(path.name for path in (tmp_path / "a" / done).iterdir() if path.name != "moving")
+    assert (left, list((tmp_path / "b").glob("*"))) == (before, [])
+    ends = source.submit(job("trap 'exit 0' TERM; echo begun; while :; do sleep 0.1; done"))
+    until(source, ends, lambda found, log: "begun" in log)
+    with pytest.raises(InputError, match="nothing of it goes on"):
+        move_job(source, ends, target, limited(), quiet)
+    assert source.status(ends).phase is Phase.DONE
+    assert list((tmp_path / "b").iterdir()) == []
+    assert not (tmp_path / "a" / ends / "moved.json").exists()
 
 
 def test_what_the_target_does_not_take_goes_on_where_it_is(
@@ -204,6 +224,73 @@ def test_files_of_every_name_travel_and_what_is_no_file_is_told(
     assert moved.copied is not None
     assert moved.copied.files == 3
     assert moved.copied.left_out == ("link (a link)", "none/ (empty)", "pipe (no file)")
+
+
+def test_a_run_folder_with_links_in_a_circle_and_names_that_no_store_takes_travels(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path
+) -> None:
+    """A link to the folder itself, names with control characters and without UTF-8: as jobs leave them."""
+    source, target = two
+    names = {b"a\nb": "control", b"caf\xe9": "latin", b"tab\tin/plain": "below", b"x" * 255: "long", b"n": "plain"}
+    script = "test -e moved && exit 0; touch moved; trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"
+    job_id = source.submit(job(script))
+    until(source, job_id, lambda found, log: "begun" in log)
+    run, elsewhere = tmp_path / "a" / job_id / "run", tmp_path / "elsewhere"
+    for name, text in names.items():
+        path = run / os.fsdecode(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    elsewhere.mkdir()
+    (elsewhere / "odd#3").write_text("linked")
+    (elsewhere / "back").symlink_to(run)
+    links = {"self": ".", "up": "../..", "circle": "circle", "there": str(elsewhere), "one": "there/odd#3"}
+    for link, to in links.items():
+        (run / link).symlink_to(to)
+    moved = move_job(source, job_id, target, limited(), quiet)
+    assert over(target, moved.job_id).phase is Phase.DONE
+    there = tmp_path / "b" / moved.job_id / "run"
+    assert {name: (there / os.fsdecode(name)).read_text() for name in names} == names
+    assert [(there / name).read_text() for name in ("there/odd#3", "one")] == ["linked"] * 2
+    assert [path for path in there.rglob("*") if path.is_symlink()] == []
+    assert moved.copied is not None
+    assert [each.partition(" ")[0] for each in moved.copied.left_out] == ["circle", "self", "there/back", "up"]
+
+
+def test_what_cannot_be_read_is_told_before_the_job_is_stopped(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    job_id = source.submit(job("echo x >secret; echo begun; while [ ! -e end ]; do sleep 0.1; done"))
+    until(source, job_id, lambda found, log: "begun" in log)
+    access = os.access
+    with monkeypatch.context() as refused:  # root reads everything
+        refused.setattr(os, "access", lambda path, mode: Path(path).name != "secret" and access(path, mode))
+        with pytest.raises(InputError, match="secret: cannot be read"):
+            move_job(source, job_id, target, limited(), quiet)
+    assert source.status(job_id).phase is Phase.RUNNING
+    assert list((tmp_path / "b").glob("*")) == []
+    (tmp_path / "a" / job_id / "run" / "end").touch()
+    assert over(source, job_id).phase is Phase.DONE
+
+
+def test_to_a_bucket_what_it_has_no_names_for_is_told(
+    tmp_path: Path, bucket: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in\tname").mkdir()
+    for name in ("in\tname/x", "part#1", "n"):
+        (tmp_path / name).write_text(name)
+    stores = {"s3://runs": bucket, tmp_path.as_uri(): LocalStore(tmp_path)}
+    monkeypatch.setattr(copying, "object_store", lambda url, _: stores[url])
+    copied = copying.copy_run(tmp_path.as_uri(), "s3://runs", quiet, whole=True)
+    assert (copied.files, len(copied.left_out)) == (1, 2)
+    assert list(files_of_run(bucket, whole=True)) == ["n"]
+
+
+def test_a_store_that_fails_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "n").write_text("x")
+    with pytest.raises(InputError, match="cannot be copied"):
+        copying.copy_run((tmp_path / "a").as_uri(), (tmp_path / "missing").as_uri(), quiet, whole=True)
 
 
 def test_a_copy_goes_on_where_it_was_and_sends_what_has_changed(tmp_path: Path) -> None:

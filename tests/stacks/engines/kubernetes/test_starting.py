@@ -72,10 +72,9 @@ def fails(*steps: str, error: BaseException) -> Callable[[str], None]:
     return look
 
 
-# The first name alone may stay behind where nobody heard of it: it begins nothing.
 _STEPS = [
     *(("before", f"create {kind}") for kind in _KINDS.values()),
-    *(("after", f"create {kind}") for kind in ("Secret", "NetworkPolicy", "JobSet")),
+    *(("after", f"create {kind}") for kind in _KINDS.values()),
     *(("before", f"patch {kind}") for kind in ("ConfigMap", "Secret", "NetworkPolicy")),
 ]
 
@@ -113,6 +112,22 @@ def test_what_is_somebody_elses_stays() -> None:
     with pytest.raises(TakenError):
         put(secret, job(), PLACING, {})
     assert secret.there == {("Secret", PLACING.name): foreign}
+
+
+def test_of_two_that_ask_for_one_name_who_is_cut_short_leaves_the_others() -> None:
+    other = Cluster()
+    put(other, job(), PLACING, {})
+    whole = dict(other.there)
+    cut = Cluster(there=other.there, before=fails("create ConfigMap", error=KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        put(cut, job(), PLACING, {})
+    assert other.there == whole
+
+
+def test_where_the_first_create_gets_no_answer_another_engine_may_have_the_job() -> None:
+    away = fails("create ConfigMap", "get ConfigMap", error=EngineAwayError("", "no answer"))
+    with pytest.raises(EngineAwayError):
+        put(Cluster(before=away), job(), PLACING, {})
 
 
 def test_what_may_have_begun_all_the_same_is_said() -> None:

@@ -14,6 +14,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.config.job_file import Priority
 from stacks.engines.base import Phase
+from stacks.engines.hybrid.moving import move_job
 from stacks.engines.local.engine import LocalQueue, begin_runner
 from tests.conftest import REPO
 from tests.stacks.engines.test_contract import job, limited, over, until
@@ -83,7 +84,7 @@ def test_what_a_killed_process_has_left_is_told_and_ended_before_it_is_begun_aga
     first = queue.submit(job(script))
     until(queue, first, lambda found, log: "begun" in log)
     for process in processes_of(tmp_path):
-        if "stacks.engines.local.runner" in process.cmdline():
+        if "stacks.engines.local.runner" in process.info["cmdline"]:
             process.kill()
     until(queue, first, lambda found, log: found.phase is Phase.WAITING)
     queue.submit(job("true"))
@@ -98,7 +99,7 @@ def test_one_whose_process_was_killed_can_be_cancelled(tmp_path: Path) -> None:
     job_id = queue.submit(job("trap 'touch told; exit 75' TERM; echo begun; while :; do sleep 0.1; done"))
     until(queue, job_id, lambda found, log: "begun" in log)
     for process in processes_of(tmp_path):
-        if "stacks.engines.local.runner" in process.cmdline():
+        if "stacks.engines.local.runner" in process.info["cmdline"]:
             process.kill()
     until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
     queue.cancel(job_id)
@@ -151,7 +152,7 @@ def test_a_process_that_is_told_to_leave_tells_the_job(tmp_path: Path) -> None:
     first = queue.submit(job(script))
     until(queue, first, lambda found, log: "begun" in log)
     for process in processes_of(tmp_path):
-        if "stacks.engines.local.runner" in process.cmdline():
+        if "stacks.engines.local.runner" in process.info["cmdline"]:
             os.kill(process.pid, signal.SIGTERM)
     until(queue, first, lambda found, log: found.phase is Phase.WAITING)
     assert (tmp_path / "queue" / first / "run" / "saved").exists()
@@ -178,7 +179,7 @@ def test_one_that_is_lost_while_it_waits_can_be_cancelled(tmp_path: Path) -> Non
     until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
     second = queue.submit(job("touch begun"))
     for process in processes_of(tmp_path):
-        if str(tmp_path / "queue" / second) in process.cmdline():
+        if str(tmp_path / "queue" / second) in process.info["cmdline"]:
             process.kill()
     until(queue, second, lambda found, log: "next submit" in found.reason)
     queue.cancel(second)
@@ -250,3 +251,35 @@ def test_a_job_that_a_job_has_submitted_outlives_it(tmp_path: Path) -> None:
     assert over(queue, outer).phase is Phase.DONE
     (inner,) = (each.id for each in queue.jobs() if each.name == "inner")
     assert over(queue, inner).phase is Phase.DONE
+
+
+class Cut(BaseException):
+    """A signal, which finds a submit at work."""
+
+
+class CutQueue(LocalQueue):
+    """One that is cut off where its runner has begun."""
+
+    def _begun(self, job_id: str) -> None:
+        super()._begun(job_id)
+        raise Cut
+
+
+def test_a_submit_that_is_cut_off_after_its_process_has_begun_cancels_it(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    with pytest.raises(Cut):
+        CutQueue(tmp_path / "queue").submit(job("while :; do sleep 0.1; done"))
+    (left,) = queue.jobs()
+    assert over(queue, left.id).phase is Phase.CANCELLED
+
+
+def test_a_move_that_is_cut_off_there_is_found_again(tmp_path: Path) -> None:
+    source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
+    job_id = source.submit(job("test -e seen && exit 0; touch seen; trap 'exit 75' TERM; sleep 600 & wait"))
+    until(source, job_id, lambda found, log: found.phase is Phase.RUNNING)
+    with pytest.raises(Cut):
+        move_job(source, job_id, CutQueue(tmp_path / "b"), limited(), lambda *_: None)
+    moved = move_job(source, job_id, target, limited(), lambda *_: None)
+    assert moved.copied is None
+    assert over(target, moved.job_id).phase is Phase.DONE
+    assert len(target.jobs()) == 1

@@ -1,6 +1,7 @@
 """The process of a local job where the disk is full, what it has kept is odd, or what it ran wants to stay."""
 
 import json
+import os
 import sys
 import time
 from contextlib import suppress
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from components.core.findings import InputError
+from stacks.config.job_file import Priority
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import read_job
 from stacks.engines.local import engine as local
@@ -43,6 +45,79 @@ def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setattr(local, "sys", SimpleNamespace(executable=str(program)))
     return path
+
+
+OTHER = """#!{python}
+# A runner that differs from ours in a line or two.
+import os, pathlib, sys, time
+sys.path.insert(0, {repo!r})
+from stacks.engines.local import runner
+{lines}
+sys.exit(runner.main(sys.argv[3:]))
+"""
+
+
+def begun_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> None:
+    program, repo = tmp_path / "python", str(Path(__file__).resolve().parents[4])
+    program.write_text(OTHER.format(python=sys.executable, repo=repo, lines=lines))
+    program.chmod(0o755)
+    monkeypatch.setattr(local, "sys", SimpleNamespace(executable=str(program)))
+
+
+def test_a_system_without_waitid_runs_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MacOS before Python 3.13."""
+    begun_by_another(tmp_path, monkeypatch, "sys.platform = 'darwin'; del os.waitid")
+    queue = LocalQueue(tmp_path / "queue")
+    fails = queue.submit(job("sleep 0.3; exit 2"))
+    assert over(queue, fails).phase is Phase.BAD_INPUT
+    stays = queue.submit(job("echo begun; sleep 600 & wait"))
+    until(queue, stays, lambda found, log: "begun" in log)
+    queue.cancel(stays)
+    assert over(queue, stays).phase is Phase.CANCELLED
+
+
+def test_one_that_is_cancelled_between_two_starts_is_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "sleep, runner._PAUSE_SEC, cancel = time.sleep, 7.25, pathlib.Path(sys.argv[3], 'cancel')\n"
+    lines += "time.sleep = lambda sec: cancel.touch() if sec == 7.25 else sleep(sec)"
+    begun_by_another(tmp_path, monkeypatch, lines)
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job("echo ran; exit 1", max_restarts=1))
+    found = over(queue, job_id)
+    assert (found.phase, found.starts, queue.log(job_id)[0].count("ran")) == (Phase.CANCELLED, 1, 1)
+
+
+def test_a_folder_whose_name_is_no_utf_8(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / os.fsdecode(b"caf\xe9"))
+    done, stays = queue.submit(job("echo ran")), queue.submit(job("echo begun; sleep 600 & wait"))
+    assert over(queue, done).phase is Phase.DONE
+    until(queue, stays, lambda found, log: "begun" in log)
+    queue.cancel(stays)
+    assert over(queue, stays).phase is Phase.CANCELLED
+
+
+@pytest.mark.parametrize("taken_up", [False, True])
+def test_what_lives_of_a_job_whose_process_was_killed_ends_before_the_next_begins(
+    tmp_path: Path, *, taken_up: bool
+) -> None:
+    """Whether another process has taken it up meanwhile or not."""
+    queue = LocalQueue(tmp_path / "queue")
+    told = "trap 'sleep 1; touch saved; rmdir ../../running; exit 75' TERM"
+    first = queue.submit(
+        job(f"test -e saved && exit 0; mkdir ../../running; {told}; echo begun; while :; do sleep 0.1; done")
+    )
+    until(queue, first, lambda found, log: "begun" in log)
+    second = queue.submit(job("test ! -e ../../running || exit 2", priority=Priority.HIGH))
+    alive = processes_of(tmp_path / "queue" / first)
+    (runner,) = (each for each in alive if "stacks.engines.local.runner" in each.info["cmdline"])
+    runner.kill()
+    if taken_up:
+        until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+        queue.ensure_begun(first)
+    assert over(queue, second).phase is Phase.DONE
+    found = over(queue, first)
+    assert (found.phase, found.starts) == (Phase.DONE, 2)
 
 
 def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path) -> None:

@@ -51,6 +51,42 @@ def test_what_was_refused_may_be_asked_again(tmp_path: Path) -> None:
     assert once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
 
 
+def test_one_that_asks_while_another_is_refused_is_told_so_too(tmp_path: Path) -> None:
+    begun, end, told = threading.Event(), threading.Event(), list[str]()
+
+    def refused() -> str:
+        begun.set()
+        assert end.wait(30)
+        raise InputError("nodes", "too many")
+
+    def ask() -> None:
+        with pytest.raises(InputError) as error:
+            once(TOKEN, refused, tmp_path)
+        told.append(error.value.problem)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    threads[0].start()
+    assert begun.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    until = time.monotonic() + 30
+    while len([each for each in os.scandir("/proc/self/fd") if is_of(each.path, tmp_path / TOKEN)]) < 3:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert told == ["too many"] * 3
+    assert once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
+
+
+def is_of(link: str, path: Path) -> bool:
+    try:
+        return Path(link).readlink() == path
+    except OSError:
+        return False
+
+
 def test_of_one_that_was_killed_nobody_knows(tmp_path: Path) -> None:
     if (pid := os.fork()) == 0:
         once(TOKEN, lambda: os._exit(0), tmp_path)

@@ -293,3 +293,22 @@ def test_room_is_idle_nodes_and_an_empty_queue(engine: SlurmEngine) -> None:
     assert not engine.room(job("true")).now
     engine.cancel(first)
     over(engine, first)
+
+
+@pytest.mark.parametrize(("at", "left"), [("scontrol", []), ("sbatch", [Phase.CANCELLED])])
+def test_a_submit_that_is_told_to_end_leaves_nothing_that_could_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, left: list[Phase]
+) -> None:
+    """Slurm may have taken what sbatch was called for: that one finds that it is cancelled."""
+
+    def slurm(program: str, *words: str, **_: object) -> str:
+        if program == at:
+            raise KeyboardInterrupt
+        return "gpu*|2|infinite\n" if program == "sinfo" else ""
+
+    monkeypatch.setattr("stacks.engines.slurm.engine._slurm", slurm)
+    engine = SlurmEngine(tmp_path / "queue")
+    with pytest.raises(KeyboardInterrupt):
+        engine.submit(job("true"))
+    assert [each.phase for each in engine.jobs()] == left
+    assert [(path / "cancel").exists() for path in (tmp_path / "queue").iterdir()] == [True for _ in left]
