@@ -67,7 +67,9 @@ class Controller:
         """Says, by knob, why what earlier sessions had could not be set again; `now` are the knobs that the session
         begins with.
         """
-        for knob, trouble in troubles.items() if self._world.rank == 0 else ():
+        if self._world.rank:
+            return
+        for knob, trouble in troubles.items():
             value, is_now = getattr(self._history[-1].after, knob), getattr(now, knob)
             reason = "as an earlier session of the run had it"
             self.done(Decision(knob, value, is_now, self._settings.policy, reason, 0.0, ""), images, trouble)

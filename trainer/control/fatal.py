@@ -112,7 +112,8 @@ def fatal_changes(lines: Iterable[Line], interval_sec: float) -> list[Fatal]:
     than a run that never goes on. After an orderly end, or an error that is none of the change's, the next session goes
     on with the trial.
     """
-    found, trial = list[Fatal](), None
+    found = list[Fatal]()
+    trial: _Trial | None = None
     for _, group in groupby(lines, key=lambda line: line["session"]):
         session = list(group)
         if trial is not None and not trial.is_spared:
@@ -121,7 +122,7 @@ def fatal_changes(lines: Iterable[Line], interval_sec: float) -> list[Fatal]:
         elif trial is not None:
             goes_on = session[0]["images"] >= trial.fatal.images  # or it begins before the change
             trial = trial._replace(begun=None, is_spared=False) if goes_on else None
-        own = next((line["settings"] for line in session if line.get("event") == "controller"), {})
+        own: Mapping[str, float] = next((line["settings"] for line in session if line.get("event") == "controller"), {})
         interval_sec = own.get("interval_sec", interval_sec)
         found = [each.since(session, interval_sec) for each in found]
         trial = _left(session, trial, interval_sec)
