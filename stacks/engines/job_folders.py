@@ -78,6 +78,10 @@ class FolderEngine(ABC):
         """See `Engine`."""
 
     @abstractmethod
+    def cancel(self, job_id: str) -> None:
+        """See `Engine`."""
+
+    @abstractmethod
     def _begun(self, job_id: str) -> None:
         """Begins a job whose folder is whole. InputError: it cannot be. PerhapsTakenError: nobody knows whether it has
         been.

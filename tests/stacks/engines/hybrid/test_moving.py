@@ -21,9 +21,10 @@ from components.core.findings import InputError
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Engine, Phase
 from stacks.engines.hybrid import copying
-from stacks.engines.hybrid.copying import MANIFEST, CopyDamagedError, copy_folder, files_of_run, forget_copy
+from stacks.engines.hybrid.copying import MANIFEST, copy_folder, files_of_run, forget_copy
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.hybrid.placing import place
+from stacks.engines.hybrid.run_folder import CopyDamagedError
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.moto_http import Moto

@@ -119,7 +119,8 @@ def test_nothing_that_a_job_has_begun_outlives_it(tmp_path: Path) -> None:
     until(queue, cancelled, lambda found, log: "begun" in log)
     queue.cancel(cancelled)
     assert over(queue, cancelled).phase is Phase.CANCELLED
-    alive = [each.cmdline() for each in processes_of(tmp_path) if "stacks.engines.local.runner" not in each.cmdline()]
+    words = [process.info["cmdline"] for process in processes_of(tmp_path)]
+    alive = [each for each in words if "stacks.engines.local.runner" not in each]
     assert alive == []
 
 
