@@ -13,7 +13,7 @@ from typing import IO
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
-from stacks.engines.base import EngineAwayError
+from stacks.engines.base import EngineAwayError, PerhapsTakenError
 
 TOKEN = re.compile(r"[0-9a-f]{32}")
 _FOLDER = Path("~/.gangway/taken")
@@ -23,7 +23,8 @@ _BEGUN = "begun"
 
 def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
     """The job's id, of this submit or of the one with the same token before it. EngineAwayError: that one is at work
-    still. InputError: it was killed, and nobody knows whether the job was taken; or what `submit` raises.
+    still. InputError: it was killed, or got no answer, and nobody knows whether the job was taken; or what `submit`
+    raises.
     """
     if not TOKEN.fullmatch(token):
         raise InputError("gangway job serve", "no token of a submit", value=token, allowed="32 hexadecimal digits")
@@ -37,7 +38,7 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
             before = file.read().split()
             if before == [_BEGUN]:
                 raise InputError(
-                    "submit", "an earlier try of it was killed there, and may have left the job", allowed="one job",
+                    "submit", "an earlier try of it was cut off there, and may have left the job", allowed="one job",
                     fix="look whether `gangway job list` has it, before you submit it again",
                 )  # fmt: skip
             if before:
@@ -46,6 +47,8 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
             file.flush()
             try:
                 job_id = submit()
+            except PerhapsTakenError:
+                raise  # as after a kill
             except BaseException:  # it was refused, and may be asked again
                 file.truncate(0)  # in one step: a kill may come before the next
                 path.unlink(missing_ok=True)

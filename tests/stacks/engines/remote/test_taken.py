@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
+from stacks.engines.base import PerhapsTakenError
 from stacks.engines.remote.taken import once
 
 TOKEN = "0123456789abcdef" * 2
@@ -49,6 +50,16 @@ def test_what_was_refused_may_be_asked_again(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="too many"):
         once(TOKEN, refused, tmp_path)
     assert once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
+
+
+def test_one_that_may_have_been_taken_is_not_taken_again(tmp_path: Path) -> None:
+    def unanswered() -> str:
+        raise PerhapsTakenError("--on slurm", "no answer within 60 s")
+
+    with pytest.raises(PerhapsTakenError, match="no answer"):
+        once(TOKEN, unanswered, tmp_path)
+    with pytest.raises(InputError, match="may have left the job"):
+        once(TOKEN, never, tmp_path)
 
 
 def test_one_that_asks_while_another_is_refused_is_told_so_too(tmp_path: Path) -> None:
