@@ -239,9 +239,9 @@ class Command:
                 preexec_fn=_listen,
             )
 
-    def finish(self) -> tuple[int, str]:
+    def finish(self, limit_sec: float = TIMEOUT_SEC) -> tuple[int, str]:
         """Exit code and everything it printed."""
-        code = self.process.wait(TIMEOUT_SEC)
+        code = self.process.wait(limit_sec)
         return code, self._log.read_text()
 
     def printed(self) -> str:
