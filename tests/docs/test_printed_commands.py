@@ -105,6 +105,7 @@ NOT_RUN: dict[str, str] = {
     "gangway job submit FILE --on slurm:FOLDER@main": "takes a Slurm: tests/stacks/engines/slurm/test_engine.py",
     "gangway job submit FILE --on {'slurm:PARTITION' if kind == 'slurm' else 'kubernetes:CONTEXT'}": "takes an engine",
     "{program()} record --run-dir {shlex.quote(str(path.parent))}": "of a record that was changed: run above",
+    "{program()} {command}": "control on after a killed session: tests/trainer/run/test_steering.py; run as above",
     "{program()} train --preset {name}": "a training of hours: tests/trainer/config has the trainer read each",
     "{program()} train --preset few-images --data {shlex.quote(str(out))}": "a training of hours: tests/trainer/data",
     "gangway bench resume {shlex.quote(str(run_dir))}": "needs a suite that was stopped: tests/stacks/bench",

@@ -43,18 +43,18 @@ def test_a_job_has_all_of_its_pods_of_one_flavor(nodes: int, cpu: int, first: in
 
 
 def test_one_flavor_has_all_of_a_groups_resources() -> None:
-    file = job(resources={"cpu": "8", "memory": "8"})
-    halves = queue({"cpu": "8", "memory": "4"}, {"cpu": "4", "memory": "8"})
+    file = job(resources={"cpu": "8", "memory": "8Gi"})
+    halves = queue({"cpu": "8", "memory": "4Gi"}, {"cpu": "4", "memory": "8Gi"})
     assert len(beyond(file, halves)) == 1
     assert lacking(file, halves) != []
-    whole = queue({"cpu": "8", "memory": "4"}, {"cpu": "8", "memory": "8"})
+    whole = queue({"cpu": "8", "memory": "4Gi"}, {"cpu": "8", "memory": "8Gi"})
     assert (beyond(file, whole), lacking(file, whole)) == ([], [])
 
 
 def test_each_group_has_a_flavor_of_its_own() -> None:
-    first, second = queue({"cpu": "8"}, {"cpu": "2"}), queue({"memory": "2"}, {"memory": "8"})
+    first, second = queue({"cpu": "8"}, {"cpu": "2"}), queue({"memory": "2Gi"}, {"memory": "8Gi"})
     both = Quota([*first.groups, *second.groups], in_cohort=False)
-    assert beyond(job(resources={"cpu": "8", "memory": "8"}), both) == []
+    assert beyond(job(resources={"cpu": "8", "memory": "8Gi"}), both) == []
 
 
 def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
@@ -68,7 +68,7 @@ def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
 
 
 def test_room_is_what_nobody_has_reserved() -> None:
-    file = job(resources={"cpu": "2", "memory": "1"})
+    file = job(resources={"cpu": "2", "memory": "1Gi"})
     roomy = queue({"cpu": "4", "memory": "1Gi"}, used="2")
     full = queue({"cpu": "4", "memory": "1Gi"}, used="2500m")
     assert lacking(file, roomy) == []
