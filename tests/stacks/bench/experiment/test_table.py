@@ -32,6 +32,7 @@ def recorded(tmp_path: Path, values: dict[str, Any]) -> Callable[..., Path]:
         for (arm, seed), sec in times.items():
             decided = {
                 "event": "decision",
+                "session": 0,
                 "time": 1.8e9,
                 "images": 50,
                 "knob": "loader_threads",
@@ -44,6 +45,7 @@ def recorded(tmp_path: Path, values: dict[str, Any]) -> Callable[..., Path]:
             }
             kept = {
                 "event": "decision-kept",
+                "session": 0,
                 "images": 70,
                 "knob": "loader_threads",
                 "value": 2,
