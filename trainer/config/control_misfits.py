@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trainer.config.control import Bounds
+from trainer.config.replicas import largest_share, replicas
 from trainer.config.train_config import TrainConfig
 
 
@@ -42,7 +43,8 @@ def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, least_workers:
         elif not least <= start <= most:
             why = f"leaves out the batch that the run begins with, {start}"
             yield Misfit("batch_size", why, bounds.batch_size, f"bounds around {start}", fix)
-    of_a_worker = -(-max(config.batch_size, (bounds.batch_size or (0, 0))[1]) // (least_workers or workers))
+    largest = max(config.batch_size, (bounds.batch_size or (0, 0))[1])
+    of_a_worker = largest_share(largest, replicas(config, least_workers or workers), config.group)
     if bounds.batch_gpu is not None and bounds.batch_gpu[0] > of_a_worker:
         why = f"more than a worker's share of the batch, {of_a_worker} images"
         yield Misfit("batch_gpu", why, bounds.batch_gpu, f"up to {of_a_worker}", (of_a_worker, of_a_worker))

@@ -9,6 +9,11 @@ def replicas(config: ConfigFields, workers: int) -> int:
     return max(1, workers // config.pipeline_stages)
 
 
+def largest_share(batch_size: int, shares: int, group: int = 1) -> int:
+    """Images of a step in the largest of so many shares, which are whole groups of images."""
+    return -(-batch_size // (shares * group)) * group
+
+
 def unpaired(config: ConfigFields, workers: int) -> TrainerError | None:
     """Why so many workers cannot train in a pipeline: pairs have to be whole, and micro-batches of one size, for which
     the second stage has room before they come.

@@ -20,7 +20,7 @@ from trainer.config.network_size import (
     penalties,
     stages,
 )
-from trainer.config.replicas import replicas
+from trainer.config.replicas import largest_share, replicas
 from trainer.config.segment_plan import stretches
 from trainer.config.train_config import TrainConfig
 
@@ -83,7 +83,7 @@ _AT_PEAK: Mapping[str, _AtPeak] = MappingProxyType(
 
 def share_of(config: TrainConfig, workers: int) -> int:
     """Images of a step on the worker that has most, of so many."""
-    return -(-config.batch_size // (replicas(config, workers) * config.group)) * config.group
+    return largest_share(config.batch_size, replicas(config, workers), config.group)
 
 
 def images_at_once(config: TrainConfig, workers: int) -> int:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from trainer.config.control import JUDGE, Bounds, ControlSettings
+from trainer.config.replicas import largest_share
 from trainer.control.bottleneck import has_neighbour
-from trainer.control.interval import Decision, Interval, Knobs, Value, score, share_of
+from trainer.control.interval import Decision, Interval, Knobs, Value, score
 from trainer.power.search import LADDER
 
 _MOST_LOADERS = 16
@@ -60,7 +61,7 @@ def allowed(
         here: Value = getattr(now, knob)
         if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
-        left = cooling(history, knob, values) | _never(machine, knob, values, now)
+        left = cooling(history, knob, values, machine.group) | _never(machine, knob, values, now)
         kept = {value for value in values if value not in left} | {here}
         if len(kept) > 1:
             found[knob] = tuple(value for value in _with(values, here) if value in kept)
@@ -91,7 +92,8 @@ def ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequenc
         ]  # fmt: skip
     if bounds.batch_gpu is not None:
         first = start.batch_gpu or max(machine.group, start.batch_size // machine.workers)
-        share = share_of(max(start.batch_size, (bounds.batch_size or (0, 0))[1]), machine.workers)
+        largest = max(start.batch_size, (bounds.batch_size or (0, 0))[1])
+        share = largest_share(largest, machine.workers, machine.group)
         found["batch_gpu"] = [
             size for size in doubled(first, *bounds.batch_gpu) if size % machine.group == 0 and size <= share
         ]  # fmt: skip
@@ -120,7 +122,7 @@ def doubled(first: int, least: int, most: int) -> list[int]:
     return [each for each in found if least <= each <= most]
 
 
-def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> set[Value]:
+def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], group: int) -> set[Value]:
     """Those of a knob's values that are left alone, and those beyond them: what was undone lately, the more often, the
     longer; and what a change that stayed has just left, as long as neighbours are there, or not, as when it was made.
     """
@@ -129,7 +131,7 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> 
         made = each.decision
         if made is None or made.knob != knob:
             continue
-        value, was = map(_at_once(knob, each.knobs, each.workers), (made.value, made.was))
+        value, was = map(_at_once(knob, each.knobs, each.workers, group), (made.value, made.was))
         if made.policy == JUDGE:
             undone.setdefault((value, was), []).append(number)
             stayed.pop((was, value), None)
@@ -142,20 +144,20 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value]) -> 
         pair for pair, place in stayed.items()
         if len(history) - place < _COOL_DOWN and has_neighbour(history[place]) == has_neighbour(history[-1])
     ]  # fmt: skip
-    at_once = _at_once(knob, history[-1].after, history[-1].workers)
+    at_once = _at_once(knob, history[-1].after, history[-1].workers, group)
     return {value for value in values for back, tried in cold if _is_as_far(at_once(value), tried, back)}
 
 
 def _never(machine: Machine, knob: str, values: Sequence[Value], now: Knobs) -> set[Value]:
     """What ended a session once, and what is beyond it."""
     ended = [(was, tried) for name, was, tried in machine.fatal if name == knob]
-    at_once = _at_once(knob, now, machine.workers)
+    at_once = _at_once(knob, now, machine.workers, machine.group)
     return {value for value in values for was, tried in ended if _is_as_far(*map(at_once, (value, tried, was)))}
 
 
-def _at_once(knob: str, knobs: Knobs, workers: int) -> Callable[[Value], Value]:
+def _at_once(knob: str, knobs: Knobs, workers: int, group: int) -> Callable[[Value], Value]:
     """A knob's value as a number that others are compared with: `batch_gpu` 0 is a worker's whole share."""
-    share = share_of(knobs.batch_size, workers)
+    share = largest_share(knobs.batch_size, workers, group)
     return lambda value: share if knob == "batch_gpu" and value == 0 else value
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from trainer.config.control import Bounds
+from trainer.config.replicas import largest_share
 from trainer.control.guardrails import Machine, ladders
-from trainer.control.interval import Knobs, Value, share_of
+from trainer.control.interval import Knobs, Value
 
 _NOBODYS: Mapping[str, str] = MappingProxyType(
     {
@@ -63,7 +64,7 @@ def _numbers(
     least, most = getattr(bounds, name)
     now = getattr(start, name)
     if name == "batch_gpu":
-        share = share_of(start.batch_size, machine.workers)
+        share = largest_share(start.batch_size, machine.workers, machine.group)
         now = now or share
         if bounds.batch_size is None and most > share:
             yield name, f"what is above a worker's share of the batch, {share} images, is ignored"

@@ -133,11 +133,6 @@ class Interval(NamedTuple):
         return self._replace(failed=decision) if failed else self._replace(decision=decision)
 
 
-def share_of(batch_size: int, workers: int) -> int:
-    """Images of a batch that the worker with most of them has: `batch_gpu` 0."""
-    return -(-batch_size // workers)
-
-
 def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:
     """Progress by one image of a batch, in that of one image of the run's first batch (Pollux, Qiao et al. 2021):
     (noise + base) / (noise + batch). 1 where nobody knows the noise, or the batch is the first one's.

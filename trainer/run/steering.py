@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config.control import SWITCH_FILE, ControlSettings
+from trainer.config.replicas import replicas
 from trainer.config.segment_plan import Plan, decided_values
 from trainer.config.train_config import TrainConfig
 from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, changes_of
@@ -184,8 +185,9 @@ def steering_of(
     restored: Knobs | None = world.gather(last, Knobs | None)[0]
     begun: Knobs | None = world.gather(history[0].knobs if history else None, Knobs | None)[0]
     troubles = {} if restored is None else actuators.restore(restored, batch)
-    # Graphs that average between workers know the shapes that they were made for.
-    shaped = OF_SEGMENTS if compiled.on and world.world_size > 1 else ()
+    # Graphs that average between workers know the shapes that they were made for, and pipelines that of micro-batches.
+    in_pipeline = replicas(plan.config, world.world_size) < world.world_size
+    shaped = OF_SEGMENTS if in_pipeline or (compiled.on and world.world_size > 1) else ()
     fixed = shaped if compiled.can_switch else (*shaped, "compile")
     machine = machine_of(world, plan.config, actuators, settings.bounds, fixed, tuple(each.limit for each in fatal))
     if world.rank == 0:

@@ -23,11 +23,10 @@ from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, job_ids, number_of, read_job, read_status
 from stacks.engines.local.ends import Spent, end_of
+from stacks.engines.local.marks import RUNNER_MARK, unmarked
 from stacks.engines.stretches import stretches_of
 
 ALIVE_FILE, TURN_FILE = "alive", "turn"
-MARK, RUNNER_MARK = "GANGWAY_LOCAL_JOB", "GANGWAY_LOCAL_RUNNER"
-"""Variables with a job's folder: of all its processes, and of its runner alone."""
 RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})
 
 
@@ -186,7 +185,7 @@ def begin_runner(folder: Path) -> None:
             stderr=output,
             start_new_session=True,
             # One that a job has submitted is not of that job.
-            env={name: value for name, value in os.environ.items() if name != MARK} | {RUNNER_MARK: str(folder)},
+            env={**unmarked(os.environ), RUNNER_MARK: str(folder)},
             pass_fds=(alive.fileno(),),
             check=True,
         )

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stacks.config.job_file import JobFile
-from stacks.engines.local.engine import MARK, RUNNER_MARK
+from stacks.engines.local.marks import MARK, RUNNER_MARK
 
 _POLL_SEC = 0.1
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h

@@ -24,7 +24,8 @@ from stacks.engines.attempts import after
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, take_room
-from stacks.engines.local.engine import MARK, RUNNER_MARK, TURN_FILE, is_alive, order_of
+from stacks.engines.local.engine import TURN_FILE, is_alive, order_of
+from stacks.engines.local.marks import MARK, unmarked
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
@@ -201,8 +202,7 @@ class _Runner:
         place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
         notices = self._folder / "notices.jsonl"
         self._kept(lambda: notices.write_text(""))
-        inherited = {name: value for name, value in os.environ.items() if name != RUNNER_MARK}
-        variables = {**inherited, **_on_path(), **node_variables(self._job, place, str(notices))}
+        variables = {**unmarked(os.environ), **_on_path(), **node_variables(self._job, place, str(notices))}
         with (self._folder / LOG_FILE).open("ab") as output:
             try:
                 process = subprocess.Popen(

@@ -29,7 +29,7 @@ from stacks.engines.base import (
     no_resources,
 )
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
-from stacks.engines.local.engine import MARK, RUNNER_MARK
+from stacks.engines.local.marks import unmarked
 from stacks.engines.slurm.left import end_of, first, keep_id, kept_id, number_in, time_in
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
@@ -401,11 +401,6 @@ def _cancel_asked(folder: Path) -> bool:
     return (folder / CANCEL_FILE).exists()
 
 
-def _not_of_a_local_job(variables: Mapping[str, str]) -> dict[str, str]:
-    """Slurm hands them on to the job, and the end of the local job that submits would be that of the other, too."""
-    return {name: value for name, value in variables.items() if name not in (MARK, RUNNER_MARK)}
-
-
 def _slurm(program: str, *words: str) -> str:
     """What one of Slurm's commands prints. InputError: it is missing, it refuses, or its controller does not answer."""
     try:
@@ -414,7 +409,8 @@ def _slurm(program: str, *words: str) -> str:
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SEC,
-            env={**_not_of_a_local_job(os.environ), "LC_ALL": "C.UTF-8"},
+            # Slurm hands on what it is given: the end of the local job that submits would be that of the other.
+            env={**unmarked(os.environ), "LC_ALL": "C.UTF-8"},
         )
     except FileNotFoundError:
         raise InputError(

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from trainer.config.control import Bounds
 from trainer.config.control_misfits import misfits
 from trainer.config.presets import preset
+from trainer.config.step_memory import share_of
 
 CONFIG = preset("dcgan-digits").replace({"precision": "fp32"})
 
@@ -27,7 +28,8 @@ def test_what_does_not_go_with_a_run_is_found_and_its_fix_does(
     found = {each.field: each for each in misfits(bounds, config, workers)}
     fits = workers * config.group <= least <= config.batch_size <= most
     assert ("batch_size" not in found) == fits
-    share = -(-max(config.batch_size, most) // workers)
+    whole = config.model_copy(update={"batch_size": max(config.batch_size, most)})
+    share = share_of(whole, workers)
     assert ("batch_gpu" not in found) == (at_once is None or at_once[0] <= share)
     assert ("precision" not in found) == (not precision or "fp32" in precision)
     for each in found.values():

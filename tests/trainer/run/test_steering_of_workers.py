@@ -53,3 +53,22 @@ def test_what_is_decided_is_done_by_all_workers(
     ]
     assert [each.batch_size for each in record.segments] == [16, 16, 32]
     assert record.sessions[0].world_size == 2
+
+
+def test_a_pipeline_keeps_the_batch_that_it_was_built_for(
+    tiny_config: TrainConfig,
+    torchrun: Callable[..., Any],
+    train_argv: Callable[[TrainConfig, Path, Path], list[str]],
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Callable[[Path], list[dict[str, Any]]],
+) -> None:
+    divided = {"architecture": "r3gan", "ngf": 16, "ndf": 16, "pipeline_stages": 2}
+    config = tiny_config.replace({**divided, "kimg": 0.048, "batch_size": 16, "stats_kimg": 0.016})
+    control = '{"interval_sec": 1e-6, "bounds": {"batch_size": [8, 64], "batch_gpu": [2, 16], "precision": ["fp32"]}}'
+    argv = [*train_argv(config, tmp_path / "run", digits_dir), "--controller", "act", "--control", control]
+    code, output = torchrun(*argv).finish()
+    assert code == 0, output
+    (begun,) = [line for line in lines_of(tmp_path / "run") if line.get("event") == "controller"]
+    assert begun["idle_bounds"].keys() == {"batch_size", "batch_gpu", "precision"}
+    assert output.count("it cannot be changed in this session") == 3
