@@ -62,7 +62,7 @@ class JobFile(CommandKeys):
         data_dir: folder with the preset's data set, as the nodes have it; it is only read. A preset that makes its own
             data needs none.
         command: of one's own; its keys are in CommandKeys. Without an image it finds the nodes' own environment, and
-            without a workdir the folder where the job was submitted.
+            without a workdir the folder where the job was submitted; with one it begins where the engine says.
         nodes: on which it begins, and which it has at most.
         resources: what a node's pod asks for, and may take at most, in Kubernetes' names and quantities, 64Mi of memory
             at least; nodes of other engines are a job's as a whole.

@@ -230,7 +230,7 @@ def no_outputs(job: JobFile) -> Iterator[Finding]:
         yield Finding.error(
             "job.outputs",
             "outputs",
-            f"this engine runs no containers: {job.outputs[0]} would be a folder of the node, which nobody keeps",
+            f"this engine keeps no folders of containers: what is in {job.outputs[0]} would be lost",
             f"write to ${RUN_DIR} and leave outputs out, or submit it to an engine with containers",
         )
 

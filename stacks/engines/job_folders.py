@@ -88,9 +88,9 @@ class FolderEngine(ABC):
         """
 
     def submit(self, job: JobFile) -> str:
-        """See `Engine`. A command begins where it was submitted, as every batch system has it."""
+        """See `Engine`. A command without an image begins where it was submitted, as every batch system has it."""
         self._check(job)
-        if job.command and job.workdir is None:
+        if job.command and job.workdir is None and job.image is None:
             job = job.model_copy(update={"workdir": str(Path.cwd())})
         name = f".new-{secrets.token_hex(8)}"
         try:

@@ -14,6 +14,11 @@ GANGWAY_HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 GANGWAY_HOST=$(scontrol show node --oneliner "$GANGWAY_HOST" | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
 # shellcheck disable=SC2034 # of node.env
 GANGWAY_PORT=$((20000 + (SLURM_JOB_ID * 7 + SLURM_STEP_ID) % 10000))
+# What a container needs for the node's devices, where the job has an image.
+# shellcheck disable=SC2034 # of node.env
+GANGWAY_DEVICES=()
+[ ! -e /proc/driver/nvidia/version ] || GANGWAY_DEVICES+=(--nv)
+[ ! -e /dev/kfd ] || GANGWAY_DEVICES+=(--rocm)
 (
     # shellcheck source=/dev/null
     . "$GANGWAY_FOLDER/node.env"

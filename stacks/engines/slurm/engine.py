@@ -30,6 +30,7 @@ from stacks.engines.base import (
 )
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
 from stacks.engines.local.marks import unmarked
+from stacks.engines.slurm.container import HOME_FOLDER, image_findings
 from stacks.engines.slurm.left import end_of, first, keep_id, kept_id, number_in, time_in
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
@@ -146,13 +147,7 @@ class SlurmEngine(FolderEngine):
                 f"ends jobs after {partition.most_minutes}",
                 f"max_hours: {hours:g}" if hours > 0 else "another partition: --on slurm:FOLDER@PARTITION",
             )
-        if job.image is not None:
-            yield Finding.error(
-                "job.image",
-                "image",
-                "this engine starts no containers: it would take Slurm's pyxis or Apptainer on every node",
-                "leave image out to run in the nodes' own environment, or submit it to another engine",
-            )
+        yield from image_findings(job, self._folder)
         yield from no_outputs(job)
         yield from no_resources(job)
         if job.team and not self._has_accounts():
@@ -237,6 +232,8 @@ class SlurmEngine(FolderEngine):
         with _writing(folder):
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
                 shutil.copyfile(TEMPLATES / "job" / name, folder / name)
+            if job.image is not None:
+                (folder / HOME_FOLDER).mkdir(exist_ok=True)
             (folder / "batch.env").write_text(batch_env(job, job_id, partition))
             (folder / "node.env").write_text(node_env(job, folder, sys.executable))
             (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))

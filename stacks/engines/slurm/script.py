@@ -10,6 +10,7 @@ from pathlib import Path
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.job_folders import LOG_FILE, RUN_FOLDER
 from stacks.engines.node_command import Meeting, Place, node_argv, node_variables
+from stacks.engines.slurm.container import APPTAINER, container_variables, exec_words
 
 BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
 NICE = {Priority.HIGH: 0, Priority.NORMAL: 1000, Priority.LOW: 100_000}
@@ -79,8 +80,11 @@ def batch_env(job: JobFile, job_id: str, partition: str) -> str:
 
 
 def node_env(job: JobFile, folder: Path, python: str) -> str:
-    """Of a node's part: variables, folder and words; where the nodes meet is known there alone."""
-    place = Place(str(folder / RUN_FOLDER), str(folder / OWN_JOB), python)
+    """Of a node's part: variables, folder and words; where the nodes meet, and which devices they have, is known there
+    alone.
+    """
+    run_dir = str(folder / RUN_FOLDER)
+    place = Place(run_dir, str(folder / OWN_JOB), python if job.image is None else "python")
     # What is known on the node alone: in the place of it names that nobody else could have written.
     host, meeting_id, port, nodes = secrets.token_hex(16), secrets.token_hex(16), *_two_numbers()
     meeting = Meeting(host, port, meeting_id, nodes) if job.nodes.max > 1 else None
@@ -92,11 +96,15 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     }
     variables = node_variables(job, place, str(folder / "notices.jsonl"))
     words = " ".join(_word(each, at_run_time) for each in node_argv(job, place, meeting))
+    begin, workdir = f'export PATH="$PATH":{shlex.quote(str(Path(python).parent))}\n', job.workdir or run_dir
+    if job.image is not None:
+        begin, workdir, variables = "", run_dir, container_variables(variables)
+        words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_words(job, folder, run_dir))} {words}'
     return "".join(
         [
-            f'export PATH="$PATH":{shlex.quote(str(Path(python).parent))}\n',  # torchrun, where there is no other
+            begin,  # torchrun, where there is no other
             *(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()),
-            f"GANGWAY_WORKDIR={shlex.quote(job.workdir or str(folder / RUN_FOLDER))}\n",
+            f"GANGWAY_WORKDIR={shlex.quote(workdir)}\n",
             f"GANGWAY_WORDS=({words})\n",
         ]
     )
