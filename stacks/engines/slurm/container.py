@@ -11,7 +11,7 @@ from stacks.config.job_file import JobFile
 
 APPTAINER = "apptainer"
 HOME_FOLDER = "home"
-"""Of a job's folder, the home of its command: in the user's own it would find Python packages that are not its image's."""
+"""Of a job's folder, the home of its command: the user's own may have Python packages that are not its image's."""
 _PREFIX = "APPTAINERENV_"
 """Variables of this name are the container's, without it; `--cleanenv` lets no other in."""
 
