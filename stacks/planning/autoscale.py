@@ -18,6 +18,7 @@ from stacks.planning.run_costs import first_in_reach, rung_in_use, rung_lines, s
 from stacks.planning.throughput import Band, throughput
 
 _PLACE = "gangway:job.autoscale"
+_DOLLARS = "bounds.usd_per_hour"
 SCALED_BY = ("aws", "azure", "gcp")
 """Providers of whose groups `gangway job --scale` asks for nodes."""
 _MOST_LOOKED_AT = 64
@@ -47,7 +48,7 @@ def autoscale_findings(
         return
     wanted = wanted_nodes(config, machine, cost, curve, now)
     if not wanted.reached:
-        yield _missed(config, asked, wanted, now)
+        yield _missed(config, asked, wanted, now, is_bound=_DOLLARS in wanted.reason)
     yield Finding.info("autoscale.begins", _PLACE, f"it would begin with {wanted.reason}")
     yield from _in_vain(config, machine, asked)
 
@@ -169,7 +170,7 @@ def _paid(
     if len(paid) == len(curve):
         return curve, ""
     words = "not even the fewest" if fewest > most else f"no more than {max(paid)}"
-    return paid, f"bounds.usd_per_hour of the controller, {bound:g}, pays {words}: {why}"
+    return paid, f"{_DOLLARS} of the controller, {bound:g}, pays {words}: {why}"
 
 
 def _check_deadline(asked: AutoscaleConfig, now: datetime) -> None:
@@ -207,19 +208,20 @@ def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleCon
         )
 
 
-def _missed(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime) -> Finding:
+def _missed(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime, *, is_bound: bool) -> Finding:
     """An error where even the fast end of what is expected is too slow."""
     make = Finding.warning if wanted.possible else Finding.error
     keys = [name for name in ("deadline", "images_per_sec", "budget_usd") if getattr(asked, name) is not None]
     never = "is not expected to be reached" if wanted.possible else "cannot be reached"
-    most = config.cluster.nodes.max
     ways = f"a later deadline than {asked.deadline:%Y-%m-%dT%H:%MZ}" if asked.deadline else f"less of {keys[0]}"
+    more = "more dollars in job.controller.bounds.usd_per_hour, which leaves nodes out"
+    if not is_bound:
+        more = f"more nodes in cluster.nodes.max ({config.cluster.nodes.max}) where they are faster"
     return make(
         "autoscale.missed",
         f"{_PLACE}.{keys[0]}",
-        f"{' and '.join(keys)} {never} with the {most} nodes that there may be at most: {wanted.reason} "
-        f"(seen from {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC)",
-        f"allow {ways}, more nodes in cluster.nodes.max where they are faster, or less kimg",
+        f"{' and '.join(keys)} {never}: {wanted.reason} (seen from {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC)",
+        f"allow {ways}, {more}, or less kimg",
     )
 
 

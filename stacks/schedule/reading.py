@@ -97,10 +97,12 @@ def _read_trace(path: Path) -> TraceConfig:
     rows = list(csv.DictReader(io.StringIO(text), restkey=_BEYOND))
     columns = set(rows[0]) if rows else set()
     if not rows or "name" not in columns:
+        found = text.split("\n", maxsplit=1)[0].strip()
         raise InputError(
-            str(path), "no jobs", value="an empty file" if not rows else ", ".join(map(str, rows[0])),
+            str(path), "no jobs", value=found or "an empty file",
             allowed=f"a first line of columns, of {', '.join(JobConfig.model_fields)}, and a line for each job",
-            fix="begin with the line name,submit_hours,gpus,hours",
+            fix="add a line for each job" if "name" in found.split(",")
+            else "begin with the line name,submit_hours,gpus,hours",
         )  # fmt: skip
     if (wide := next((index for index, row in enumerate(rows) if _BEYOND in row), None)) is not None:
         cells = ", ".join(rows[wide][_BEYOND])

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trainer.commands.arguments import Parser, add_run_dir
-from trainer.config.control import SWITCH_FILE, PolicyName
+from trainer.config.control import SWITCH_FILE, Objective, PolicyName
 from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, settings_of
+from trainer.core.console import warn
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
-from trainer.records.stats_log import STATS_FILE, read_stats_log, require_run
+from trainer.records.decisions import CONTROLLER
+from trainer.records.stats_log import STATS_FILE, Line, read_stats_log, require_run
 
 if TYPE_CHECKING:
+    from trainer.control.interval import Interval
     from trainer.control.replay import Recorded, Row, Shown
 
-POLICIES = get_args(PolicyName)
+POLICIES, OBJECTIVES = get_args(PolicyName), get_args(Objective)
 _ALL = "all"
 
 
@@ -47,8 +50,24 @@ def _switch(arguments: argparse.Namespace) -> int:
         write_atomically(path, b"")
     else:
         path.unlink(missing_ok=True)
-    print(f"{arguments.run_dir}: the controller is {'off' if arguments.off else 'on'} from the next line on")
+    print(
+        f"{arguments.run_dir}: {_switched(read_stats_log(arguments.run_dir).lines, 'off' if arguments.off else 'on')}"
+    )
     return 0
+
+
+def _switched(lines: Sequence[Line], word: str) -> str:
+    """What the switch does in a run with this log."""
+    if not lines:
+        return f"its log cannot be read; a controller that is at work there is {word} from the next line on"
+    session = [line for line in lines if line["session"] == lines[-1]["session"]]
+    events = {line.get("event") for line in session}
+    if ended := events & {"done", "interrupt", "failed"}:
+        how = {"done": "is done", "interrupt": "was stopped", "failed": "has failed"}[sorted(ended)[0]]
+        return f"the run {how}; a controller that goes on with it is {word}"
+    if CONTROLLER not in events:
+        return f"no controller is at work there; one that goes on with the run is {word}"
+    return f"the controller is {word} from the next line on"
 
 
 def _replay(arguments: argparse.Namespace) -> int:
@@ -56,8 +75,10 @@ def _replay(arguments: argparse.Namespace) -> int:
     from trainer.control.watch import history_of
 
     require_run(arguments.run_dir, (STATS_FILE,))
-    lines, place = read_stats_log(arguments.run_dir).lines, str(arguments.run_dir / STATS_FILE)
-    own = recorded(lines, place)
+    log, place = read_stats_log(arguments.run_dir), str(arguments.run_dir / STATS_FILE)
+    if log.unreadable:
+        warn(f"gangway: warning: {place}: {log.unreadable} unreadable line(s) left out: intervals are not as the run's")
+    lines, own = log.lines, recorded(log.lines, place)
     asked = arguments.policy or [_ALL]
     policies = POLICIES if _ALL in asked else tuple(dict.fromkeys(asked))
     found, interval_sec = list["Shown"](), 0.0
@@ -70,16 +91,32 @@ def _replay(arguments: argparse.Namespace) -> int:
             raise TrainerError(
                 place=place,
                 problem=f"has no interval of {settings.interval_sec:g} s",
-                value=f"{len(lines)} lines",
+                value=f"{len(lines)} lines" + (f", and {log.unreadable} that cannot be read" if log.unreadable else ""),
                 allowed="a run of several such intervals, by a trainer that writes what it was trained with",
                 fix=f"{MORE_FLAG} '{{\"interval_sec\": 1}}', or a longer run",
             )
+        _check_objective(history, settings.objective)
         found.append(shown(history, settings, own))
     if arguments.json:
         _print_json(found, own)
     else:
         _print(arguments.run_dir, found, own, interval_sec)
     return 0
+
+
+def _check_objective(history: "Sequence[Interval]", objective: Objective) -> None:
+    """TrainerError: there is no interval for which anybody knows it, and so no policy would want anything."""
+    from trainer.control.interval import score
+
+    if all(score(each, objective, history[0].knobs.batch_size) is None for each in history):
+        known = [each for each in OBJECTIVES if score(history[-1], each, history[0].knobs.batch_size) is not None]
+        raise TrainerError(
+            place=OBJECTIVE_FLAG,
+            problem=f"no interval of the run has a figure for {objective}",
+            value=objective,
+            allowed=f"what this run has figures for: {', '.join(known)}",
+            fix="another objective, or a run that is told prices and the grid's intensity (train --context FILE)",
+        )
 
 
 def _print(run_dir: Path, found: "Sequence[Shown]", own: "Recorded | None", interval_sec: float) -> None:

@@ -54,7 +54,7 @@ class Controller:
         self._policy, self._switch = policy_of(settings), run_dir / SWITCH_FILE
         self._history, self._watch = list(history), Watch(settings.interval_sec)
         self._event, self._say = event, say
-        self._told, self._failures = "", 0
+        self._told, self._failures, self._was_off = "", 0, False
         self._kept: Decision | None = None
         self._observed: tuple[object, ...] = ()
 
@@ -143,9 +143,9 @@ class Controller:
 
     def _is_off(self, images: int) -> bool:
         off = self._switch.exists()
-        why = f"switched off by {self._switch}" if off else ""
-        if off and self._told != why:
-            self._event("controller-idle", images, why=why)
+        if off != self._was_off:
+            why = f"switched off by {self._switch}" if off else "switched on again"
+            self._event("controller-idle" if off else "controller-on", images, why=why)
             self._say(f"controller: {why}")
-            self._told = why
+            self._was_off, self._told = off, ""
         return off

@@ -106,6 +106,8 @@ def _parse(text: str) -> Line | None:
     event, session = line.get("event"), line["session"]
     if not isinstance(event, str | None) or not isinstance(session, int) or session not in _SESSIONS:
         return None
+    if not isinstance(line.get("knobs", {}), dict):
+        return None
     return line if _NEEDED.get(event, frozenset()) <= line.keys() else None
 
 

@@ -74,6 +74,7 @@ class Reporter:
         self._data_flag: tuple[str, ...] = ()  # for commands that look for the data in the run's directory
         self._status, self._starved = "failed", False
         self._saved_images = -1
+        self._said: Mapping[str, str] = {}
         self._telemetry_sec = self._metrics_sec = 0.0
         world.run_on_all(lambda: check_targets(options.track))
 
@@ -306,13 +307,16 @@ class Reporter:
         self._world.run_on_all(lambda: None if self._saver is None else self._saver.wait())
 
     def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
-        """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way."""
+        """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way and has
+        not been said.
+        """
 
         def write() -> None:
             self._writer.event("choices", state.images, choices=dict(choices))
             for name, reason in choices.items():
-                if not reason.startswith(_PLAIN):
+                if not reason.startswith(_PLAIN) and self._said.get(name) != reason:
                     self._writer.say(f"{name} {reason}")
+            self._said = choices
 
         self._world.run_on_rank0(write)
 

@@ -328,3 +328,29 @@ def test_switched_off_nothing_is_decided(
     assert _train(config, tmp_path, digits_dir).decisions == ()
     (told,) = [line for line in lines_of(tmp_path) if line.get("event") == "controller-idle"]
     assert "switched off" in told["why"]
+
+
+def test_switched_on_again_is_told(
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide, switch, asked = controller.next_decision, tmp_path / SWITCH_FILE, list[int]()
+
+    def switching(*args: Any, **kwargs: Any) -> Any:
+        asked.append(1)
+        if len(asked) == 1:
+            switch.touch()
+        return decide(*args, **kwargs)
+
+    is_off = controller.Controller._is_off
+
+    def for_one_line(self: controller.Controller, images: int) -> bool:
+        off = is_off(self, images)
+        if off:
+            switch.unlink()
+        return off
+
+    monkeypatch.setattr(controller, "next_decision", switching)
+    monkeypatch.setattr(controller.Controller, "_is_off", for_one_line)
+    _train(config, tmp_path, digits_dir)
+    told = [line["event"] for line in lines_of(tmp_path) if line.get("event") in ("controller-idle", "controller-on")]
+    assert told == ["controller-idle", "controller-on"]
