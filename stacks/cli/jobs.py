@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from typer._click import Context
 
-    from stacks.engines.base import Engine, JobStatus, Move
+    from components.core.findings import InputError
+    from stacks.engines.base import Engine, JobStatus, Movable, Move
     from stacks.engines.hybrid.moving import Moved
     from stacks.engines.hybrid.sites import By, Site
 
@@ -96,11 +97,10 @@ def submit(
         job_id = engine.submit(job)
     if burst_after is not None and not placed.now:
         others = [site for site in sites if site.engine is not engine]
-        try:
-            engine, job_id = _burst(engine, job_id, others, burst_after, decided_by)
-        except InputError:
+        engine, job_id, trouble = _burst(engine, job_id, others, burst_after, decided_by)
+        if trouble is not None:
             typer.echo(job_id)  # it stays in its queue
-            raise
+            raise trouble
     for finding in warnings:
         typer.echo(f"{finding.severity}: {finding.path}: {finding.message}", err=True)
     typer.echo(job_id)
@@ -120,8 +120,10 @@ def _by(word: str) -> "By":
 
 def _burst(
     engine: "Engine", job_id: str, others: "Sequence[Site]", minutes: float, by: "By | None"
-) -> "tuple[Engine, str]":
-    """Waits; then takes a job that waits still to the best of the others with room, if one has any."""
+) -> "tuple[Engine, str, InputError | None]":
+    """Waits; then takes a job that waits still to the best of the others with room, if one has any. Where it is then,
+    as what, and why it could not be taken away.
+    """
     from components.core.findings import InputError
     from stacks.engines.base import EngineAwayError, Phase
     from stacks.engines.hybrid.moving import move_job
@@ -141,15 +143,28 @@ def _burst(
                     typer.echo(line, err=True)
                 if placed.now:
                     source, target = movable(engine, "--burst-after"), movable(placed.engine, "--burst-after")
-                    moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress)
+                    try:
+                        moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress)
+                    except InputError as error:
+                        return engine, _back(source, job_id), error
                     _say_moved(moved)
-                    return placed.engine, moved.job_id
+                    return placed.engine, moved.job_id, None
             until += max(60 * minutes, _LOOK_AGAIN_SEC)
         _pause()
         with suppress(EngineAwayError):  # it comes back
             found = engine.status(job_id)
     typer.echo(_line(found), err=True)
-    return engine, job_id
+    return engine, job_id, None
+
+
+def _back(source: "Movable", job_id: str) -> str:
+    """The job's id after a move that has failed: another one where the move had taken it out of its queue."""
+    from stacks.engines.base import Phase
+    from stacks.engines.hybrid.moving import move_job
+
+    if source.status(job_id).phase is not Phase.CANCELLED:
+        return job_id
+    return move_job(source, job_id, source, lambda _: _pause(), _no_progress).job_id
 
 
 def _no_progress(done: int, total: int) -> None:

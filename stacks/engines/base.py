@@ -159,7 +159,9 @@ class Engine(Protocol):
 
 
 class Leaving(Protocol):
-    """A move that is at work, which writes down how far it came."""
+    """A move that is at work, which writes down how far it came. `is_again`: one before it was cut off."""
+
+    is_again: bool
 
     @property
     def tried(self) -> tuple[str, ...]:

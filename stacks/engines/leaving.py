@@ -35,7 +35,7 @@ class Leave:
 
     def __init__(self, folder: Path, target: str, before: _Way | None) -> None:
         tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
-        self._folder = folder
+        self._folder, self.is_again = folder, before is not None
         self._way = _Way(target, tried=tuple(each for each in tried if each != target))
 
     @property

@@ -39,10 +39,12 @@ def move_job(
     pause: Callable[[JobStatus], None],
     tell: Callable[[int, int], None],
 ) -> Moved:
-    """Moves a job. InputError: it is done already, or the target takes no such job: then it goes on where it is."""
-    if place_of(source) == place_of(target):
-        raise InputError("--to", "where the job is already", value=place_of(target), fix="name another engine")
+    """Moves a job; one that a move has stopped and not taken away also to where it was. InputError: it is over, or the
+    target takes no such job: then it goes on where it is.
+    """
     before = source.status(job_id)
+    if place_of(source) == place_of(target) and before.phase is not Phase.CANCELLED:
+        raise InputError("--to", "where the job is already", value=place_of(target), fix="name another engine")
     # A number is given again where a job's folder was removed.
     origin = f"{source.run_url(job_id)} {before.submitted_at}"
     with source.leaving(job_id, place_of(target)) as way:
@@ -50,13 +52,16 @@ def move_job(
             target.ensure_begun(known)
             way.arrived(known)
             return Moved(known, left_at=_forgotten(way, origin))
-        if before.phase.is_over and before.phase is not Phase.CANCELLED:
+        if before.phase.is_over and not (before.phase is Phase.CANCELLED and way.is_again):
             raise _over(before)
         job = source.job(job_id)
         for refusal in refusals(target, job):
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
-        look_at_run(source.run_url(job_id))  # before it is stopped for nothing
+        run_url = source.run_url(job_id)
+        look_at_run(run_url)  # before it is stopped for nothing
         stage, began = target.stage(origin), datetime.now(UTC)
+        if before.phase is Phase.WAITING:
+            copy_run(run_url, stage, tell, whole=job.preset is None)  # so that it keeps its turn where this fails
         way.begun()
         source.cancel(job_id)
         ended = waited(source, job_id, pause)
@@ -64,7 +69,7 @@ def move_job(
             target.unstage(origin)
             way.stayed()
             raise _over(ended)
-        copied = copy_run(source.run_url(job_id), stage, tell, whole=job.preset is None)
+        copied = copy_run(run_url, stage, tell, whole=job.preset is None)
         sec = (datetime.now(UTC) - began).total_seconds()
         move = Move(origin, place_of(target), began, sec, copied.bytes, *traffic_cost(source, target, copied.bytes))
         way.gone()

@@ -31,11 +31,17 @@ class QueueJob:
     provider: str
     stack: str
     spans: tuple[Span, ...]
+    submitted_at: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """Of it alone: the id of another stack's job may be the same, and of another namespace's or folder's."""
+        return f"{self.stack}/{self.job_id} of {self.submitted_at}"
 
     @property
     def window(self) -> Window:
-        """As charges know it; the id of another stack's job may be the same."""
-        return Window(f"{self.stack}/{self.job_id}", self.provider, self.stack, self.spans)
+        """As charges know it."""
+        return Window(self.key, self.provider, self.stack, self.spans)
 
     @property
     def node_hours(self) -> float:
@@ -80,7 +86,7 @@ class Share:
 def read_queue_jobs(words: Sequence[str], now: datetime | None = None) -> list[QueueJob]:
     """Of several `PROVIDER:STACK=FILE`, each file what `gangway job list --json` printed. InputError: one is none."""
     now = now or datetime.now(UTC)
-    found, seen = list[QueueJob](), set[tuple[str, str]]()
+    found, seen = list[QueueJob](), set[str]()
     for word in words:
         match = _WORD.fullmatch(word)
         if match is None or match["provider"] not in PROVIDERS:
@@ -100,13 +106,14 @@ def read_queue_jobs(words: Sequence[str], now: datetime | None = None) -> list[Q
                     fix="take it out of the file: its share of the bill is then nobody's",
                 )  # fmt: skip
             spans = tuple(Span(each.start, each.end or now, each.nodes) for each in status.stretches)
-            job = QueueJob(status.id, status.user, status.team, match["provider"], match["stack"], spans)
-            if (job.stack, job.job_id) in seen:
+            whose = status.id, status.user, status.team, match["provider"], match["stack"]
+            job = QueueJob(*whose, spans, status.submitted_at)
+            if job.key in seen:
                 raise InputError(
                     "--jobs", "a job that stands there twice", value=f"{job.stack}, {job.job_id}",
                     allowed="each listing of a stack once", fix="leave one of the files out",
                 )  # fmt: skip
-            seen.add((job.stack, job.job_id))
+            seen.add(job.key)
             if spans:
                 found.append(job)
     return found

@@ -20,7 +20,7 @@ from obstore.store import LocalStore, S3Store
 from components.core.findings import InputError
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Engine, Phase
-from stacks.engines.hybrid import copying
+from stacks.engines.hybrid import copying, moving
 from stacks.engines.hybrid.copying import MANIFEST, copy_folder, files_of_run, forget_copy
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.hybrid.placing import place
@@ -74,8 +74,10 @@ def test_one_that_waits_is_taken_along_and_one_that_is_done_is_not(two: tuple[Lo
     second = source.submit(job("echo here"))
     moved = move_job(source, second, target, limited(), quiet)
     assert over(target, moved.job_id).phase is Phase.DONE
-    with pytest.raises(InputError, match="already"):
+    with pytest.raises(InputError, match="gone to"):
         move_job(source, second, source, limited(), quiet)
+    with pytest.raises(InputError, match="already"):
+        move_job(source, first, source, limited(), quiet)
     with pytest.raises(InputError, match="done"):
         move_job(target, moved.job_id, source, limited(), quiet)
     source.cancel(first)
@@ -99,6 +101,47 @@ def test_one_that_is_over_is_left_as_it_was(two: tuple[LocalQueue, LocalQueue], 
     assert source.status(ends).phase is Phase.DONE
     assert list((tmp_path / "b").iterdir()) == []
     assert not (tmp_path / "a" / ends / "moved.json").exists()
+
+
+def test_one_that_was_cancelled_stays_so(two: tuple[LocalQueue, LocalQueue]) -> None:
+    source, target = two
+    job_id = source.submit(job("while :; do sleep 0.1; done"))
+    until(source, job_id, lambda found, log: found.phase is Phase.RUNNING)
+    source.cancel(job_id)
+    assert over(source, job_id).phase is Phase.CANCELLED
+    with pytest.raises(InputError, match="nothing of it goes on"):
+        move_job(source, job_id, target, limited(), quiet)
+    assert target.jobs() == []
+
+
+def test_one_that_waits_keeps_its_turn_where_the_copy_fails_and_one_that_was_stopped_can_go_back(
+    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    first = source.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(source, first, lambda found, log: found.phase is Phase.RUNNING)
+    second = source.submit(job("echo here"))
+    copy, fails = moving.copy_run, [True]
+
+    def full(*args: object, **kwargs: object) -> object:
+        if fails.pop(0):
+            raise InputError("the target", "No space left on device")
+        return copy(*args, **kwargs)
+
+    monkeypatch.setattr(moving, "copy_run", full)
+    with pytest.raises(InputError, match="No space"):
+        move_job(source, second, target, limited(), quiet)
+    assert source.status(second).phase is Phase.WAITING
+    fails.extend([False, True])
+    with pytest.raises(InputError, match="No space"):
+        move_job(source, second, target, limited(), quiet)
+    assert source.status(second).phase is Phase.CANCELLED
+    fails.extend([False] * 2)
+    back = move_job(source, second, source, limited(), quiet)
+    source.cancel(first)
+    assert over(source, back.job_id).phase is Phase.DONE
+    assert target.jobs() == []
+    assert "gone to" in source.status(second).reason
 
 
 def test_what_the_target_does_not_take_goes_on_where_it_is(
