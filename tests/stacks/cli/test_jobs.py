@@ -14,9 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
+from components.core.findings import InputError
 from stacks.cli import main as cli
 from stacks.config.job_file import JobFile
 from stacks.engines.base import waited
+from stacks.engines.hybrid import moving
 from stacks.engines.local.engine import LocalQueue, is_alive
 from stacks.engines.records.job_record import FIGURES
 from stacks.engines.registry import VARIABLE
@@ -406,3 +408,32 @@ def test_of_no_job_there_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixt
     assert gangway(["job", "record", job_id, "--out", str(tmp_path / "no" / "record.json")]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert gangway(["job", "wait", job_id]) == 0
+
+
+def test_a_burst_that_fails_leaves_the_job_in_its_queue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it has been told to stop already: it is there under another id."""
+    path, queues = tmp_path / "job.yaml", [f"local:{tmp_path / name}" for name in ("one", "two")]
+    path.write_text(FILE.format(script=json.dumps("while [ ! -e end ]; do sleep 0.1; done")))
+    ids = []
+    for queue in queues:
+        assert gangway(["job", "submit", str(path), "--on", queue]) == 0
+        ids.append(capsys.readouterr().out.strip())
+    copy, fails = moving.copy_run, [False, True]
+
+    def full(*args: Any, **kwargs: Any) -> Any:
+        if fails and fails.pop(0):
+            raise InputError("the target", "No space left on device")
+        return copy(*args, **kwargs)
+
+    monkeypatch.setattr(moving, "copy_run", full)
+    path.write_text(FILE.format(script='"true"'))
+    ends = threading.Timer(1.5, lambda: gangway_cancel(tmp_path / "two", ids[1]))
+    ends.start()
+    assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 2
+    ends.join()
+    told = capsys.readouterr()
+    assert "No space left" in told.err
+    assert gangway(["job", "cancel", ids[0], "--on", queues[0]]) == 0
+    assert gangway(["job", "wait", told.out.splitlines()[-1], "--on", queues[0]]) == 0

@@ -164,3 +164,12 @@ def test_mistakes_have_a_value_that_will_do(edited: Edited) -> None:
     with pytest.raises(ExceptionGroup) as nothing:
         edited(asking({"hold_minutes": 5}))
     assert "one at least" in str(nothing.value.exceptions[0])
+
+
+def test_what_holds_the_nodes_back_is_what_the_fix_is_about(edited: Edited) -> None:
+    price = 60.0
+    bound = {"controller": {"bounds": {"usd_per_hour": 2.5 * price}}}
+    by_nodes = told(edited(asking({"images_per_sec": 1e9})))["autoscale.missed"].fix
+    by_dollars = told(edited(asking({"images_per_sec": 1e9}, **bound)))["autoscale.missed"].fix
+    assert ("cluster.nodes.max" in by_nodes, "usd_per_hour" in by_nodes) == (True, False)
+    assert ("cluster.nodes.max" in by_dollars, "usd_per_hour" in by_dollars) == (False, True)

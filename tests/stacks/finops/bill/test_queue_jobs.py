@@ -132,3 +132,13 @@ def test_a_job_whose_hours_nobody_knows_is_no_part_of_a_bill(tmp_path: Path) -> 
     path.write_text(json.dumps([{**each, "stretches": None} for each in json.loads(path.read_text())]))
     with pytest.raises(InputError, match="train-1"):
         read_queue_jobs([f"aws:mine={path}"])
+
+
+def test_two_namespaces_of_a_stack_count_their_jobs_each_from_one(samples: Path, tmp_path: Path) -> None:
+    vision = listed(tmp_path / "vision.json", ("q-1", "ann", "vision", [(8, 10, 2)]))
+    speech = listed(tmp_path / "speech.json", ("q-1", "bob", "speech", [(9, 10, 1)]))
+    rows = json.loads(speech.read_text())
+    speech.write_text(json.dumps([{**each, "submitted_at": "2026-07-01T07:00:01Z"} for each in rows]))
+    found = reconciled(samples, *("--jobs", f"aws:aws-p5-spot={vision}"), *("--jobs", f"aws:aws-p5-spot={speech}"))
+    usd = {each["team"]: each["usd"] for each in found["shares"]}
+    assert usd["vision"] > usd["speech"] > 0
