@@ -62,8 +62,8 @@ def _switched(lines: Sequence[Line], word: str) -> str:
         return f"its log cannot be read; a controller that is at work there is {word} from the next line on"
     session = [line for line in lines if line["session"] == lines[-1]["session"]]
     events = {line.get("event") for line in session}
-    if ended := events & {"done", "interrupt", "failed"}:
-        how = {"done": "is done", "interrupt": "was stopped", "failed": "has failed"}[sorted(ended)[0]]
+    ends = {"done": "is done", "interrupt": "was stopped", "failed": "has failed"}
+    if how := next((said for event, said in ends.items() if event in events), ""):
         return f"the run {how}; a controller that goes on with it is {word}"
     if CONTROLLER not in events:
         return f"no controller is at work there; one that goes on with the run is {word}"

@@ -19,6 +19,7 @@ from stacks.cli import main as cli
 from stacks.config.job_file import JobFile
 from stacks.engines.base import waited
 from stacks.engines.hybrid import moving
+from stacks.engines.hybrid.copying import copy_run
 from stacks.engines.local.engine import LocalQueue, is_alive
 from stacks.engines.records.job_record import FIGURES
 from stacks.engines.registry import VARIABLE
@@ -420,7 +421,7 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
     for queue in queues:
         assert gangway(["job", "submit", str(path), "--on", queue]) == 0
         ids.append(capsys.readouterr().out.strip())
-    copy, fails = moving.copy_run, [False, True]
+    copy, fails = copy_run, [False, True]
 
     def full(*args: Any, **kwargs: Any) -> Any:
         if fails and fails.pop(0):

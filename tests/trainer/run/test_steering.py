@@ -13,6 +13,7 @@ from torch import nn
 from trainer.config.control import SWITCH_FILE, Bounds, ControlSettings
 from trainer.config.train_config import TrainConfig
 from trainer.control import controller, fatal
+from trainer.control.decide import next_decision
 from trainer.control.interval import Decision, Interval, Value
 from trainer.control.replay import recorded
 from trainer.core.errors import TrainerError
@@ -333,7 +334,7 @@ def test_switched_off_nothing_is_decided(
 def test_switched_on_again_is_told(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decide, switch, asked = controller.next_decision, tmp_path / SWITCH_FILE, list[int]()
+    decide, switch, asked = next_decision, tmp_path / SWITCH_FILE, list[int]()
 
     def switching(*args: Any, **kwargs: Any) -> Any:
         asked.append(1)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -121,9 +122,9 @@ def test_one_that_waits_keeps_its_turn_where_the_copy_fails_and_one_that_was_sto
     first = source.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
     until(source, first, lambda found, log: found.phase is Phase.RUNNING)
     second = source.submit(job("echo here"))
-    copy, fails = moving.copy_run, [True]
+    copy, fails = copying.copy_run, [True]
 
-    def full(*args: object, **kwargs: object) -> object:
+    def full(*args: Any, **kwargs: Any) -> Any:
         if fails.pop(0):
             raise InputError("the target", "No space left on device")
         return copy(*args, **kwargs)
