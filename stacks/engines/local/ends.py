@@ -1,10 +1,12 @@
 """How a job's starts have ended, kept so that a full disk makes none of them forgotten: what ended is not begun again.
 
-FOLDER/<id>/exit-code     START CODE of the last start; room for it is taken before the start begins
+FOLDER/<id>/exit-code     START CODE of the last start, and no-room while nothing else can be written; room for all of
+                          it is taken before the start begins
 FOLDER/<id>/spent.json    the failures so far, and the interruptions that nobody had told it of
 """
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Self
@@ -14,7 +16,7 @@ from stacks.report.rendering import write_whole
 
 _EXIT, _SPENT = "exit-code", "spent.json"
 _BYTES = 32
-_OPEN = "-"
+_OPEN, _NO_ROOM = "-", "no-room"
 
 
 def take_room(folder: Path, start: int) -> None:
@@ -24,17 +26,25 @@ def take_room(folder: Path, start: int) -> None:
 
 def put_down(folder: Path, start: int, code: int) -> None:
     """In the room that was taken, and so on a full disk too."""
-    with (folder / _EXIT).open("r+b") as file:
-        file.write(_padded(start, str(code)))
+    _overwrite(folder, _padded(start, code))
+
+
+def say_room(folder: Path, *, lacks: bool) -> None:
+    """Whether what comes of the last start's end waits for room; nothing where none has ended."""
+    if len(words := _words(folder)) >= 2 and words[1].isdecimal():
+        with suppress(OSError):  # it stands in the log, too
+            _overwrite(folder, _padded(*words[:2], *([_NO_ROOM] if lacks else [])))
+
+
+def lacks_room(folder: Path) -> bool:
+    """Whether that was said last."""
+    return _words(folder)[2:] == [_NO_ROOM]
 
 
 def end_of(folder: Path, start: int) -> int | None:
     """The exit code of that start; None where it has not ended, or was killed with its runner."""
-    try:
-        words = (folder / _EXIT).read_text().split()
-    except (OSError, UnicodeDecodeError):
-        return None
-    known = len(words) == 2 and words[0] == str(start) and words[1].isdecimal()
+    words = _words(folder)
+    known = len(words) >= 2 and words[0] == str(start) and words[1].isdecimal()
     return int(words[1]) if known else None
 
 
@@ -79,5 +89,17 @@ class Spent:
         return self.failures, self.interruptions
 
 
-def _padded(start: int, word: str) -> bytes:
-    return f"{start} {word}".ljust(_BYTES - 1).encode() + b"\n"
+def _words(folder: Path) -> list[str]:
+    try:
+        return (folder / _EXIT).read_text().split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _overwrite(folder: Path, line: bytes) -> None:
+    with (folder / _EXIT).open("r+b") as file:
+        file.write(line)
+
+
+def _padded(*words: object) -> bytes:
+    return " ".join(map(str, words)).ljust(_BYTES - 1).encode() + b"\n"

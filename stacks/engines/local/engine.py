@@ -33,7 +33,7 @@ from stacks.engines.job_folders import (
     read_job,
     read_status,
 )
-from stacks.engines.local.ends import Spent, end_of
+from stacks.engines.local.ends import Spent, end_of, lacks_room
 from stacks.engines.local.environment import environment_of, keep_environment
 from stacks.engines.local.marks import RUNNER_MARK, unmarked
 from stacks.engines.stretches import stretches_of
@@ -167,11 +167,14 @@ class LocalQueue(FolderEngine):
 
 def _now(folder: Path, found: JobStatus) -> str:
     """Why a job that somebody sees to is where it is; its own reason, where nothing else is known."""
-    if found.phase is Phase.RUNNING and (code := end_of(folder, found.starts)) is not None:
-        return f"ended with exit code {code}; that is being written down, which takes room on the disk"
-    if found.phase is Phase.RUNNING and (folder / CANCEL_FILE).exists():
+    code = end_of(folder, found.starts) if found.phase is Phase.RUNNING else None
+    if code is not None and lacks_room(folder):
+        return f"ended with exit code {code}; what comes of it waits for room on the disk"
+    if not (folder / CANCEL_FILE).exists():
+        return found.reason if found.reason or code is None else f"ended with exit code {code}"
+    if found.phase is Phase.RUNNING and code is None:
         return f"being cancelled: it is told to stop, and ended after {read_job(folder).grace_sec} s at the latest"
-    return "being cancelled" if (folder / CANCEL_FILE).exists() else found.reason
+    return "being cancelled"
 
 
 def order_of(folder: Path) -> tuple[int, int]:

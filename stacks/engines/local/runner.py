@@ -23,7 +23,7 @@ from components.core.json_lines import lock
 from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
-from stacks.engines.local.ends import Spent, end_of, put_down, take_room
+from stacks.engines.local.ends import Spent, end_of, put_down, say_room, take_room
 from stacks.engines.local.engine import is_alive, open_turn, order_of
 from stacks.engines.local.environment import environment_of
 from stacks.engines.local.marks import MARK
@@ -271,9 +271,12 @@ class _Runner:
                     raise _StoppedError(f"gangway: {error}") from None
                 if not self._is_told:
                     self._is_told = _tell(f"gangway: waits for room: {error}")
+                say_room(self._folder, lacks=True)
                 time.sleep(pause)
                 pause = min(2 * pause, _MOST_ROOM_SEC)
             else:
+                if pause > _ROOM_SEC:
+                    say_room(self._folder, lacks=False)
                 self._is_told = False
                 return written
 

@@ -16,7 +16,7 @@ from stacks.config.job_file import Priority
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import read_job
 from stacks.engines.local import engine as local
-from stacks.engines.local.ends import Spent, end_of, put_down, take_room
+from stacks.engines.local.ends import Spent, end_of, lacks_room, put_down, say_room, take_room
 from stacks.engines.local.engine import LocalQueue
 from tests.stacks.engines.local.test_engine import processes_of
 from tests.stacks.engines.test_contract import job, limited, over, until
@@ -123,7 +123,7 @@ def test_what_lives_of_a_job_whose_process_was_killed_ends_before_the_next_begin
 def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job(f"echo ran >>{tmp_path}/runs; touch {full}"))
-    found = until(queue, job_id, lambda found, log: "exit code 0" in found.reason)
+    found = until(queue, job_id, lambda found, log: "exit code 0" in found.reason and "room" in found.reason)
     assert found.phase is Phase.RUNNING, "it is over, and nobody can write so"
     time.sleep(1.5)
     full.unlink()
@@ -170,12 +170,30 @@ def test_a_failure_that_was_half_written_down_counts_once(tmp_path: Path) -> Non
     assert queue.kept(job_id).failures == 1
 
 
+def test_between_two_starts_stands_how_the_last_one_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun_by_another(tmp_path, monkeypatch, "runner._PAUSE_SEC = 600")
+    queue, reasons = LocalQueue(tmp_path / "queue"), list[str]()
+    job_id = queue.submit(job("exit 1"))
+    pause = limited()
+    while not any("again" in each or "room" in each for each in reasons):
+        pause(found := queue.status(job_id))
+        reasons.append(found.reason)
+    for process in processes_of(tmp_path / "queue"):
+        process.kill()
+    assert "begun again" in reasons[-1]
+    assert not any("room" in each for each in reasons)
+
+
 def test_the_end_of_one_start_is_none_of_another(tmp_path: Path) -> None:
     assert end_of(tmp_path, 1) is None
     take_room(tmp_path, 2)
     assert end_of(tmp_path, 2) is None
     put_down(tmp_path, 2, 143)
     assert (end_of(tmp_path, 1), end_of(tmp_path, 2)) == (None, 143)
+    say_room(tmp_path, lacks=True)
+    assert (end_of(tmp_path, 2), lacks_room(tmp_path)) == (143, True)
+    say_room(tmp_path, lacks=False)
+    assert (end_of(tmp_path, 2), lacks_room(tmp_path)) == (143, False)
     (tmp_path / "exit-code").write_bytes(b"\xff\xfe")
     assert end_of(tmp_path, 2) is None
 
