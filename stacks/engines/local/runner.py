@@ -19,7 +19,7 @@ from types import FrameType
 from typing import IO, TypeVar
 
 from components.core.findings import InputError
-from components.core.json_lines import lock
+from components.core.json_lines import is_locked, lock
 from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
@@ -33,7 +33,8 @@ from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes,
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
 _Written = TypeVar("_Written")
-_POLL_SEC = 0.1
+_POLL_SEC, _MOST_WAIT_SEC = 0.1, 1.0
+"""Between two looks; of one that waits for its turn at first, and at most."""
 _ROOM_SEC, _MOST_ROOM_SEC = 0.2, 5.0
 """Between two tries to write on a full disk: at first, and at most."""
 _SAY_SEC = 5.0
@@ -100,10 +101,12 @@ class _Runner:
 
     def _waited_for(self, turn: IO[bytes]) -> bool:
         """Whether it is this job's turn now; False where it is over, or this process is to leave."""
+        pause = _POLL_SEC
         while not self._has_turn(turn):
             if self._is_off():
                 return False
-            time.sleep(_POLL_SEC)
+            time.sleep(pause)  # of the CPUs that whoever runs needs
+            pause = min(1.5 * pause, _MOST_WAIT_SEC)
         return True
 
     def _is_off(self) -> bool:
@@ -171,6 +174,8 @@ class _Runner:
 
     def _has_turn(self, turn: IO[bytes]) -> bool:
         """Whether nobody runs, and none that waits comes before this one."""
+        if is_locked(turn):
+            return False  # before all others are looked at, which takes long where there are many
         own = order_of(self._folder)
         for job_id in job_ids(self._folder.parent):
             if job_id != self._folder.name and job_id not in self._over and self._waits(job_id, before=own):

@@ -223,6 +223,26 @@ def test_who_runs_in_a_folder_that_is_removed_leaves(tmp_path: Path, full: Path)
     assert [each.id for each in queue.jobs()] == [second] != [first]
 
 
+def test_one_that_waits_looks_at_no_other_job_while_one_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands, and whoever runs needs the CPU."""
+    lines = "looks = pathlib.Path(sys.argv[3], 'looks').open('a', buffering=1)\n"
+    lines += "def noted(what, real):\n    return lambda *given: (print(what, file=looks), real(*given))[1]\n"
+    lines += "runner.job_ids = noted('at others', runner.job_ids)\n"
+    lines += "runner._Runner._has_turn = noted('for its turn', runner._Runner._has_turn)"
+    begun_by_another(tmp_path, monkeypatch, lines)
+    queue = LocalQueue(tmp_path / "queue")
+    first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    until(queue, first, lambda found, log: found.phase is Phase.RUNNING)
+    second, pause = queue.submit(job("true")), limited()
+    looks = tmp_path / "queue" / second / "looks"
+    while not looks.exists() or looks.read_text().count("for its turn") < 4:
+        pause(queue.status(second))
+    assert "at others" not in looks.read_text()
+    (tmp_path / "queue" / first / "run" / "end").touch()
+    assert over(queue, second).phase is Phase.DONE
+    assert "at others" in looks.read_text()
+
+
 def test_what_drops_its_variables_and_its_parent_ends_with_the_job(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     left = f"env -i setsid sh -c 'echo $$ >{tmp_path}/pid; while :; do sleep 0.1; done' & "
