@@ -1,0 +1,95 @@
+"""Steps that Slurm does not make, or not at once: a job is told all the same, and counts nothing that it did not do."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stacks.engines.base import Phase
+from stacks.engines.slurm.engine import SlurmEngine
+from tests.slurm_cluster import SlurmCluster
+from tests.stacks.engines.test_contract import job, over, until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+TOLD = "trap 'touch told; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
+
+
+@pytest.fixture
+def engine(cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmEngine:
+    monkeypatch.setenv("GANGWAY_SRUN_PAUSE_SEC", "0")  # which sbatch hands on
+    (tmp_path / "queue").mkdir()
+    return SlurmEngine(tmp_path / "queue", "gpu")
+
+
+def submitted(engine: SlurmEngine, tmp_path: Path, srun: str, script: str, **keys: object) -> str:
+    """A job in which srun is that script, with its own as $real."""
+    (own := tmp_path / "own" / "srun").parent.mkdir()
+    own.write_text(f"#!/bin/sh\nreal={shutil.which('srun')}\n{srun}\n")
+    own.chmod(0o755)
+    with pytest.MonkeyPatch.context() as path:
+        path.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")  # which sbatch hands on
+        return engine.submit(job(script, **keys))
+
+
+@pytest.fixture
+def begun(engine: SlurmEngine, tmp_path: Path) -> str:
+    """A job that runs after an srun that has failed before there was a step."""
+    srun = f'mkdir {tmp_path}/failed && exit 1; exec "$real" "$@"'
+    job_id = submitted(engine, tmp_path, srun, TOLD, max_restarts=0)
+    until(engine, job_id, lambda found, log: "begun" in log)
+    return job_id
+
+
+def test_an_srun_that_fails_by_itself_is_no_failure_of_the_job(engine: SlurmEngine, begun: str) -> None:
+    assert (engine.status(begun).starts, engine.kept(begun).failures) == (1, 0)
+
+
+def test_a_job_is_told_of_a_cancel_though_an_srun_before_has_made_no_step(
+    engine: SlurmEngine, begun: str, tmp_path: Path
+) -> None:
+    engine.cancel(begun)
+    assert over(engine, begun).phase is Phase.CANCELLED
+    assert (tmp_path / "queue" / begun / "run" / "told").exists()
+
+
+def test_an_srun_that_waits_for_its_step_is_ended(engine: SlurmEngine, tmp_path: Path) -> None:
+    """Its only core is taken by another step."""
+    srun = f'"$real" --ntasks=1 sleep 60 & sleep 1; touch {tmp_path}/waits; exec "$real" "$@"'
+    job_id = submitted(engine, tmp_path, srun, "touch ran")
+    until(engine, job_id, lambda found, log: (tmp_path / "waits").exists())
+    engine.cancel(job_id)
+    assert over(engine, job_id).phase is Phase.CANCELLED
+    assert not (tmp_path / "queue" / job_id / "run" / "ran").exists()
+
+
+def test_what_begins_again_waits_for_a_controller_that_is_away(
+    engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    script = "[ -e once ] && exit 0; touch once; while [ ! -e go ]; do sleep 0.1; done; exit 75"
+    job_id = engine.submit(job(script, max_restarts=0))
+    folder = tmp_path / "queue" / job_id
+    cluster.until(("ls", str(folder / "run")), "once")
+    cluster.end_controller()
+    (folder / "run" / "go").touch()
+    cluster.until(("tail", "-n", "2", str(folder / "log")), "controller does not answer")
+    cluster.begin_controller()
+    cluster.until(("scontrol", "ping"), "UP")
+    found = over(engine, job_id)
+    assert (found.phase, found.starts, engine.kept(job_id).failures) == (Phase.DONE, 2, 0)
+
+
+def test_one_that_is_told_while_the_controller_is_away_hears_of_it_and_is_saved(
+    engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    """As where its hours end."""
+    job_id = engine.submit(job(TOLD, max_hours=8 / 3600))
+    folder = tmp_path / "queue" / job_id
+    until(engine, job_id, lambda found, log: "begun" in log)
+    cluster.end_controller()
+    cluster.until(("cat", str(folder / "notices.jsonl")), "stop")
+    cluster.begin_controller()
+    assert_up = ("scontrol", "ping")
+    cluster.until(assert_up, "UP")
+    assert over(engine, job_id).phase is Phase.OVER_HOURS
+    assert (folder / "run" / "told").exists()
