@@ -32,30 +32,29 @@ def submitted(engine: SlurmEngine, tmp_path: Path, srun: str, script: str, **key
         return engine.submit(job(script, **keys))
 
 
-@pytest.fixture
-def begun(engine: SlurmEngine, tmp_path: Path) -> str:
-    """A job that runs after an srun that has failed before there was a step."""
+def begun_after_a_failed_srun(engine: SlurmEngine, tmp_path: Path, max_restarts: int) -> str:
+    """A job that runs, and whose first srun has failed before there was a step."""
     srun = f'mkdir {tmp_path}/failed && exit 1; exec "$real" "$@"'
-    job_id = submitted(engine, tmp_path, srun, TOLD, max_restarts=0)
+    job_id = submitted(engine, tmp_path, srun, TOLD, max_restarts=max_restarts)
     until(engine, job_id, lambda found, log: "begun" in log)
     return job_id
 
 
-def test_an_srun_that_fails_by_itself_is_no_failure_of_the_job(engine: SlurmEngine, begun: str) -> None:
-    assert (engine.status(begun).starts, engine.kept(begun).failures) == (1, 0)
+def test_an_srun_that_fails_by_itself_is_no_failure_of_the_job(engine: SlurmEngine, tmp_path: Path) -> None:
+    job_id = begun_after_a_failed_srun(engine, tmp_path, max_restarts=0)
+    assert (engine.status(job_id).starts, engine.kept(job_id).failures) == (1, 0)
 
 
-def test_a_job_is_told_of_a_cancel_though_an_srun_before_has_made_no_step(
-    engine: SlurmEngine, begun: str, tmp_path: Path
-) -> None:
-    engine.cancel(begun)
-    assert over(engine, begun).phase is Phase.CANCELLED
-    assert (tmp_path / "queue" / begun / "run" / "told").exists()
+def test_a_job_is_told_of_a_cancel_though_an_srun_before_has_made_no_step(engine: SlurmEngine, tmp_path: Path) -> None:
+    job_id = begun_after_a_failed_srun(engine, tmp_path, max_restarts=3)
+    engine.cancel(job_id)
+    assert over(engine, job_id).phase is Phase.CANCELLED
+    assert (tmp_path / "queue" / job_id / "run" / "told").exists()
 
 
 def test_an_srun_that_waits_for_its_step_is_ended(engine: SlurmEngine, tmp_path: Path) -> None:
     """Its only core is taken by another step."""
-    srun = f'"$real" --ntasks=1 sleep 60 & sleep 1; touch {tmp_path}/waits; exec "$real" "$@"'
+    srun = f'"$real" true; "$real" --ntasks=1 sleep 100 & sleep 1; touch {tmp_path}/waits; exec "$real" "$@"'
     job_id = submitted(engine, tmp_path, srun, "touch ran")
     until(engine, job_id, lambda found, log: (tmp_path / "waits").exists())
     engine.cancel(job_id)
@@ -63,20 +62,19 @@ def test_an_srun_that_waits_for_its_step_is_ended(engine: SlurmEngine, tmp_path:
     assert not (tmp_path / "queue" / job_id / "run" / "ran").exists()
 
 
-def test_what_begins_again_waits_for_a_controller_that_is_away(
+def test_what_begins_while_the_controller_is_away_waits_for_it(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    script = "[ -e once ] && exit 0; touch once; while [ ! -e go ]; do sleep 0.1; done; exit 75"
-    job_id = engine.submit(job(script, max_restarts=0))
-    folder = tmp_path / "queue" / job_id
-    cluster.until(("ls", str(folder / "run")), "once")
+    srun = f'touch {tmp_path}/waits; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exec "$real" "$@"'
+    job_id = submitted(engine, tmp_path, srun, "true", max_restarts=0)
+    until(engine, job_id, lambda found, log: (tmp_path / "waits").exists())
     cluster.end_controller()
-    (folder / "run" / "go").touch()
-    cluster.until(("tail", "-n", "2", str(folder / "log")), "controller does not answer")
+    (tmp_path / "go").touch()
+    cluster.until(("tail", "-n", "2", str(tmp_path / "queue" / job_id / "log")), "controller")
     cluster.begin_controller()
     cluster.until(("scontrol", "ping"), "UP")
     found = over(engine, job_id)
-    assert (found.phase, found.starts, engine.kept(job_id).failures) == (Phase.DONE, 2, 0)
+    assert (found.phase, found.starts, engine.kept(job_id).failures) == (Phase.DONE, 1, 0)
 
 
 def test_one_that_is_told_while_the_controller_is_away_hears_of_it_and_is_saved(
@@ -89,7 +87,6 @@ def test_one_that_is_told_while_the_controller_is_away_hears_of_it_and_is_saved(
     cluster.end_controller()
     cluster.until(("cat", str(folder / "notices.jsonl")), "stop")
     cluster.begin_controller()
-    assert_up = ("scontrol", "ping")
-    cluster.until(assert_up, "UP")
+    cluster.until(("scontrol", "ping"), "UP")
     assert over(engine, job_id).phase is Phase.OVER_HOURS
     assert (folder / "run" / "told").exists()
