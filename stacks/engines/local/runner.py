@@ -24,7 +24,7 @@ from stacks.engines.attempts import after
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, take_room
-from stacks.engines.local.engine import TURN_FILE, is_alive, order_of
+from stacks.engines.local.engine import is_alive, open_turn, order_of
 from stacks.engines.local.marks import MARK, unmarked
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
@@ -82,7 +82,7 @@ class _Runner:
             # What that one has left, before this one waits: others are begun meanwhile, and only one is to run.
             end_all(self._folder, self._job.grace_sec)
             self._say(phase=Phase.WAITING, reason="taken up again")
-        with self._kept(lambda: (self._folder.parent / TURN_FILE).open("ab")) as turn:
+        with self._kept(lambda: open_turn(self._folder.parent)) as turn:
             if not self._waited_for(turn):
                 return
             self._end_lost()
