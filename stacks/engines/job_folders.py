@@ -88,6 +88,10 @@ class FolderEngine(ABC):
         been.
         """
 
+    def _keep_submitter(self, new: Path) -> None:
+        """What a job has of whoever submits it, into a folder that is no job yet. OSError: there is no room."""
+        return
+
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command without an image begins where it was submitted, as every batch system has it."""
         self._check(job)
@@ -237,6 +241,10 @@ class FolderEngine(ABC):
     def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...]) -> str:
         """Fills the new folder, and gives it the first free number of all."""
         write_whole(new / JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
+        try:
+            self._keep_submitter(new)
+        except OSError as error:
+            raise self._no_room(error, "it takes no job") from None
         while True:
             # Whosever it is and whatever it holds: of what has the name of a job, no other can be made.
             taken = [number_of(each) for each in _names(self._folder)]

@@ -2,8 +2,9 @@
 runs it and outlives the terminal (`stacks.engines.local.runner`); there is no daemon.
 
     FOLDER/turn                   held by whose turn it is: a lock of the kernel, which dies with its holder
-    FOLDER/<id>/alive             held by its process; the rest is as in `stacks.engines.job_folders`, and how its
-                                  starts have ended in `stacks.engines.local.ends`
+    FOLDER/<id>/alive             held by its process; the rest is as in `stacks.engines.job_folders`, how its
+                                  starts have ended in `stacks.engines.local.ends`, and the environment in which
+                                  it was submitted in `stacks.engines.local.environment`
 """
 
 import math
@@ -33,6 +34,7 @@ from stacks.engines.job_folders import (
     read_status,
 )
 from stacks.engines.local.ends import Spent, end_of
+from stacks.engines.local.environment import environment_of, keep_environment
 from stacks.engines.local.marks import RUNNER_MARK, unmarked
 from stacks.engines.stretches import stretches_of
 
@@ -88,6 +90,9 @@ class LocalQueue(FolderEngine):
         before = self._before((RANK[job.priority], math.inf))
         return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
 
+    def _keep_submitter(self, new: Path) -> None:
+        keep_environment(new, os.environ)
+
     def _has_begun(self, job_id: str) -> bool:
         return is_alive(self._folder / job_id)
 
@@ -139,7 +144,7 @@ class LocalQueue(FolderEngine):
             return found
         if runs:
             return replace(found, reason=_now(folder, found))
-        read_job(folder), Spent.read(folder)  # what cannot be read, nobody takes up
+        read_job(folder), Spent.read(folder), environment_of(folder)  # what cannot be read, nobody takes up
         return replace(
             found,
             phase=Phase.WAITING,

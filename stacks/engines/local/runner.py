@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +25,8 @@ from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, take_room
 from stacks.engines.local.engine import is_alive, open_turn, order_of
-from stacks.engines.local.marks import MARK, unmarked
+from stacks.engines.local.environment import environment_of
+from stacks.engines.local.marks import MARK
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
@@ -189,7 +190,8 @@ class _Runner:
             return False
 
     def _start(self, left_sec: float) -> int:
-        """Runs it once; its exit code, a signal's with 128 before it as shells have it."""
+        """Runs it once; its exit code, a signal's with 128 before it as shells have it. UnreadableError."""
+        of_submit = environment_of(self._folder)
         self._say(
             phase=Phase.RUNNING,
             starts=self._status.starts + 1,
@@ -202,7 +204,7 @@ class _Runner:
         place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
         notices = self._folder / "notices.jsonl"
         self._kept(lambda: notices.write_text(""))
-        variables = {**unmarked(os.environ), **_on_path(), **node_variables(self._job, place, str(notices))}
+        variables = {**of_submit, **_on_path(of_submit), **node_variables(self._job, place, str(notices))}
         with (self._folder / LOG_FILE).open("ab") as output:
             try:
                 process = subprocess.Popen(
@@ -291,10 +293,10 @@ def _tell(line: str) -> bool:
         return False
 
 
-def _on_path() -> dict[str, str]:
+def _on_path(variables: Mapping[str, str]) -> dict[str, str]:
     """This environment's own programs last: torchrun is found where there is no other."""
     own = str(Path(sys.executable).parent)
-    return {"PATH": f"{os.environ.get('PATH', os.defpath)}:{own}"}
+    return {"PATH": f"{variables.get('PATH', os.defpath)}:{own}"}
 
 
 if __name__ == "__main__":

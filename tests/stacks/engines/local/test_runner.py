@@ -230,6 +230,7 @@ UNREADABLE = {
     "stretches": "1 2\n",
     "state.json": "{}",
     "spent.json": "[]",
+    "environment": "HOME",
 }
 
 
