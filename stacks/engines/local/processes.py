@@ -77,9 +77,8 @@ def _processes_of(folder: Path) -> Iterator[int]:
     variables = {pid: _variables(pid) for pid in parents}
     own, slurm_id = os.fsencode(f"{MARK}={folder}"), _slurm_id(folder)
     for pid in parents:
-        if (own in variables[pid] and not _is_of_slurm(variables[pid], slurm_id)) or _is_descendant(
-            pid, parents, variables, own
-        ):
+        is_marked = own in variables[pid] and not _is_of_slurm(variables[pid], slurm_id)
+        if is_marked or _is_descendant(pid, parents, variables, own):
             yield pid
 
 

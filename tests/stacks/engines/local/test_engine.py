@@ -294,10 +294,8 @@ def test_a_job_that_is_taken_up_runs_in_the_environment_of_its_submit(
     queue = LocalQueue(tmp_path / "queue")
     monkeypatch.setenv("MINE", "a b\nä=c")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    script = (
-        'printf "%s;%s;%s" "$MINE" "$THEIRS" "${PATH%%:*}" >said; test -e begun && exit 0; touch begun; echo begun; '
-    )
-    first = queue.submit(job(script + "sleep 600"))
+    says = 'printf "%s;%s;%s" "$MINE" "$THEIRS" "${PATH%%:*}" >said'
+    first = queue.submit(job(f"{says}; test -e begun && exit 0; touch begun; echo begun; sleep 600"))
     until(queue, first, lambda found, log: "begun" in log)
     for process in processes_of(tmp_path):
         process.kill()
