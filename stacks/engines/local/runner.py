@@ -20,7 +20,7 @@ from typing import IO, TypeVar
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
-from stacks.engines.attempts import after
+from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, take_room
@@ -30,7 +30,7 @@ from stacks.engines.local.marks import MARK
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
-from trainer.core.errors import EXIT_BAD_INPUT
+from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
 _Written = TypeVar("_Written")
 _POLL_SEC = 0.1
@@ -136,16 +136,23 @@ class _Runner:
             return True
         phase, reason = self._ended(code)
         if phase is None:
-            spent, start = Spent.read(self._folder), self._status.starts
-            before = spent.without(start)
-            step = after(code, before, self._job.max_restarts, other_nodes=False)
-            phase, reason = step.phase, step.reason
-            self._kept(lambda: Spent(step.failures, start, before).write(self._folder))
+            phase, reason, code = self._counted(code)
         if phase is not None:
             self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
             return True
         self._say(reason=reason)
         return False
+
+    def _counted(self, code: int) -> tuple[Phase | None, str, int]:
+        """What comes after a start that has ended of itself, why, and the code with which the job ends."""
+        spent, start = Spent.read(self._folder), self._status.starts
+        failures, interruptions = spent.without(start)
+        step = after(code, failures, self._job.max_restarts, other_nodes=False)
+        now = interruptions + (code == EXIT_INTERRUPTED)
+        self._kept(lambda: Spent(step.failures, start, failures, now, interruptions).write(self._folder))
+        if step.phase is None and step.failures + now > most_restarts(self._job):
+            return Phase.FAILED, too_often(self._job), EXIT_ENDED_FOR_ALL
+        return step.phase, step.reason, code
 
     def _used_sec(self) -> float:
         return used_sec(stretches_of(self._folder, runs=False), datetime.now(UTC))
