@@ -347,10 +347,9 @@ def logs(
 
     engine = engine_of(on)
     if follow:
-        with undone_by_signals():
-            engine.ensure_begun(job_id)
-        for text in base.follow(engine, job_id, _pause):
-            typer.echo(text, nl=False)
+        with undone_by_signals():  # it may begin the job again
+            for text in base.follow(engine, job_id, _pause):
+                typer.echo(text, nl=False)
         return
     text, offset = engine.log(job_id)
     while text:

@@ -2,10 +2,12 @@
 to us.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -26,6 +28,7 @@ _OVER: Mapping[int, tuple[Phase, str]] = MappingProxyType(
         EXIT_HOURS_OVER: (Phase.OVER_HOURS, EXIT_CODES[EXIT_HOURS_OVER]),
     }
 )
+_LEAST_INTERRUPTIONS, _INTERRUPTIONS_PER_HOUR = 20, 4
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,15 @@ def after(code: int, failures: int, max_restarts: int, *, other_nodes: bool) -> 
     if failures > max_restarts:
         return Next(Phase.FAILED, failures, f"{said}, failure {failures} of {max_restarts + 1}")
     return Next(None, failures, f"{said}: begun again, for time {failures} of {max_restarts}")
+
+
+def most_restarts(job: JobFile) -> int:
+    """Of any kind, besides those that somebody asked for. What interrupts a job does not count as a failure, and may go
+    on for ever: a node that is short of room and evicts it, a command that ends with 75 as soon as it has begun.
+    """
+    return job.max_restarts + max(_LEAST_INTERRUPTIONS, math.ceil(_INTERRUPTIONS_PER_HOUR * job.max_hours))
+
+
+def too_often(job: JobFile) -> str:
+    """Why a job ends that would be begun again once more than that."""
+    return f"begun again {most_restarts(job)} times, which is the most: something ends it again and again"

@@ -248,11 +248,11 @@ def region_findings(job: JobFile, region: Place | None) -> list[Finding]:
 
 
 def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[str]:
-    """What the job writes, until it is over."""
+    """What the job writes, until it is over; taken up where its process dies meanwhile."""
     offset, is_over = 0, engine.status(job_id).phase.is_over
     while True:
         with suppress(EngineAwayError):
-            is_over = engine.status(job_id).phase.is_over
+            is_over = _seen_to(engine, job_id).phase.is_over
         try:
             text, offset = engine.log(job_id, offset)
         except EngineAwayError:
@@ -272,7 +272,13 @@ def waited(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> J
     while not status.phase.is_over:
         pause(status)
         with suppress(EngineAwayError):  # it comes back, or somebody loses patience
-            if status.phase is Phase.WAITING:
-                engine.ensure_begun(job_id)
-            status = engine.status(job_id)
+            status = _seen_to(engine, job_id)
+    return status
+
+
+def _seen_to(engine: Engine, job_id: str) -> JobStatus:
+    """The status of a job that is taken up where it waits and nobody sees to it."""
+    status = engine.status(job_id)
+    if status.phase is Phase.WAITING:
+        engine.ensure_begun(job_id)
     return status

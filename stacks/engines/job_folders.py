@@ -7,11 +7,11 @@ FOLDER/<id>/cancel            somebody wants it to end
 """
 
 import codecs
-import getpass
 import hashlib
 import re
 import secrets
 import shutil
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -35,6 +35,7 @@ from stacks.engines.base import (
     unreadable,
 )
 from stacks.engines.leaving import leaving, where_gone
+from stacks.engines.users import own_name, owner_of
 from stacks.report.rendering import FULL, write_whole
 
 JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
@@ -67,7 +68,7 @@ class FolderEngine(ABC):
 
     def __init__(self, folder: Path, user: str = "", region: Place | None = None) -> None:
         self._folder, self.where, self.region = folder, str(folder), region
-        self._user = user or getpass.getuser()
+        self._user = user or own_name()
 
     @abstractmethod
     def findings(self, job: JobFile) -> Iterable[Finding]:
@@ -87,11 +88,15 @@ class FolderEngine(ABC):
         been.
         """
 
+    def _keep_submitter(self, new: Path) -> None:
+        """What a job has of whoever submits it, into a folder that is no job yet. OSError: there is no room."""
+        return
+
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command without an image begins where it was submitted, as every batch system has it."""
         self._check(job)
         if job.command and job.workdir is None and job.image is None:
-            job = job.model_copy(update={"workdir": str(Path.cwd())})
+            job = job.model_copy(update={"workdir": _working_folder()})
         name = f".new-{secrets.token_hex(8)}"
         try:
             new = self._made_folder(name)
@@ -147,7 +152,8 @@ class FolderEngine(ABC):
         try:
             return ask(job_id)
         except UnreadableError as error:
-            return unreadable(job_id, job_id.rpartition("-")[0], error)
+            row = unreadable(job_id, job_id.rpartition("-")[0], error)
+            return replace(row, user=_owner(self._folder / job_id))
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`."""
@@ -235,8 +241,13 @@ class FolderEngine(ABC):
     def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...]) -> str:
         """Fills the new folder, and gives it the first free number of all."""
         write_whole(new / JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
+        try:
+            self._keep_submitter(new)
+        except OSError as error:
+            raise self._no_room(error, "it takes no job") from None
         while True:
-            taken = [number_of(each) for each in job_ids(self._folder)]
+            # Whosever it is and whatever it holds: of what has the name of a job, no other can be made.
+            taken = [number_of(each) for each in _names(self._folder)]
             job_id = f"{job.name}-{max(taken, default=0) + 1}"
             status = JobStatus(
                 job_id, job.name, self._user, job.team or "", Phase.WAITING, (), 0, None, "", datetime.now(UTC),
@@ -252,13 +263,35 @@ class FolderEngine(ABC):
             return job_id
 
     def _known(self, job_id: str) -> Path:
-        if not _ID.fullmatch(job_id) or not (self._folder / job_id / STATE_FILE).is_file():
+        folder = self._folder / job_id
+        if not _ID.fullmatch(job_id) or not _is_job(folder):
             ids = job_ids(self._folder)
             raise InputError(
                 "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
                 fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
             )  # fmt: skip
-        return self._folder / job_id
+        if is_anothers(folder):
+            owner = _owner(folder) or "somebody else"
+            fix = f"ask {owner}, or as {owner}"
+            raise UnreadableError(str(folder), f"is {owner}'s, and nobody else can look into it", fix=fix)
+        return folder
+
+
+def _owner(folder: Path) -> str:
+    """Empty where nobody may know."""
+    with suppress(OSError):
+        return owner_of(folder)
+    return ""
+
+
+def _working_folder() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise InputError(
+            "job.workdir", "the folder in which this was submitted has been removed, and the command is to begin there",
+            allowed="a folder that is there", fix="cd to one, or name it in the job file: workdir: /data/mine",
+        ) from None  # fmt: skip
 
 
 def _staged(source: str) -> str:
@@ -267,8 +300,31 @@ def _staged(source: str) -> str:
 
 def job_ids(folder: Path) -> list[str]:
     """Of all jobs in the folder, the oldest first."""
-    found = [path.name for path in folder.glob("*") if _ID.fullmatch(path.name) and (path / STATE_FILE).is_file()]
-    return sorted(found, key=number_of)
+    return sorted((name for name in _names(folder) if _is_job(folder / name)), key=number_of)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*") if _ID.fullmatch(path.name)]
+
+
+def _is_job(folder: Path) -> bool:
+    try:
+        return stat.S_ISREG((folder / STATE_FILE).stat().st_mode)
+    except PermissionError:
+        return True  # by its name: a job's folder is closed to all but its owner
+    except OSError:
+        return False
+
+
+def is_anothers(folder: Path) -> bool:
+    """Whether a job's folder cannot be looked into."""
+    try:
+        (folder / STATE_FILE).stat()
+    except PermissionError:
+        return True
+    except OSError:
+        pass  # it has just been removed
+    return False
 
 
 def number_of(job_id: str) -> int:

@@ -2,7 +2,6 @@
 All that is known of a job stands in the cluster; nothing of Gangway runs there.
 """
 
-import getpass
 import secrets
 import time
 from base64 import b64decode
@@ -58,6 +57,7 @@ from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lackin
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
 from stacks.engines.kubernetes.status import starts_gone, status_of, unfit_nodes
 from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
+from stacks.engines.users import own_name
 
 CLAIM = "gangway-runs"
 """Name of the volume claim that has the run folders."""
@@ -76,7 +76,7 @@ class KubernetesEngine:
 
     def __init__(self, context: str, namespace: str, queue: str, user: str = "", region: Place | None = None) -> None:
         self._kubectl, self._queue = Kubectl(context, namespace), queue
-        self._user, self.region = user or getpass.getuser(), region
+        self._user, self.region = user or own_name(), region
         self.where = f"{context}@{namespace}/{queue}"
 
     def findings(self, job: JobFile) -> Iterable[Finding]:

@@ -15,6 +15,7 @@ from typing import Any
 from components.core.findings import Finding
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.own_command import RUN_DIR, output_folder, outputs_in_mounts
+from stacks.engines.attempts import most_restarts
 from stacks.engines.node_command import Meeting, Place, node_argv, node_variables, own_job_script
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -56,7 +57,6 @@ _HOLD_BACK_SEC = 20
 _RESTARTS = "GANGWAY_RESTARTS"
 """Variable of a pod: how often its JobSet has begun again, for whatever reason."""
 _RESTARTS_LABEL = "jobset.sigs.k8s.io/restart-attempt"
-_LEAST_INTERRUPTIONS, _INTERRUPTIONS_PER_HOUR = 20, 4
 _GOES_ON = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
     echo "gangway: begun again %(most)d times, which is the most: something ends it again and again" >&2
     exit %(code)d
@@ -118,13 +118,6 @@ def priority_class(priority: Priority) -> str | None:
 def resources_of(job: JobFile) -> Mapping[str, str]:
     """What each node's pod asks for, and may take at most."""
     return job.resources or DEFAULT_RESOURCES
-
-
-def most_restarts(job: JobFile) -> int:
-    """Of any kind. A failure policy cannot tell a drained node from one that is short of room and evicts its pods: both
-    are a disruption, which does not count, and the second may go on for as long as the job has hours.
-    """
-    return job.max_restarts + max(_LEAST_INTERRUPTIONS, math.ceil(_INTERRUPTIONS_PER_HOUR * job.max_hours))
 
 
 def output_findings(job: JobFile) -> Iterable[Finding]:

@@ -4,10 +4,10 @@ import re
 from datetime import datetime
 
 from stacks.config.job_file import JobFile
-from stacks.engines.attempts import after
+from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import JobStatus, Phase
 from stacks.engines.kubernetes.hours import OVER_HOURS, left_sec, stretches_of
-from stacks.engines.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOTATION, most_restarts
+from stacks.engines.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOTATION
 from stacks.engines.kubernetes.objects import (
     Found,
     Seen,
@@ -80,8 +80,7 @@ def _failed(seen: Seen, job: JobFile, other_places: int | None, failed: Found) -
     if not codes:
         return Phase.FAILED, None, failed.get("message", ""), at
     if codes[0] == EXIT_ENDED_FOR_ALL and _restarts(seen.last) > most_restarts(job):
-        reason = f"begun again {most_restarts(job)} times, which is the most: something ends it again and again"
-        return Phase.FAILED, codes[0], reason, at
+        return Phase.FAILED, codes[0], too_often(job), at
     enough = other_places is None or other_places >= job.nodes.max
     then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
     if then.phase is None:

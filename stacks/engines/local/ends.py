@@ -1,11 +1,11 @@
 """How a job's starts have ended, kept so that a full disk makes none of them forgotten: what ended is not begun again.
 
 FOLDER/<id>/exit-code     START CODE of the last start; room for it is taken before the start begins
-FOLDER/<id>/spent.json    the failures so far
+FOLDER/<id>/spent.json    the failures so far, and the interruptions that nobody had told it of
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Self
 
@@ -46,11 +46,15 @@ class Spent:
         failures: of its starts.
         start: the last one that is counted there.
         before: failures without it; by this a start whose end was half written down is counted once.
+        interruptions: starts that have ended so, of themselves.
+        interruptions_before: without that start.
     """
 
     failures: int = 0
     start: int = 0
     before: int = 0
+    interruptions: int = 0
+    interruptions_before: int = 0
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -58,7 +62,7 @@ class Spent:
         path = folder / _SPENT
         try:
             found = json.loads(path.read_bytes())
-            return cls(*(int(found[key]) for key in ("failures", "start", "before")))
+            return cls(*(int(found[each.name]) for each in fields(cls)))
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -68,9 +72,11 @@ class Spent:
         """InputError: there is no room."""
         write_whole(folder / _SPENT, json.dumps(asdict(self)).encode())
 
-    def without(self, start: int) -> int:
-        """Failures of the starts before that one."""
-        return self.before if self.start == start else self.failures
+    def without(self, start: int) -> tuple[int, int]:
+        """Failures and interruptions of the starts before that one."""
+        if self.start == start:
+            return self.before, self.interruptions_before
+        return self.failures, self.interruptions
 
 
 def _padded(start: int, word: str) -> bytes:

@@ -2,8 +2,9 @@
 runs it and outlives the terminal (`stacks.engines.local.runner`); there is no daemon.
 
     FOLDER/turn                   held by whose turn it is: a lock of the kernel, which dies with its holder
-    FOLDER/<id>/alive             held by its process; the rest is as in `stacks.engines.job_folders`, and how its
-                                  starts have ended in `stacks.engines.local.ends`
+    FOLDER/<id>/alive             held by its process; the rest is as in `stacks.engines.job_folders`, how its
+                                  starts have ended in `stacks.engines.local.ends`, and the environment in which
+                                  it was submitted in `stacks.engines.local.environment`
 """
 
 import math
@@ -15,14 +16,25 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import IO
 
 from components.core.findings import Finding, InputError
 from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources
-from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, FolderEngine, job_ids, number_of, read_job, read_status
+from stacks.engines.job_folders import (
+    CANCEL_FILE,
+    LOG_FILE,
+    FolderEngine,
+    is_anothers,
+    job_ids,
+    number_of,
+    read_job,
+    read_status,
+)
 from stacks.engines.local.ends import Spent, end_of
+from stacks.engines.local.environment import environment_of, keep_environment
 from stacks.engines.local.marks import RUNNER_MARK, unmarked
 from stacks.engines.stretches import stretches_of
 
@@ -78,6 +90,9 @@ class LocalQueue(FolderEngine):
         before = self._before((RANK[job.priority], math.inf))
         return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
 
+    def _keep_submitter(self, new: Path) -> None:
+        keep_environment(new, os.environ)
+
     def _has_begun(self, job_id: str) -> bool:
         return is_alive(self._folder / job_id)
 
@@ -88,7 +103,8 @@ class LocalQueue(FolderEngine):
                 begin_runner(self._folder / job_id)
             elif not each.phase.is_over and not is_alive(self._folder / each.id):
                 with suppress(InputError, OSError):  # it is not this job's affair, and its own status says so
-                    begin_runner(self._folder / each.id)
+                    if (self._folder / each.id).stat().st_uid == os.geteuid():  # root reads others' jobs, and runs none
+                        begin_runner(self._folder / each.id)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
@@ -99,8 +115,13 @@ class LocalQueue(FolderEngine):
         return replace(found, reason=f"{', '.join(before)} before it" if before else "")
 
     def _before(self, place: tuple[float, float]) -> list[str]:
-        """Jobs that run, or wait and begin before one of this place in the order."""
-        return [job_id for job_id in job_ids(self._folder) if self._is_before(job_id, place)]
+        """Jobs that run, or wait and begin before one of this place in the order; of other users' that one runs."""
+        ids = job_ids(self._folder)
+        found = [job_id for job_id in ids if self._is_before(job_id, place)]
+        if not found and any(is_anothers(self._folder / job_id) for job_id in ids):
+            with suppress(OSError), open_turn(self._folder) as turn:
+                return ["another user's job"] if is_locked(turn) else []
+        return found
 
     def _is_before(self, job_id: str, place: tuple[float, float]) -> bool:
         folder = self._folder / job_id
@@ -123,7 +144,7 @@ class LocalQueue(FolderEngine):
             return found
         if runs:
             return replace(found, reason=_now(folder, found))
-        read_job(folder), Spent.read(folder)  # what cannot be read, nobody takes up
+        read_job(folder), Spent.read(folder), environment_of(folder)  # what cannot be read, nobody takes up
         return replace(
             found,
             phase=Phase.WAITING,
@@ -165,6 +186,18 @@ def is_alive(folder: Path) -> bool:
             return is_locked(file)
     except FileNotFoundError:
         return False
+
+
+def open_turn(folder: Path) -> IO[bytes]:
+    """The file of the lock, of a folder of jobs. OSError: there is none, and no room for it."""
+    path = folder / TURN_FILE
+    try:
+        file = path.open("ab")
+    except PermissionError:
+        return path.open("rb")  # who was here first is another user; a lock takes no more
+    with suppress(OSError):
+        path.chmod(0o644)  # for the others, whatever this one's umask is
+    return file
 
 
 def begin_runner(folder: Path) -> None:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from stacks.config.job_file import JobFile
+from stacks.engines.base import UnreadableError
+from stacks.engines.local.environment import environment_of
 from stacks.engines.local.marks import MARK, RUNNER_MARK
 
 _POLL_SEC = 0.1
@@ -73,15 +75,23 @@ def _processes_of(folder: Path) -> Iterator[int]:
     reap_orphans(but=0)
     parents = dict(_parents())
     variables = {pid: _variables(pid) for pid in parents}
-    own = os.fsencode(f"{MARK}={folder}")
+    own, slurm_id = os.fsencode(f"{MARK}={folder}"), _slurm_id(folder)
     for pid in parents:
-        if (own in variables[pid] and not _is_of_slurm(variables[pid])) or _is_descendant(pid, parents, variables, own):
+        is_marked = own in variables[pid] and not _is_of_slurm(variables[pid], slurm_id)
+        if is_marked or _is_descendant(pid, parents, variables, own):
             yield pid
 
 
-def _is_of_slurm(variables: Iterable[bytes]) -> bool:
-    """Whether it belongs to a job of Slurm's that this process is not in: sbatch has handed the variables on."""
-    own = f"SLURM_JOB_ID={os.environ.get('SLURM_JOB_ID', '')}".encode()
+def _slurm_id(folder: Path) -> str:
+    """Of the job of Slurm's in which the folder's was submitted; mostly none."""
+    with suppress(UnreadableError):
+        return environment_of(folder).get("SLURM_JOB_ID", "")
+    return ""
+
+
+def _is_of_slurm(variables: Iterable[bytes], slurm_id: str) -> bool:
+    """Whether it belongs to a job of Slurm's besides that one: sbatch has handed the variables on."""
+    own = f"SLURM_JOB_ID={slurm_id}".encode()
     return any(each.startswith(b"SLURM_JOB_ID=") and each != own for each in variables)
 
 

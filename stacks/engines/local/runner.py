@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,16 +20,17 @@ from typing import IO, TypeVar
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
-from stacks.engines.attempts import after
+from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, take_room
-from stacks.engines.local.engine import TURN_FILE, is_alive, order_of
-from stacks.engines.local.marks import MARK, unmarked
+from stacks.engines.local.engine import is_alive, open_turn, order_of
+from stacks.engines.local.environment import environment_of
+from stacks.engines.local.marks import MARK
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
-from trainer.core.errors import EXIT_BAD_INPUT
+from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
 _Written = TypeVar("_Written")
 _POLL_SEC = 0.1
@@ -82,7 +83,7 @@ class _Runner:
             # What that one has left, before this one waits: others are begun meanwhile, and only one is to run.
             end_all(self._folder, self._job.grace_sec)
             self._say(phase=Phase.WAITING, reason="taken up again")
-        with self._kept(lambda: (self._folder.parent / TURN_FILE).open("ab")) as turn:
+        with self._kept(lambda: open_turn(self._folder.parent)) as turn:
             if not self._waited_for(turn):
                 return
             self._end_lost()
@@ -135,16 +136,23 @@ class _Runner:
             return True
         phase, reason = self._ended(code)
         if phase is None:
-            spent, start = Spent.read(self._folder), self._status.starts
-            before = spent.without(start)
-            step = after(code, before, self._job.max_restarts, other_nodes=False)
-            phase, reason = step.phase, step.reason
-            self._kept(lambda: Spent(step.failures, start, before).write(self._folder))
+            phase, reason, code = self._counted(code)
         if phase is not None:
             self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
             return True
         self._say(reason=reason)
         return False
+
+    def _counted(self, code: int) -> tuple[Phase | None, str, int]:
+        """What comes after a start that has ended of itself, why, and the code with which the job ends."""
+        spent, start = Spent.read(self._folder), self._status.starts
+        failures, interruptions = spent.without(start)
+        step = after(code, failures, self._job.max_restarts, other_nodes=False)
+        now = interruptions + (code == EXIT_INTERRUPTED)
+        self._kept(lambda: Spent(step.failures, start, failures, now, interruptions).write(self._folder))
+        if step.phase is None and step.failures + now > most_restarts(self._job):
+            return Phase.FAILED, too_often(self._job), EXIT_ENDED_FOR_ALL
+        return step.phase, step.reason, code
 
     def _used_sec(self) -> float:
         return used_sec(stretches_of(self._folder, runs=False), datetime.now(UTC))
@@ -189,7 +197,8 @@ class _Runner:
             return False
 
     def _start(self, left_sec: float) -> int:
-        """Runs it once; its exit code, a signal's with 128 before it as shells have it."""
+        """Runs it once; its exit code, a signal's with 128 before it as shells have it. UnreadableError."""
+        of_submit = environment_of(self._folder)
         self._say(
             phase=Phase.RUNNING,
             starts=self._status.starts + 1,
@@ -202,7 +211,7 @@ class _Runner:
         place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
         notices = self._folder / "notices.jsonl"
         self._kept(lambda: notices.write_text(""))
-        variables = {**unmarked(os.environ), **_on_path(), **node_variables(self._job, place, str(notices))}
+        variables = {**of_submit, **_on_path(of_submit), **node_variables(self._job, place, str(notices))}
         with (self._folder / LOG_FILE).open("ab") as output:
             try:
                 process = subprocess.Popen(
@@ -291,10 +300,10 @@ def _tell(line: str) -> bool:
         return False
 
 
-def _on_path() -> dict[str, str]:
+def _on_path(variables: Mapping[str, str]) -> dict[str, str]:
     """This environment's own programs last: torchrun is found where there is no other."""
     own = str(Path(sys.executable).parent)
-    return {"PATH": f"{os.environ.get('PATH', os.defpath)}:{own}"}
+    return {"PATH": f"{variables.get('PATH', os.defpath)}:{own}"}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """What the end of a start means."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.engines.attempts import after
+from stacks.engines.attempts import after, most_restarts
 from stacks.engines.base import Phase
+from tests.stacks.engines.test_contract import job
 
 
 @given(st.lists(st.integers(0, 255), max_size=40), st.integers(0, 5), st.booleans())
@@ -26,3 +28,9 @@ def test_a_job_is_begun_again_until_it_is_over_and_failures_alone_count(
             assert (step.phase is None) == other_nodes
         assert step.phase in (None, Phase.DONE) or step.reason
         failures = step.failures
+
+
+@pytest.mark.parametrize(("hours", "failures", "most"), [(0.1, 0, 20), (6, 2, 26), (6.1, 0, 25)])
+def test_interruptions_have_an_end_too(hours: float, failures: int, most: int) -> None:
+    """Four an hour, and also of a short job 20."""
+    assert most_restarts(job("true", max_hours=hours, max_restarts=failures)) == most

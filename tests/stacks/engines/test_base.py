@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stacks.engines.base import EngineAwayError, follow
+from stacks.engines.base import EngineAwayError, Phase, follow
 from stacks.engines.local.engine import LocalQueue
+from tests.stacks.engines.local.test_engine import processes_of
 from tests.stacks.engines.test_contract import job, limited
 
 
@@ -28,3 +29,16 @@ def test_a_log_is_followed_through_blips(tmp_path: Path, script: str) -> None:
     queue = _Blips(tmp_path / "queue")
     job_id, pause = queue.submit(job(script)), limited()
     assert "".join(follow(queue, job_id, lambda: pause(queue.status(job_id)))) == "one\ntwo\n"
+
+
+def test_a_job_that_loses_its_process_while_it_is_followed_is_taken_up(tmp_path: Path) -> None:
+    queue, pause = LocalQueue(tmp_path / "queue"), limited()
+    job_id = queue.submit(job("test -e seen && echo again && exit 0; touch seen; echo begun; sleep 600"))
+    text = ""
+    for part in follow(queue, job_id, lambda: pause(queue.status(job_id))):
+        text += part
+        if "again" not in text and "begun" in text:
+            for process in processes_of(tmp_path):
+                process.kill()
+    assert text == "begun\nagain\n"
+    assert queue.status(job_id).phase is Phase.DONE

@@ -15,7 +15,6 @@ from stacks.config.job_file import JobFile
 from stacks.engines.kubernetes.manifests import (
     Placing,
     job_set,
-    most_restarts,
     output_findings,
     supports,
     variables_of,
@@ -113,10 +112,6 @@ def test_what_is_begun_again_and_again_ends(nodes: int, restarts: str, code: int
     done = subprocess.run([*words, "true"], env=variables, capture_output=True, text=True)
     assert done.returncode == code
     assert ("26 times" in done.stderr) == bool(code)
-
-
-def test_a_short_job_may_be_interrupted_as_well() -> None:
-    assert most_restarts(job(max_hours=0.1, max_restarts=0)) == 20
 
 
 def test_nodes_that_end_together_hold_back_a_plain_failure() -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import stat
 import sys
 import threading
 import time
@@ -284,3 +285,27 @@ def test_a_move_that_is_cut_off_there_is_found_again(tmp_path: Path) -> None:
     assert moved.copied is None
     assert over(target, moved.job_id).phase is Phase.DONE
     assert len(target.jobs()) == 1
+
+
+def test_a_job_that_is_taken_up_runs_in_the_environment_of_its_submit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the submit of another, which has secrets of its own."""
+    queue = LocalQueue(tmp_path / "queue")
+    monkeypatch.setenv("MINE", "a b\nä=c")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    says = 'printf "%s;%s;%s" "$MINE" "$THEIRS" "${PATH%%:*}" >said'
+    first = queue.submit(job(f"{says}; test -e begun && exit 0; touch begun; echo begun; sleep 600"))
+    until(queue, first, lambda found, log: "begun" in log)
+    for process in processes_of(tmp_path):
+        process.kill()
+    until(queue, first, lambda found, log: found.phase is Phase.WAITING)
+    monkeypatch.delenv("MINE")
+    monkeypatch.setenv("PATH", os.environ["PATH"].partition(":")[2])
+    monkeypatch.setenv("THEIRS", "s3cr3t")
+    other = queue.submit(job('printf "%s;%s" "$MINE" "$THEIRS" >said'))
+    assert [over(queue, each).phase for each in (first, other)] == [Phase.DONE, Phase.DONE]
+    assert (tmp_path / "queue" / first / "run" / "said").read_text() == f"a b\nä=c;;{tmp_path}"
+    assert (tmp_path / "queue" / other / "run" / "said").read_text() == ";s3cr3t"
+    kept = [path for path in (tmp_path / "queue" / first).iterdir() if path.is_file() and b"MINE=" in path.read_bytes()]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in kept] == [0o600]

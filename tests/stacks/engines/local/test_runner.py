@@ -230,6 +230,7 @@ UNREADABLE = {
     "stretches": "1 2\n",
     "state.json": "{}",
     "spent.json": "[]",
+    "environment": "HOME",
 }
 
 
@@ -319,3 +320,18 @@ class _TakenError(Exception):
 def submitted(queue: LocalQueue) -> None:
     queue.submit(job("true"))
     raise _TakenError
+
+
+def test_a_command_that_ends_as_interrupted_again_and_again_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep the turn for ever, for it is next to no time on nodes."""
+    begun_by_another(tmp_path, monkeypatch, "from stacks.engines import attempts; attempts._LEAST_INTERRUPTIONS = 2")
+    queue = LocalQueue(tmp_path / "queue")
+    script = "echo x >>runs; [ $(wc -l <runs) != 2 ] || exit 1; [ $(wc -l <runs) -lt 9 ] || exit 0; exit 75"
+    job_id = queue.submit(job(script, max_restarts=1, max_hours=0.1))
+    found = over(queue, job_id)
+    assert (found.phase, found.exit_code, found.starts) == (Phase.FAILED, 5, 4), "a failure and two interruptions"
+    assert "3 times" in found.reason
+    assert queue.kept(job_id).failures == 1
+    assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
