@@ -1,7 +1,7 @@
 #!/bin/bash
 # The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
 # (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: slurm-id, starts, nodes, started (ms),
-# stretches, failures, and at last end: WORD CODE TIME REASON. Where there is no room for that it waits for
+# stretches, failures, interruptions, and at last end: WORD CODE TIME REASON. Where there is no room for that it waits for
 # GANGWAY_ROOM_SEC, and then gives up.
 #
 # Within one allocation it begins again after an interruption and after a failure. It is requeued where it was told to
@@ -190,6 +190,12 @@ failed() {
         end failed "$1" "failed with exit code $1, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
 }
 
+# interrupted: of itself, and begun again, but not for ever. A command that ends so at once would use none of its hours.
+interrupted() {
+    put interruptions $(($(get interruptions 0) + 1))
+    [ $(($(get interruptions 0) + $(get failures 0))) -le "$MOST_RESTARTS" ] || end failed 5 "$TOO_OFTEN"
+}
+
 # not_begun CODE: srun's own failure, before any node began: no start of the job, and no failure of its.
 not_begun() {
     put starts $(($(get starts 1) - 1))
@@ -271,7 +277,10 @@ while :; do
         3 | 5) end failed "$code" "the trainer has ended it for all" ;;
         6) end over-hours 6 "its hours are over" ;;
         4) hand_over && failed 4 ;;
-        75) [ -z "$is_told" ] || leave ;;
+        75)
+            [ -z "$is_told" ] || leave
+            interrupted
+            ;;
         *)
             [ -z "$is_told" ] || leave
             failed "$code"
