@@ -2,7 +2,7 @@
 # The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
 # (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: slurm-id, starts, nodes, started (ms),
 # stretches, failures, interruptions, and at last end: WORD CODE TIME REASON. Where there is no room for that it waits for
-# GANGWAY_ROOM_SEC, and then gives up.
+# GANGWAY_ROOM_SEC, and then gives up; GANGWAY_SLURM_SEC is its pause where Slurm itself has not done what it was asked for.
 #
 # Within one allocation it begins again after an interruption and after a failure. It is requeued where it was told to
 # leave and Slurm does not do that itself, and hands over to a job that excludes a node which was not fit.
@@ -120,7 +120,7 @@ await_slurm() {
     echo "gangway: Slurm's controller does not answer; the job goes on once it does"
     until answers; do
         [ ! -e "$folder/cancel" ] || end cancelled 0 "cancelled"
-        nap 5
+        nap "${GANGWAY_SLURM_SEC:-5}"
     done
 }
 
@@ -206,7 +206,7 @@ not_begun() {
     elif [ "$((tries += 1))" -ge 5 ]; then
         end failed "$1" "srun failed $tries times before the command began: $(srun_said)"
     else
-        nap "${GANGWAY_SRUN_PAUSE_SEC:-5}"
+        nap "${GANGWAY_SLURM_SEC:-5}"
     fi
 }
 

@@ -32,7 +32,7 @@ def program(folder: Path, name: str, script: str) -> None:
 def begun(folder: Path) -> None:
     """Once more, by Slurm, which has the script's output in the job's log."""
     variables = {
-        **os.environ, "GANGWAY_SRUN_PAUSE_SEC": "0", "PATH": f"{folder.parent / 'programs'}:{os.environ['PATH']}",
+        **os.environ, "GANGWAY_SLURM_SEC": "0.1", "PATH": f"{folder.parent / 'programs'}:{os.environ['PATH']}",
         "SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "n1",
     }  # fmt: skip
     words = ["/bin/bash", str(TEMPLATES / "job" / "slurm-batch.sh"), str(folder)]
@@ -94,3 +94,27 @@ def test_what_is_interrupted_again_and_again_ends(folder: Path, failures: int, l
     begun(folder)
     assert (folder / "end").read_text().split()[:2] == end
     assert (folder / "interruptions").read_text() == f"{interruptions + 1}\n"
+
+
+def test_a_job_is_handed_over_once_the_controller_answers(folder: Path) -> None:
+    """Without it no node would seem to be left."""
+    up, pings = folder / "up", folder / "pings"
+    ping = f"echo x >>{pings}; [ $(wc -l <{pings}) -lt 3 ] || touch {up}; [ ! -e {up} ] || echo it is UP"
+    program(folder, "scontrol", f'[ "$1" != ping ] || {{ {ping}; exit; }}; echo n1')
+    program(folder, "srun", f"echo 4 >{folder}/codes/n1; exit 4")
+    program(folder, "sinfo", f"[ -e {up} ] && echo n2")
+    program(folder, "sbatch", f'[ -e {up} ] && printf "%s\\n" "$@" >{folder}/handed && echo 8')
+    (folder / "sbatch.words").write_text("case-1\n")
+    begun(folder)
+    assert (folder / "handed").read_text() == "--parsable\n--exclude=n1\ncase-1\n"
+    assert (folder / "slurm-id").read_text() == "8\n"
+    assert not (folder / "end").exists()
+
+
+def test_one_that_is_cancelled_while_the_controller_is_away_ends(folder: Path) -> None:
+    """Which cannot be told of that, and need not."""
+    program(folder, "scontrol", f'[ "$1" = ping ] && touch {folder}/cancel || echo n1')
+    program(folder, "srun", f"touch {folder}/tried; exit 1")
+    begun(folder)
+    assert (folder / "tried").exists()
+    assert (folder / "end").read_text().startswith("cancelled 0 ")
