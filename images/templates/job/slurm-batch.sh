@@ -2,7 +2,7 @@
 # The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
 # (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: slurm-id, starts, nodes, started (ms),
 # stretches, failures, interruptions, and at last end: WORD CODE TIME REASON. Where there is no room for that it waits for
-# GANGWAY_ROOM_SEC, and then gives up; GANGWAY_SLURM_SEC is its pause where Slurm itself has not done what it was asked for.
+# GANGWAY_ROOM_SEC, and then gives up; GANGWAY_SLURM_SEC is its pause where Slurm has not done what it was asked for.
 #
 # Within one allocation it begins again after an interruption and after a failure. It is requeued where it was told to
 # leave and Slurm does not do that itself, and hands over to a job that excludes a node which was not fit.
@@ -87,8 +87,8 @@ stop() {
     disown
 }
 
-# signal NAME: to the step, found by its name, for Slurm numbers only steps that it has made; as often as it takes. Where
-# there is none yet, srun waits for it, which the signal ends. (To one whose step runs it would mean: kill it.)
+# signal NAME: to the step, found by its name, for Slurm numbers only steps that it has made; as often as it takes.
+# Where there is none yet, srun waits for it, which the signal ends. (To one whose step runs it would mean: kill it.)
 signal() {
     local steps id
     while :; do
@@ -96,9 +96,9 @@ signal() {
             id=$(grep " $step\$" <<<"$steps" | cut -d' ' -f1)
             if [ -z "$id" ]; then
                 has_begun || kill "-$1" "$srun"
-                return
+                return 0
             fi
-            ! scancel --quiet "--signal=$1" "$id" || return
+            if scancel --quiet "--signal=$1" "$id"; then return 0; fi
         fi
         nap 2
     done
@@ -114,7 +114,7 @@ answers() {
     scontrol ping 2>/dev/null | grep -q ' is UP'
 }
 
-# await_slurm: nothing that Slurm says is the job's end while its controller is away. It cannot be told of a cancel either.
+# await_slurm: that its controller is away is no end of the job. It cannot be told of a cancel either.
 await_slurm() {
     answers && return
     echo "gangway: Slurm's controller does not answer; the job goes on once it does"
