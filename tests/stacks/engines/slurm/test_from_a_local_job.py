@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from stacks.engines.base import Phase
-from stacks.engines.local.engine import MARK, RUNNER_MARK, LocalQueue
+from stacks.engines.local.engine import LocalQueue
+from stacks.engines.local.marks import MARK, RUNNER_MARK
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.stacks.engines.test_contract import job, over
 
