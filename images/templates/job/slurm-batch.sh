@@ -1,8 +1,8 @@
 #!/bin/bash
 # The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
 # (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: slurm-id, starts, nodes, started (ms),
-# stretches, failures, and at last end: WORD CODE TIME REASON. Where there is no room for that it waits for
-# GANGWAY_ROOM_SEC, and then gives up.
+# stretches, failures, interruptions, and at last end: WORD CODE TIME REASON. Where there is no room for that it waits for
+# GANGWAY_ROOM_SEC, and then gives up; GANGWAY_SLURM_SEC is its pause where Slurm has not done what it was asked for.
 #
 # Within one allocation it begins again after an interruption and after a failure. It is requeued where it was told to
 # leave and Slurm does not do that itself, and hands over to a job that excludes a node which was not fit.
@@ -82,10 +82,46 @@ stop() {
     [ -n "$srun" ] || return 0
     # Before the signal, which all processes of the step get at once.
     echo "{\"kind\": \"stop\", \"seen_at\": $(date +%s), \"deadline\": \"\"}" >>"$folder/notices.jsonl"
-    scancel --quiet --signal=TERM "$SLURM_JOB_ID.$step"
-    (nap "$GRACE_SEC" && exec scancel --quiet --signal=KILL "$SLURM_JOB_ID.$step") &
+    (signal TERM && nap "$GRACE_SEC" && signal KILL) &
     killer="$killer $!"
     disown
+}
+
+# signal NAME: to the step, found by its name, for Slurm numbers only steps that it has made; as often as it takes.
+# Where there is none yet, srun waits for it, which the signal ends. (To one whose step runs it would mean: kill it.)
+signal() {
+    local steps id
+    while :; do
+        if steps=$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format='%i %j' 2>/dev/null); then
+            id=$(grep " $step\$" <<<"$steps" | cut -d' ' -f1)
+            if [ -z "$id" ]; then
+                has_begun || kill "-$1" "$srun"
+                return 0
+            fi
+            if scancel --quiet "--signal=$1" "$id"; then return 0; fi
+        fi
+        nap 2
+    done
+}
+
+# has_begun: on any node; what it leaves first, or its code.
+has_begun() {
+    [ -n "$(ls -A "$folder/codes")" ]
+}
+
+# answers: Slurm's controller.
+answers() {
+    scontrol ping 2>/dev/null | grep -q ' is UP'
+}
+
+# await_slurm: that its controller is away is no end of the job. It cannot be told of a cancel either.
+await_slurm() {
+    answers && return
+    echo "gangway: Slurm's controller does not answer; the job goes on once it does"
+    until answers; do
+        [ ! -e "$folder/cancel" ] || end cancelled 0 "cancelled"
+        nap "${GANGWAY_SLURM_SEC:-5}"
+    done
 }
 
 # meaning CODE: of all nodes together, CODE being srun's. Who was told says what says most; else the first that failed.
@@ -110,6 +146,7 @@ meaning() {
 # leave: told from outside. Slurm begins it again by itself where it has requeued it, and not where it was cancelled.
 leave() {
     local state
+    await_slurm
     state=$(scontrol show job --oneliner "$SLURM_JOB_ID" | grep -o 'JobState=[A-Z_]*' | cut -d= -f2)
     echo "gangway: told to leave, saved; Slurm says $state"
     case $state in
@@ -129,6 +166,7 @@ hand_over() {
     local unfit words left next
     unfit=$(cd "$folder/codes" && grep -lx 4 -- * | paste -sd' ')
     [ -n "$unfit" ] || return 0 # srun's own word, of no node
+    await_slurm
     : >>"$folder/excluded"
     for node in $unfit; do
         scontrol update "nodename=$node" state=drain "reason=gangway: not fit for $JOB" 2>&1 ||
@@ -152,6 +190,31 @@ failed() {
         end failed "$1" "failed with exit code $1, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
 }
 
+# interrupted: of itself, and begun again, but not for ever. A command that ends so at once would use none of its hours.
+interrupted() {
+    put interruptions $(($(get interruptions 0) + 1))
+    [ $(($(get interruptions 0) + $(get failures 0))) -le "$MOST_RESTARTS" ] || end failed 5 "$TOO_OFTEN"
+}
+
+# not_begun CODE: srun's own failure, before any node began: no start of the job, and no failure of its.
+not_begun() {
+    put starts $(($(get starts 1) - 1))
+    [ -z "$is_told" ] || leave
+    if ! answers; then
+        tries=0
+        await_slurm
+    elif [ "$((tries += 1))" -ge 5 ]; then
+        end failed "$1" "srun failed $tries times before the command began: $(srun_said)"
+    else
+        nap "${GANGWAY_SLURM_SEC:-5}"
+    fi
+}
+
+# srun_said: last of all.
+srun_said() {
+    tail -c 20000 "$folder/log" | grep -a '^srun: ' | tail -n 1 | LC_ALL=C tr -cd '[:print:]' | cut -c -300
+}
+
 # Once its end is known nothing more comes of it, however often Slurm begins it.
 [ ! -e "$folder/end" ] || exit 0
 # Before anything else: a submit that was cut off has not written it down.
@@ -161,7 +224,8 @@ touch "$folder/stretches"
 [ ! -e "$folder/on-nodes" ] || off_nodes "$(stat -c %Y000 "$folder/on-nodes")"
 trap 'is_told=yes is_heard=yes' TERM
 trap 'is_late=yes is_heard=yes' USR1
-step=-1
+number=0
+tries=0 # in a row that srun has failed by itself
 while :; do
     if [ -e "$folder/cancel" ]; then
         end cancelled 0 "cancelled"
@@ -178,8 +242,8 @@ while :; do
     (while nap 20 && kill -0 $$ 2>/dev/null; do touch -c "$folder/on-nodes"; done) &
     beat=$!
     disown
-    step=$((step + 1))
-    srun --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
+    step=gangway-$((number += 1))
+    srun --job-name="$step" --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
         /bin/bash "$folder/slurm-node.sh" "$folder" &
     srun=$!
     (nap "$((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))" && kill -USR1 $$) &
@@ -193,8 +257,8 @@ while :; do
         [ -n "$is_heard" ] || break
     done
     srun=
-    # Who would kill the step: the next start's has the same number, and where Slurm tracks processes by their parents
-    # alone, what is left of this script outlives it.
+    # Who would kill the step: where Slurm tracks processes by their parents alone, what is left of this script outlives
+    # it.
     # shellcheck disable=SC2086 # none or several
     kill -KILL $killer "$timer" "$beat" 2>/dev/null
     killer=
@@ -203,12 +267,20 @@ while :; do
     [ "$code" != 0 ] || end "done" 0
     [ ! -e "$folder/cancel" ] || end cancelled "$code" "cancelled while it ran"
     [ -z "$is_late" ] || end over-hours "$code" "its hours are over"
+    has_begun || {
+        not_begun "$code"
+        continue
+    }
+    tries=0
     case $code in
         2) end bad-input 2 "it would fail again: its log says why" ;;
         3 | 5) end failed "$code" "the trainer has ended it for all" ;;
         6) end over-hours 6 "its hours are over" ;;
         4) hand_over && failed 4 ;;
-        75) [ -z "$is_told" ] || leave ;;
+        75)
+            [ -z "$is_told" ] || leave
+            interrupted
+            ;;
         *)
             [ -z "$is_told" ] || leave
             failed "$code"

@@ -19,6 +19,7 @@ GANGWAY_PORT=$((20000 + (SLURM_JOB_ID * 7 + SLURM_STEP_ID) % 10000))
 GANGWAY_DEVICES=()
 [ ! -e /proc/driver/nvidia/version ] || GANGWAY_DEVICES+=(--nv)
 [ ! -e /dev/kfd ] || GANGWAY_DEVICES+=(--rocm)
+: >"$GANGWAY_FOLDER/codes/.begun" # until now a failure is srun's own
 (
     # shellcheck source=/dev/null
     . "$GANGWAY_FOLDER/node.env"

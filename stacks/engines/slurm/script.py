@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stacks.config.job_file import JobFile, Priority
+from stacks.engines.attempts import most_restarts, too_often
 from stacks.engines.job_folders import LOG_FILE, RUN_FOLDER
 from stacks.engines.node_command import Meeting, Place, node_argv, node_variables
 from stacks.engines.slurm.container import APPTAINER, container_variables, exec_words
@@ -74,6 +75,8 @@ def batch_env(job: JobFile, job_id: str, partition: str) -> str:
         "MIN_NODES": job.nodes.min,
         "MAX_MS": round(job.max_hours * 3_600_000),
         "MAX_RESTARTS": job.max_restarts,
+        "MOST_RESTARTS": most_restarts(job),
+        "TOO_OFTEN": too_often(job),
         "GRACE_SEC": job.grace_sec,
     }
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from images.render import TEMPLATES
+from stacks.engines.attempts import most_restarts
 from stacks.engines.slurm.script import batch_env
 from tests.stacks.engines.test_contract import job
 
@@ -14,23 +15,29 @@ from tests.stacks.engines.test_contract import job
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Of a job whose steps are done at once."""
-    (programs := tmp_path / "programs").mkdir()
+    (tmp_path / "programs").mkdir()
     (folder := tmp_path / "case-1").mkdir()
-    for name, script in (("scontrol", "echo n1"), ("srun", f"echo x >>{folder}/steps"), ("scancel", "")):
-        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
-        (programs / name).chmod(0o755)
+    program(folder, "scontrol", '[ "$1" = ping ] && echo "Slurmctld(primary) at n1 is UP" || echo n1')
+    program(folder, "srun", f"echo x >>{folder}/steps")
+    program(folder, "scancel", "")
     (folder / "batch.env").write_text(batch_env(job("true"), "case-1", "gpu"))
     return folder
 
 
+def program(folder: Path, name: str, script: str) -> None:
+    (path := folder.parent / "programs" / name).write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
 def begun(folder: Path) -> None:
-    """Once more, by Slurm."""
+    """Once more, by Slurm, which has the script's output in the job's log."""
     variables = {
-        **os.environ, "PATH": f"{folder.parent / 'programs'}:{os.environ['PATH']}",
+        **os.environ, "GANGWAY_SLURM_SEC": "0.1", "PATH": f"{folder.parent / 'programs'}:{os.environ['PATH']}",
         "SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "n1",
     }  # fmt: skip
     words = ["/bin/bash", str(TEMPLATES / "job" / "slurm-batch.sh"), str(folder)]
-    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=60)
+    with (folder / "log").open("a") as log:
+        done = subprocess.run(words, env=variables, stdout=log, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -61,3 +68,53 @@ def test_one_whose_end_is_not_known_does(folder: Path) -> None:
     begun(folder)
     assert (folder / "steps").read_text() == "x\n"
     assert (folder / "end").read_text().startswith("done 0 ")
+
+
+def test_an_srun_that_fails_again_and_again_ends_the_job_in_its_own_word(folder: Path) -> None:
+    said = "srun: error: Unable to create step for job 7: Invalid account"
+    program(folder, "srun", f'echo x >>{folder}/steps; echo "{said}"; exit 2')
+    begun(folder)
+    word, code, _, *why = (folder / "end").read_text().split()
+    assert (word, code) == ("failed", "2")
+    assert " ".join(why).endswith(said)
+    assert (folder / "steps").read_text() == "x\n" * 5
+    assert (folder / "starts").read_text() == "0\n"
+    assert not (folder / "failures").exists()
+
+
+@pytest.mark.parametrize(("left", "end"), [(1, ["done", "0"]), (0, ["failed", "5"])])
+@pytest.mark.parametrize("failures", [0, 3])
+def test_what_is_interrupted_again_and_again_ends(folder: Path, failures: int, left: int, end: list[str]) -> None:
+    """Failures and interruptions together."""
+    interruptions = most_restarts(job("true")) - left - failures
+    (folder / "failures").write_text(f"{failures}\n")
+    (folder / "interruptions").write_text(f"{interruptions}\n")
+    once = f"echo x >>{folder}/steps; [ $(wc -l <{folder}/steps) = 1 ] || exit 0; echo 75 >{folder}/codes/n1; exit 75"
+    program(folder, "srun", once)
+    begun(folder)
+    assert (folder / "end").read_text().split()[:2] == end
+    assert (folder / "interruptions").read_text() == f"{interruptions + 1}\n"
+
+
+def test_a_job_is_handed_over_once_the_controller_answers(folder: Path) -> None:
+    """Without it no node would seem to be left."""
+    up, pings = folder / "up", folder / "pings"
+    ping = f"echo x >>{pings}; [ $(wc -l <{pings}) -lt 3 ] || touch {up}; [ ! -e {up} ] || echo it is UP"
+    program(folder, "scontrol", f'[ "$1" != ping ] || {{ {ping}; exit; }}; echo n1')
+    program(folder, "srun", f"echo 4 >{folder}/codes/n1; exit 4")
+    program(folder, "sinfo", f"[ -e {up} ] && echo n2")
+    program(folder, "sbatch", f'[ -e {up} ] && printf "%s\\n" "$@" >{folder}/handed && echo 8')
+    (folder / "sbatch.words").write_text("case-1\n")
+    begun(folder)
+    assert (folder / "handed").read_text() == "--parsable\n--exclude=n1\ncase-1\n"
+    assert (folder / "slurm-id").read_text() == "8\n"
+    assert not (folder / "end").exists()
+
+
+def test_one_that_is_cancelled_while_the_controller_is_away_ends(folder: Path) -> None:
+    """Which cannot be told of that, and need not."""
+    program(folder, "scontrol", f'[ "$1" = ping ] && touch {folder}/cancel || echo n1')
+    program(folder, "srun", f"touch {folder}/tried; exit 1")
+    begun(folder)
+    assert (folder / "tried").exists()
+    assert (folder / "end").read_text().startswith("cancelled 0 ")
