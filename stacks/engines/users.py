@@ -8,11 +8,13 @@ from pathlib import Path
 
 
 def own_name() -> str:
-    """Of whoever asks."""
+    """Of whoever asks: of a login that several share by sudo, the one who came by it."""
     try:
-        return getpass.getuser()
+        name = getpass.getuser()
     except (KeyError, OSError):  # the second since Python 3.13
-        return str(os.getuid())
+        name = str(os.getuid())
+    came_from = os.environ.get("SUDO_USER", "")
+    return name if came_from in ("", "root") or name == "root" else came_from
 
 
 def owner_of(path: Path) -> str:
