@@ -122,6 +122,8 @@ await_slurm() {
         [ ! -e "$folder/cancel" ] || end cancelled 0 "cancelled"
         nap "${GANGWAY_SLURM_SEC:-5}"
     done
+    # An srun that finds it without word of its nodes yet asks again after minutes.
+    nap "${GANGWAY_SLURM_SEC:-15}"
 }
 
 # meaning CODE: of all nodes together, CODE being srun's. Who was told says what says most; else the first that failed.

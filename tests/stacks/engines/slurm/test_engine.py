@@ -181,7 +181,7 @@ def test_what_this_slurm_cannot_do_is_said_before_anything_is_submitted(engine: 
     assert "gpu" in str(refused.value)
     with pytest.raises(InputError, match="containers"):
         engine.submit(job("true", image=f"a/b@sha256:{'0' * 64}"))
-    with pytest.raises(InputError, match="/work/results would be a folder of the node"):
+    with pytest.raises(InputError, match="/work/results would be lost"):
         engine.submit(job("true", outputs=["/work/results"]))
     with pytest.raises(InputError, match="the partition has 3"):
         engine.submit(job("true", nodes={"min": 4, "max": 4}))

@@ -16,8 +16,7 @@ TOLD = "trap 'touch told; exit 75' TERM; echo begun; while :; do sleep 0.1; done
 
 
 @pytest.fixture
-def engine(cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmEngine:
-    monkeypatch.setenv("GANGWAY_SLURM_SEC", "0.1")  # which sbatch hands on
+def engine(cluster: SlurmCluster, tmp_path: Path) -> SlurmEngine:
     (tmp_path / "queue").mkdir()
     return SlurmEngine(tmp_path / "queue", "gpu")
 
