@@ -9,9 +9,13 @@ GANGWAY_CHILD=
 trap 'GANGWAY_HEARD=yes; [ -z "$GANGWAY_CHILD" ] || kill -TERM "$GANGWAY_CHILD" 2>/dev/null' TERM
 # A signal from before this line found nobody; the notice was written first.
 [ ! -s "$GANGWAY_FOLDER/notices.jsonl" ] || GANGWAY_HEARD=yes
-GANGWAY_HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-# A name that the others may not resolve: its address, as the controller has it.
-GANGWAY_HOST=$(scontrol show node --oneliner "$GANGWAY_HOST" | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
+GANGWAY_FIRST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# A name that the others may not resolve: its address, as the controller has it, which may be away just then.
+GANGWAY_HOST=
+while [ -z "$GANGWAY_HOST$GANGWAY_HEARD" ]; do
+    GANGWAY_HOST=$(scontrol show node --oneliner "$GANGWAY_FIRST" | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
+    [ -n "$GANGWAY_HOST" ] || sleep 2
+done
 # shellcheck disable=SC2034 # of node.env
 GANGWAY_PORT=$((20000 + (SLURM_JOB_ID * 7 + SLURM_STEP_ID) % 10000))
 # What a container needs for the node's devices, where the job has an image.
