@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from typer._click import Context
 
     from components.core.findings import InputError
+    from stacks.config.job_file import JobFile
     from stacks.engines.base import Engine, JobStatus, Movable, Move
+    from stacks.engines.hybrid.copying import Copied
     from stacks.engines.hybrid.moving import Moved
     from stacks.engines.hybrid.sites import By, Site
 
@@ -93,6 +95,7 @@ def submit(
         typer.echo(line, err=True)
     engine = placed.engine
     warnings = list(engine.findings(job))
+    _bring_data(engine, job)
     with undone_by_signals():
         job_id = engine.submit(job)
     if burst_after is not None and not placed.now:
@@ -107,6 +110,20 @@ def submit(
     asked = next((site.asked for site in sites if site.engine is engine), "")
     named = f" --on {shlex.quote(asked)}" if on else ""
     typer.echo(f"on {engine.kind}, {engine.where}; its output: gangway job logs -f {job_id}{named}", err=True)
+
+
+def _bring_data(engine: "Engine", job: "JobFile") -> None:
+    """The job's data set, where it names a source of one; an engine that takes none has said so."""
+    from stacks.engines.base import as_movable
+
+    if job.data is None or job.data.source is None or (target := as_movable(engine)) is None:
+        return
+    with _bar() as bar:
+        copied = target.bring_data(job, bar)
+    if copied is None:
+        typer.echo(f"{job.data.source} has been copied there before", err=True)
+    else:
+        typer.echo(_copied(copied, "of the data set"), err=True)
 
 
 def _by(word: str) -> "By":
@@ -203,15 +220,17 @@ def _say_moved(moved: "Moved") -> None:
         return
     from components.core.visible import visible
 
-    typer.echo(
-        f"{done.files} files, {done.bytes / 2**20:,.1f} MiB, of which {done.new_bytes / 2**20:,.1f} now, in "
-        f"{done.sec:.1f} s; {_dollars(moved.move)}",
-        err=True,
-    )
+    typer.echo(f"{_copied(done, 'of the run')}; {_dollars(moved.move)}", err=True)
     if done.left_out:
         more = f", and {len(done.left_out) - _MOST_NAMES} more" if len(done.left_out) > _MOST_NAMES else ""
         names = ", ".join(visible(name) for name in done.left_out[:_MOST_NAMES])
         typer.echo(f"warning: did not travel: {names}{more}", err=True)
+
+
+def _copied(done: "Copied", of_what: str) -> str:
+    """In words."""
+    now = f"of which {done.new_bytes / 2**20:,.1f} now, in {done.sec:.1f} s"
+    return f"{done.files} files {of_what}, {done.bytes / 2**20:,.1f} MiB, {now}"
 
 
 def _dollars(move: "Move") -> str:

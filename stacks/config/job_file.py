@@ -44,12 +44,18 @@ class DataConfig(Section):
     Attributes:
         region: as engines' regions are named.
         gib: that it reads, once.
+        source: folder of a bucket or of this machine with the data set, of which an engine's folder keeps one copy.
     """
 
     region: Annotated[str, AfterValidator(lambda text: read_place(text, "") and text)] = Field(
         examples=["aws:us-east-1"]
     )
     gib: Amount = Field(examples=[40])
+    source: str | None = Field(
+        default=None,
+        pattern=r"^(s3|gs|az)://[a-z0-9][^\s?#]*$|^file:///[^\s?#]+$",
+        examples=["s3://my-data/celeba64"],
+    )
 
 
 class JobFile(CommandKeys):
@@ -104,6 +110,12 @@ class JobFile(CommandKeys):
             of_a_preset=_OF_A_PRESET,
             of_a_command=[name for name in OF_A_COMMAND if name != "image"],
         )
+        return self
+
+    @model_validator(mode="after")
+    def _one_data_set(self) -> Self:
+        if self.data_dir is not None and self.data is not None and self.data.source is not None:
+            raise ValueError("one of data_dir and data.source; leave data_dir out to read the copy, or source out")
         return self
 
     @field_validator("resources")

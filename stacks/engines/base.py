@@ -11,12 +11,15 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from components.core.findings import Finding, InputError, Severity
 from components.estimate.regions import Place, refusal
 from stacks.config.job_file import JobFile
 from stacks.config.own_command import RUN_DIR
+
+if TYPE_CHECKING:
+    from stacks.engines.hybrid.copying import Copied, Told
 
 
 class EngineAwayError(InputError):
@@ -212,6 +215,19 @@ class Movable(Engine, Protocol):
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
         """As `submit`, with what was gathered for the last move's source as its run folder."""
 
+    def bring_data(self, job: JobFile, tell: "Told") -> "Copied | None":
+        """Copies there what the job reads from elsewhere (`data.source`); None where that
+        is nothing, or is there. `submit` does so, too. InputError: it cannot be.
+        """
+
+    def has_data(self, job: JobFile) -> bool:
+        """Whether that is there, whole."""
+
+
+def as_movable(engine: Engine) -> Movable | None:
+    """None: its folders cannot be reached from here."""
+    return cast("Movable", engine) if hasattr(engine, "run_url") else None
+
 
 def refusals(engine: Engine, job: JobFile) -> list[Finding]:
     """Why the job is not to go there; empty where it may."""
@@ -234,6 +250,17 @@ def no_outputs(job: JobFile) -> Iterator[Finding]:
             "outputs",
             f"this engine keeps no folders of containers: what is in {job.outputs[0]} would be lost",
             f"write to ${RUN_DIR} and leave outputs out, or submit it to an engine with containers",
+        )
+
+
+def no_data_source(job: JobFile) -> Iterator[Finding]:
+    """Of an engine whose folders cannot be reached from here."""
+    if job.data is not None and job.data.source is not None:
+        yield Finding.error(
+            "job.data-source",
+            "data.source",
+            f"this engine's folders cannot be reached from here, so {job.data.source} is not copied there",
+            "leave data.source out, and have the command, or data_dir of a preset, read it where its nodes have it",
         )
 
 

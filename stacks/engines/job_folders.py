@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -34,9 +35,13 @@ from stacks.engines.base import (
     region_findings,
     unreadable,
 )
+from stacks.engines.data_sets import bring_data, has_data
 from stacks.engines.leaving import leaving, where_gone
 from stacks.engines.users import own_name, owner_of
 from stacks.report.rendering import FULL, write_whole
+
+if TYPE_CHECKING:
+    from stacks.engines.hybrid.copying import Copied, Told
 
 JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
 _STATUS = TypeAdapter(JobStatus)
@@ -95,6 +100,7 @@ class FolderEngine(ABC):
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command without an image begins where it was submitted, as every batch system has it."""
         self._check(job)
+        self.bring_data(job, lambda done, total: None)
         if job.command and job.workdir is None and job.image is None:
             job = job.model_copy(update={"workdir": _working_folder()})
         name = f".new-{secrets.token_hex(8)}"
@@ -103,6 +109,14 @@ class FolderEngine(ABC):
             return self._begun_or_back(self._put(job, new, ()), new)
         finally:
             shutil.rmtree(self._folder / name, ignore_errors=True)
+
+    def bring_data(self, job: JobFile, tell: "Told") -> "Copied | None":
+        """See `Movable`."""
+        return bring_data(job, self._folder, tell)
+
+    def has_data(self, job: JobFile) -> bool:
+        """See `Movable`."""
+        return has_data(job, self._folder)
 
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
         """See `Movable`."""

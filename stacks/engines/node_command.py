@@ -9,6 +9,9 @@ from stacks.config.job_file import JobFile
 from stacks.config.job_settings import trainer_flags
 from stacks.config.own_command import command_variables
 
+DATA_DIR = "GANGWAY_DATA_DIR"
+"""Variable of a command: the folder with its data set, where the job file names a source of one."""
+
 
 @dataclass(frozen=True)
 class Meeting:
@@ -52,12 +55,15 @@ def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> lis
 
 
 def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str]:
-    """Of a command; its `env` besides. `notices`: a file of the node's, which may not be there."""
+    """Of a command; its `env` besides. `notices`: a file of the node's, which may not be there. `job` has the folder of
+    its data set, as `stacks.engines.data_sets.with_data` says it.
+    """
     if job.preset is not None:
         return {}
     # Else torchrun kills its processes 30 s after a SIGTERM; one that is too old for this variable does.
     grace = {} if job.processes_per_node is None else {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.grace_sec)}
-    return {**grace, **command_variables(job, place.run_dir, notices)}
+    data = {} if job.data_dir is None else {DATA_DIR: job.data_dir}
+    return {**grace, **data, **command_variables(job, place.run_dir, notices)}
 
 
 def own_job_script() -> Path:

@@ -6,12 +6,11 @@ engines' file.
 import os
 import re
 from pathlib import Path
-from typing import cast
 
 from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
 from stacks.config.engines_file import KINDS, named_engines
-from stacks.engines.base import Engine, Movable
+from stacks.engines.base import Engine, Movable, as_movable
 from stacks.engines.hybrid.sites import Site, nodes_of
 
 VARIABLE = "GANGWAY_ENGINE"
@@ -37,14 +36,14 @@ def sites_of(asked: str | None) -> list[Site]:
 
 def movable(engine: Engine, option: str) -> Movable:
     """InputError: its run folders cannot be reached from here."""
-    if not hasattr(engine, "run_url"):
+    if (found := as_movable(engine)) is None:
         anew = "submit the job file there anew: it begins from its start"
         raise InputError(
             option, "its run folders cannot be reached from here, so no job comes or goes with what it has done",
             value=f"{engine.kind}:{engine.where}", allowed="local and slurm, with their folder on this machine",
             fix=anew if option == "--to" else f"copy what you need out of the run folder yourself; or {anew}",
         )  # fmt: skip
-    return cast("Movable", engine)
+    return found
 
 
 def engine_of(asked: str | None) -> Engine:

@@ -71,6 +71,14 @@ def look_at_run(source_url: str) -> None:
         RunFolder.look(here)
 
 
+def files_at(url: str) -> dict[str, int]:
+    """Name -> bytes of all that a copy of it would have. InputError: it cannot be read."""
+    if (here := _folder(url)) is not None:
+        return dict(RunFolder.look(here).files)
+    with _said_of(url, "anywhere"):
+        return files_of_run(object_store(url, ""), whole=True)
+
+
 @contextmanager
 def _said_of(source_url: str, target_url: str) -> Iterator[None]:
     from obstore.exceptions import BaseError

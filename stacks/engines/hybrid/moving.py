@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from components.core.findings import InputError
+from components.estimate.regions import Place, read_place
 from components.estimate.traffic import traffic_price
+from stacks.config.job_file import JobFile
 from stacks.engines.base import Engine, JobStatus, Leaving, Movable, Move, Phase, refusals, waited
 from stacks.engines.hybrid.copying import Copied, copy_run, look_at_run
 from stacks.engines.registry import engine_of, movable
@@ -59,6 +61,7 @@ def move_job(
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
         run_url = source.run_url(job_id)
         look_at_run(run_url)  # before it is stopped for nothing
+        data = target.bring_data(job, tell)  # while it goes on
         stage, began = target.stage(origin), datetime.now(UTC)
         if before.phase is Phase.WAITING:
             copy_run(run_url, stage, tell, whole=job.preset is None)  # so that it keeps its turn where this fails
@@ -71,7 +74,11 @@ def move_job(
             raise _over(ended)
         copied = copy_run(run_url, stage, tell, whole=job.preset is None)
         sec = (datetime.now(UTC) - began).total_seconds()
-        move = Move(origin, place_of(target), began, sec, copied.bytes, *traffic_cost(source, target, copied.bytes))
+        usd, why = traffic_cost(source, target, copied.bytes)
+        if data is not None:
+            usd, why = _with_data(usd, why, job, target, data)
+        size = copied.bytes + (0 if data is None else data.new_bytes)
+        move = Move(origin, place_of(target), began, sec, size, usd, why)
         way.gone()
         new_id = target.submit_staged(job, (*before.moves, move))
         way.arrived(new_id)
@@ -103,6 +110,19 @@ def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | N
     if here is None or there is None:
         unsaid = source if here is None else target
         return None, f"nobody has said in which region {place_of(unsaid)} stands"
+    return _way(here, there, size)
+
+
+def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data: Copied) -> tuple[float | None, str]:
+    """The same with the way of its data set."""
+    assert job.data is not None, "it was copied"
+    if target.region is None:
+        return None, f"{why}; nobody has said in which region {place_of(target)} stands, for the way of its data set"
+    more, how = _way(read_place(job.data.region, "data.region"), target.region, data.new_bytes)
+    return None if usd is None or more is None else usd + more, f"{why}; of its data set: {how}"
+
+
+def _way(here: Place, there: Place, size: int) -> tuple[float | None, str]:
     price = traffic_price(here, there)
     way = f"{here.name} to {there.name}: {price.source}, {price.dated}, {price.confidence}"
     if price.value is None:

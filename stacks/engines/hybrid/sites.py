@@ -12,7 +12,7 @@ from components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_
 from components.estimate.regions import Place, read_place
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
-from stacks.engines.base import Engine, JobStatus
+from stacks.engines.base import Engine, JobStatus, as_movable
 
 __all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "nodes_of", "spent", "spent_on"]
 
@@ -115,7 +115,7 @@ def charge(site: Site, job: JobFile) -> Charge:
     usd = None if nodes.usd_per_hour is None else nodes.usd_per_hour * hours * num
     why = [nodes.source if usd is None else f"{num} x {hours:g} h at {nodes.usd_per_hour:g} USD: {nodes.source}"]
     if job.data is not None:
-        carried, said = _carried(job, site.engine.region)
+        carried, said = _carried(job, site.engine)
         usd = None if usd is None or carried is None else usd + carried
         why.append(said)
     return Charge(usd, _gco2e(nodes, hours, num), "; ".join(why))
@@ -147,9 +147,12 @@ def spent_on(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
     return Spent(hours, hours * nodes.usd_per_hour, nodes.source)
 
 
-def _carried(job: JobFile, target: Place | None) -> tuple[float | None, str]:
+def _carried(job: JobFile, engine: Engine) -> tuple[float | None, str]:
     """Dollars of the job's data on their way there, once."""
     assert job.data is not None, "asked of a job with data"
+    if (movable := as_movable(engine)) is not None and movable.has_data(job):
+        return 0.0, f"{job.data.source} has been copied there before"
+    target = engine.region
     if target is None:
         return None, "nobody has said in which region it stands, so that the way of its data has no price"
     data = DataAt(read_place(job.data.region, "data.region"), job.data.gib)

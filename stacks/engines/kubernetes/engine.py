@@ -19,6 +19,7 @@ from stacks.engines.base import (
     Phase,
     Room,
     UnreadableError,
+    no_data_source,
     region_findings,
     unreadable,
 )
@@ -97,6 +98,7 @@ class KubernetesEngine:
                 "resources: {cpu: ..., memory: ..., nvidia.com/gpu: ...}",
             )  # fmt: skip
         yield from output_findings(job)
+        yield from no_data_source(job)
         yield from self._missing(job)
         yield from self._team(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)

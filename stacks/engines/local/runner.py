@@ -22,6 +22,7 @@ from components.core.findings import InputError
 from components.core.json_lines import is_locked, lock
 from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase, UnreadableError
+from stacks.engines.data_sets import with_data
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, say_room, take_room
 from stacks.engines.local.engine import is_alive, open_turn, order_of
@@ -213,14 +214,15 @@ class _Runner:
         )
         self._kept(lambda: take_room(self._folder, self._status.starts))
         self._kept(lambda: begin_stretch(self._folder, nodes=1))
+        job = with_data(self._job, self._folder.parent)
         place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
         notices = self._folder / "notices.jsonl"
         self._kept(lambda: notices.write_text(""))
-        variables = {**of_submit, **_on_path(of_submit), **node_variables(self._job, place, str(notices))}
+        variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(notices))}
         with (self._folder / LOG_FILE).open("ab") as output:
             try:
                 process = subprocess.Popen(
-                    node_argv(self._job, place),
+                    node_argv(job, place),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

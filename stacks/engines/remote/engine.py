@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from components.core.findings import Finding, InputError
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
-from stacks.engines.base import EngineAwayError, JobStatus, Room
+from stacks.engines.base import EngineAwayError, JobStatus, Room, no_data_source
 from stacks.engines.remote.wire import ANSWER, ANSWERS, HELLO, PROTOCOL, QUESTION, Answer, Call, Question
 
 _CONNECT_SEC, _ANSWER_SEC = 30.0, 180.0
@@ -45,7 +45,7 @@ class RemoteEngine:
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`."""
         found: list[Finding] = self._ask(Call.FINDINGS, job)
-        return found
+        return [*no_data_source(job), *found]
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command without a workdir begins in the home folder there. An answer that is lost is asked

@@ -28,6 +28,7 @@ from stacks.engines.base import (
     no_outputs,
     no_resources,
 )
+from stacks.engines.data_sets import with_data
 from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
 from stacks.engines.local.marks import unmarked
 from stacks.engines.slurm.container import HOME_FOLDER, image_findings
@@ -235,7 +236,7 @@ class SlurmEngine(FolderEngine):
             if job.image is not None:
                 (folder / HOME_FOLDER).mkdir(exist_ok=True)
             (folder / "batch.env").write_text(batch_env(job, job_id, partition))
-            (folder / "node.env").write_text(node_env(job, folder, sys.executable))
+            (folder / "node.env").write_text(node_env(with_data(job, self._folder), folder, sys.executable))
             (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))
         keep_id(folder, _taken(folder, words))
 

@@ -1,0 +1,86 @@
+"""The data set of jobs, copied once into an engine's folder of jobs, where all jobs of one user read it: what another
+user had put there in its place would be trained on.
+
+FOLDER/.data-<uid>/<key>/files        what the source holds; never changed once it is whole
+FOLDER/.data-<uid>/<key>/whole.json   its files and their bytes, written when all of them are there
+FOLDER/.data-<uid>/<key>/lock         held by whoever copies
+
+A copy that is cut off goes on with the next submit: files that had arrived are not sent again.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components.core.findings import InputError
+from components.core.json_lines import lock
+from stacks.config.job_file import JobFile
+from stacks.engines.users import owner_of
+from stacks.report.rendering import write_whole
+
+if TYPE_CHECKING:
+    from stacks.engines.hybrid.copying import Copied, Told
+
+_FILES, _WHOLE, _LOCK = "files", "whole.json", "lock"
+
+
+def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
+    """The same, which reads the copy that is in that folder of jobs."""
+    if job.data is None or job.data.source is None:
+        return job
+    return job.model_copy(update={"data_dir": str(_place(jobs_folder, job.data.source) / _FILES)})
+
+
+def has_data(job: JobFile, jobs_folder: Path) -> bool:
+    """Whether what it reads from elsewhere is there, whole."""
+    source = None if job.data is None else job.data.source
+    return source is not None and (_place(jobs_folder, source) / _WHOLE).is_file()
+
+
+def bring_data(job: JobFile, jobs_folder: Path, tell: "Told") -> "Copied | None":
+    """Copies it there; None where there is nothing to copy. InputError: the source is empty, cannot be read, or is no
+    longer what was copied, which other jobs may be reading; or there is no room.
+    """
+    from stacks.engines.hybrid.copying import copy_run, files_at
+
+    if job.data is None or (source := job.data.source) is None:
+        return None
+    files = files_at(source)
+    if not files:
+        raise InputError("data.source", "holds no file", value=source, fix="name the folder that has the data set")
+    place = _place(jobs_folder, source)
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if place.parent.stat().st_uid != os.geteuid():
+            raise InputError(str(place.parent), f"is {owner_of(place.parent)}'s", fix="have them remove it")
+        (place / _FILES).mkdir(parents=True, exist_ok=True)
+        with (place / _LOCK).open("ab") as held:
+            lock(held)
+            if (place / _WHOLE).exists():
+                _check_same(source, files, place)
+                return None
+            copied = copy_run(source, (place / _FILES).as_uri(), tell, whole=True)
+            write_whole(place / _WHOLE, json.dumps({"source": source, "files": files}).encode())
+    except OSError as error:
+        raise InputError(
+            str(place), f"the data set cannot be kept there: {error.strerror}", fix="make room there, and submit again"
+        ) from None
+    return copied
+
+
+def _check_same(source: str, files: dict[str, int], place: Path) -> None:
+    known: dict[str, int] = json.loads((place / _WHOLE).read_bytes())["files"]
+    if known == files:
+        return
+    odd = sorted(name for name in known.keys() | files.keys() if known.get(name) != files.get(name))
+    raise InputError(
+        "data.source", f"is no longer what was copied from it: {len(odd)} files differ, such as {odd[0]}", value=source,
+        allowed="a folder that stays as it is, since jobs may be reading the copy",
+        fix=f"put the new data set into a folder of another name, or remove {place} once no job reads it",
+    )  # fmt: skip
+
+
+def _place(jobs_folder: Path, source: str) -> Path:
+    return jobs_folder / f".data-{os.geteuid()}" / hashlib.sha256(source.rstrip("/").encode()).hexdigest()[:16]

@@ -1,0 +1,212 @@
+"""A data set that jobs read from elsewhere: copied once, whole or not at all, the same for all that read it."""
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+from obstore.store import S3Store
+
+from components.core.findings import InputError
+from components.estimate.regions import Place, read_place
+from stacks.bench.run_store import object_store
+from stacks.config.job_file import JobFile
+from stacks.engines.base import Phase, no_data_source, refusals
+from stacks.engines.data_sets import has_data, with_data
+from stacks.engines.hybrid import copying
+from stacks.engines.hybrid.moving import move_job
+from stacks.engines.hybrid.sites import Nodes, Site, charge
+from stacks.engines.local.engine import LocalQueue
+from stacks.engines.remote.engine import RemoteEngine
+from stacks.engines.slurm.script import node_env
+from tests.moto_http import Moto
+from tests.stacks.engines.test_contract import job, limited, over, until
+
+FRANKFURT, OREGON = "aws:eu-central-1", "aws:us-west-2"
+SHOWS = 'cat "$GANGWAY_DATA_DIR/train/one"; ls "$GANGWAY_DATA_DIR"'
+
+
+def quiet(done: int, total: int) -> None:
+    assert 0 <= done <= total
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "set" / "train").mkdir(parents=True)
+    for name, text in {"train/one": "the first\n", "train/two": "the second\n", "index.json": "{}"}.items():
+        (tmp_path / "set" / name).write_text(text)
+    return tmp_path / "set"
+
+
+def reading(source: str | Path, script: str = SHOWS, **keys: object) -> JobFile:
+    url = source.as_uri() if isinstance(source, Path) else source
+    return job(script, data={"region": FRANKFURT, "gib": 40, "source": url}, **keys)
+
+
+def place(name: str) -> Place:
+    return read_place(name, "")
+
+
+@pytest.fixture
+def bucket(source: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The data set's URL, in one of moto's buckets, no AWS."""
+    with mock_aws(), ThreadingHTTPServer(("127.0.0.1", 0), Moto) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = boto3.client("s3", region_name="us-east-1", endpoint_url="https://s3.amazonaws.com")
+        client.create_bucket(Bucket="sets")
+        for path in source.rglob("*"):
+            if path.is_file():
+                client.put_object(Bucket="sets", Key=f"mine/{path.relative_to(source)}", Body=path.read_bytes())
+        store = S3Store(
+            "sets", prefix="mine", endpoint=f"http://127.0.0.1:{server.server_address[1]}", region="us-east-1",
+            access_key_id="test", secret_access_key="test", client_options={"allow_http": True},
+            virtual_hosted_style_request=False,
+        )  # fmt: skip
+        plain = object_store
+        monkeypatch.setattr(
+            copying, "object_store", lambda url, region: store if url == "s3://sets/mine" else plain(url, region)
+        )
+        yield "s3://sets/mine"
+        client.close()
+        server.shutdown()
+
+
+def test_jobs_read_one_copy_of_a_bucket(bucket: str, tmp_path: Path) -> None:
+    queue, file = LocalQueue(tmp_path / "queue"), reading(bucket)
+    copied = queue.bring_data(file, quiet)
+    assert copied is not None
+    assert (copied.files, copied.bytes) == (3, len("the first\nthe second\n{}"))
+    assert queue.bring_data(file, quiet) is None, "it is there"
+    for _ in range(2):
+        job_id = queue.submit(file)
+        assert over(queue, job_id).phase is Phase.DONE
+        assert queue.log(job_id)[0].split() == ["the", "first", "index.json", "train"]
+    assert len(list(tmp_path.glob("queue/.data-*/*/files"))) == 1
+
+
+def test_a_copy_that_was_cut_off_goes_on_and_counts_for_nothing_meanwhile(source: Path, tmp_path: Path) -> None:
+    queue, file = LocalQueue(tmp_path / "queue"), reading(source)
+
+    def stops(done: int, total: int) -> None:
+        if done > len("{}"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        queue.bring_data(file, stops)
+    assert not queue.has_data(file)
+    assert over(queue, queue.submit(file)).phase is Phase.DONE
+    assert queue.has_data(file)
+
+
+@pytest.mark.parametrize("change", ["larger", "more", "fewer"])
+def test_what_jobs_may_be_reading_is_never_changed(source: Path, tmp_path: Path, change: str) -> None:
+    queue, file = LocalQueue(tmp_path / "queue"), reading(source)
+    over(queue, queue.submit(file))
+    match change:
+        case "larger":
+            (source / "train" / "one").write_text("another first\n")
+        case "more":
+            (source / "three").write_text("")
+        case "fewer":
+            (source / "train" / "two").unlink()
+    with pytest.raises(InputError, match="no longer what was copied"):
+        queue.submit(file)
+    assert len(queue.jobs()) == 1, "nothing is submitted by half"
+    (place,) = tmp_path.glob("queue/.data-*/*")
+    shutil.rmtree(place)
+    assert over(queue, queue.submit(file)).phase is Phase.DONE
+
+
+@pytest.mark.parametrize("what", ["empty", "missing", "another's"])
+def test_what_cannot_be_copied_is_told_and_nothing_is_submitted(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    queue, file = LocalQueue(tmp_path / "queue"), reading(source)
+    if what == "another's":
+        over(queue, queue.submit(file))
+        (own,) = tmp_path.glob("queue/.data-*")
+        monkeypatch.setattr("os.geteuid", lambda: 54321)
+        own.rename(own.with_name(".data-54321"))
+    else:
+        shutil.rmtree(source)
+    if what == "empty":
+        source.mkdir()
+    before = len(queue.jobs())
+    with pytest.raises(InputError):
+        queue.submit(file)
+    assert len(queue.jobs()) == before
+
+
+def test_a_move_takes_it_along_before_the_job_is_stopped(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
+    script = f"{SHOWS}; test -e once && exit 0; touch once; trap 'exit 75' TERM; while :; do sleep 0.1; done"
+    job_id = here.submit(reading(source, script))
+    until(here, job_id, lambda found, log: "the first" in log)
+    with monkeypatch.context() as broken:
+        broken.setattr(there, "bring_data", _no_room)
+        with pytest.raises(InputError, match="No space"):
+            move_job(here, job_id, there, limited(), quiet)
+    assert here.status(job_id).phase is Phase.RUNNING
+    moved = move_job(here, job_id, there, limited(), quiet)
+    assert over(there, moved.job_id).phase is Phase.DONE
+    (move,) = there.status(moved.job_id).moves
+    assert move.bytes >= sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
+    assert "its data set" in move.why_usd
+    (copy,) = tmp_path.glob("b/.data-*/*/files")
+    assert (copy / "train" / "one").read_text() in there.log(moved.job_id)[0]
+
+
+def _no_room(*_: object) -> None:
+    raise InputError("the target", "No space left on device")
+
+
+def test_what_is_there_costs_no_way(source: Path, tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue", region=place(OREGON))
+    site, file = Site(queue, nodes=Nodes(2.0, "told")), reading(source, max_hours=1)
+    before = charge(site, file).usd
+    queue.bring_data(file, quiet)
+    after = charge(site, file)
+    assert before is not None
+    assert after.usd == 2.0 < before
+    assert "copied there before" in after.why
+
+
+def test_a_preset_and_a_node_of_slurm_read_it_too(source: Path, tmp_path: Path) -> None:
+    data = {"region": FRANKFURT, "gib": 1, "source": source.as_uri()}
+    preset = JobFile.model_validate({"name": "a", "preset": "dcgan-celeba64", "kimg": 1, "max_hours": 1, "data": data})
+    folder = with_data(preset, tmp_path).data_dir
+    assert folder is not None
+    text = node_env(with_data(preset, tmp_path), tmp_path / "a-1", "/bin/python")
+    assert f"--data {folder}" in text
+    text = node_env(with_data(reading(source), tmp_path), tmp_path / "a-1", "/bin/python")
+    assert f"export GANGWAY_DATA_DIR={folder}\n" in text
+    assert with_data(job("true"), tmp_path) == job("true")
+    assert not has_data(job("true"), tmp_path)
+
+
+def test_engines_out_of_reach_refuse_it(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteEngine, "_ask", lambda *_: [])
+    assert [finding.code for finding in refusals(RemoteEngine("login", "local"), reading(source))] == [
+        "job.data-source"
+    ]
+    assert not list(no_data_source(job("true")))
+
+
+@pytest.mark.parametrize("source", ["s3://", "ftp://a/b", "file://host/a", "set", "s3://a b", "s3://a?b"])
+def test_other_places_are_no_source(source: str) -> None:
+    with pytest.raises(ValueError, match=r"data\.source|source"):
+        reading(source)
+
+
+def test_a_folder_of_the_nodes_and_a_source_are_one_too_many() -> None:
+    data = {"region": FRANKFURT, "gib": 1, "source": "s3://a/b"}
+    keys = {"name": "a", "preset": "dcgan-celeba64", "kimg": 1, "max_hours": 1, "data": data, "data_dir": "/shared"}
+    with pytest.raises(ValueError, match=r"one of data_dir and data\.source"):
+        JobFile.model_validate(json.loads(json.dumps(keys)))
