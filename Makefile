@@ -31,7 +31,9 @@ demo: $(READY)  ## plan, apply to an in-process cloud, train, report: the whole 
 
 tools: $(TOOLS_READY)  ## every cloud's planning without torch: .venv-tools/bin/gangway (a minute, 1 GB of disk)
 
-test: lint  ## lint, types and the tests but for those marked slow
+test: lint unlinted  ## lint, types and the tests but for those marked slow
+
+unlinted: $(READY)
 	@echo "==> pytest (2 workers)"
 	@$(PYTEST) -m "not slow"
 
@@ -126,5 +128,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
-.PHONY: help demo tools test test-all coverage test-xla bench gpu-gate bench-plan drill attack audit lint format lock lock-images clean
+.PHONY: help demo tools test unlinted test-all coverage test-xla bench gpu-gate bench-plan drill attack audit lint format lock lock-images clean
 .DEFAULT_GOAL := help
