@@ -46,11 +46,13 @@ coverage: $(READY)  ## every test, with the lines they run counted: at least 90 
 	@COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
 	    $(PYTEST) --cov --cov-report=term
 
-test-xla: $(XLA_READY)  ## the trainer on PyTorch/XLA, in an environment of its own
-	@echo "==> pytest on PyTorch/XLA's CPU"
-	@PYTHONPATH=. PJRT_DEVICE=CPU $(XLA)/pytest tests/trainer/xla
+test-xla: xla  ## the trainer on PyTorch/XLA, in an environment of its own; quick tests with that torch
 	@echo "==> pytest, quick tests of the trainer with this torch"
 	@PYTHONPATH=. $(XLA)/pytest $(QUICK_TRAINER_TESTS)
+
+xla: $(XLA_READY)
+	@echo "==> pytest on PyTorch/XLA's CPU"
+	@PYTHONPATH=. PJRT_DEVICE=CPU $(XLA)/pytest tests/trainer/xla
 
 bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (half an hour, idle machine)
 	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
@@ -128,5 +130,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
-.PHONY: help demo tools test unlinted test-all coverage test-xla bench gpu-gate bench-plan drill attack audit lint format lock lock-images clean
+.PHONY: help demo tools test unlinted test-all coverage test-xla xla bench gpu-gate bench-plan drill attack audit lint format lock lock-images clean
 .DEFAULT_GOAL := help

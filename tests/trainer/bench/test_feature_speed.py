@@ -5,6 +5,7 @@ import pytest
 from trainer.bench.feature_speed import feature_speed
 
 
+@pytest.mark.slow
 def test_both_sides_compute_the_same_features() -> None:
     speed = feature_speed(num_images=3, rounds=1, resolution=16)
     assert speed.largest_difference < 1e-4

@@ -2,9 +2,12 @@
 
 import math
 
+import pytest
+
 from trainer.bench.speed import convolution_gflops
 
 
+@pytest.mark.slow
 def test_convolutions_have_a_speed() -> None:
     found = convolution_gflops(1)
     assert math.isfinite(found)

@@ -155,6 +155,7 @@ with start_world("gloo", "fsdp2") as world:
 """
 
 
+@pytest.mark.slow
 def test_what_fails_on_one_worker_fails_on_all(
     torchrun: Callable[..., Any], tiny_config: TrainConfig, tmp_path: Path
 ) -> None:

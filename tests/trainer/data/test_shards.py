@@ -91,6 +91,7 @@ def test_opening_without_comparing_refuses_what_is_no_shard_of_the_index(tmp_pat
     assert len(ShardedImages.open(tmp_path, verify=False)) == 10, "the rest is compared beside the training"
 
 
+@pytest.mark.slow
 def test_a_corrupt_shard_ends_all_of_a_nodes_workers_alike(
     torchrun: Callable[..., Any], tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path
 ) -> None:

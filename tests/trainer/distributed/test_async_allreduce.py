@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from trainer.config.train_config import TrainConfig
 
 TRACED = """
@@ -75,6 +77,7 @@ def test_averages_travel_while_the_backward_computes(
     assert messages[0][1] < of_d[-1][2]
 
 
+@pytest.mark.slow
 def test_averages_of_one_network_travel_while_the_other_makes_its_pass(
     torchrun: Callable[..., Any], families: dict[str, tuple[TrainConfig, Path]], tmp_path: Path
 ) -> None:

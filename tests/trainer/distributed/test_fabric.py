@@ -159,6 +159,7 @@ with start_world("gloo") as world:
 """
 
 
+@pytest.mark.slow
 def test_two_workers_come_to_one_verdict(torchrun: Callable[..., Any], tmp_path: Path) -> None:
     script = tmp_path / "two_workers.py"
     script.write_text(TWO_WORKERS)

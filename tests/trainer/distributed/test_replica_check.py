@@ -127,6 +127,7 @@ with start_world("gloo") as world:
 """
 
 
+@pytest.mark.slow
 def test_a_part_is_compared_with_the_same_part_on_another_node(torchrun: Callable[..., Any], tmp_path: Path) -> None:
     script = tmp_path / "four_workers.py"
     script.write_text(FOUR_WORKERS)

@@ -146,6 +146,7 @@ def _colour(images: Tensor) -> Tensor:
     return images.mean(dim=(0, 2, 3))
 
 
+@pytest.mark.slow
 def test_photographs_take_the_other_domains_colours_and_come_back() -> None:
     """At 64x64, on crops of real photographs; after 40 steps, whatever else is to be learnt."""
     pytest.importorskip("skimage", reason="the photographs ship in scikit-image")

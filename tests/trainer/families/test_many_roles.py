@@ -157,6 +157,7 @@ def test_every_role_is_compared_between_workers(config: TrainConfig) -> None:
         assert any(name.startswith(f"weight {role}.") for name in names), role
 
 
+@pytest.mark.slow
 def test_two_workers_are_as_one(
     family: Path,
     config: TrainConfig,

@@ -225,6 +225,7 @@ def test_a_job_of_two_nodes_trains_while_strangers_knock(
     assert "sick" not in store.printed()
 
 
+@pytest.mark.slow
 def test_a_job_of_one_node_listens_to_this_machine_alone(torchrun: Callable[..., Any], tmp_path: Path) -> None:
     script, ready, go = tmp_path / "worker.py", tmp_path / "ready", tmp_path / "go"
     script.write_text(WAITS)

@@ -143,6 +143,7 @@ def used(state: NodeState) -> float:
     return sum(each.length_sec for each in state.intervals)
 
 
+@pytest.mark.slow
 def test_one_mistake_of_all_nodes_is_no_nodes_own(start: Callable[..., Any], tmp_path: Path) -> None:
     nodes = Nodes(start, tmp_path, "--nnodes=2:2")
     argv = ("-m", "trainer", "train", "--preset", "nothing")

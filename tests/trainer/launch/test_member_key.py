@@ -117,6 +117,7 @@ def test_what_a_key_would_not_protect_is_refused(
     assert re.search(told, capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_several_nodes_without_a_key_are_warned_of(start: Callable[..., Any]) -> None:
     argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "-m", "trainer", "presets")
     for nodes, warned in (("1:2", True), ("1", False)):

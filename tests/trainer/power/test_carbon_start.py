@@ -290,6 +290,7 @@ def _by(hours: float) -> str:
     return (datetime.now(UTC) + timedelta(hours=hours)).isoformat()
 
 
+@pytest.mark.slow
 def test_the_decision_is_in_the_diary_and_a_run_without_gpu_says_that_nothing_is_limited(
     start: Callable[..., Any], tmp_path: Path, lines_of: Callable[[Path], list[dict[str, Any]]]
 ) -> None:

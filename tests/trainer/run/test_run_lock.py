@@ -285,6 +285,7 @@ def test_a_second_session_waits_for_the_first_to_save_and_goes_on_from_there(
     assert not (run_dir / LOCK_FILE).exists()
 
 
+@pytest.mark.slow
 def test_workers_whose_launcher_is_killed_save_and_let_the_directory_go(
     torchrun: Callable[..., Any],
     argv: list[str],

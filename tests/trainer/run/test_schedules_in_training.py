@@ -65,6 +65,7 @@ def test_the_optimisers_have_them(scheduled: TrainConfig) -> None:
         assert group["betas"] == (scheduled.beta1, pytest.approx(0.945))
 
 
+@pytest.mark.slow
 def test_a_changing_penalty_compiles_no_new_program(
     scheduled: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

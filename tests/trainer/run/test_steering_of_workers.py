@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunRecord
 
@@ -55,6 +57,7 @@ def test_what_is_decided_is_done_by_all_workers(
     assert record.sessions[0].world_size == 2
 
 
+@pytest.mark.slow
 def test_a_pipeline_keeps_the_batch_that_it_was_built_for(
     tiny_config: TrainConfig,
     torchrun: Callable[..., Any],
