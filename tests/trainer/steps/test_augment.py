@@ -71,6 +71,7 @@ def test_gradients_pass_through() -> None:
     assert torch.autograd.gradcheck(augmented, (images,))
 
 
+@pytest.mark.slow
 def test_compiled_channels_last_images_move_as_others_do_and_so_do_their_gradients() -> None:
     """To the bit, but where the border was repeated: there gradients add up in any order."""
     drawn = torch.Generator().manual_seed(0)
