@@ -53,8 +53,8 @@ def compiling(tiny_config: TrainConfig) -> TrainConfig:
         (1, 1, "0", 0),
         pytest.param(1, 2, "0", 80, marks=pytest.mark.slow),
         pytest.param(2, 2, "01", 80, marks=pytest.mark.slow),
-        (2, 2, "1", 80),
         pytest.param(2, 2, "1", 80, marks=pytest.mark.slow),
+    ],
     ids=["the trial", "a later shape", "on both workers", "on one, which the other waits for"],
 )
 def test_a_stop_while_losses_compile_is_an_interruption_and_changes_no_bit(
