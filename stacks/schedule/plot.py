@@ -12,8 +12,8 @@ from components.schedule.outcome import Span
 from stacks.report.drawing import LIGHT, draw
 
 __all__ = ["draw_use"]
-_LETTERS, _LINES = 70, 14
-"""Of a panel's width and height, in the size that jobs' names have."""
+_LETTERS, _LINES = 46, 9
+"""Of a panel's width and height, in the size that all text has."""
 
 
 def draw_use(arms: Sequence[Arm], kind: Literal["png", "svg"]) -> bytes:
@@ -43,7 +43,7 @@ def _paint(axes: Axes, arm: Arm, colours: dict[str, str], until: float) -> None:
     for (first, count), (times, inks) in bars.items():
         axes.broken_barh(times, (first, count), facecolors=inks, edgecolors=LIGHT.paper, linewidth=0.3)
     for job, (hour, gpu) in _names_at(outcome.spans, until, outcome.num_gpus).items():
-        axes.text(hour, gpu, job, color=LIGHT.paper, ha="center", va="center", fontsize="x-small", clip_on=True)
+        axes.text(hour, gpu, job, color=LIGHT.paper, ha="center", va="center", clip_on=True)
     secs, gpus = zip(*dict(outcome.there).items(), strict=True)  # of several at one time the last
     hours = [sec / 3600 for sec in secs if sec / 3600 <= until]
     axes.step(
