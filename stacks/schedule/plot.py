@@ -42,7 +42,7 @@ def _paint(axes: Axes, arm: Arm, colours: dict[str, str], until: float) -> None:
             inks.append(colours[span.job])
     for (first, count), (times, inks) in bars.items():
         axes.broken_barh(times, (first, count), facecolors=inks, edgecolors=LIGHT.paper, linewidth=0.3)
-    for job, (hour, gpu) in _names_at(outcome.spans, until, outcome.num_gpus).items():
+    for job, (hour, gpu) in names_at(outcome.spans, until, outcome.num_gpus).items():
         axes.text(hour, gpu, job, color=LIGHT.paper, ha="center", va="center", clip_on=True)
     secs, gpus = zip(*dict(outcome.there).items(), strict=True)  # of several at one time the last
     hours = [sec / 3600 for sec in secs if sec / 3600 <= until]
@@ -56,7 +56,7 @@ def _paint(axes: Axes, arm: Arm, colours: dict[str, str], until: float) -> None:
     axes.set_ylim(0, outcome.num_gpus * 1.02)
 
 
-def _names_at(spans: Sequence[Span], until: float, num_gpus: int) -> dict[str, tuple[float, float]]:
+def names_at(spans: Sequence[Span], until: float, num_gpus: int) -> dict[str, tuple[float, float]]:
     """By job, the hour and the GPU of the middle of its largest block that has room for its name."""
     largest: dict[str, tuple[float, float, float]] = {}
     for span in spans:
