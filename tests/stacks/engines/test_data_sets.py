@@ -154,6 +154,11 @@ def test_a_move_takes_it_along_before_the_job_is_stopped(
         with pytest.raises(InputError, match="No space"):
             move_job(here, job_id, there, limited(), quiet)
     assert here.status(job_id).phase is Phase.RUNNING
+    (source / "index.json").write_text('{"another": 1}')
+    with pytest.raises(InputError, match="no longer what was copied"):
+        move_job(here, job_id, there, limited(), quiet)
+    assert not there.has_data(here.job(job_id)), "it would read something else there"
+    (source / "index.json").write_text("{}")
     moved = move_job(here, job_id, there, limited(), quiet)
     assert over(there, moved.job_id).phase is Phase.DONE
     (move,) = there.status(moved.job_id).moves
