@@ -216,8 +216,8 @@ class Movable(Engine, Protocol):
         """As `submit`, with what was gathered for the last move's source as its run folder."""
 
     def bring_data(self, job: JobFile, tell: "Told") -> "Copied | None":
-        """Copies there what the job reads from elsewhere (`data.source`); None where that
-        is nothing, or is there. `submit` does so, too. InputError: it cannot be.
+        """Copies there what the job reads from elsewhere (`data.source`); None where that is nothing, or is there.
+        `submit` does so, too. InputError: it cannot be.
         """
 
     def has_data(self, job: JobFile) -> bool:

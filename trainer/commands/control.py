@@ -50,9 +50,8 @@ def _switch(arguments: argparse.Namespace) -> int:
         write_atomically(path, b"")
     else:
         path.unlink(missing_ok=True)
-    print(
-        f"{arguments.run_dir}: {_switched(read_stats_log(arguments.run_dir).lines, 'off' if arguments.off else 'on')}"
-    )
+    lines = read_stats_log(arguments.run_dir).lines
+    print(f"{arguments.run_dir}: {_switched(lines, 'off' if arguments.off else 'on')}")
     return 0
 
 

@@ -61,10 +61,8 @@ def move_job(
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
         run_url = source.run_url(job_id)
         look_at_run(run_url)  # before it is stopped for nothing
-        if source.has_data(job):
-            source.bring_data(
-                job, tell
-            )  # nothing, unless its source has changed: then it would read something else there
+        if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
+            source.bring_data(job, tell)
         data = target.bring_data(job, tell)  # while it goes on
         stage, began = target.stage(origin), datetime.now(UTC)
         if before.phase is Phase.WAITING:
