@@ -145,10 +145,11 @@ class KubeCluster:
         )  # fmt: skip
         return found
 
-    def set_quota(self, queue: KubeQueue, cpus: int) -> None:
+    def set_quota(self, queue: KubeQueue, cpus: int, **devices: int) -> None:
         """Of a queue that is there, or is to be."""
-        quotas = [{"name": "cpu", "nominalQuota": str(cpus)}, {"name": "memory", "nominalQuota": "64Gi"}]
-        group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "plain", "resources": quotas}]}
+        room = {"cpu": str(cpus), "memory": "64Gi", **{name: str(number) for name, number in devices.items()}}
+        quotas = [{"name": name, "nominalQuota": quantity} for name, quantity in room.items()]
+        group = {"coveredResources": list(room), "flavors": [{"name": "plain", "resources": quotas}]}
         self.apply(
             {
                 "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue",

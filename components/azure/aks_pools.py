@@ -10,6 +10,7 @@ from typing import NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import containerservice
 
+from components.azure.aks_fabric import autoscaler_tags
 from components.azure.capacity import (
     ScaleSetFields,
     check_infiniband,
@@ -38,8 +39,9 @@ DELETE_TIMEOUT = "60m"
 class AksNodePoolsArgs(TypedDict):
     """Inputs of AksNodePools. `num_nodes_min` are always up, of the first rung; each rung grows to `num_nodes_max`.
     `version` such as 1.36 is the cluster's. `node_labels` are by rung, beside the rung's own (`gangway.dev/rung`);
-    `node_taints` of all, as `key=value:Effect`. `gpu_driver`: Install (which is the default: AKS's own) or None, for
-    who brings NVIDIA's GPU operator. `encryption_at_host` is as far as the machine type goes unless said.
+    `node_taints` of all, as `key=value:Effect`; `node_devices` is what a node has beside CPUs and memory, of which the
+    autoscaler is told. `gpu_driver`: Install (which is the default: AKS's own) or None, for who brings NVIDIA's GPU
+    operator. `encryption_at_host` is as far as the machine type goes unless said.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -56,6 +58,7 @@ class AksNodePoolsArgs(TypedDict):
     encryption_at_host: NotRequired[bool]
     node_labels: NotRequired[list[dict[str, str]]]
     node_taints: NotRequired[list[str]]
+    node_devices: NotRequired[dict[str, int]]
     tags: dict[str, str]
 
 
@@ -175,7 +178,7 @@ class AksNodePools(pulumi.ComponentResource):
             else containerservice.AgentPoolUpgradeSettingsArgs(max_surge="0", max_unavailable="1"),
             node_labels={RUNG_LABEL: plan.suffix, **(labels[position] if labels else {})},
             node_taints=[*args.get("node_taints", []), *([SPOT_TAINT] if plan.spot else [])] or None,
-            tags=args["tags"],
+            tags={**args["tags"], **autoscaler_tags(args.get("node_devices", {}))},
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=list(before),

@@ -40,18 +40,20 @@ class Carried:
     def in_words(self, data: DataAt) -> str:
         """Such as `40 GiB from aws:us-east-1 at 0.02 USD, 1.2 h by one stream (88 ms, 95 Mbit/s, 2022-02-14)`."""
         cost = "which nobody has priced" if self.price.value is None else f"at {self.price.value:g} USD"
-        if self.route is None or self.stream_hours is None:
-            return f"{data.gib:g} GiB from {data.place.name} {cost}"
+        said = f"{data.gib:g} GiB from {data.place.name} {cost}"
+        if self.route is None:
+            return said
         rtt, stream = self.route.rtt_ms, self.route.stream_mbps
-        return (
-            f"{data.gib:g} GiB from {data.place.name} {cost}, {self.stream_hours:.2g} h by one stream "
-            f"({rtt.value:g} ms, {stream.value:g} Mbit/s, {stream.dated})"
-        )
+        if stream is None or self.stream_hours is None:
+            return f"{said}, {rtt.value:g} ms there and back ({rtt.dated})"
+        one = f"{rtt.value:g} ms, {stream.value:g} Mbit/s, {stream.dated}"
+        return f"{said}, {self.stream_hours:.2g} h by one stream ({one})"
 
 
 def carried(data: DataAt, target: Place) -> Carried:
     """To that region."""
     price = traffic_price(data.place, target)
     route = None if data.place.name == target.name else load_routes().route(data.place.name, target.name)
-    hours = None if route is None else data.gib * _MBIT_PER_GIB / route.stream_mbps.value / 3600
+    stream = None if route is None else route.stream_mbps
+    hours = None if stream is None else data.gib * _MBIT_PER_GIB / stream.value / 3600
     return Carried(None if price.value is None else price.value * data.gib, price, hours, route)

@@ -16,7 +16,10 @@ __all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterMan
 _TIERS: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("ClusterRole", "Namespace", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),
-        **dict.fromkeys(("NetworkPolicy", "ResourceFlavor", "ResourceQuota", "Role", "ServiceAccount"), 1),
+        **dict.fromkeys(("DaemonSet", "GKENetworkParamSet", "NicClusterPolicy", "NodeFeatureRule"), 0),
+        **dict.fromkeys(
+            ("ConfigMap", "Network", "NetworkPolicy", "ResourceFlavor", "ResourceQuota", "Role", "ServiceAccount"), 1
+        ),
         **dict.fromkeys(("ClusterRoleBinding", "Cohort", "PersistentVolumeClaim", "RoleBinding"), 2),
         "ClusterQueue": 3,
         "LocalQueue": 4,

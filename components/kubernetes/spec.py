@@ -8,8 +8,11 @@ from types import MappingProxyType
 from components.core.findings import InputError
 
 __all__ = [
+    "FABRIC",
+    "FABRIC_KEY",
     "GPU",
     "HOST",
+    "INFINIBAND",
     "JOBS_ONLY",
     "POOL_LABEL",
     "RUNG_LABEL",
@@ -21,6 +24,14 @@ __all__ = [
 ]
 
 GPU = "nvidia.com/gpu"
+FABRIC, FABRIC_KEY = "gangway-fabric", "fabric.json"
+"""ConfigMap of a team's namespace, and its key: what pods take to use the network between the nodes' GPUs; and a volume
+claim with the plug-in.
+"""
+INFINIBAND = "rdma/infiniband"
+"""Of a node whose adapters are handed to pods: so many pods may have all of them. Nodes of two rungs do not reach each
+other by them.
+"""
 HOST = "kubernetes.io/hostname"
 """Label of a node, by which Kueue chooses nodes one by one where it knows the network's blocks."""
 POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"

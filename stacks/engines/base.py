@@ -249,7 +249,7 @@ def no_outputs(job: JobFile) -> Iterator[Finding]:
             "job.outputs",
             "outputs",
             f"this engine keeps no folders of containers: what is in {job.outputs[0]} would be lost",
-            f"write to ${RUN_DIR} and leave outputs out, or submit it to an engine with containers",
+            f"write to ${RUN_DIR} and leave outputs out; or give it an image, on an engine with containers",
         )
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
-from components.kubernetes.spec import GPU, POOL_LABEL, ClusterSpec, Flavor, Node, Team, check_teams
+from components.kubernetes.spec import GPU, INFINIBAND, POOL_LABEL, ClusterSpec, Flavor, Node, Team, check_teams
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
 
@@ -46,9 +46,13 @@ def check_way_out(config: StackConfig) -> None:
         )
 
 
-def gpu_node(machine: MachineType) -> Node:
-    """What jobs may have of one GPU machine."""
-    return Node(machine.vcpus.value, int(machine.memory_gib.value) - KEPT_GIB, {GPU: machine.num_accelerators.value})
+def gpu_node(machine: MachineType, *, infiniband: bool = False) -> Node:
+    """What jobs may have of one GPU machine. `infiniband`: whether its adapters are handed to pods, which share them:
+    as many as there are GPUs.
+    """
+    gpus = machine.num_accelerators.value
+    devices = {GPU: gpus, **({INFINIBAND: gpus} if infiniband else {})}
+    return Node(machine.vcpus.value, int(machine.memory_gib.value) - KEPT_GIB, devices)
 
 
 def stands(config: StackConfig) -> bool:

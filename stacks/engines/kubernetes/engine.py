@@ -24,6 +24,7 @@ from stacks.engines.base import (
     unreadable,
 )
 from stacks.engines.kubernetes import logs
+from stacks.engines.kubernetes.fabric import fabric_of
 from stacks.engines.kubernetes.hours import left_sec
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.manifests import (
@@ -152,13 +153,15 @@ class KubernetesEngine:
         self._sweep(sets)
         taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets if is_a_jobs(each)]
         number = max(taken, default=0) + 1
-        block = self._block(job)
+        block, fabric = self._block(job), fabric_of(self._kubectl, job)
         while True:
             job_id = f"{job.name}-{number}"
             folder = f"{job_id}-{secrets.token_hex(8)}"
-            placing = Placing(self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block)
+            placing = Placing(
+                self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block, fabric=fabric
+            )
             try:
-                put(self._kubectl, job, placing, variables_of(job))
+                put(self._kubectl, job, placing, variables_of(job, fabric))
             except TakenError:
                 number += 1  # somebody else had it first
             else:
@@ -265,6 +268,7 @@ class KubernetesEngine:
         placing = Placing(
             self._kubectl.namespace, self._queue, CLAIM, job_id, annotation_of(last, USER_ANNOTATION),
             run_folder_of(last), excluded_of(last), start_of(last), None, self._block(job),
+            fabric_of(self._kubectl, job),
         )  # fmt: skip
         following = placing.without(nodes, left_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})

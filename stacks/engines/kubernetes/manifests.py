@@ -13,9 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from components.core.findings import Finding
+from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.own_command import RUN_DIR, output_folder, outputs_in_mounts
 from stacks.engines.attempts import most_restarts
+from stacks.engines.kubernetes.fabric import Fabric
 from stacks.engines.node_command import Meeting, Place, node_argv, node_variables, own_job_script
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -66,6 +68,14 @@ _MEETS = """[ "$JOB_COMPLETION_INDEX" = 0 ] && PET_RDZV_CONF=is_host=1 || PET_RD
 export PET_RDZV_CONF
 """
 """For a pod's shell: torchrun would guess from names and addresses which pod serves the store; a pod has several."""
+_WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
+_JOINS = """[ -r %(script)s ] || { echo "gangway: no %(script)s, of the plug-in for the nodes' network" >&2; exit 1; }
+gangway_env=$(export -p)
+. %(script)s
+eval "$gangway_env"
+unset gangway_env
+"""
+"""For a pod's bash: the script gives values to variables that have none. What it ends with says nothing."""
 _USER = 1000
 KEPT_SEC = 7 * 24 * 3600
 """How long a job that is over can be asked for."""
@@ -84,6 +94,7 @@ class Placing:
         excluded: nodes that were not fit for it.
         start: of its JobSets this is the how manieth, from 1.
         max_sec: what is left of its hours; None for all of them.
+        fabric: what the pods take for the network between GPUs; None for TCP, or where they need nothing.
         block: label of the blocks of nodes one of which all of its are from, where there is room; None where the queue
             knows none.
     """
@@ -98,6 +109,7 @@ class Placing:
     start: int = 1
     max_sec: int | None = None
     block: str | None = None
+    fabric: Fabric | None = None
 
     @property
     def name(self) -> str:
@@ -131,10 +143,16 @@ def output_findings(job: JobFile) -> Iterable[Finding]:
         )
 
 
-def variables_of(job: JobFile) -> Mapping[str, str]:
+def variables_of(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, str]:
     """Of its pods; they may be secrets."""
+    joins = {} if fabric is None else fabric.env
     held = {"GANGWAY_HOLD_BACK_SEC": str(_HOLD_BACK_SEC)} if job.nodes.max > 1 and job.preset is None else {}
-    return {"HOME": "/tmp", **node_variables(job, _PLACE, _NOTICES), **held}  # the image's own may not be written to
+    return {
+        "HOME": "/tmp",
+        **joins,
+        **node_variables(job, _PLACE, _NOTICES),
+        **held,
+    }  # the image's own may not be written to
 
 
 def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, ...]:
@@ -230,7 +248,10 @@ def _with_code(*codes: int) -> str:
 
 
 def _job(job: JobFile, placing: Placing) -> Manifest:
-    near = {} if placing.block is None else {"annotations": {_NEAR_ANNOTATION: placing.block}}
+    annotations = {} if placing.fabric is None else dict(placing.fabric.annotations)
+    if placing.block is not None:
+        annotations[_NEAR_ANNOTATION] = placing.block
+    noted = {"annotations": annotations} if annotations else {}
     return {
         "parallelism": job.nodes.max,
         "completions": job.nodes.max,
@@ -246,7 +267,7 @@ def _job(job: JobFile, placing: Placing) -> Manifest:
                 },
             ]
         },
-        "template": {"metadata": {"labels": _labels(placing), **near}, "spec": _pod(job, placing)},
+        "template": {"metadata": {"labels": _labels(placing), **noted}, "spec": _pod(job, placing)},
     }
 
 
@@ -300,11 +321,34 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
     if job.data_dir is not None:
         read = {"claimName": DATA_CLAIM, "readOnly": True}
         spec["volumes"].append({"name": "data", "persistentVolumeClaim": read})
-    if placing.excluded:
-        away = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(placing.excluded)}
-        needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": needed}}
+    if placing.fabric is not None:
+        _join(spec, placing.fabric)
+    if affinity := _affinity(job, placing):
+        spec["affinity"] = affinity
     return spec
+
+
+def _join(pod: Manifest, fabric: Fabric) -> None:
+    """Gives a pod the plug-in for the network between GPUs."""
+    if fabric.mount is None:
+        return
+    (container,) = pod["containers"]
+    container["volumeMounts"].append({"name": "fabric", "mountPath": fabric.mount.path, "readOnly": True})
+    claim = {"claimName": fabric.mount.claim, "readOnly": True}
+    pod["volumes"].append({"name": "fabric", "persistentVolumeClaim": claim})
+
+
+def _affinity(job: JobFile, placing: Placing) -> Manifest:
+    """Which nodes: none that was not fit; and of those with InfiniBand, which joins no two rungs, those of one rung."""
+    found: Manifest = {}
+    if placing.excluded:
+        away = {"key": HOST, "operator": "NotIn", "values": list(placing.excluded)}
+        needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}
+        found["nodeAffinity"] = {_WHEN: needed}
+    if job.nodes.max > 1 and INFINIBAND in resources_of(job):
+        own = {"matchLabels": {JOB_LABEL: placing.job_id}}
+        found["podAffinity"] = {_WHEN: [{"labelSelector": own, "topologyKey": RUNG_LABEL}]}
+    return found
 
 
 def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
@@ -317,9 +361,11 @@ def _words(job: JobFile, placing: Placing) -> list[str]:
     goes_on = _GOES_ON % {"name": _RESTARTS, "most": most_restarts(job), "code": EXIT_ENDED_FOR_ALL}
     if job.nodes.max == 1:
         return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *node_argv(job, _PLACE)]
+    script = None if placing.fabric is None else placing.fabric.script
+    shell, joins = ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script})
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
     argv = node_argv(job, _PLACE, Meeting(first, _PORT, placing.name, job.nodes.max))
-    return ["/bin/sh", "-c", f'{goes_on}{_MEETS}exec "$@"', "node", *argv]
+    return [shell, "-c", f'{goes_on}{_MEETS}{joins}exec "$@"', "node", *argv]
 
 
 def _literal(word: str) -> str:

@@ -25,13 +25,20 @@ from stacks.engines.base import (
     PerhapsTakenError,
     Phase,
     Room,
-    no_outputs,
     no_resources,
 )
 from stacks.engines.data_sets import with_data
-from stacks.engines.job_folders import CANCEL_FILE, FolderEngine, job_ids, read_job, read_status, write_status
+from stacks.engines.job_folders import (
+    CANCEL_FILE,
+    RUN_FOLDER,
+    FolderEngine,
+    job_ids,
+    read_job,
+    read_status,
+    write_status,
+)
 from stacks.engines.local.marks import unmarked
-from stacks.engines.slurm.container import HOME_FOLDER, image_findings
+from stacks.engines.slurm.container import HOME_FOLDER, image_findings, output_folders
 from stacks.engines.slurm.left import end_of, first, keep_id, kept_id, number_in, time_in
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
@@ -149,7 +156,6 @@ class SlurmEngine(FolderEngine):
                 f"max_hours: {hours:g}" if hours > 0 else "another partition: --on slurm:FOLDER@PARTITION",
             )
         yield from image_findings(job, self._folder)
-        yield from no_outputs(job)
         yield from no_resources(job)
         if job.team and not self._has_accounts():
             yield Finding.warning(
@@ -234,7 +240,8 @@ class SlurmEngine(FolderEngine):
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
                 shutil.copyfile(TEMPLATES / "job" / name, folder / name)
             if job.image is not None:
-                (folder / HOME_FOLDER).mkdir(exist_ok=True)
+                for each in (folder / HOME_FOLDER, *output_folders(job, str(folder / RUN_FOLDER)).values()):
+                    Path(each).mkdir(parents=True, exist_ok=True)
             (folder / "batch.env").write_text(batch_env(job, job_id, partition))
             (folder / "node.env").write_text(node_env(with_data(job, self._folder), folder, sys.executable))
             (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))

@@ -39,12 +39,18 @@ def advice_json(given: AdviceGiven) -> dict[str, Any]:
             "source": best.traffic.source,
             "confidence": best.traffic.confidence,
         },
-        "route": None
-        if best is None or (route := _route(advice.here.offer, best.to.offer)) is None
-        else {
-            "rtt_ms": route.rtt_ms.model_dump(mode="json"),
-            "one_stream_mbps": route.stream_mbps.model_dump(mode="json"),
-        },
+        "route": None if best is None else route_row(_route(advice.here.offer, best.to.offer)),
+    }
+
+
+def route_row(route: Route | None) -> dict[str, Any] | None:
+    """What is known of a way between two regions."""
+    if route is None:
+        return None
+    stream = route.stream_mbps
+    return {
+        "rtt_ms": route.rtt_ms.model_dump(mode="json"),
+        "one_stream_mbps": None if stream is None else stream.model_dump(mode="json"),
     }
 
 
@@ -99,8 +105,9 @@ def _saves(move: Move, sort: Sort) -> str:
 def _way(move: Move, luggage: Luggage, route: Route | None) -> str:
     measured = ""
     if route is not None:
-        stream = route.stream_mbps
-        measured = f" ({route.rtt_ms.value:g} ms there and back, one stream {stream.value:g} Mbit/s, {stream.dated})"
+        rtt, stream = route.rtt_ms, route.stream_mbps
+        carries = "" if stream is None else f", one stream {stream.value:g} Mbit/s"
+        measured = f" ({rtt.value:g} ms there and back{carries}, {rtt.dated})"
     if not move.traffic_usd:
         return f"and nothing for the way{measured}"
     return f"${move.traffic_usd:,.2f} for {luggage.gib:g} GiB on the way{measured}"

@@ -13,7 +13,7 @@ from components.estimate.carried import Carried
 from components.estimate.energy import ERROR_BAND
 from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
 from components.estimate.regions import Why
-from stacks.finops.quotes.move_tables import AdviceGiven, advice_json, advice_lines
+from stacks.finops.quotes.move_tables import AdviceGiven, advice_json, advice_lines, route_row
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,8 +100,7 @@ def _data(way: Carried) -> dict[str, Any]:
         "source": price.source,
         "confidence": price.confidence,
         "hours_of_one_stream": way.stream_hours,
-        "rtt_ms": None if route is None else route.rtt_ms.model_dump(mode="json"),
-        "one_stream_mbps": None if route is None else route.stream_mbps.model_dump(mode="json"),
+        **(route_row(route) or {"rtt_ms": None, "one_stream_mbps": None}),
     }
 
 

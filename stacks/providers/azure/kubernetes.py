@@ -12,6 +12,7 @@ import pulumi_kubernetes as kubernetes
 import yaml
 
 from components.azure.aks import AksCluster, AksClusterArgs
+from components.azure.aks_fabric import fabric_manifests, network_operator
 from components.azure.aks_identity import AksIdentity, AksIdentityArgs
 from components.azure.aks_pools import AksNodePools, AksNodePoolsArgs
 from components.azure.node_pool import CapacityRungArgs
@@ -19,7 +20,9 @@ from components.azure.registry import ImageRegistry, ImageRegistryArgs
 from components.core.dependencies import after
 from components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
 from components.kubernetes.namespaces import namespace_manifests
+from components.kubernetes.queues import tolerations
 from components.kubernetes.resources import ClusterCharts, ClusterManifests
+from components.kubernetes.spec import INFINIBAND
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.component_factory import ComponentFactory, Key
 from stacks.providers.azure.kubernetes_plan import (
@@ -29,6 +32,7 @@ from stacks.providers.azure.kubernetes_plan import (
     on_spot_too,
     priorities,
     queues,
+    spot_tolerations,
     taint,
 )
 from stacks.providers.azure.plan import AzurePlan
@@ -151,6 +155,7 @@ def _pools(
         "encryption_at_host": planned.security.encryption_at_host,
         "node_labels": node_labels(config),
         "node_taints": [taint()],
+        "node_devices": dict(cluster_spec(config, planned.machine).node.devices),
     }
     return AksNodePools(config.stack, typed_args(AksNodePoolsArgs, args), opts)
 
@@ -190,12 +195,19 @@ def kubeconfig_of(credentials: str) -> str:
 
 
 def _inside(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[str]) -> pulumi.Output[list[str]]:
-    """JobSet, Kueue, the plugin for GPUs, the ladder's order, and teams' namespaces and queues; the queues' names."""
+    """JobSet, Kueue, the plugins for GPUs and InfiniBand, the ladder's order, and teams' namespaces and queues; the
+    queues' names.
+    """
     name, spec = config.stack, cluster_spec(config, planned.machine)
     provider = kubernetes.Provider(name, kubeconfig=kubeconfig)
     opts = pulumi.ResourceOptions(providers={"kubernetes": provider})
     of_gpus = [replace(chart, values=on_spot_too(chart.values)) for chart in (nvidia_plugin(), dcgm_exporter())]
     charts = [job_set(), kueue(spec, len(config.cluster.capacity)), *of_gpus]
+    manifests = [*namespace_manifests(spec, None), *queues(spec)]
+    if pods_a_node := spec.node.devices.get(INFINIBAND):
+        let_in = [*tolerations(), *spot_tolerations()]
+        charts.append(network_operator(let_in))
+        manifests += fabric_manifests(pods_a_node, let_in)
     installed = ClusterCharts(name, {"charts": charts}, opts)
     kubernetes.core.v1.ConfigMap(
         f"{name}-ladder",
@@ -203,6 +215,5 @@ def _inside(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[s
         data=priorities(config),
         opts=pulumi.ResourceOptions(provider=provider),
     )
-    manifests = [*namespace_manifests(spec, None), *queues(spec)]
     made = ClusterManifests(name, {"manifests": manifests, "after": installed.releases}, opts)
     return made.names.apply(lambda _: engine_of(config).queues)

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable
 
+from components.azure.capacity import LADDER
 from components.core.findings import Finding
+from components.kubernetes.spec import INFINIBAND
 from stacks.config.stack_config import StackConfig
+from stacks.providers.azure.kubernetes_plan import has_infiniband
 from stacks.providers.azure.plan import AzurePlan
 from stacks.providers.cluster_queues import engine_of, version_of
 from stacks.providers.shared import CLUSTER
@@ -57,7 +60,7 @@ def _control_plane(config: StackConfig) -> Iterable[Finding]:
 
 def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     machine = planned.machine
-    if config.cluster.nodes.max < 2 or machine.infiniband is None:
+    if not has_infiniband(config, machine):
         return
     yield Finding.info(
         "fabric.aks-feature",
@@ -66,10 +69,19 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         "Microsoft.ContainerService/AKSInfinibandSupport",
         "az feature register --namespace Microsoft.ContainerService --name AKSInfinibandSupport",
     )
-    yield Finding.warning(
-        "fabric.tcp-in-pods",
+    yield Finding.info(
+        "fabric.infiniband-in-pods",
         CLUSTER,
-        f"{machine.name}: its InfiniBand adapters are there, but a job's pods talk over Ethernet by TCP: nothing here "
-        "brings Mellanox' drivers and a plugin that hands adapters to pods",
-        "install NVIDIA's network operator, or run jobs of several nodes without engine: kubernetes",
+        f"{machine.name}: a job's pods have its adapters where their resources ask for {INFINIBAND}; without it they "
+        "talk over Ethernet by TCP",
+        f'resources: {{nvidia.com/gpu: "{machine.num_accelerators.value}", {INFINIBAND}: "1", ...}}, and libibverbs in '
+        "the job's image",
     )
+    if (rungs := len(config.cluster.capacity)) > 1:
+        yield Finding.warning(
+            "fabric.rungs-apart",
+            LADDER,
+            f"each of the {rungs} rungs is a pool, and no InfiniBand connects two: a job that asks for {INFINIBAND} "
+            "has all of its nodes of one rung, and may wait beside free ones of another",
+            "keep one rung, or have all nodes of a rung up while such jobs run",
+        )

@@ -32,7 +32,13 @@ def cluster_spec(config: StackConfig, machine: AzureMachineType) -> ClusterSpec:
     """The queues. All rungs are one flavor: Kueue knows quotas, and nothing of what Azure has; AKS's autoscaler goes
     down the ladder.
     """
-    return spec_of(config, gpu_node(machine), Flavor(flavor_name(machine), dict(JOBS)))
+    node = gpu_node(machine, infiniband=has_infiniband(config, machine))
+    return spec_of(config, node, Flavor(flavor_name(machine), dict(JOBS)))
+
+
+def has_infiniband(config: StackConfig, machine: AzureMachineType) -> bool:
+    """Whether pods are given adapters: one node alone has nobody to reach by them."""
+    return machine.infiniband is not None and config.cluster.nodes.max > 1
 
 
 def flavor_name(machine: AzureMachineType) -> str:

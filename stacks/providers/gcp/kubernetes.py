@@ -7,6 +7,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from components.gcp.gke import GkeCluster, GkeClusterArgs
+from components.gcp.gke_fabric import fabric_manifests, has_rdma, team_fabric
 from components.gcp.gke_identity import ClusterIdentity, ClusterIdentityArgs
 from components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
 from components.gcp.network import TrainingNetwork
@@ -41,7 +42,7 @@ def build_cluster(
     usual = _usual(config, planned, stack, network, runs, registry, key, opts)
     cluster = _cluster(config, planned, network, usual, storage is not None, opts)
     pools = _pools(config, planned, network, usual, cluster, opts)
-    queues = _queues(config, planned, cluster, storage)
+    queues = _queues(config, planned, network, cluster, storage)
     nothing: pulumi.Output[list[str]] = pulumi.Output.from_input([])
     ids = pulumi.Output.all(cluster.cluster_id, pools.pool_names).apply(_pool_ids)
     budget = stack.budget(key, Nodes(nothing, nothing, None, None, node_pool_ids=ids), None, None)
@@ -163,9 +164,13 @@ def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
 
 
 def _queues(
-    config: StackConfig, planned: GcpPlan, cluster: GkeCluster, storage: Filestore | None
+    config: StackConfig,
+    planned: GcpPlan,
+    network: TrainingNetwork,
+    cluster: GkeCluster,
+    storage: Filestore | None,
 ) -> pulumi.Output[list[str]]:
-    """JobSet, Kueue, and the teams' namespaces and queues; their names once they stand."""
+    """JobSet, Kueue, RDMA, and the teams' namespaces and queues; their names once they stand."""
     spec, name = cluster_spec(config, planned.machine, planned.tpu), config.stack
     provider = kubernetes.Provider(name, kubeconfig=cluster.kubeconfig)
     inside = pulumi.ResourceOptions(providers={"kubernetes": provider})
@@ -173,6 +178,10 @@ def _queues(
     size = config.storage.capacity_gib if config.storage is not None else 0
     volume = None if storage is None else filestore_volume(storage.dns_name, storage.mount_name)
     manifests = [*namespace_manifests(spec, volume, size), *queue_manifests(spec)]
+    if planned.tpu is None and has_rdma(planned.gpu_machine, config.cluster.nodes.max):
+        machine, ids = planned.gpu_machine, (network.fabric_network_ids, network.fabric_subnet_ids)
+        manifests += fabric_manifests(machine, *ids)
+        manifests += [each for team in spec.queues for each in team_fabric(team.name, machine)]
     made = ClusterManifests(name, {"manifests": manifests, "after": installed.releases}, inside)
     return made.names.apply(lambda _: engine_of(config).queues)
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LADDER, LadderContext, capacity_findings
+from components.gcp.gke_fabric import has_rdma
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.cluster_queues import engine_of, topology_findings, version_of
@@ -55,7 +56,15 @@ def _nodes(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     if planned.tpu is not None:
         return
     machine, nodes = planned.gpu_machine, config.cluster.nodes
-    if nodes.max > 1:
+    if has_rdma(machine, nodes.max):
+        yield Finding.info(
+            "fabric.rdma-in-pods",
+            CLUSTER,
+            f"{machine.name}: pods of a job on several nodes have the RDMA NICs and Google's plug-in for NCCL where "
+            f"they ask for all {machine.num_accelerators.value} GPUs of a node; with fewer they talk over TCP",
+            "the job's image needs bash and CUDA; NCCL_NET: Socket in its env goes by TCP",
+        )
+    elif nodes.max > 1:
         nics = "its GPU NICs are there, but " if machine.gpu_fabric is not None else ""
         yield Finding.warning(
             "fabric.tcp-in-pods",

@@ -1,20 +1,45 @@
 """What was measured between regions: each pair once, of regions that there are, and no pair made up."""
 
+from itertools import combinations
+
 import pytest
 
 from components.catalog.jurisdictions import load_jurisdictions
+from components.catalog.loader import load_provider
 from components.catalog.routes import load_routes
 
 
 def test_every_pair_is_of_two_known_regions_and_stands_once() -> None:
     table = load_routes()
-    known = {f"{provider}:{name}" for provider in ("aws", "gcp") for name in load_jurisdictions().regions(provider)}
-    pairs = [(first, second) for first, others in table.pairs.items() for second in others]
-    assert len(pairs) > 700
+    known = {
+        f"{provider}:{name}" for provider in ("aws", "azure", "gcp") for name in load_jurisdictions().regions(provider)
+    }
+    tables = (table.pairs, table.round_trips)
+    pairs = [(first, second) for each in tables for first, others in each.items() for second in others]
+    assert len(pairs) == len(set(pairs)) > 1000
     assert all(first < second for first, second in pairs)
     assert {name for pair in pairs for name in pair} <= known
     figures = [figure for others in table.pairs.values() for figure in others.values()]
     assert all(0 < rtt_ms < 500 and 0 < mbps < 10_000 for rtt_ms, mbps in figures)
+    assert all(0 < rtt_ms < 500 for others in table.round_trips.values() for rtt_ms in others.values())
+
+
+def test_every_region_of_azures_in_the_catalogue_has_its_round_trips() -> None:
+    regions = load_provider("azure").regions
+    for one, other in combinations(regions, 2):
+        route = load_routes().route(f"azure:{one}", f"azure:{other}")
+        assert route is not None, (one, other)
+        assert route.stream_mbps is None
+        assert (route.rtt_ms.confidence, route.rtt_ms.as_of_text) == ("documented", "2026-07-30")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "rtt_ms"), [("eastus", "eastus2", 9), ("westeurope", "eastus", 85), ("japaneast", "eastus", 162)]
+)
+def test_the_slower_direction_counts(one: str, other: str, rtt_ms: float) -> None:
+    route = load_routes().route(f"azure:{one}", f"azure:{other}")
+    assert route is not None
+    assert route.rtt_ms.value == rtt_ms
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,10 @@ def test_what_nobody_knows_is_none() -> None:
     found = carried(DataAt(Place("hosts", "lab", "DE"), 40), US)
     assert (found.usd, found.stream_hours) == (None, None)
     assert "nobody has priced" in found.in_words(DataAt(Place("hosts", "lab", "DE"), 40))
+    apart = DataAt(read_place("azure:eastus", ""), 40)
+    known = carried(apart, read_place("azure:westeurope", ""))
+    assert known.stream_hours is None
+    assert known.in_words(apart).endswith(", 85 ms there and back (2026-07-30)")
     azure = carried(DataAt(US, 40), read_place("azure:westeurope", ""))
     assert azure.usd is not None
     assert azure.stream_hours is None

@@ -1,5 +1,6 @@
-"""A real Slurm and a real Kubernetes for this folder's tests, where there can be one."""
+"""A real Slurm and a real Kubernetes for this folder's tests, where there can be one; and what the contract came to."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +10,28 @@ import pytest
 from tests import kube_cluster
 from tests.kube_cluster import KubeCluster, KubeQueue, kubernetes
 from tests.slurm_cluster import SlurmCluster, slurm, why_not
+
+_ENGINES = ("local", "systemd", "slurm", "kubernetes")
+_OF_CONTRACT = re.compile(rf"test_contract\.py::test_(\w+)\[({'|'.join(_ENGINES)})(?:-(.+))?\]")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """With -v, each test of the engines' contract in a line, by engine."""
+    found = dict[str, dict[str, str]]()
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            if match := _OF_CONTRACT.search(getattr(report, "nodeid", "")):
+                name, engine, case = match.groups()
+                row = f"{name.replace('_', ' ')}{f' ({case})' if case else ''}"
+                found.setdefault(row, {})[engine] = outcome
+    if not found or config.getoption("verbose") < 1:
+        return
+    terminalreporter.section("the contract, by engine")
+    width = max(map(len, found))
+    terminalreporter.write_line("  ".join([" " * width, *(f"{engine:<10}" for engine in _ENGINES)]).rstrip())
+    for row, outcomes in found.items():
+        told = (f"{outcomes.get(engine, '-'):<10}" for engine in _ENGINES)
+        terminalreporter.write_line("  ".join([f"{row:<{width}}", *told]).rstrip())
 
 
 @pytest.fixture(scope="session")

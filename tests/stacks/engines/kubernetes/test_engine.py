@@ -2,11 +2,13 @@
 
 import json
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from components.core.findings import InputError, Severity
+from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU, INFINIBAND, RUNG_LABEL
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.own_command import output_folder
 from stacks.engines.base import EngineAwayError, Phase
@@ -163,6 +165,99 @@ def test_a_pod_that_was_done_before_keeps_no_cancelled_job_running(
     _until_begun(engine, job_id, kube_queue)
     engine.cancel(job_id)
     assert over(engine, job_id).phase is Phase.CANCELLED
+
+
+Given = Callable[[str, Mapping[str, str], Mapping[str, int]], None]
+
+
+@pytest.fixture
+def given(standing_kubernetes: KubeCluster) -> Iterator[Given]:
+    """Gives a node of the cluster labels and devices; none of it outlives a test."""
+    changed = list[tuple[str, Iterable[str], Iterable[str]]]()
+
+    def give(node: str, labels: Mapping[str, str], devices: Mapping[str, int]) -> None:
+        changed.append((node, labels, devices))
+        label(node, labels)
+        offer(node, {name: str(number) for name, number in devices.items()})
+
+    def label(node: str, labels: Mapping[str, str | None]) -> None:
+        patch(node, {"metadata": {"labels": dict(labels)}})
+
+    def offer(node: str, devices: Mapping[str, str | None]) -> None:
+        room = {kind: dict(devices) for kind in ("capacity", "allocatable")}
+        patch(node, {"status": room}, "--subresource=status")
+
+    def patch(node: str, change: Mapping[str, object], *words: str) -> None:
+        standing_kubernetes.kubectl("patch", "node", node, "--type=merge", f"--patch={json.dumps(change)}", *words)
+
+    yield give
+    for node, labels, devices in changed:
+        label(node, dict.fromkeys(labels))
+        offer(node, dict.fromkeys(devices))
+
+
+def test_by_infiniband_a_job_has_all_of_its_nodes_of_one_rung(
+    engine: KubernetesEngine,
+    kube_queue: KubeQueue,
+    standing_kubernetes: KubeCluster,
+    given: Given,
+) -> None:
+    def places() -> list[str]:
+        seen = ("get", "pods", f"--namespace={kube_queue.namespace}", "--output=jsonpath={.items[*].spec.nodeName}")
+        return standing_kubernetes.kubectl(*seen).split()
+
+    def unscheduled() -> str:
+        fields = "{.items[*].status.conditions[?(@.reason=='Unschedulable')].message}"
+        seen = ("get", "pods", f"--namespace={kube_queue.namespace}", f"--output=jsonpath={fields}")
+        return standing_kubernetes.kubectl(*seen)
+
+    standing_kubernetes.set_quota(kube_queue, 2, **{INFINIBAND: 16})
+    rungs = {"n1": "0-spot", "n2": "1-on-demand"}
+    for node, rung in rungs.items():
+        given(node, {RUNG_LABEL: rung}, {INFINIBAND: 8})
+    asked = {"cpu": "1", "memory": "1Gi", INFINIBAND: "8"}
+    job_id = engine.submit(job("true", nodes={"min": 2, "max": 2}, resources=asked))
+    until(engine, job_id, lambda found, log: "affinity" in unscheduled())
+    (first,) = places()
+    given("n3", {RUNG_LABEL: rungs[first]}, {INFINIBAND: 8})
+    found = over(engine, job_id)
+    assert (found.phase, set(found.nodes)) == (Phase.DONE, {first, "n3"})
+
+
+def test_pods_get_what_the_namespace_says_of_the_nodes_network(
+    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster, given: Given
+) -> None:
+    standing_kubernetes.set_quota(kube_queue, 2, **{GPU: 16})
+    for node in ("n1", "n2"):
+        given(node, {}, {GPU: 8})
+    plugin = kube_queue.runs.parent / FABRIC
+    plugin.mkdir()
+    (plugin / "env.sh").write_text("export NCCL_TUNER=tuned NCCL_NET=other\n")
+    volume = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
+    name, place = f"{FABRIC}-{kube_queue.namespace}", {"name": FABRIC, "namespace": kube_queue.namespace}
+    said = {
+        "gpus": 8,
+        "annotations": {"networking.gke.io/default-interface": "eth0"},
+        "env": {"NCCL_NET": "gIB"},
+        "script": "/mnt/fabric/env.sh",
+        "mount": {"claim": FABRIC, "path": "/mnt/fabric"},
+    }
+    held = {"capacity": {"storage": "1Gi"}, "hostPath": {"path": str(plugin)}, "claimRef": place}
+    claimed = {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": name}
+    standing_kubernetes.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {**volume, **held}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": place, "spec": {**volume, **claimed}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": {FABRIC_KEY: json.dumps(said)}},
+    )
+    asked = {"cpu": "1", "memory": "1Gi", GPU: "8"}
+    job_id = engine.submit(job("echo $NCCL_NET, $NCCL_TUNER.", nodes={"min": 2, "max": 2}, resources=asked))
+    found = over(engine, job_id)
+    assert found.phase is Phase.DONE
+    assert engine.log(job_id)[0].count("gIB, tuned.") == 2
+    noted = standing_kubernetes.kubectl(
+        "get", "pods", f"--namespace={kube_queue.namespace}", "--output=jsonpath={.items[*].metadata.annotations}"
+    )
+    assert noted.count('"networking.gke.io/default-interface":"eth0"') == 2
 
 
 def test_on_a_node_that_is_not_fit_it_is_not_begun_again(

@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_an_image_runs_the_job_by_apptainer_with_the_variables_of_its_job(
     image = f"registry.example.com/mine@sha256:{'0' * 64}"
     env = {"LINES": "a\nb", "HOME": "/root/of mine", "PATH": "/bin:/usr/bin"}
     words = ("/usr/bin/env", "-0")
-    job = JobFile(name="a", command=words, max_hours=1, image=image, env=env, workdir="/work here")
+    job = JobFile(name="a", command=words, max_hours=1, image=image, env=env, workdir="/work here", outputs=OUTPUTS)
     (tmp_path / "node.env").write_text(node_env(job, tmp_path, sys.executable))
     slurms = {"SLURM_JOB_NODELIST": "n1", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURMD_NODENAME": "n1"}
     done = subprocess.run(
@@ -54,7 +55,10 @@ def test_an_image_runs_the_job_by_apptainer_with_the_variables_of_its_job(
     said = (tmp_path / "words").read_text().splitlines()
     assert said[-1] == f"docker://{image}"
     assert said[said.index("--home") + 1] == f"{tmp_path}/home:/root/of mine"
-    assert said[said.index("--bind") + 1] == str(tmp_path)
+    assert [mount for word, mount in pairwise(said) if word == "--bind"] == [
+        str(tmp_path),
+        *(f"{tmp_path}/{RUN_FOLDER}/outputs{each}:{each}" for each in OUTPUTS),
+    ]
     assert said[said.index("--pwd") + 1] == "/work here"
     found = dict(each.split("=", 1) for each in done.stdout.decode().split("\0") if each)
     assert {name: found.get(name) for name in env} == env
@@ -76,7 +80,30 @@ def test_an_image_takes_apptainer(
     job = JobFile(name="a", command=("true",), max_hours=1, image=f"registry.example.com/mine@sha256:{'0' * 64}")
     assert [each.code for each in image_findings(job, tmp_path)] == errors
     assert not list(image_findings(job.model_copy(update={"image": None}), tmp_path))
-    assert [each.code for each in image_findings(job, Path("/a:b"))][-1] == "job.folder-with-colon"
+
+
+OUTPUTS = ("/mnt/results", "/mnt/more")
+
+
+@pytest.mark.parametrize(
+    ("folder", "keys", "wrong"),
+    [
+        ("/jobs", {"outputs": OUTPUTS}, []),
+        ("/jobs", {"outputs": OUTPUTS, "image": None}, ["outputs"]),
+        ("/mnt/results/jobs", {"outputs": OUTPUTS}, ["outputs"]),
+        ("/jobs", {"outputs": OUTPUTS, "env": {"HOME": "/mnt"}}, ["outputs", "outputs"]),
+        ("/jobs", {"env": {"HOME": "/mine:ro"}}, ["env.HOME"]),
+        ("/jobs,of mine", {}, ["--on slurm"]),
+        ("/a:b", {}, ["--on slurm"]),
+    ],
+)
+def test_mounts_that_apptainer_cannot_make_are_refused(
+    pretended: Callable[[str, str], None], folder: str, keys: Mapping[str, object], wrong: list[str]
+) -> None:
+    pretended("apptainer", "")
+    image = f"registry.example.com/mine@sha256:{'0' * 64}"
+    job = JobFile.model_validate({"name": "a", "command": ["true"], "max_hours": 1, "image": image, **keys})
+    assert [each.path for each in image_findings(job, Path(folder))] == wrong
 
 
 BUSYBOX = Path("/bin/busybox")
@@ -111,3 +138,7 @@ def test_a_command_runs_in_its_image_and_is_told_to_end(
         engine.cancel(again)
         assert over(engine, again).phase is Phase.CANCELLED
         assert (tmp_path / "queue" / again / RUN_FOLDER / "saved").exists()
+        writes = job("cd /mnt/results; test -e seen || { touch seen; exit 75; }", image=image, outputs=["/mnt/results"])
+        found = over(engine, kept := engine.submit(writes))
+        assert (found.phase, found.starts) == (Phase.DONE, 2), engine.log(kept)[0]
+        assert (tmp_path / "queue" / kept / RUN_FOLDER / "outputs" / "mnt" / "results" / "seen").exists()

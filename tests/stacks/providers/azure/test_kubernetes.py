@@ -14,7 +14,7 @@ import yaml
 from components.azure.aks import PODS_CIDR
 from components.azure.aks_pools import pool_name
 from components.core.findings import InputError
-from components.kubernetes.spec import GPU, JOBS_ONLY, POOL_LABEL
+from components.kubernetes.spec import GPU, INFINIBAND, JOBS_ONLY, POOL_LABEL
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan
 from stacks.planning.recording import PlannedResource, Recording
@@ -66,6 +66,25 @@ def test_jobs_and_plugins_are_let_onto_spot_nodes(made: Recording) -> None:
     assert len(plugins) == 2
     for inputs in plugins:
         assert {one["key"] for one in inputs["values"]["tolerations"]} == {JOBS_ONLY, SPOT_KEY}
+
+
+def test_pods_are_given_infiniband(made: Recording) -> None:
+    (operator,) = (one.inputs for one in of(made, "Release") if one.inputs["name"] == "network-operator")
+    (policy,), (pods,) = of(made, "NicClusterPolicy"), of(made, "DaemonSet")
+    workers = operator["values"]["node-feature-discovery"]["worker"]
+    for tolerated in (workers, policy.inputs["spec"], pods.inputs["spec"]["template"]["spec"]):
+        assert {one["key"] for one in tolerated["tolerations"]} == {JOBS_ONLY, SPOT_KEY}
+    for one in of(made, "AgentPool"):
+        assert one.inputs["tags"]["k8s.io_cluster-autoscaler_node-template_resources_rdma_infiniband"] == "8"
+    for queue in of(made, "ClusterQueue"):
+        (group,) = queue.inputs["spec"]["resourceGroups"]
+        assert INFINIBAND in group["coveredResources"]
+
+
+def test_of_one_node_there_is_nobody_to_reach(azure_edited: Edited, recorded: Callable[..., Recording]) -> None:
+    alone = recorded(azure_edited(NDV5, cluster={"nodes": {"min": 0, "max": 1}}, engine={"teams": []}))
+    assert not of(alone, "NicClusterPolicy")
+    assert not of(alone, "DaemonSet")
 
 
 def test_the_ladders_order_is_what_the_autoscaler_reads(azure_edited: Edited, made: Recording) -> None:
@@ -120,6 +139,7 @@ def test_it_is_priced_by_the_nodes_that_are_up(planned: Plan) -> None:
 def test_findings_speak_of_what_nobody_would_guess(planned: Plan) -> None:
     codes = {finding.code for finding in planned.findings}
     assert codes >= {"kubernetes.api", "kubernetes.budget-scope", "fabric.aks-feature", "capacity.pools-fill"}
+    assert codes >= {"fabric.infiniband-in-pods", "fabric.rungs-apart"}
     assert not {"job.nodes-stay", "capacity.head-fills", "cost.not-covered", "kubernetes.no-admins"} & codes
 
 

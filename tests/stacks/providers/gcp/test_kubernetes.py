@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from components.kubernetes.spec import GPU, JOBS_ONLY, POOL_LABEL
+from components.kubernetes.spec import FABRIC, GPU, JOBS_ONLY, POOL_LABEL
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan
 from stacks.planning.recording import PlannedResource, Recording
@@ -191,6 +191,21 @@ def test_nodes_that_stand_are_chosen_by_their_blocks(
 
 def edited_cluster(nodes: dict[str, int], capacity: list[dict[str, str]]) -> dict[str, object]:
     return {"machine_type": "a3-megagpu-8g", "nodes": nodes, "capacity": capacity}
+
+
+def test_rdma_is_given_to_every_teams_pods(gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]) -> None:
+    config = gcp_edited(A3, cluster={"machine_type": "a3-ultragpu-8g"})
+    made = recorded(config)
+    for pool in of(made, "NodePool")[:-1]:
+        nics = pool.inputs["networkConfig"]["additionalNodeNetworkConfigs"]
+        known = {(one.inputs["spec"]["vpc"], one.inputs["spec"]["vpcSubnet"]) for one in of(made, "GKENetworkParamSet")}
+        assert {tuple(nic[key].rpartition("/")[2] for key in ("network", "subnetwork")) for nic in nics} == known
+        assert len(known) == 9
+    told = [one.inputs["metadata"] for one in of(made, "ConfigMap")]
+    assert sorted(one["namespace"] for one in told if one["name"] == FABRIC) == ["speech", "vision"]
+    codes = {finding.code for finding in make_plan(config).findings}
+    assert "fabric.rdma-in-pods" in codes
+    assert "fabric.tcp-in-pods" not in codes
 
 
 def test_findings_speak_of_what_nobody_would_guess(a3_plan: Plan) -> None:

@@ -1,0 +1,146 @@
+"""InfiniBand in the pods of an AKS cluster: NVIDIA's network operator, which brings Mellanox' drivers and hands
+adapters to pods, and what each node is told besides; pure.
+
+As Microsoft describes it (github.com/Azure/aks-rdma-infiniband, July 2026), but for what is said here.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.kubernetes.charts import SYSTEM, Chart
+from components.kubernetes.queues import Manifest
+from components.kubernetes.spec import GPU, INFINIBAND, POOL_LABEL
+
+__all__ = ["autoscaler_tags", "fabric_manifests", "network_operator"]
+
+# NVIDIA network operator 26.4.0, `hack/release.yaml`: the images that were released with it.
+OPERATOR, DRIVER, PLUGIN = "26.4.0", "doca3.4.0-26.04-0.8.6.0-0", "network-operator-v26.4.0"
+_REPOSITORY = "nvcr.io/nvidia/mellanox"
+_MELLANOX, _INFINIBAND_CLASS = "15b3", "0207"
+_FOUND = "feature.node.kubernetes.io/pci-15b3.present"
+"""The label that the operator goes by."""
+_JOBS: Mapping[str, str] = {POOL_LABEL: "jobs"}
+# Microsoft's copy of Ubuntu; what is run is the node's own.
+_SHELL_IMAGE = "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
+_BLACKLIST = "/host/etc/modprobe.d/blacklist-ofed-modules.conf"
+_RESOURCES_TAG = "k8s.io_cluster-autoscaler_node-template_resources_"
+_NODE_SCRIPT = """set -u
+on_node() { nsenter --target 1 --mount -- "$@"; }
+on_node mkdir -p /etc/systemd/system/containerd.service.d
+printf '[Service]\\nLimitMEMLOCK=infinity\\n' |
+    on_node tee /etc/systemd/system/containerd.service.d/90-gangway-memlock.conf >/dev/null
+on_node systemctl daemon-reload
+while :; do
+    # Containers inherit it from what begins them; a user without rights could pin 8 MiB.
+    pid=$(on_node systemctl show --property=MainPID --value containerd) &&
+        on_node prlimit --pid "$pid" --memlock=unlimited
+    # By which adapters reach GPUs' memory; there is nothing to load before both drivers are.
+    on_node modprobe nvidia-peermem 2>/dev/null
+    sleep 15
+done
+"""
+
+
+def network_operator(tolerations: Sequence[Mapping[str, str]]) -> Chart:
+    """The operator, and what finds adapters. `tolerations`: of whatever may be on the jobs' nodes."""
+    values = {
+        # Its own rule finds Ethernet adapters, too: every machine of Azure's has one, the system's as well.
+        "nfd": {"enabled": True, "deployNodeFeatureRules": False},
+        "node-feature-discovery": {"worker": {"nodeSelector": dict(_JOBS), "tolerations": list(tolerations)}},
+    }
+    repository = "https://helm.ngc.nvidia.com/nvidia"
+    return Chart("network-operator", "network-operator", OPERATOR, repository, "network-operator", values)
+
+
+def fabric_manifests(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> tuple[Manifest, ...]:
+    """What the operator is to do, and a pod on each of the jobs' nodes. `pods_a_node`: that may share its adapters."""
+    return _rule(), _policy(pods_a_node, tolerations), _node_pods(tolerations)
+
+
+def autoscaler_tags(devices: Mapping[str, int]) -> dict[str, str]:
+    """Of a pool's machines, by which the autoscaler knows what a node of it will have while there is none (kubernetes/
+    autoscaler, `azure_template.go`: a tag has _ for /). GPUs it knows by the machine's size.
+
+    >>> autoscaler_tags({"nvidia.com/gpu": 8, "rdma/infiniband": 8})
+    {'k8s.io_cluster-autoscaler_node-template_resources_rdma_infiniband': '8'}
+    """
+    return {f"{_RESOURCES_TAG}{name.replace('/', '_')}": str(number) for name, number in devices.items() if name != GPU}
+
+
+def _rule() -> Manifest:
+    found = {
+        "vendor": {"op": "In", "value": [_MELLANOX]},
+        "class": {"op": "In", "value": [_INFINIBAND_CLASS]},
+    }
+    rule = {
+        "name": "infiniband",
+        "labels": {_FOUND: "true"},
+        "matchFeatures": [{"feature": "pci.device", "matchExpressions": found}],
+    }
+    return _manifest("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule", "gangway-infiniband", {"rules": [rule]})
+
+
+def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manifest:
+    own = [{"key": POOL_LABEL, "operator": "In", "values": ["jobs"]}]
+    shared = {
+        "resourceName": INFINIBAND.partition("/")[2],
+        "resourcePrefix": INFINIBAND.partition("/")[0],
+        "rdmaHcaMax": pods_a_node,
+        "selectors": {"vendors": [_MELLANOX], "linkTypes": ["infiniband"]},
+    }
+    spec = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": own}]}
+        },
+        "tolerations": list(tolerations),
+        "ofedDriver": {
+            "repository": _REPOSITORY,
+            "image": "doca-driver",
+            "version": DRIVER,
+            # Microsoft's: without it a module that is there already may get in the driver's way.
+            "env": [{"name": "OFED_BLACKLIST_MODULES_FILE", "value": _BLACKLIST}],
+            # No node is drained under a job for a newer driver: nodes that are made anew have it.
+            "upgradePolicy": {"autoUpgrade": False},
+        },
+        "rdmaSharedDevicePlugin": {
+            "repository": _REPOSITORY,
+            "image": "k8s-rdma-shared-dev-plugin",
+            "version": PLUGIN,
+            "config": json.dumps({"configList": [shared]}),
+        },
+    }
+    return _manifest("mellanox.com/v1alpha1", "NicClusterPolicy", "nic-cluster-policy", spec)
+
+
+def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
+    """Of the machine's own rights: limits and modules of a node are nobody else's to set. Microsoft has pods ask for
+    IPC_LOCK in place of the limit, which is of no use to a user without a name.
+    """
+    name = "gangway-infiniband"
+    labels = {"app.kubernetes.io/name": name}
+    container = {
+        "name": "node",
+        "image": _SHELL_IMAGE,
+        "command": ["/bin/sh", "-c", _NODE_SCRIPT],
+        "securityContext": {"privileged": True},
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
+    }
+    pod = {
+        "nodeSelector": dict(_JOBS),
+        "tolerations": list(tolerations),
+        "priorityClassName": "system-node-critical",
+        "hostPID": True,
+        "automountServiceAccountToken": False,
+        # It has nothing to finish.
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return _manifest("apps/v1", "DaemonSet", name, spec, SYSTEM)
+
+
+def _manifest(version: str, kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None) -> Manifest:
+    place = {} if namespace is None else {"namespace": namespace}
+    meta = {"name": name, **place, "labels": {"app.kubernetes.io/managed-by": "gangway"}}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": dict(spec)}

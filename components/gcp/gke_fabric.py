@@ -1,0 +1,151 @@
+"""RDMA in the pods of a GKE cluster, on A3 Ultra and A4: the nodes' further networks as Kubernetes knows them, Google's
+plug-in for NCCL on each node, and what a team's pods take of both; pure.
+
+As Google's cluster-toolkit has it (June 2026, `examples/gke-a3-ultragpu`), but that no pod mounts a folder of its node:
+a team's namespace has a claim on it.
+"""
+
+import json
+from typing import Any
+
+import pulumi
+
+from components.catalog.schema import GcpMachineType, RoceFabric
+from components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
+from components.kubernetes.charts import SYSTEM
+from components.kubernetes.queues import Manifest
+from components.kubernetes.spec import FABRIC, FABRIC_KEY, POOL_LABEL
+
+__all__ = ["fabric_manifests", "has_rdma", "network_names", "team_fabric"]
+
+_NETWORKS = "networking.gke.io/v1"
+_NODE_FOLDER, _NODE_LIBRARIES = "/home/kubernetes/bin/gib", "/home/kubernetes/bin/nvidia/lib64"
+"""Of a node, that its own system keeps: the second is what GKE gives to every pod with GPUs, as /usr/local/nvidia."""
+_POD_FOLDER = "/usr/local/gib"
+# GKE's own; it does nothing.
+_PAUSE_IMAGE = "gke.gcr.io/pause:3.8@sha256:880e63f94b145e46f1b1082bb71b85e21f16b99b180b9996407d61240ceb9830"
+_INSTALL = """set -eu
+for number in $(seq 0 {last}); do
+    # The kernel would write a line for each packet of a network that it does not know.
+    echo 0 >"/proc/sys/net/ipv4/conf/gpu${{number}}rdma0/log_martians" || true
+done
+/scripts/container_entry.sh install
+cp -r /var/lib/gib/lib64/. {libraries}
+cp -r /var/lib/gib/. {folder}
+"""
+
+
+def has_rdma(machine: GcpMachineType, num_nodes_max: int) -> bool:
+    """Whether pods are given NICs: one node alone has nobody to reach by them."""
+    return isinstance(machine.gpu_fabric, RoceFabric) and num_nodes_max > 1
+
+
+def network_names(machine: GcpMachineType) -> tuple[str, ...]:
+    """Of the machine's further NICs, in their order, as a pod's annotation names them."""
+    return tuple(f"rdma-{nic.subnet}" if _is_rdma(nic) else nic.network for nic in plan_interfaces(machine)[1:])
+
+
+def fabric_manifests(
+    machine: GcpMachineType, network_ids: pulumi.Input[list[str]], subnet_ids: pulumi.Input[list[str]]
+) -> list[Manifest]:
+    """The networks, and the pod that puts the plug-in on each node; ids are of the further NICs, in their order."""
+    nics, found = plan_interfaces(machine)[1:], list[Manifest]()
+    for index, (nic, name) in enumerate(zip(nics, network_names(machine), strict=True)):
+        spec = {
+            "vpc": _name_at(network_ids, index),
+            "vpcSubnet": _name_at(subnet_ids, index),
+            "deviceMode": "RDMA" if _is_rdma(nic) else "NetDevice",
+        }
+        refers = {"group": "networking.gke.io", "kind": "GKENetworkParamSet", "name": name}
+        found += [
+            _manifest(_NETWORKS, "GKENetworkParamSet", name, {"spec": spec}),
+            _manifest(_NETWORKS, "Network", name, {"spec": {"parametersRef": refers, "type": "Device"}}),
+        ]
+    return [*found, _installer(sum(_is_rdma(nic) for nic in nics))]
+
+
+def team_fabric(team: str, machine: GcpMachineType) -> tuple[Manifest, ...]:
+    """In a team's namespace: the node's folder with the plug-in, to be read, and how the engine gives it to pods."""
+    volume = {"accessModes": ["ReadOnlyMany"], "storageClassName": "", "volumeMode": "Filesystem"}
+    size, name = "1Gi", f"{FABRIC}-{team}"
+    bound = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": FABRIC, "namespace": team}
+    held = {
+        **volume,
+        "capacity": {"storage": size},
+        "claimRef": bound,
+        "hostPath": {"path": _NODE_FOLDER},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }
+    claimed = {**volume, "resources": {"requests": {"storage": size}}, "volumeName": name}
+    return (
+        _manifest("v1", "PersistentVolume", name, {"spec": held}),
+        _manifest("v1", "PersistentVolumeClaim", FABRIC, {"spec": claimed}, team),
+        _manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(_pods(machine), indent=2)}}, team),
+    )
+
+
+def _pods(machine: GcpMachineType) -> dict[str, Any]:
+    """As `stacks.engines.kubernetes.fabric` reads it."""
+    interfaces = [{"interfaceName": "eth0", "network": "default"}]
+    for position, name in enumerate(network_names(machine), 1):
+        if name.startswith("rdma-"):
+            interfaces.append({"interfaceName": f"eth{position}", "network": name})
+    sockets = {f"{library}_SOCKET_IFNAME": "eth0" for library in ("NCCL", "GLOO")}
+    return {
+        "gpus": machine.num_accelerators.value,
+        "annotations": {
+            "networking.gke.io/default-interface": "eth0",
+            "networking.gke.io/interfaces": json.dumps(interfaces),
+        },
+        "env": {
+            # NCCL fails where the plug-in does not load; it would go on over TCP otherwise.
+            "NCCL_NET": GIB.env["NCCL_NET"],
+            "LD_LIBRARY_PATH": f"{_POD_FOLDER}/lib64:/usr/local/nvidia/lib64",
+            **sockets,
+        },
+        "script": GIB.env_script,
+        "mount": {"claim": FABRIC, "path": _POD_FOLDER},
+    }
+
+
+def _installer(num_nics: int) -> Manifest:
+    """Of the machine's own rights: what it writes is for every pod of the node."""
+    name, own = "gangway-gib", "/usr/local"
+    labels = {"app.kubernetes.io/name": name}
+    mounts = {"libraries": _NODE_LIBRARIES, "folder": _NODE_FOLDER}
+    script = _INSTALL.format(last=num_nics - 1, **{key: f"{own}{at}" for key, at in mounts.items()})
+    install = {
+        "name": "install",
+        "image": GIB.image,
+        "command": ["/bin/sh", "-c", script],
+        "securityContext": {"privileged": True},
+        "resources": {"requests": {"cpu": "150m"}},
+        "volumeMounts": [{"name": key, "mountPath": f"{own}{at}"} for key, at in mounts.items()],
+    }
+    pod = {
+        "nodeSelector": {POOL_LABEL: "jobs"},
+        "tolerations": [{"operator": "Exists"}],
+        "priorityClassName": "system-node-critical",
+        "hostNetwork": True,
+        "automountServiceAccountToken": False,
+        "initContainers": [install],
+        "containers": [{"name": "pause", "image": _PAUSE_IMAGE}],
+        "volumes": [{"name": key, "hostPath": {"path": at, "type": "DirectoryOrCreate"}} for key, at in mounts.items()],
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return _manifest("apps/v1", "DaemonSet", name, {"spec": spec}, SYSTEM)
+
+
+def _is_rdma(nic: InterfacePlan) -> bool:
+    return nic.nic_type == "MRDMA"
+
+
+def _name_at(ids: pulumi.Input[list[str]], index: int) -> pulumi.Output[str]:
+    """The last part of `projects/P/global/networks/NAME`."""
+    return pulumi.Output.from_input(ids).apply(lambda known: known[index].rpartition("/")[2])
+
+
+def _manifest(version: str, kind: str, name: str, body: dict[str, Any], namespace: str | None = None) -> Manifest:
+    place = {} if namespace is None else {"namespace": namespace}
+    meta = {"name": name, **place, "labels": {"app.kubernetes.io/managed-by": "gangway"}}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **body}

@@ -1,0 +1,73 @@
+"""What joins a cluster's nodes for their GPUs: a ConfigMap of a namespace says what pods take to use it, and the pods
+of a job on several whole nodes get that.
+"""
+
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from components.core.fields import PositiveWhole
+from components.core.findings import InputError
+from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
+from stacks.config.job_file import JobFile
+from stacks.config.section import Section
+from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError
+
+_Path = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+)+$")]
+
+
+class Mount(Section):
+    """A volume claim of the namespace, to be read.
+
+    Attributes:
+        claim: its name.
+        path: where pods have it.
+    """
+
+    claim: str
+    path: _Path
+
+
+class Fabric(Section):
+    """Of a namespace's pods.
+
+    Attributes:
+        gpus: of a whole node; pods that ask for fewer may share one, and get nothing of this.
+        annotations: of the pods, by which they are given interfaces.
+        env: of the pods; what a job file says of the same name comes before it.
+        script: that bash reads before the command, for variables that are not set by then; empty for none.
+        mount: where the plug-in is; None for none.
+    """
+
+    gpus: PositiveWhole
+    annotations: dict[str, str] = Field(default={})
+    env: dict[str, str] = Field(default={})
+    script: _Path | None = None
+    mount: Mount | None = None
+
+    def serves(self, job: JobFile) -> bool:
+        """Whether the job is for it."""
+        return job.nodes.max > 1 and job.resources.get(GPU) == str(self.gpus)
+
+
+def fabric_of(kubectl: Kubectl, job: JobFile) -> Fabric | None:
+    """What the job's pods get; None where the namespace has nothing to say of it, or not of such a job. InputError: it
+    says something else.
+    """
+    if job.nodes.max < 2:
+        return None
+    try:
+        found = kubectl.get("configmap", FABRIC).get("data", {})
+    except (MissingError, ForbiddenError):
+        return None
+    try:
+        fabric = Fabric.model_validate_json(found.get(FABRIC_KEY, ""))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        at = ".".join(map(str, ("data", FABRIC_KEY, *first["loc"])))
+        raise InputError(
+            f"configmap {FABRIC} of {kubectl.namespace}: {at}", first["msg"],
+            allowed="what this release of Gangway has written there",
+            fix=f"pulumi up by this release, or kubectl delete configmap {FABRIC}: pods then talk over TCP",
+        ) from None  # fmt: skip
+    return fabric if fabric.serves(job) else None
