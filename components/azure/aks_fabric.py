@@ -6,10 +6,9 @@ As Microsoft describes it (github.com/Azure/aks-rdma-infiniband, July 2026), but
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from components.kubernetes.charts import SYSTEM, Chart
-from components.kubernetes.queues import Manifest
+from components.kubernetes.manifest import Manifest, manifest
 from components.kubernetes.spec import GPU, INFINIBAND, POOL_LABEL
 
 __all__ = ["autoscaler_tags", "fabric_manifests", "network_operator"]
@@ -78,7 +77,7 @@ def _rule() -> Manifest:
         "labels": {_FOUND: "true"},
         "matchFeatures": [{"feature": "pci.device", "matchExpressions": found}],
     }
-    return _manifest("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule", "gangway-infiniband", {"rules": [rule]})
+    return manifest("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule", "gangway-infiniband", {"spec": {"rules": [rule]}})
 
 
 def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manifest:
@@ -110,7 +109,7 @@ def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manif
             "config": json.dumps({"configList": [shared]}),
         },
     }
-    return _manifest("mellanox.com/v1alpha1", "NicClusterPolicy", "nic-cluster-policy", spec)
+    return manifest("mellanox.com/v1alpha1", "NicClusterPolicy", "nic-cluster-policy", {"spec": spec})
 
 
 def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
@@ -137,10 +136,4 @@ def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
         "containers": [container],
     }
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-    return _manifest("apps/v1", "DaemonSet", name, spec, SYSTEM)
-
-
-def _manifest(version: str, kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None) -> Manifest:
-    place = {} if namespace is None else {"namespace": namespace}
-    meta = {"name": name, **place, "labels": {"app.kubernetes.io/managed-by": "gangway"}}
-    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": dict(spec)}
+    return manifest("apps/v1", "DaemonSet", name, {"spec": spec}, SYSTEM)

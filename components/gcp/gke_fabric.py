@@ -13,7 +13,7 @@ import pulumi
 from components.catalog.schema import GcpMachineType, RoceFabric
 from components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
 from components.kubernetes.charts import SYSTEM
-from components.kubernetes.queues import Manifest
+from components.kubernetes.manifest import Manifest, manifest
 from components.kubernetes.spec import FABRIC, FABRIC_KEY, POOL_LABEL
 
 __all__ = ["fabric_manifests", "has_rdma", "network_names", "team_fabric"]
@@ -58,8 +58,8 @@ def fabric_manifests(
         }
         refers = {"group": "networking.gke.io", "kind": "GKENetworkParamSet", "name": name}
         found += [
-            _manifest(_NETWORKS, "GKENetworkParamSet", name, {"spec": spec}),
-            _manifest(_NETWORKS, "Network", name, {"spec": {"parametersRef": refers, "type": "Device"}}),
+            manifest(_NETWORKS, "GKENetworkParamSet", name, {"spec": spec}),
+            manifest(_NETWORKS, "Network", name, {"spec": {"parametersRef": refers, "type": "Device"}}),
         ]
     return [*found, _installer(sum(_is_rdma(nic) for nic in nics))]
 
@@ -78,9 +78,9 @@ def team_fabric(team: str, machine: GcpMachineType) -> tuple[Manifest, ...]:
     }
     claimed = {**volume, "resources": {"requests": {"storage": size}}, "volumeName": name}
     return (
-        _manifest("v1", "PersistentVolume", name, {"spec": held}),
-        _manifest("v1", "PersistentVolumeClaim", FABRIC, {"spec": claimed}, team),
-        _manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(_pods(machine), indent=2)}}, team),
+        manifest("v1", "PersistentVolume", name, {"spec": held}),
+        manifest("v1", "PersistentVolumeClaim", FABRIC, {"spec": claimed}, team),
+        manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(_pods(machine), indent=2)}}, team),
     )
 
 
@@ -133,7 +133,7 @@ def _installer(num_nics: int) -> Manifest:
         "volumes": [{"name": key, "hostPath": {"path": at, "type": "DirectoryOrCreate"}} for key, at in mounts.items()],
     }
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-    return _manifest("apps/v1", "DaemonSet", name, {"spec": spec}, SYSTEM)
+    return manifest("apps/v1", "DaemonSet", name, {"spec": spec}, SYSTEM)
 
 
 def _is_rdma(nic: InterfacePlan) -> bool:
@@ -143,9 +143,3 @@ def _is_rdma(nic: InterfacePlan) -> bool:
 def _name_at(ids: pulumi.Input[list[str]], index: int) -> pulumi.Output[str]:
     """The last part of `projects/P/global/networks/NAME`."""
     return pulumi.Output.from_input(ids).apply(lambda known: known[index].rpartition("/")[2])
-
-
-def _manifest(version: str, kind: str, name: str, body: dict[str, Any], namespace: str | None = None) -> Manifest:
-    place = {} if namespace is None else {"namespace": namespace}
-    meta = {"name": name, **place, "labels": {"app.kubernetes.io/managed-by": "gangway"}}
-    return {"apiVersion": version, "kind": kind, "metadata": meta, **body}

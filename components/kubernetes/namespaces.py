@@ -1,10 +1,10 @@
 """A team's namespace, and what may be done in it: pods without rights, jobs by the queue alone; pure."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-from components.kubernetes.queues import KUEUE, Manifest
+from components.kubernetes.manifest import OURS, Manifest, manifest
+from components.kubernetes.queues import KUEUE
 from components.kubernetes.spec import ClusterSpec, Team
 
 __all__ = ["CLAIM", "MEMBER_GROUP", "RunVolume", "namespace_manifests"]
@@ -14,7 +14,6 @@ CLAIM = "gangway-runs"
 MEMBER_GROUP = "gangway:"
 """What the name of a team's group of users begins with."""
 _RBAC = "rbac.authorization.k8s.io/v1"
-_OURS: Mapping[str, str] = MappingProxyType({"app.kubernetes.io/managed-by": "gangway"})
 _READ, _MAKE = ["get", "list", "watch"], ["get", "list", "watch", "create", "patch", "delete"]
 
 RunVolume = Mapping[str, Any]
@@ -44,7 +43,7 @@ def _of_team(spec: ClusterSpec, team: Team) -> tuple[Manifest, ...]:
             "metadata": {
                 "name": team.name,
                 "labels": {
-                    **_OURS,
+                    **OURS,
                     **{f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")},
                 },
             },
@@ -114,16 +113,13 @@ def _cluster_reader(spec: ClusterSpec) -> tuple[Manifest, ...]:
         },
         {"apiGroups": [""], "resources": ["nodes"], "verbs": _READ},
     ]
-    meta = {"name": name, "labels": dict(_OURS)}
+    bound = {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [_group_of(team) for team in spec.queues],
+    }
     return (
-        {"apiVersion": _RBAC, "kind": "ClusterRole", "metadata": meta, "rules": rules},
-        {
-            "apiVersion": _RBAC,
-            "kind": "ClusterRoleBinding",
-            "metadata": meta,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [_group_of(team) for team in spec.queues],
-        },
+        manifest(_RBAC, "ClusterRole", name, {"rules": rules}),
+        manifest(_RBAC, "ClusterRoleBinding", name, bound),
     )
 
 
@@ -139,28 +135,19 @@ def _claim(team: str, volume: RunVolume, size_gib: int) -> tuple[Manifest, ...]:
     if "csi" in source:
         # Kubernetes takes volumes of one handle for one volume.
         source["csi"] = {**source["csi"], "volumeHandle": name}
+    held = {
+        **common,
+        **source,
+        "capacity": {"storage": size},
+        "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": CLAIM, "namespace": team},
+    }
+    claimed = {**common, "resources": {"requests": {"storage": size}}, "volumeName": name}
     return (
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": name, "labels": dict(_OURS)},
-            "spec": {
-                **common,
-                **source,
-                "capacity": {"storage": size},
-                "persistentVolumeReclaimPolicy": "Retain",
-                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": CLAIM, "namespace": team},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": CLAIM, "namespace": team, "labels": dict(_OURS)},
-            "spec": {**common, "resources": {"requests": {"storage": size}}, "volumeName": name},
-        },
+        manifest("v1", "PersistentVolume", name, {"spec": held}),
+        manifest("v1", "PersistentVolumeClaim", CLAIM, {"spec": claimed}, team),
     )
 
 
 def _in(team: Team, version: str, kind: str, name: str, body: Mapping[str, Any]) -> Manifest:
-    meta = {"name": name, "namespace": team.name, "labels": dict(_OURS)}
-    return {"apiVersion": version, "kind": kind, "metadata": meta, **body}
+    return manifest(version, kind, name, body, team.name)

@@ -8,18 +8,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from components.kubernetes.manifest import OURS, Manifest, manifest
 from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Team
 
-__all__ = ["COHORT", "KUEUE", "PRIORITIES", "QUEUE", "Manifest", "queue_manifests", "tolerations"]
+__all__ = ["COHORT", "KUEUE", "PRIORITIES", "QUEUE", "queue_manifests", "tolerations"]
 
-Manifest = dict[str, Any]
 KUEUE = "kueue.x-k8s.io/v1beta2"
 COHORT = "gangway"
 QUEUE = "main"
 """Of a team's LocalQueue, in the namespace that has the team's name."""
 PRIORITIES: Mapping[str, int] = MappingProxyType({"gangway-high": 1000, "gangway-low": -1000})
 """The WorkloadPriorityClasses; a job of no class has 0."""
-_OURS: Mapping[str, str] = MappingProxyType({"app.kubernetes.io/managed-by": "gangway"})
 
 
 def queue_manifests(spec: ClusterSpec) -> tuple[Manifest, ...]:
@@ -40,9 +39,7 @@ def tolerations() -> list[dict[str, str]]:
 
 
 def _kueue(kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None) -> Manifest:
-    place = {} if namespace is None else {"namespace": namespace}
-    meta = {"name": name, **place, "labels": dict(_OURS)}
-    return {"apiVersion": KUEUE, "kind": kind, "metadata": meta, "spec": dict(spec)}
+    return manifest(KUEUE, kind, name, {"spec": dict(spec)}, namespace)
 
 
 def _topology(flavor: Flavor) -> Manifest:
@@ -68,7 +65,7 @@ def _priority(name: str, value: int) -> Manifest:
     return {
         "apiVersion": KUEUE,
         "kind": "WorkloadPriorityClass",
-        "metadata": {"name": name, "labels": dict(_OURS)},
+        "metadata": {"name": name, "labels": dict(OURS)},
         "value": value,
     }
 

@@ -9,7 +9,7 @@ import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
 from components.kubernetes.charts import Chart
-from components.kubernetes.queues import Manifest
+from components.kubernetes.manifest import Manifest
 
 __all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs", "tier_of", "token_of"]
 

@@ -8,7 +8,8 @@ from typing import Any
 from components.azure.aks_pools import SPOT_TAINT, pool_name
 from components.catalog.schema import AzureMachineType
 from components.core.findings import InputError
-from components.kubernetes.queues import Manifest, queue_manifests
+from components.kubernetes.manifest import Manifest
+from components.kubernetes.queues import queue_manifests
 from components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec, Flavor
 from stacks.config.stack_config import StackConfig
 from stacks.providers.cluster_queues import JOBS, check_way_out, gpu_node, spec_of, version_of
