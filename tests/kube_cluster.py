@@ -60,6 +60,16 @@ _JOBSET_CONFIG = {
 }
 
 
+_CONTROLLERS: Mapping[str, Mapping[str, Any]] = {"jobset": _JOBSET_CONFIG, "kueue": _KUEUE_CONFIG}
+_CRD = "CustomResourceDefinition"
+
+
+def why_no_older() -> str:
+    """Why there are no CRDs of older releases here; empty where there are."""
+    missing = [str(folder) for name in _CONTROLLERS if not (folder := _share() / f"{name}-before").is_dir()]
+    return f"no CRDs of older releases in {', '.join(missing)}" if missing else ""
+
+
 def why_not() -> str:
     """Why there can be none here; empty where there can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -168,6 +178,12 @@ class KubeCluster:
         self.kubectl("delete", "namespace", queue.namespace, "--wait=false")
         self.kubectl("delete", "clusterqueue", queue.cluster_queue, "--wait=false")
 
+    def renew_crds(self) -> None:
+        """As an upgrade does, under what runs."""
+        for name in _CONTROLLERS:
+            self.apply(*_crds(_share() / name))
+        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+
     def apply(self, *manifests: Mapping[str, Any]) -> None:
         """Strict: a field that no schema knows is an error."""
         for manifest in manifests:
@@ -175,8 +191,10 @@ class KubeCluster:
 
 
 @contextmanager
-def kubernetes(folder: Path, nodes: int = 3) -> Iterator[KubeCluster]:
-    """A cluster of so many nodes, n1 and so on, each of one CPU."""
+def kubernetes(folder: Path, nodes: int = 3, *, older_crds: bool = False) -> Iterator[KubeCluster]:
+    """A cluster of so many nodes, n1 and so on, each of one CPU. `older_crds`: of the releases before; see
+    `why_no_older`.
+    """
     ports = dict(zip(("etcd", "peer", "api", "jobset", "kueue", "kubelet"), _ports(6), strict=True))
     certificate = loopback_certificate(folder)
     tokens = {name: secrets.token_hex(16) for name in ("judge", "kubelet")}
@@ -187,7 +205,7 @@ def kubernetes(folder: Path, nodes: int = 3) -> Iterator[KubeCluster]:
     cluster = KubeCluster(folder, kubeconfig, kubelet)
     try:
         _begin_control_plane(cluster, ports, certificate.chain, certificate.key)
-        _begin_controllers(cluster, ports, certificate.chain, certificate.key)
+        _begin_controllers(cluster, ports, certificate.chain, certificate.key, "-before" if older_crds else "")
         kubelet.begin()
         _until_admitting(cluster)
         yield cluster
@@ -230,14 +248,14 @@ def _begin_control_plane(cluster: KubeCluster, ports: Mapping[str, int], chain: 
     )
 
 
-def _begin_controllers(cluster: KubeCluster, ports: Mapping[str, int], chain: Path, key: Path) -> None:
+def _begin_controllers(cluster: KubeCluster, ports: Mapping[str, int], chain: Path, key: Path, crds_of: str) -> None:
     certs = cluster.folder / "webhook-certs"
     certs.mkdir()
     shutil.copyfile(chain, certs / "tls.crt")
     shutil.copyfile(key, certs / "tls.key")
-    for name, config in (("jobset", _JOBSET_CONFIG), ("kueue", _KUEUE_CONFIG)):
-        for manifest in _manifests(name):
-            cluster.apply(_by_url(manifest, ports[name], chain, name))
+    for name, config in _CONTROLLERS.items():
+        cluster.apply(*_crds(_share() / f"{name}{crds_of}"))
+        cluster.apply(*(_by_url(each, ports[name], chain, name) for each in _webhooks(name)))
         path = cluster.folder / f"{name}.yaml"
         own = {
             "webhook": {"port": ports[name], "host": "127.0.0.1", "certDir": str(certs)},
@@ -253,20 +271,25 @@ def _begin_controllers(cluster: KubeCluster, ports: Mapping[str, int], chain: Pa
     cluster.begin("kueue", *own_etc, "kueue", f"--config={cluster.folder}/kueue.yaml", env=env)
 
 
-def _manifests(name: str) -> list[dict[str, Any]]:
-    found = [
+def _crds(folder: Path) -> list[dict[str, Any]]:
+    return [each for each in _manifests(folder) if each["kind"] == _CRD]
+
+
+def _webhooks(name: str) -> list[dict[str, Any]]:
+    return [each for each in _manifests(_share() / name) if each["kind"] != _CRD]
+
+
+def _manifests(folder: Path) -> list[dict[str, Any]]:
+    return [
         each
-        for path in sorted((_share() / name).glob("*.yaml"))
+        for path in sorted(folder.glob("*.yaml"))
         for each in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
+        if each
     ]
-    # What watches is there before what is watched.
-    return sorted((each for each in found if each), key=lambda each: each["kind"] != "CustomResourceDefinition")
 
 
 def _by_url(manifest: dict[str, Any], port: int, chain: Path, name: str) -> dict[str, Any]:
     """Webhooks without a service network: at an address, with our own certificate."""
-    if manifest["kind"] == "CustomResourceDefinition":
-        return manifest
     import base64
 
     manifest["metadata"]["name"] = f"{name}-{manifest['metadata']['name']}"

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,12 +14,42 @@ from stacks.config.job_file import JobFile, Priority
 from stacks.config.own_command import output_folder
 from stacks.engines.base import EngineAwayError, Phase
 from stacks.engines.kubernetes.engine import KubernetesEngine
+from tests import kube_cluster
 from tests.kube_cluster import KubeCluster, KubeQueue
 from tests.stacks.engines.test_contract import job as file_of
 from tests.stacks.engines.test_contract import over, until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
 _WAITS = "while [ ! -e end ]; do sleep 0.1; done"
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeCluster]:
+    """A cluster whose CRDs are of the releases before."""
+    if why := kube_cluster.why_not() or kube_cluster.why_no_older():
+        pytest.skip(why)
+    with (
+        TemporaryDirectory(prefix="gw-kube-", ignore_cleanup_errors=True) as folder,
+        kube_cluster.kubernetes(Path(folder), older_crds=True) as made,
+    ):
+        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig))
+        yield made
+
+
+def test_jobs_live_through_an_upgrade_of_crds(older: KubeCluster) -> None:
+    queue = older.queue(cpus=1)
+    engine = KubernetesEngine("judge", queue.namespace, queue.name)
+    first = engine.submit(job(_WAITS))
+    until(engine, first, lambda found, log: found.phase is Phase.RUNNING)
+    waiting = engine.submit(job("true"))
+    older.renew_crds()
+    assert engine.status(first).phase is Phase.RUNNING
+    assert engine.status(waiting).phase is Phase.WAITING
+    for folder in queue.runs.iterdir():
+        (folder / "end").touch()
+    assert over(engine, first).starts == 1
+    assert over(engine, waiting).phase is Phase.DONE
+    assert over(engine, engine.submit(job("true"))).phase is Phase.DONE
 
 
 @pytest.fixture
