@@ -87,13 +87,14 @@ class State:
 @dataclass(frozen=True)
 class Decision:
     """What is wanted. `reached`: whether that reaches all that is asked for, as expected; `possible`: at the fast end
-    of the interval.
+    of the interval. `left_out_by`: the setting by which whoever asked has left numbers of nodes out; empty for none.
     """
 
     nodes: int
     reason: str
     reached: bool
     possible: bool
+    left_out_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""

@@ -48,7 +48,7 @@ def autoscale_findings(
         return
     wanted = wanted_nodes(config, machine, cost, curve, now)
     if not wanted.reached:
-        yield _missed(config, asked, wanted, now, is_bound=_DOLLARS in wanted.reason)
+        yield _missed(config, asked, wanted, now)
     yield Finding.info("autoscale.begins", _PLACE, f"it would begin with {wanted.reason}")
     yield from _in_vain(config, machine, asked)
 
@@ -146,7 +146,7 @@ def wanted_nodes(
     )
     paid, why = _paid(config, curve, node_usd, state)
     found = decide(targets, paid, state)
-    return replace(found, reason=f"{found.reason}; {why}") if why else found
+    return replace(found, reason=f"{found.reason}; {why}", left_out_by=_DOLLARS) if why else found
 
 
 def _paid(
@@ -208,14 +208,14 @@ def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleCon
         )
 
 
-def _missed(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime, *, is_bound: bool) -> Finding:
+def _missed(config: StackConfig, asked: AutoscaleConfig, wanted: Decision, now: datetime) -> Finding:
     """An error where even the fast end of what is expected is too slow."""
     make = Finding.warning if wanted.possible else Finding.error
     keys = [name for name in ("deadline", "images_per_sec", "budget_usd") if getattr(asked, name) is not None]
     never = "is not expected to be reached" if wanted.possible else "cannot be reached"
     ways = f"a later deadline than {asked.deadline:%Y-%m-%dT%H:%MZ}" if asked.deadline else f"less of {keys[0]}"
-    more = "more dollars in job.controller.bounds.usd_per_hour, which leaves nodes out"
-    if not is_bound:
+    more = f"more dollars in job.controller.{wanted.left_out_by}, which leaves nodes out"
+    if not wanted.left_out_by:
         more = f"more nodes in cluster.nodes.max ({config.cluster.nodes.max}) where they are faster"
     return make(
         "autoscale.missed",

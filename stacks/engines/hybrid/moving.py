@@ -76,11 +76,7 @@ def move_job(
             raise _over(ended)
         copied = copy_run(run_url, stage, tell, whole=job.preset is None)
         sec = (datetime.now(UTC) - began).total_seconds()
-        usd, why = traffic_cost(source, target, copied.bytes)
-        if data is not None:
-            usd, why = _with_data(usd, why, job, target, data)
-        size = copied.bytes + (0 if data is None else data.new_bytes)
-        move = Move(origin, place_of(target), began, sec, size, usd, why)
+        move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, data))
         way.gone()
         new_id = target.submit_staged(job, (*before.moves, move))
         way.arrived(new_id)
@@ -113,6 +109,16 @@ def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | N
         unsaid = source if here is None else target
         return None, f"nobody has said in which region {place_of(unsaid)} stands"
     return _way(here, there, size)
+
+
+def _carried(
+    source: Movable, target: Movable, job: JobFile, copied: Copied, data: Copied | None
+) -> tuple[int, float | None, str]:
+    """Bytes of the run folder and of what was sent of the data set, their dollars, and by what price."""
+    usd, why = traffic_cost(source, target, copied.bytes)
+    if data is None:
+        return copied.bytes, usd, why
+    return copied.bytes + data.new_bytes, *_with_data(usd, why, job, target, data)
 
 
 def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data: Copied) -> tuple[float | None, str]:
