@@ -43,7 +43,7 @@ def test_it_lives_and_leaves_nothing_behind(engine: Any, queue_life: Any, azure_
     assert set(preview.changes) == {"create"}
     assert engine.resources() == []
 
-    exports = queue_life.up(engine, charts=4)
+    exports = queue_life.up(engine, charts=5)
     assert exports["node_pools"] == POOLS
     it_is_reached(engine, exports)
     queue_life.the_same_again(engine)

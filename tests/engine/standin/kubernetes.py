@@ -7,7 +7,7 @@ from typing import Any
 from .service import Service
 from .shapes import Fault
 
-OWN_GROUPS = ("kueue.x-k8s.io/",)
+OWN_GROUPS = ("kueue.x-k8s.io/", "mellanox.com/", "networking.gke.io/", "nfd.k8s-sigs.io/")
 """Of kinds that the cluster has by charts, and the SDK has no class for."""
 _KEYS = frozenset({"apiVersion", "kind", "metadata", "spec", "value"})
 
