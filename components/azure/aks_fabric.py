@@ -6,6 +6,7 @@ As Microsoft describes it (github.com/Azure/aks-rdma-infiniband, July 2026), but
 
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from components.kubernetes.charts import SYSTEM, Chart
 from components.kubernetes.manifest import Manifest, manifest
@@ -19,7 +20,7 @@ _REPOSITORY = "nvcr.io/nvidia/mellanox"
 _MELLANOX, _INFINIBAND_CLASS = "15b3", "0207"
 _FOUND = "feature.node.kubernetes.io/pci-15b3.present"
 """The label that the operator goes by."""
-_JOBS: Mapping[str, str] = {POOL_LABEL: "jobs"}
+_JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: "jobs"})
 # Microsoft's copy of Ubuntu; what is run is the node's own.
 _SHELL_IMAGE = "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
 _BLACKLIST = "/host/etc/modprobe.d/blacklist-ofed-modules.conf"

@@ -31,7 +31,13 @@ for number in $(seq 0 {last}); do
 done
 /scripts/container_entry.sh install
 cp -r /var/lib/gib/lib64/. {libraries}
-cp -r /var/lib/gib/. {folder}
+# Pods wait for the scripts, which come when all else is there.
+rm -rf {folder}/scripts {folder}/.new
+cp -r /var/lib/gib/. {folder}/.new
+mv {folder}/.new/scripts {folder}/.scripts
+cp -r {folder}/.new/. {folder}
+rm -rf {folder}/.new
+mv {folder}/.scripts {folder}/scripts
 """
 
 

@@ -69,13 +69,25 @@ export PET_RDZV_CONF
 """
 """For a pod's shell: torchrun would guess from names and addresses which pod serves the store; a pod has several."""
 _WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
-_JOINS = """[ -r %(script)s ] || { echo "gangway: no %(script)s, of the plug-in for the nodes' network" >&2; exit 1; }
+_JOINS = """gangway_looks=0
+trap 'exit %(told)d' TERM
+until [ -r %(script)s ]; do
+    gangway_looks=$((gangway_looks + 1))
+    if [ "$gangway_looks" -gt 300 ]; then
+        echo "gangway: no %(script)s after ten minutes, of the plug-in for the nodes' network" >&2
+        exit 1
+    fi
+    sleep 2
+done
+trap - TERM
 gangway_env=$(export -p)
 . %(script)s
 eval "$gangway_env"
-unset gangway_env
+unset gangway_env gangway_looks
 """
-"""For a pod's bash: the script gives values to variables that have none. What it ends with says nothing."""
+"""For a pod's bash: the script gives values to variables that have none. What it ends with says nothing. A node that
+has just come up is given it by a pod of its own.
+"""
 _USER = 1000
 KEPT_SEC = 7 * 24 * 3600
 """How long a job that is over can be asked for."""
@@ -362,7 +374,9 @@ def _words(job: JobFile, placing: Placing) -> list[str]:
     if job.nodes.max == 1:
         return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *node_argv(job, _PLACE)]
     script = None if placing.fabric is None else placing.fabric.script
-    shell, joins = ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script})
+    shell, joins = (
+        ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script, "told": EXIT_INTERRUPTED})
+    )
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
     argv = node_argv(job, _PLACE, Meeting(first, _PORT, placing.name, job.nodes.max))
     return [shell, "-c", f'{goes_on}{_MEETS}{joins}exec "$@"', "node", *argv]

@@ -1,6 +1,8 @@
 """RDMA in pods of GKE: the NICs by their names, the plug-in on the node, and what a team's pods are given."""
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
@@ -88,6 +90,31 @@ def test_the_plug_in_goes_to_where_pods_have_it() -> None:
     (install,) = pod["initContainers"]
     at = {each["name"]: each["hostPath"]["path"] for each in pod["volumes"]}
     mounted = {at[each["name"]]: each["mountPath"] for each in install["volumeMounts"]}
-    assert f"cp -r /var/lib/gib/. {mounted[folder]}\n" in install["command"][-1]
+    assert mounted[folder] in install["command"][-1]
     assert "seq 0 7)" in install["command"][-1]
     assert pod["nodeSelector"] == {"gangway.dev/pool": "jobs"}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_node_has_the_scripts_last_however_often_it_is_prepared(tmp_path: Path, times: int) -> None:
+    source, node, libraries = (tmp_path / name for name in ("image", "node", "libraries"))
+    for folder in (source / "lib64", source / "configs", source / "scripts", node, libraries):
+        folder.mkdir(parents=True)
+    (source / "lib64" / "libnccl-net.so").write_text("new")
+    (source / "scripts" / "set_nccl_env.sh").write_text("export A=1\n")
+    (tmp_path / "mv").write_text('#!/bin/sh\n{ echo ---; find "$NODE" -type f; } >>"$LOG"\nexec /bin/mv "$@"\n')
+    (tmp_path / "mv").chmod(0o755)
+    made = manifests("a3-ultragpu-8g")
+    (install,) = made["DaemonSet", "gangway-gib"]["spec"]["template"]["spec"]["initContainers"]
+    places = {each["name"]: each["mountPath"] for each in install["volumeMounts"]}
+    script = install["command"][-1].replace("/scripts/container_entry.sh", "true").replace("/proc/sys", str(tmp_path))
+    for there, here in ((places["libraries"], libraries), (places["folder"], node), ("/var/lib/gib", source)):
+        script = script.replace(there, str(here))
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "NODE": str(node), "LOG": str(tmp_path / "log")}
+    for _ in range(times):
+        subprocess.run(["/bin/sh", "-c", script], env=env, check=True, capture_output=True, timeout=60)
+    assert sorted(each.name for each in node.iterdir()) == ["configs", "lib64", "scripts"]
+    assert (libraries / "libnccl-net.so").read_text() == "new"
+    before_the_last_step = (tmp_path / "log").read_text().split("---\n")[-1]
+    assert f"{node}/lib64/libnccl-net.so\n" in before_the_last_step
+    assert f"{node}/scripts/" not in before_the_last_step

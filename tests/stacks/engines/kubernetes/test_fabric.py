@@ -95,7 +95,12 @@ def run(file: JobFile, script: Path) -> subprocess.CompletedProcess[str]:
     fabric = FABRIC.model_copy(update={"script": str(script)})
     words = [word.replace("$$", "$") for word in container_of(file, replace(PLACING, fabric=fabric))["command"]]
     shown = [*words[: words.index("node") + 1], "env"]
-    env = {"PATH": os.environ["PATH"], "JOB_COMPLETION_INDEX": "1", "NCCL_NET": "Socket", "LINES": "a\nb'c"}
+    env = {
+        "PATH": f"{script.parent}:{os.environ['PATH']}",
+        "JOB_COMPLETION_INDEX": "1",
+        "NCCL_NET": "Socket",
+        "LINES": "a\nb'c",
+    }
     return subprocess.run(shown, env=env, capture_output=True, text=True, timeout=60)
 
 
@@ -109,6 +114,24 @@ def test_the_script_gives_values_to_what_has_none(tmp_path: Path) -> None:
 
 
 def test_without_the_plug_in_a_pod_fails_and_says_so(tmp_path: Path) -> None:
+    pretended_sleep(tmp_path, "true")
     done = run(job(**SEVERAL, **WHOLE), tmp_path / "missing.sh")
     assert done.returncode == 1
     assert "missing.sh" in done.stderr
+
+
+def test_a_pod_waits_for_the_plug_in_of_a_node_that_has_just_come(tmp_path: Path) -> None:
+    pretended_sleep(tmp_path, f"echo export NCCL_TUNER=late >{tmp_path}/env.sh")
+    done = run(job(**SEVERAL, **WHOLE), tmp_path / "env.sh")
+    assert done.returncode == 0, done.stderr
+    assert "NCCL_TUNER=late" in done.stdout.splitlines()
+
+
+def test_one_that_is_told_meanwhile_was_interrupted(tmp_path: Path) -> None:
+    pretended_sleep(tmp_path, "kill -TERM $PPID")
+    assert run(job(**SEVERAL, **WHOLE), tmp_path / "missing.sh").returncode == 75
+
+
+def pretended_sleep(folder: Path, script: str) -> None:
+    (folder / "sleep").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "sleep").chmod(0o755)
