@@ -192,7 +192,8 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
             *common_findings(config, planned.machine, cost, shared=True),
             *_sold(config, planned),
             *_zone(config, planned),
-            *_capacity(config, planned),
+            # A queue's jobs have their own number of nodes: `fabric.rungs-apart`.
+            *(each for each in _capacity(config, planned) if each.code != "capacity.rungs-apart"),
             *key(config),
             *_encryption_at_host(planned, planned.security.encryption_at_host),
             *cluster_findings(config, planned),

@@ -247,7 +247,8 @@ def test_by_infiniband_a_job_has_all_of_its_nodes_of_one_rung(
     for node, rung in rungs.items():
         given(node, {RUNG_LABEL: rung}, {INFINIBAND: 8})
     asked = {"cpu": "1", "memory": "1Gi", INFINIBAND: "8"}
-    job_id = engine.submit(job("true", nodes={"min": 2, "max": 2}, resources=asked))
+    meets = "echo x >>begun; until [ $(wc -l <begun) = 2 ]; do sleep 0.1; done"
+    job_id = engine.submit(job(meets, nodes={"min": 2, "max": 2}, resources=asked))
     until(engine, job_id, lambda found, log: "affinity" in unscheduled())
     (first,) = places()
     given("n3", {RUNG_LABEL: rungs[first]}, {INFINIBAND: 8})

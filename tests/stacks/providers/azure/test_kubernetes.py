@@ -140,7 +140,16 @@ def test_findings_speak_of_what_nobody_would_guess(planned: Plan) -> None:
     codes = {finding.code for finding in planned.findings}
     assert codes >= {"kubernetes.api", "kubernetes.budget-scope", "fabric.aks-feature", "capacity.pools-fill"}
     assert codes >= {"fabric.infiniband-in-pods", "fabric.rungs-apart"}
-    assert not {"job.nodes-stay", "capacity.head-fills", "cost.not-covered", "kubernetes.no-admins"} & codes
+    assert (
+        not {
+            "job.nodes-stay",
+            "capacity.head-fills",
+            "capacity.rungs-apart",
+            "cost.not-covered",
+            "kubernetes.no-admins",
+        }
+        & codes
+    )
 
 
 def test_a_cluster_that_nobody_administers_is_told_of(azure_edited: Edited) -> None:
