@@ -124,9 +124,11 @@ def doubled(first: int, least: int, most: int) -> list[int]:
 
 def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], group: int) -> set[Value]:
     """Those of a knob's values that are left alone, and those beyond them: what was undone lately, the more often, the
-    longer; and what a change that stayed has just left, as long as neighbours are there, or not, as when it was made.
+    longer; and what a change that stayed has just left. Neither, where neighbours are there now and were not when it
+    was made, or the other way round; but what was undone twice is left alone whoever is there.
     """
     undone, stayed = dict[tuple[Value, Value], list[int]](), dict[tuple[Value, Value], int]()
+    tried = dict[tuple[Value, Value], int]()
     for number, each in enumerate(history):
         made = each.decision
         if made is None or made.knob != knob:
@@ -136,16 +138,20 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], gro
             undone.setdefault((value, was), []).append(number)
             stayed.pop((was, value), None)
         else:
-            stayed[value, was] = number
+            stayed[value, was] = tried[value, was] = number
+
+    def is_as_then(place: int) -> bool:
+        return has_neighbour(history[place]) == has_neighbour(history[-1])
+
     cold = [
         pair for pair, places in undone.items()
         if len(history) - places[-1] < min(_COOL_DOWN * 2 ** (len(places) - 1), _MOST_COOL_DOWN)
+        and (len(places) > 1 or is_as_then(tried.get(pair[::-1], places[-1])))
     ] + [
-        pair for pair, place in stayed.items()
-        if len(history) - place < _COOL_DOWN and has_neighbour(history[place]) == has_neighbour(history[-1])
+        pair for pair, place in stayed.items() if len(history) - place < _COOL_DOWN and is_as_then(place)
     ]  # fmt: skip
     at_once = _at_once(knob, history[-1].after, history[-1].workers, group)
-    return {value for value in values for back, tried in cold if _is_as_far(at_once(value), tried, back)}
+    return {value for value in values for back, beyond in cold if _is_as_far(at_once(value), beyond, back)}
 
 
 def _never(machine: Machine, knob: str, values: Sequence[Value], now: Knobs) -> set[Value]:

@@ -12,7 +12,7 @@ from statistics import mean, median, stdev
 from typing import Literal, NamedTuple
 
 from trainer.config.control import JUDGE, ControlSettings
-from trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, memory_share
+from trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, has_neighbour, memory_share
 from trainer.control.guardrails import MOST_FAILURES, failures
 from trainer.control.interval import Decision, Interval, Knobs, score
 
@@ -23,7 +23,7 @@ _SETTLE = 1
 BEFORE = 5
 """Intervals before it that it is compared with, at most."""
 LONGEST = 3
-"""Times its patience, that a change is waited for where meters are broken meanwhile."""
+"""Times its patience, that a change is waited for where meters are broken meanwhile, or others come or go."""
 MOST_SLOWER = 0.25
 """Share of images/s that freeing memory may cost: a run that ends for want of it makes none at all."""
 _FREED = 0.02
@@ -89,7 +89,8 @@ def _compared(
 ) -> Verdict:
     # Of what came after, the intervals that it was promised: later ones may be of another day.
     waited = history[place + 1 + _SETTLE :][: LONGEST * settings.patience]
-    known = [each for each in waited if not each.told and score(each, settings.objective, start.batch_size) is not None]
+    alike = [each for each in waited if has_neighbour(each) == has_neighbour(history[place])]
+    known = [each for each in alike if not each.told and score(each, settings.objective, start.batch_size) is not None]
     after = known[: settings.patience]
     if len(after) < settings.patience and len(waited) < LONGEST * settings.patience:
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
@@ -100,7 +101,9 @@ def _compared(
     scores_after = _scores(after, settings, start)
     scores_before = _scores(_before(history, place), settings, start)
     if not scores_before or len(after) < settings.patience:
-        return Verdict("undo", decision, None, f"nobody knows what it brought: no figure for {settings.objective}")
+        others = scores_before and len(alike) < settings.patience
+        why = "others have come or gone meanwhile" if others else f"no figure for {settings.objective}"
+        return Verdict("undo", decision, None, f"nobody knows what it brought: {why}")
     was, now = median(scores_before), median(scores_after)
     gain = now / was - 1 if was > 0 else math.inf
     noise = _relative_error(scores_before)

@@ -180,6 +180,19 @@ def test_the_whole_share_cools_down_as_the_number_of_images_that_it_is(back: int
     assert set(found["batch_gpu"]) - {back} == left
 
 
+@pytest.mark.parametrize("undone", [1, 2])
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_was_undone_alone_may_be_tried_once_beside_a_neighbour(undone: int, beside: bool) -> None:
+    less = Decision("threads", 1, 2, "rules", "", 0.1, "")
+    back = less._replace(policy=JUDGE, value=2, was=1)
+    start = START._replace(threads=2)
+    began = Interval(0, 10.0, 100.0, start, decision=less)
+    ended = Interval(0, 10.0, 90.0, start._replace(threads=1), decision=back)
+    now = Interval(0, 10.0, 50.0, start, neighbour_cores=1.0 if beside else 0.0)
+    found = allowed(ControlSettings(), start, Machine(4), [*[began, ended] * undone, now])
+    assert (1 in found.get("threads", ())) is (beside and undone == 1)
+
+
 def test_an_objective_without_its_figure_decides_nothing() -> None:
     history = [Interval(0, 10.0, 100.0, START)] * 3
     for objective in ("cost", "carbon"):

@@ -156,7 +156,24 @@ def test_a_guard_that_is_no_number_undoes_nothing() -> None:
 def test_what_was_before_a_neighbour_came_is_no_measure() -> None:
     alone = rates(200, 200, 200)
     beside = rates(80, 80, cpu_wait_share=0.4, neighbour_cores=1.0)
-    assert changed([*alone, *beside], Decision("threads", 1, 2, "rules", "", 0.1, ""), [0, 100, 100]).state == "kept"
+    less = Decision("threads", 1, 2, "rules", "", 0.1, "")
+    assert changed([*alone, *beside], less, [0, 100, 100], neighbour_cores=1.0).state == "kept"
+
+
+BESIDE = {"cpu_wait_share": 0.4, "neighbour_cores": 1.0}
+
+
+def test_a_neighbour_that_comes_meanwhile_is_not_the_changes_fault() -> None:
+    less = Decision("threads", 1, 2, "rules", "", 0.1, "")
+    alone, beside = rates(100, 100), rates(*[40] * 5, knobs=START._replace(threads=1), **BESIDE)
+    began = [*alone[:-1], alone[-1]._replace(decision=less)]
+    assert judge([*began, *beside], SETTINGS, START).state == "wait"
+    again = rates(*[120] * 3, knobs=START._replace(threads=1))
+    paid = judge([*began, *beside[:3], *again], SETTINGS, START)
+    assert (paid.state, paid.gain) == ("kept", pytest.approx(0.2)), "once it has gone"
+    stays = judge([*began, *beside, *beside[:2]], SETTINGS, START)
+    assert (stays.state, stays.gain) == ("undo", None)
+    assert "others have come or gone" in stays.why
 
 
 def test_networks_that_have_grown_say_nothing_of_it() -> None:
