@@ -240,7 +240,7 @@ class SlurmEngine(FolderEngine):
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
                 shutil.copyfile(TEMPLATES / "job" / name, folder / name)
             if job.image is not None:
-                for each in (folder / HOME_FOLDER, *output_folders(job, str(folder / RUN_FOLDER)).values()):
+                for each in (str(folder / HOME_FOLDER), *output_folders(job, str(folder / RUN_FOLDER)).values()):
                     Path(each).mkdir(parents=True, exist_ok=True)
             (folder / "batch.env").write_text(batch_env(job, job_id, partition))
             (folder / "node.env").write_text(node_env(with_data(job, self._folder), folder, sys.executable))

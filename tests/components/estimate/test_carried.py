@@ -15,6 +15,7 @@ def test_price_and_time_by_what_is_published_and_measured() -> None:
     found, route = carried(data, EU), load_routes().route(US.name, EU.name)
     price = traffic_price(US, EU).value
     assert route is not None
+    assert route.stream_mbps is not None
     assert price is not None
     assert found.usd == pytest.approx(40 * price)
     assert found.stream_hours == pytest.approx(40 * 2**30 * 8 / (route.stream_mbps.value * 1e6) / 3600)

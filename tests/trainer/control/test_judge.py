@@ -170,7 +170,8 @@ def test_a_neighbour_that_comes_meanwhile_is_not_the_changes_fault() -> None:
     assert judge([*began, *beside], SETTINGS, START).state == "wait"
     again = rates(*[120] * 3, knobs=START._replace(threads=1))
     paid = judge([*began, *beside[:3], *again], SETTINGS, START)
-    assert (paid.state, paid.gain) == ("kept", pytest.approx(0.2)), "once it has gone"
+    assert paid.state == "kept", "once it has gone"
+    assert paid.gain == pytest.approx(0.2)
     stays = judge([*began, *beside, *beside[:2]], SETTINGS, START)
     assert (stays.state, stays.gain) == ("undo", None)
     assert "others have come or gone" in stays.why
