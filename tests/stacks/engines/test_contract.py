@@ -109,13 +109,13 @@ def sites(*engines: Engine) -> list[Site]:
     return [Site(engine) for engine in engines]
 
 
-def over(engine: Engine, job_id: str) -> JobStatus:
-    return waited(engine, job_id, limited())
+def over(engine: Engine, job_id: str, limit_sec: float = _LIMIT_SEC) -> JobStatus:
+    return waited(engine, job_id, limited(limit_sec))
 
 
-def limited() -> Callable[[JobStatus], None]:
+def limited(sec: float = _LIMIT_SEC) -> Callable[[JobStatus], None]:
     """A pause that a test ends with, where an engine does nothing."""
-    until = time.monotonic() + _LIMIT_SEC
+    until = time.monotonic() + sec
 
     def pause(seen: JobStatus) -> None:
         assert time.monotonic() < until, seen

@@ -61,6 +61,7 @@ def test_an_srun_that_waits_for_its_step_is_ended(engine: SlurmEngine, tmp_path:
     assert not (tmp_path / "queue" / job_id / "run" / "ran").exists()
 
 
+@pytest.mark.timeout(420)
 def test_what_begins_while_the_controller_is_away_waits_for_it(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -72,7 +73,8 @@ def test_what_begins_while_the_controller_is_away_waits_for_it(
     cluster.until(("tail", "-n", "2", str(tmp_path / "queue" / job_id / "log")), "controller")
     cluster.begin_controller()
     cluster.until(("scontrol", "ping"), "UP")
-    found = over(engine, job_id)
+    # An srun that is earlier than the nodes' word asks again after minutes.
+    found = over(engine, job_id, 280)
     assert (found.phase, found.starts, engine.kept(job_id).failures) == (Phase.DONE, 1, 0)
 
 
