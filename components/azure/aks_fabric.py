@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from components.kubernetes.charts import SYSTEM, Chart
-from components.kubernetes.manifest import Manifest, manifest
+from components.kubernetes.manifest import Manifest, daemon_set, manifest
 from components.kubernetes.spec import GPU, INFINIBAND, POOL_LABEL
 
 __all__ = ["autoscaler_tags", "fabric_manifests", "network_operator"]
@@ -117,8 +117,6 @@ def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
     """Of the machine's own rights: limits and modules of a node are nobody else's to set. Microsoft has pods ask for
     IPC_LOCK in place of the limit, which is of no use to a user without a name.
     """
-    name = "gangway-infiniband"
-    labels = {"app.kubernetes.io/name": name}
     container = {
         "name": "node",
         "image": _SHELL_IMAGE,
@@ -129,12 +127,9 @@ def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
     pod = {
         "nodeSelector": dict(_JOBS),
         "tolerations": list(tolerations),
-        "priorityClassName": "system-node-critical",
         "hostPID": True,
-        "automountServiceAccountToken": False,
         # It has nothing to finish.
         "terminationGracePeriodSeconds": 1,
         "containers": [container],
     }
-    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-    return manifest("apps/v1", "DaemonSet", name, {"spec": spec}, SYSTEM)
+    return daemon_set("gangway-infiniband", SYSTEM, pod)

@@ -13,7 +13,7 @@ import pulumi
 from components.catalog.schema import GcpMachineType, RoceFabric
 from components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
 from components.kubernetes.charts import SYSTEM
-from components.kubernetes.manifest import Manifest, manifest
+from components.kubernetes.manifest import Manifest, daemon_set, manifest
 from components.kubernetes.spec import FABRIC, FABRIC_KEY, POOL_LABEL
 
 __all__ = ["fabric_manifests", "has_rdma", "network_names", "team_fabric"]
@@ -116,8 +116,7 @@ def _pods(machine: GcpMachineType) -> dict[str, Any]:
 
 def _installer(num_nics: int) -> Manifest:
     """Of the machine's own rights: what it writes is for every pod of the node."""
-    name, own = "gangway-gib", "/usr/local"
-    labels = {"app.kubernetes.io/name": name}
+    own = "/usr/local"
     mounts = {"libraries": _NODE_LIBRARIES, "folder": _NODE_FOLDER}
     script = _INSTALL.format(last=num_nics - 1, **{key: f"{own}{at}" for key, at in mounts.items()})
     install = {
@@ -131,15 +130,12 @@ def _installer(num_nics: int) -> Manifest:
     pod = {
         "nodeSelector": {POOL_LABEL: "jobs"},
         "tolerations": [{"operator": "Exists"}],
-        "priorityClassName": "system-node-critical",
         "hostNetwork": True,
-        "automountServiceAccountToken": False,
         "initContainers": [install],
         "containers": [{"name": "pause", "image": _PAUSE_IMAGE}],
         "volumes": [{"name": key, "hostPath": {"path": at, "type": "DirectoryOrCreate"}} for key, at in mounts.items()],
     }
-    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-    return manifest("apps/v1", "DaemonSet", name, {"spec": spec}, SYSTEM)
+    return daemon_set("gangway-gib", SYSTEM, pod)
 
 
 def _is_rdma(nic: InterfacePlan) -> bool:

@@ -45,10 +45,6 @@ class Fabric(Section):
     script: _Path | None = None
     mount: Mount | None = None
 
-    def serves(self, job: JobFile) -> bool:
-        """Whether the job is for it."""
-        return job.nodes.max > 1 and job.resources.get(GPU) == str(self.gpus)
-
 
 def fabric_of(kubectl: Kubectl, job: JobFile) -> Fabric | None:
     """What the job's pods get; None where the namespace has nothing to say of it, or not of such a job. InputError: it
@@ -70,4 +66,4 @@ def fabric_of(kubectl: Kubectl, job: JobFile) -> Fabric | None:
             allowed="what this release of Gangway has written there",
             fix=f"pulumi up by this release, or kubectl delete configmap {FABRIC}: pods then talk over TCP",
         ) from None  # fmt: skip
-    return fabric if fabric.serves(job) else None
+    return fabric if job.resources.get(GPU) == str(fabric.gpus) else None

@@ -159,12 +159,8 @@ def variables_of(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, str
     """Of its pods; they may be secrets."""
     joins = {} if fabric is None else fabric.env
     held = {"GANGWAY_HOLD_BACK_SEC": str(_HOLD_BACK_SEC)} if job.nodes.max > 1 and job.preset is None else {}
-    return {
-        "HOME": "/tmp",
-        **joins,
-        **node_variables(job, _PLACE, _NOTICES),
-        **held,
-    }  # the image's own may not be written to
+    # The image's own home may not be written to.
+    return {"HOME": "/tmp", **joins, **node_variables(job, _PLACE, _NOTICES), **held}
 
 
 def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, ...]:
