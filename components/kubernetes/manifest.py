@@ -18,7 +18,7 @@ def manifest(version: str, kind: str, name: str, body: Mapping[str, Any], namesp
 
 
 def daemon_set(name: str, namespace: str, pod: Mapping[str, Any]) -> Manifest:
-    """One such pod on each of the nodes that it selects, which comes before what runs there and has no rights in the API."""
+    """One such pod on each of the nodes that it selects, before what runs there, and without rights in the API."""
     labels = {"app.kubernetes.io/name": name}
     own = {"priorityClassName": "system-node-critical", "automountServiceAccountToken": False, **pod}
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": own}}
