@@ -9,11 +9,9 @@ from components.kubernetes import charts
 from components.kubernetes.charts import SYSTEM, Chart
 from components.kubernetes.namespaces import RunVolume
 from components.kubernetes.queues import tolerations
-from components.kubernetes.spec import GPU, POOL_LABEL, ClusterSpec
+from components.kubernetes.spec import GPU, JOBS, ClusterSpec
 
 __all__ = ["cluster_charts", "lustre_volume"]
-
-_JOBS = {POOL_LABEL: "jobs"}
 
 
 def cluster_charts(
@@ -58,7 +56,7 @@ def _termination_handler() -> Chart:
     then, which tells its pods by SIGTERM, as long before as the notice comes.
     """
     values = {
-        "nodeSelector": _JOBS,
+        "nodeSelector": dict(JOBS),
         "tolerations": [{"operator": "Exists"}],
         "enableSpotInterruptionDraining": True,
         "enableScheduledEventDraining": True,

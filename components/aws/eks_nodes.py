@@ -11,7 +11,7 @@ from components.aws.launch import count_efa
 from components.catalog.schema import MachineType
 from components.core.capacity import RungPlan
 from components.core.findings import InputError
-from components.kubernetes.spec import GPU, HOST, JOBS_ONLY, POOL_LABEL, RUNG_LABEL, Flavor, Node
+from components.kubernetes.spec import GPU, HOST, JOBS, JOBS_ONLY, RUNG_LABEL, Flavor, Node
 
 __all__ = [
     "EFA",
@@ -35,7 +35,6 @@ VERSIONS = ("1.35", "1.36")
 """Of Kubernetes, in EKS's standard support into 2027: an older one costs six times as much an hour."""
 # Of Amazon Linux 2023, which EKS's images are made of.
 ROOT_DEVICE = "/dev/xvda"
-_JOBS_POOL = "jobs"
 # "Services" of Kubernetes: EKS user guide, "ServiceIpv4Cidr"; the second where the VPC has addresses of the first.
 _SERVICE_CIDRS = ("172.20.0.0/16", "10.100.0.0/16")
 # EC2 user guide, "Prerequisites for Amazon EC2 topology": types by their number of layers, as of November 2026.
@@ -106,7 +105,7 @@ def node_of(machine: MachineType, root_volume_gib: int) -> Node:
 
 def node_labels(machine: MachineType, rung: str) -> dict[str, str]:
     """Of a node; `rung` is the last part of its group's name, such as 0-spot."""
-    labels = {POOL_LABEL: _JOBS_POOL, RUNG_LABEL: rung}
+    labels = {**JOBS, RUNG_LABEL: rung}
     if machine.backend == "nccl":
         # The second is how the autoscaler knows that a node's GPUs are still to come.
         labels |= {f"{GPU}.present": "true", "k8s.amazonaws.com/accelerator": machine.accelerator}
@@ -127,7 +126,7 @@ def flavor_of(machine: MachineType, *, standing: bool) -> Flavor:
     """All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
     without capacity would wait there for ever. The autoscaler goes down the ladder. `standing`: all are always up.
     """
-    return Flavor(machine.name.replace(".", "-"), {POOL_LABEL: _JOBS_POOL}, network_levels(machine) if standing else ())
+    return Flavor(machine.name.replace(".", "-"), dict(JOBS), network_levels(machine) if standing else ())
 
 
 def group_pattern(pool: str, position: int, rung: RungPlan) -> str:

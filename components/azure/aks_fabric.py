@@ -6,11 +6,10 @@ As Microsoft describes it (github.com/Azure/aks-rdma-infiniband, July 2026), but
 
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from components.kubernetes.charts import SYSTEM, Chart
 from components.kubernetes.manifest import Manifest, daemon_set, manifest
-from components.kubernetes.spec import GPU, INFINIBAND, POOL_LABEL
+from components.kubernetes.spec import GPU, INFINIBAND, JOBS, JOBS_POOL, POOL_LABEL
 
 __all__ = ["autoscaler_tags", "fabric_manifests", "network_operator"]
 
@@ -20,7 +19,6 @@ _REPOSITORY = "nvcr.io/nvidia/mellanox"
 _MELLANOX, _INFINIBAND_CLASS = "15b3", "0207"
 _FOUND = "feature.node.kubernetes.io/pci-15b3.present"
 """The label that the operator goes by."""
-_JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: "jobs"})
 # Microsoft's copy of Ubuntu; what is run is the node's own.
 _SHELL_IMAGE = "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
 _BLACKLIST = "/host/etc/modprobe.d/blacklist-ofed-modules.conf"
@@ -47,7 +45,7 @@ def network_operator(tolerations: Sequence[Mapping[str, str]]) -> Chart:
     values = {
         # Its own rule finds Ethernet adapters, too: every machine of Azure's has one, the system's as well.
         "nfd": {"enabled": True, "deployNodeFeatureRules": False},
-        "node-feature-discovery": {"worker": {"nodeSelector": dict(_JOBS), "tolerations": list(tolerations)}},
+        "node-feature-discovery": {"worker": {"nodeSelector": dict(JOBS), "tolerations": list(tolerations)}},
     }
     repository = "https://helm.ngc.nvidia.com/nvidia"
     return Chart("network-operator", "network-operator", OPERATOR, repository, "network-operator", values)
@@ -82,7 +80,7 @@ def _rule() -> Manifest:
 
 
 def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manifest:
-    own = [{"key": POOL_LABEL, "operator": "In", "values": ["jobs"]}]
+    own = [{"key": POOL_LABEL, "operator": "In", "values": [JOBS_POOL]}]
     shared = {
         "resourceName": INFINIBAND.partition("/")[2],
         "resourcePrefix": INFINIBAND.partition("/")[0],
@@ -125,7 +123,7 @@ def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
     }
     pod = {
-        "nodeSelector": dict(_JOBS),
+        "nodeSelector": dict(JOBS),
         "tolerations": list(tolerations),
         "hostPID": True,
         # It has nothing to finish.

@@ -57,6 +57,7 @@ from components.catalog.schema import (
 )
 from components.catalog.tables import Source, read_file, with_facts
 from components.core.findings import InputError, letters_wrong, nearest_hint
+from components.core.first_wrong import first_wrong
 
 __all__ = [
     "PROVIDERS",
@@ -299,11 +300,10 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
     try:
         return model.model_validate(row)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, (row["name"], *first["loc"])))
-        problem = first["msg"].removeprefix("Value error, ")
+        wrong = first_wrong(error)
+        place = f"{row['name']}.{wrong.where}" if wrong.where else row["name"]
         fix = "mend that row; docs/adding-a-machine-type.md goes through one"
-        raise InputError(f"{file}: {place}", problem, fix=fix) from None
+        raise InputError(f"{file}: {place}", wrong.what, fix=fix) from None
 
 
 def _offered(folder: Path, table: str) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ are those of forecasts that nobody could better afterwards.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,6 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, T
 from pydantic import model_validator as validator
 
 from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
 from components.core.json_lines import append_line, complete_lines, lock, whole_lines
 from components.forecast.accuracy import Judged
 from components.forecast.forecaster import Forecast, Setting
@@ -244,9 +245,7 @@ def _read(path: Path, number: int, text: bytes) -> _Said | _Came:
     try:
         return _LINE.validate_json(text)
     except ValidationError as error:
-        first: Mapping[str, object] = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"])
-        raise _damaged(f"{path}, line {number}", f"{where}: {first['msg']}".lstrip(": ")) from None
+        raise _damaged(f"{path}, line {number}", str(first_wrong(error))) from None
 
 
 def _damaged(place: str, why: str) -> InputError:

@@ -18,6 +18,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
 from components.core.visible import visible
 from components.forecast.job_logs import demand, is_job_log, parse_job_log
 from components.forecast.series import Series, file_text, parse_series
@@ -82,10 +83,9 @@ def _of_object(text: str, place: str, column: str | None) -> Series:
             _refuse_column(column, place)
             return _hourly_nodes(trace, place)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        wrong = first_wrong(error)
         raise InputError(
-            f"{place}: {where}", str(first["msg"]), value=repr(first["input"])[:80],
+            wrong.within(place), wrong.what, value=repr(wrong.value)[:80],
             allowed="a history as AWS or SkyPilot's spot traces have it", fix="fetch the file anew",
         ) from None  # fmt: skip
     return parse_series(text, place, column)

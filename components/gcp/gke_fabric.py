@@ -14,7 +14,7 @@ from components.catalog.schema import GcpMachineType, RoceFabric
 from components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
 from components.kubernetes.charts import SYSTEM
 from components.kubernetes.manifest import Manifest, daemon_set, manifest
-from components.kubernetes.spec import FABRIC, FABRIC_KEY, POOL_LABEL
+from components.kubernetes.spec import FABRIC, FABRIC_KEY, JOBS
 
 __all__ = ["fabric_manifests", "has_rdma", "network_names", "team_fabric"]
 
@@ -128,7 +128,7 @@ def _installer(num_nics: int) -> Manifest:
         "volumeMounts": [{"name": key, "mountPath": f"{own}{at}"} for key, at in mounts.items()],
     }
     pod = {
-        "nodeSelector": {POOL_LABEL: "jobs"},
+        "nodeSelector": dict(JOBS),
         "tolerations": [{"operator": "Exists"}],
         "hostNetwork": True,
         "initContainers": [install],

@@ -13,7 +13,9 @@ __all__ = [
     "GPU",
     "HOST",
     "INFINIBAND",
+    "JOBS",
     "JOBS_ONLY",
+    "JOBS_POOL",
     "POOL_LABEL",
     "RUNG_LABEL",
     "ClusterSpec",
@@ -36,6 +38,9 @@ HOST = "kubernetes.io/hostname"
 """Label of a node, by which Kueue chooses nodes one by one where it knows the network's blocks."""
 POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"
 """Of a node: the pool of machines of one kind that it is from, and the rung of the ladder."""
+JOBS_POOL = "jobs"
+JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: JOBS_POOL})
+"""Label of the nodes that run jobs, whatever their rung."""
 JOBS_ONLY = "gangway.dev/jobs-only"
 """Key of the taint that keeps the cluster's own pods off the machines that are paid for to run jobs."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

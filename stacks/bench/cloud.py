@@ -21,6 +21,7 @@ from pulumi.automation import (
 from pydantic import ValidationError
 
 from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
 from stacks.bench.ended import check_goes_on
 from stacks.bench.processes import end_left_over, process_facts
 from stacks.bench.pulumi_cli import WatchedCommand, project_dir, read_project
@@ -229,8 +230,7 @@ def _record_in(store: RunStore) -> RunRecord | None:
     try:
         return RunRecord.model_validate_json(content)
     except ValidationError as error:
-        said = error.errors()[0]["msg"]
-        raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {said}") from None
+        raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {first_wrong(error)}") from None
 
 
 def _left_of(deployment: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from components.core.first_wrong import first_wrong
 from stacks.bench.run_store import RunStore
 from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 
@@ -84,11 +85,9 @@ def read_end(store: RunStore, run_id: str | None = None) -> EndedRecord | None:
     try:
         return EndedRecord.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        said = f"{field}: {first['msg']}" if field else first["msg"]
         raise StoreFailedError(
-            f"{store.url}/{ENDED_FILE}: not what this version's nodes write: {said}; look who else writes there",
+            f"{store.url}/{ENDED_FILE}: not what this version's nodes write: {first_wrong(error)}; "
+            "look who else writes there",
             Failure.ODD,
         ) from None
 

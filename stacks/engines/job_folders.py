@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.core.first_wrong import first_wrong
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
 from stacks.engines.base import (
@@ -370,16 +371,9 @@ def read_status(folder: Path) -> JobStatus:
 
 
 def _unreadable(path: Path, said: str, error: OSError | ValidationError) -> UnreadableError:
-    why = error.strerror if isinstance(error, OSError) else _first_of(error)
+    why = error.strerror if isinstance(error, OSError) else first_wrong(error)
     fix = f"ask with the release that wrote it, or remove {path.parent}"
     return UnreadableError(str(path), f"{said}: {why}", fix=fix)
-
-
-def _first_of(error: ValidationError) -> str:
-    """`nodes.most: Extra inputs are not permitted`."""
-    first = error.errors(include_url=False)[0]
-    at = ".".join(map(str, first["loc"]))
-    return f"{at}: {first['msg']}" if at else first["msg"]
 
 
 def write_status(folder: Path, status: JobStatus) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
 from components.core.visible import all_visible
 
 
@@ -120,13 +121,11 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
     try:
         plan = _Plan.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        value = None if first["type"] == "missing" else first["input"]
+        wrong = first_wrong(error)
         raise InputError(
-            f"{path}: {place}" if place else str(path),
-            f"not a plan: {first['msg']}",
-            value=value,
+            wrong.within(str(path)),
+            f"not a plan: {wrong.what}",
+            value=wrong.value,
             allowed="what `gangway plan --json` printed",
             fix=fix,
         ) from None

@@ -1,17 +1,14 @@
 """What the queues of a managed Kubernetes are made of, whatever its provider. Pure."""
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 
 from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
-from components.kubernetes.spec import GPU, INFINIBAND, POOL_LABEL, ClusterSpec, Flavor, Node, Team, check_teams
+from components.kubernetes.spec import GPU, INFINIBAND, ClusterSpec, Flavor, Node, Team, check_teams
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
 
-JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: "jobs"})
-"""Label of the nodes that run jobs, whatever their rung."""
 KEPT_GIB = 8
 """Of a node's memory, for the kubelet, the system's own programs and the plugins' pods."""
 VERSIONS = ("1.35", "1.36")

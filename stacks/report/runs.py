@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
 from components.core.visible import all_visible, leaves, visible
 from stacks.report.signatures import UNSIGNED, ForgedError, Signature, signature_of
 from trainer.core.program import program
@@ -190,12 +191,11 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
                 allowed=f"digest {first['ctx']['expected']}",
                 fix=_anew(path.parent),
             ) from None
-        where = ".".join(str(part) for part in first["loc"])
         broken = first["type"] == "json_invalid"
         of = f", but of {writer}" if (writer := writer_of(content)) else ""
         problem = "is damaged or was cut off" if broken else f"no run record of this version{of}"
-        place = f"{path}: {where}" if where else str(path)
-        raise InputError(place, f"{problem}: {first['msg']}", fix=_anew(path.parent)) from None
+        wrong = first_wrong(error)
+        raise InputError(wrong.within(str(path)), f"{problem}: {wrong.what}", fix=_anew(path.parent)) from None
     if not record.sessions:
         problem = "a record without a session is of no run"
         raise InputError(f"{path}: sessions", problem, value="[]", fix=_anew(path.parent))

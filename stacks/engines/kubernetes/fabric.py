@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError
 
 from components.core.fields import PositiveWhole
 from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
 from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
 from stacks.config.job_file import JobFile
 from stacks.config.section import Section
@@ -59,10 +60,9 @@ def fabric_of(kubectl: Kubectl, job: JobFile) -> Fabric | None:
     try:
         fabric = Fabric.model_validate_json(found.get(FABRIC_KEY, ""))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        at = ".".join(map(str, ("data", FABRIC_KEY, *first["loc"])))
+        wrong = first_wrong(error)
         raise InputError(
-            f"configmap {FABRIC} of {kubectl.namespace}: {at}", first["msg"],
+            wrong.within(f"configmap {FABRIC} of {kubectl.namespace}: data.{FABRIC_KEY}"), wrong.what,
             allowed="what this release of Gangway has written there",
             fix=f"pulumi up by this release, or kubectl delete configmap {FABRIC}: pods then talk over TCP",
         ) from None  # fmt: skip

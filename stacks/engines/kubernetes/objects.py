@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from components.core.first_wrong import first_wrong
 from stacks.config.job_file import JobFile
 from stacks.engines.base import UnreadableError
 from stacks.engines.kubernetes.manifests import (
@@ -93,9 +94,7 @@ def file_of(job_set: Found) -> JobFile:
     try:
         return JobFile.model_validate_json(annotation_of(job_set, FILE_ANNOTATION))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _unreadable(job_set, f"{FILE_ANNOTATION}: {f'{where}: ' if where else ''}{first['msg']}") from None
+        raise _unreadable(job_set, f"{FILE_ANNOTATION}: {first_wrong(error)}") from None
 
 
 def hours_sec_of(job_set: Found) -> int:

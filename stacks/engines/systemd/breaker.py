@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
 from images.specs import HELD_OBJECT
 from stacks.bench.run_store import RunStore, bucket_region, object_store, runs_url
 from stacks.bench.runner import StoreFailedError
@@ -79,7 +80,7 @@ class Breaker:
         except ValidationError as error:
             raise InputError(
                 f"{self.url}/{HELD_OBJECT}",
-                f"not what this version's nodes write: {error.errors()[0]['msg']}",
+                f"not what this version's nodes write: {first_wrong(error)}",
                 fix=f"look who else writes there; `gangway breaker reset {self.stack}` removes it",
             ) from None
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
 from stacks.bench.ended import EndedRecord, read_end
 from stacks.bench.run_store import RunStore
 from stacks.bench.runner import StoreFailedError
@@ -68,7 +69,7 @@ class JobState:
         except ValidationError as error:
             raise InputError(
                 f"{store.url}/{RECORD_FILE}",
-                f"no record: {error.errors()[0]['msg']}",
+                f"no record: {first_wrong(error)}",
                 fix="look who else writes there",
             ) from None
         return cls(store.url, record, end)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from components.catalog.loader import PROVIDERS
 from components.core.findings import InputError, nearest_hint
+from components.core.first_wrong import first_wrong
 from stacks.engines.base import JobStatus
 from stacks.finops.bill.cost_allocation import Span, Sums, Window
 
@@ -127,7 +128,7 @@ def _listed(path: Path) -> list[JobStatus]:
     except ValidationError as error:
         raise InputError(
             f"--jobs {path}",
-            f"no listing of jobs: {error.errors()[0]['msg']}",
+            f"no listing of jobs: {first_wrong(error)}",
             allowed="what `gangway job list --json` printed",
             fix="gangway job list --json > jobs.json",
         ) from None

@@ -10,9 +10,9 @@ from components.catalog.schema import AzureMachineType
 from components.core.findings import InputError
 from components.kubernetes.manifest import Manifest
 from components.kubernetes.queues import queue_manifests
-from components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec, Flavor
+from components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor
 from stacks.config.stack_config import StackConfig
-from stacks.providers.cluster_queues import JOBS, check_way_out, gpu_node, spec_of, version_of
+from stacks.providers.cluster_queues import check_way_out, gpu_node, spec_of, version_of
 
 SPOT_KEY = SPOT_TAINT.partition("=")[0]
 PRIORITIES = "cluster-autoscaler-priority-expander"

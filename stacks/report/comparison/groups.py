@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError, nearest_hint
+from components.core.first_wrong import first_wrong
 from stacks.report.runs import RECORD, STATS, Run, not_covered, read_json, why_unread
 from stacks.report.signatures import UNSIGNED
 from stacks.report.stats import read_stats
@@ -182,11 +183,10 @@ def _results(path: Path) -> _Results | None:
     try:
         return _Results.model_validate(read_json(path))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        wrong = first_wrong(error)
         raise InputError(
-            f"{path}: {where}",
-            f"is not what `gangway bench` of this version writes: {first['msg']}",
+            wrong.within(str(path)),
+            f"is not what `gangway bench` of this version writes: {wrong.what}",
             fix=f"write it anew: `gangway bench resume {shlex.quote(str(path.parent))}`, or take it away",
         ) from None
 
