@@ -23,6 +23,9 @@ JUDGE = "judge"
 """Who undoes, as decisions call it."""
 Least = Annotated[int, Field(ge=1), NoTrue]
 Range = tuple[Least, Least]
+_Few = Annotated[int, Field(ge=1, le=1024), NoTrue]
+FewRange = tuple[_Few, _Few]
+"""Of what a worker has in its process: no machine has cores for more."""
 RANGES = ("loader_threads", "prefetch", "threads", "batch_gpu", "batch_size", "nodes")
 """Bounds that are [least, most]."""
 UNITS: Mapping[Objective, str] = MappingProxyType(
@@ -48,9 +51,9 @@ class Bounds(Written):
         usd_per_hour: what all nodes together may cost at most; a stack's job.autoscale keeps to it, a run cannot.
     """
 
-    loader_threads: Range | None = None
-    prefetch: Range | None = None
-    threads: Range | None = None
+    loader_threads: FewRange | None = None
+    prefetch: FewRange | None = None
+    threads: FewRange | None = None
     batch_gpu: Range | None = None
     batch_size: Range | None = None
     precision: tuple[Precision, ...] = ()

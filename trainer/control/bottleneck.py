@@ -14,8 +14,11 @@ _ALLREDUCE_SHARE = 0.25
 _CHECKPOINT_SHARE = 0.1
 CPU_WAIT_SHARE = 0.1
 """Of their time, that threads were ready and had no core. A machine to itself shows 1 to 3 %."""
-NEIGHBOUR_CORES = 0.5
-"""Cores that others use, from which on they are a neighbour, and not the system's own odd jobs."""
+_NEIGHBOUR_CORES, _NEIGHBOUR_SHARE = 0.25, 0.05
+"""Cores that others use, and their share of all, from which on they are a neighbour, and not the system's own odd jobs:
+a quiet machine of two cores shows 0.01 to 0.06, and a large one has more. Threads that meet after every operator are as
+slow as the one that shares its core: less than half a core that others used has halved the speed of a run of two.
+"""
 MEMORY_SHARE = 0.93
 """Of a device or host: the next larger tensor ends the run."""
 _DEVICE_USE = 0.85
@@ -52,9 +55,8 @@ def bottleneck(interval: Interval) -> Bottleneck:
     if now.loader_share >= LOADER_SHARE:
         threads = f"{now.knobs.loader_threads} loader thread{'s' * (now.knobs.loader_threads > 1)} a worker"
         return Bottleneck(Kind.DATA, f"steps waited for images {now.loader_share:.0%} of the time, with {threads}")
-    if now.cpu_wait_share >= CPU_WAIT_SHARE:
-        cores = now.neighbour_cores
-        others = "" if cores is None or cores < NEIGHBOUR_CORES else f", and others use {cores:.1f} of {now.cores}"
+    if now.cpu_wait_share is not None and now.cpu_wait_share >= CPU_WAIT_SHARE:
+        others = f", and others use {now.neighbour_cores:.1f} of {now.cores}" if has_neighbour(now) else ""
         return Bottleneck(Kind.HOST, f"threads had no core {now.cpu_wait_share:.0%} of their time{others}")
     if now.allreduce_share is not None and now.allreduce_share >= _ALLREDUCE_SHARE:
         waited = f"steps waited for other workers' gradients {now.allreduce_share:.0%} of the time"
@@ -69,9 +71,11 @@ def memory_share(interval: Interval) -> float:
     return max(interval.device_memory_share or 0.0, interval.host_memory_share or 0.0)
 
 
-def has_neighbour(interval: Interval) -> bool:
-    """Whether others use its cores."""
-    return (interval.neighbour_cores or 0.0) >= NEIGHBOUR_CORES
+def has_neighbour(interval: Interval) -> bool | None:
+    """Whether others use its cores; None where nobody knows."""
+    if interval.neighbour_cores is None:
+        return None
+    return interval.neighbour_cores >= max(_NEIGHBOUR_CORES, _NEIGHBOUR_SHARE * interval.cores)
 
 
 def _computing(now: Interval) -> Bottleneck:

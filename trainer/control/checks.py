@@ -36,7 +36,7 @@ def _check_objective(objective: Objective, context: RunContext) -> None:
     if not any(_is_known(each) for each in found):
         raise TrainerError(
             place=OBJECTIVE_FLAG,
-            problem=f"the launcher has not told {name}, which {objective} is counted by",
+            problem=f"the launcher has told no {name} above 0, which {objective} is counted by",
             value=objective,
             allowed="time or energy without it",
             fix=f"--context FILE with {name}, as a stack's machines have it; or another objective",
@@ -44,4 +44,4 @@ def _check_objective(objective: Objective, context: RunContext) -> None:
 
 
 def _is_known(quantity: Quantity | None) -> bool:
-    return quantity is not None and quantity.value is not None
+    return quantity is not None and bool(quantity.value)

@@ -96,17 +96,24 @@ class Controller:
 
     def _decided(self, line: Line) -> Decision | None:
         """On rank 0."""
-        found = self._watch.see(line)
-        if found is None or self._failures >= _MOST_FAILURES or self._is_off(line["images"]):
+        if self._failures >= _MOST_FAILURES:
             return None
-        self._history = remembered([*self._history, found], self._settings)
         try:
-            outcome = next_decision(
-                self._history, self._policy, self._settings, self._start, self._machine, seed=self._seed
-            )
-        except Exception as error:  # a policy's own bug must cost no run
+            return self._decided_of(line)
+        except Exception as error:  # a bug, or a folder that does not answer, must cost no run
             self._fail(error, line["images"])
             return None
+
+    def _decided_of(self, line: Line) -> Decision | None:
+        found = self._watch.see(line)
+        if found is None:
+            return None
+        self._history = remembered([*self._history, found], self._settings)
+        if self._is_off(line["images"]):
+            return None
+        outcome = next_decision(
+            self._history, self._policy, self._settings, self._start, self._machine, seed=self._seed
+        )
         self._failures = 0
         self._note(outcome, line["images"])
         if outcome.decision is None:

@@ -15,6 +15,11 @@ _MOST_LOADERS = 16
 _PREFETCH = (1, 2, 4, 8)
 _FROZEN = 10
 """Intervals in a row with the same figure to the last bit, of a figure that is a quotient of measured times."""
+_MEASURED = (
+    *("device_use", "device_memory_share", "host_memory_share", "watts"),
+    *("neighbour_cores", "cpu_wait_share"),
+)
+"""Figures that may be absent, but not all of a sudden."""
 _COOL_DOWN = 20
 """Intervals that what was undone is left alone for; each further time twice as many, up to `_MOST_COOL_DOWN`."""
 _MOST_COOL_DOWN = 1280
@@ -141,7 +146,8 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], gro
             stayed[value, was] = tried[value, was] = number
 
     def is_as_then(place: int) -> bool:
-        return has_neighbour(history[place]) == has_neighbour(history[-1])
+        then, now = has_neighbour(history[place]), has_neighbour(history[-1])
+        return then == now or None in (then, now)  # nobody knowing gives no leave
 
     cold = [
         pair for pair, places in undone.items()
@@ -191,7 +197,7 @@ def mistrusted(history: Sequence[Interval], settings: ControlSettings, start: Kn
         values = [getattr(each, name) for each in history[-_FROZEN:]]
         if len(values) == _FROZEN and values[0] and len(set(values)) == 1:
             return f"{name} has been {values[0]:g} to the last bit for {_FROZEN} intervals: its meter stands still"
-    for name in ("device_use", "watts"):
+    for name in _MEASURED:
         if getattr(last, name) is None and any(getattr(each, name) is not None for each in history[-_FROZEN:]):
             return f"{name} was measured, and is no more"
     if score(last, settings.objective, start.batch_size) is None:

@@ -69,7 +69,7 @@ def _numbers(
         if bounds.batch_size is None and most > share:
             yield name, f"what is above a worker's share of the batch, {share} images, is ignored"
     # A knob that may be turned without bounds of its own is kept as it is by a lone value: that is of use.
-    if not [value for value in values if value != now] and (least < most or "batch" in name):
+    if all(value == now for value in values) and (least < most or "batch" in name):
         groups = f", and whole groups of {machine.group} images" if machine.group > 1 and "batch" in name else ""
         steps = f"powers of two times or parts of {now}{groups}" if "batch" in name else "its steps"
         yield name, f"ignored: there is no value from {least} to {most} but {now} itself: {steps} are tried"

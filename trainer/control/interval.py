@@ -82,7 +82,7 @@ class Interval(NamedTuple):
         device_use: of the GPU, 0..1; None without one, or without a meter.
         device_memory_share: of the GPU's memory in use at most, within it.
         cpu_use: of all cores of its nodes, by the workers, 0..1.
-        cpu_wait_share: of their threads' time, ready and without a core.
+        cpu_wait_share: of their threads' time, ready and without a core; None where the kernel does not count it.
         neighbour_cores: cores that other processes of the nodes used, in all.
         cores: of all its nodes.
         host_memory_share: of its fullest node.
@@ -110,7 +110,7 @@ class Interval(NamedTuple):
     device_use: float | None = None
     device_memory_share: float | None = None
     cpu_use: float = 0.0
-    cpu_wait_share: float = 0.0
+    cpu_wait_share: float | None = 0.0
     neighbour_cores: float | None = None
     cores: int = 1
     host_memory_share: float | None = None

@@ -28,6 +28,8 @@ MOST_SLOWER = 0.25
 """Share of images/s that freeing memory may cost: a run that ends for want of it makes none at all."""
 _FREED = 0.02
 """Of the memory: less is no step on the way to where there is enough."""
+_NOISE_SCALES = 5
+"""Estimates of the gradients' noise before a change, of which the middle one counts on both sides."""
 _NOISES = 1.0
 """Standard errors that a gain has to be beyond zero."""
 _GUARD_VALUES = 3
@@ -43,7 +45,8 @@ class Verdict(NamedTuple):
     Attributes:
         state: nothing to judge, one more interval to wait for, kept, or to be undone.
         decision: the change that is judged; None for nothing.
-        gain: share of the objective that it brought; None where it is not known yet, or never will be.
+        gain: share of the objective that it brought; None where it is not known yet, or never will be. Of what is
+            undone for want of intervals to compare, what it has cost in the few of them.
         why: in words.
     """
 
@@ -63,9 +66,10 @@ def judge(history: Sequence[Interval], settings: ControlSettings, start: Knobs) 
     place = _last_change(history)
     if place is None:
         return Verdict("nothing")
-    decision = history[place].decision
-    assert decision is not None, "the last change's"
-    if decision.policy == JUDGE or _is_superseded(history, place, decision):
+    decision = _made(history, place)
+    if decision.policy == JUDGE:
+        return _cut_short(history, place, settings, start)
+    if _is_superseded(history, place, decision):
         return Verdict("nothing")
     verdict = worse if worse is not None and worse.decision is decision else None
     verdict = verdict or _compared(history, place, decision, settings, start)
@@ -79,6 +83,23 @@ def _is_stuck(verdict: Verdict, history: Sequence[Interval]) -> bool:
     return verdict.decision is not None and failures(history, verdict.decision.knob) >= MOST_FAILURES
 
 
+def _cut_short(history: Sequence[Interval], undone_at: int, settings: ControlSettings, start: Knobs) -> Verdict:
+    """What becomes of a change that was still being watched when the guard had an older one undone: nobody will know
+    what it brought.
+    """
+    place = _last_change(history[:undone_at])
+    if place is None:
+        return Verdict("nothing")
+    decision, undone = _made(history, place), _made(history, undone_at)
+    if decision.policy == JUDGE or decision.knob == undone.knob or _is_superseded(history, place, decision):
+        return Verdict("nothing")
+    if _compared(history[: undone_at + 1], place, decision, settings, start).state != "wait":
+        return Verdict("nothing")
+    why = f"nobody knows what it brought: {undone.knob} was undone meanwhile"
+    verdict = Verdict("undo", decision, None, why)
+    return Verdict("nothing") if _is_stuck(verdict, history) else verdict
+
+
 def _is_superseded(history: Sequence[Interval], place: int, decision: Decision) -> bool:
     """Whether the knob has another value by now: the run's own plan has turned it since, and counts."""
     return len(history) > place + 1 and getattr(history[-1].after, decision.knob) != decision.value
@@ -87,33 +108,46 @@ def _is_superseded(history: Sequence[Interval], place: int, decision: Decision) 
 def _compared(
     history: Sequence[Interval], place: int, decision: Decision, settings: ControlSettings, start: Knobs
 ) -> Verdict:
+    last = history[place]
+    measure = _Measure(_noise_scale(history[: place + 1]), last, settings, start)
     # Of what came after, the intervals that it was promised: later ones may be of another day.
     waited = history[place + 1 + _SETTLE :][: LONGEST * settings.patience]
-    alike = [each for each in waited if has_neighbour(each) == has_neighbour(history[place])]
-    known = [each for each in alike if not each.told and score(each, settings.objective, start.batch_size) is not None]
-    after = known[: settings.patience]
+    frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores
+    alike = [each for each in waited if frees or has_neighbour(each) == has_neighbour(last)]
+    after = [each for each in alike if not each.told and measure.of(each) is not None][: settings.patience]
+    if len(after) < settings.patience and _answers_those_gone(last, waited[-settings.patience :], settings.patience):
+        return Verdict("undo", decision, None, "it answered others on these cores, who have gone")
     if len(after) < settings.patience and len(waited) < LONGEST * settings.patience:
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
-    if any(each.resolution != history[place].resolution for each in after):
+    if any(each.resolution != last.resolution for each in after):
         return Verdict("kept", decision, None, "the networks have grown meanwhile: nobody can tell what it brought")
-    if any(each.knobs != history[place].after for each in after):
+    if any(each.knobs != last.after for each in after):
         return Verdict("kept", decision, None, "the run's plan has changed others meanwhile: nobody can tell of it")
-    scores_after = _scores(after, settings, start)
-    scores_before = _scores(_before(history, place), settings, start)
-    if not scores_before or len(after) < settings.patience:
-        others = scores_before and len(alike) < settings.patience
-        why = "others have come or gone meanwhile" if others else f"no figure for {settings.objective}"
-        return Verdict("undo", decision, None, f"nobody knows what it brought: {why}")
-    was, now = median(scores_before), median(scores_after)
-    gain = now / was - 1 if was > 0 else math.inf
+    before = _before(history, place)
+    scores_after, scores_before = measure.all_of(after), measure.all_of(before)
+    gain = _gain(scores_before, scores_after)
+    if gain is None or len(after) < settings.patience:
+        why = f"no figure for {settings.objective}"
+        if scores_before and len(alike) < settings.patience:
+            why = "others have come or gone meanwhile"
+        elif measure.noise_scale is None and decision.knob == "batch_size":
+            why = "no estimate of the gradients' noise before it"
+        lost = gain if gain is not None and gain < 0 else None
+        return Verdict("undo", decision, lost, f"nobody knows what it brought: {why}")
     noise = _relative_error(scores_before)
-    if _frees_memory(history[place], decision):
-        return _freed(_before(history, place), after, decision, gain)
+    if frees:
+        return _freed(before, after, decision, gain)
     if gain < settings.min_gain:
         return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, of {settings.min_gain:.0%} that it has to")
     if gain < _NOISES * noise:
         return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, no more than {noise:.1%} of noise before it")
     return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
+
+
+def _answers_those_gone(last: Interval, since: Sequence[Interval], patience: int) -> bool:
+    """Whether a change was made for want of cores that others used, and these have not been there for a while."""
+    is_answer = bool(has_neighbour(last)) and bottleneck(last).kind is Kind.HOST
+    return is_answer and len(since) == patience and all(has_neighbour(each) is False for each in since)
 
 
 def _frees_memory(last: Interval, decision: Decision) -> bool:
@@ -123,9 +157,12 @@ def _frees_memory(last: Interval, decision: Decision) -> bool:
 
 
 def _freed(before: Sequence[Interval], after: Sequence[Interval], decision: Decision, gain: float) -> Verdict:
-    """By the memory that is in use at most, and by how much slower it made the run."""
+    """By the memory that is in use at most, and by how much slower it made the run, as far as others let that be
+    seen.
+    """
     was, now = memory_share(before[-1]), max(map(memory_share, after))
-    slower = 1 - median(each.images_per_sec for each in after) / median(each.images_per_sec for each in before)
+    alike = [each for each in after if has_neighbour(each) == has_neighbour(before[-1])]
+    slower = 1 - (_middle_rate(alike) / _middle_rate(before) if alike else 1.0)
     words = f"{now:.0%} of the memory is in use, {was:.0%} before, at {-slower:+.1%} images/s"
     if slower > MOST_SLOWER:
         return Verdict("undo", decision, gain, f"{words}: it may cost {MOST_SLOWER:.0%}")
@@ -134,9 +171,47 @@ def _freed(before: Sequence[Interval], after: Sequence[Interval], decision: Deci
     return Verdict("undo", decision, gain, f"{words}: it frees none")
 
 
-def _scores(intervals: Sequence[Interval], settings: ControlSettings, start: Knobs) -> list[float]:
-    found = (score(each, settings.objective, start.batch_size) for each in intervals)
-    return [each for each in found if each is not None]
+def _middle_rate(intervals: Sequence[Interval]) -> float:
+    return median(each.images_per_sec for each in intervals)
+
+
+class _Measure(NamedTuple):
+    """How intervals on both sides of a change are scored: with the noise scale, the price and the grid that were known
+    before it. What these do meanwhile is no merit of the change's.
+    """
+
+    noise_scale: float | None
+    last: Interval
+    settings: ControlSettings
+    start: Knobs
+
+    def of(self, interval: Interval) -> float | None:
+        """None without the figures that it takes."""
+        was, now = self.last.knobs.batch_size, self.last.after.batch_size
+        if self.noise_scale is None and was != now and interval.knobs.batch_size != was:
+            return None  # another batch makes another progress by an image, and nobody knows which
+        fair = interval._replace(
+            noise_scale=self.noise_scale, usd_per_hour=self.last.usd_per_hour, g_per_kwh=self.last.g_per_kwh
+        )
+        return score(fair, self.settings.objective, self.start.batch_size)
+
+    def all_of(self, intervals: Sequence[Interval]) -> list[float]:
+        """Of those that have one."""
+        return [found for each in intervals if (found := self.of(each)) is not None]
+
+
+def _noise_scale(history: Sequence[Interval]) -> float | None:
+    """The middle of the last estimates: one alone may be far off."""
+    known = [each.noise_scale for each in history if each.noise_scale is not None]
+    return median(known[-_NOISE_SCALES:]) if known else None
+
+
+def _gain(before: Sequence[float], after: Sequence[float]) -> float | None:
+    """None where one side is empty."""
+    if not before or not after:
+        return None
+    was = median(before)
+    return median(after) / was - 1 if was > 0 else math.inf
 
 
 def _relative_error(values: Sequence[float]) -> float:
@@ -145,8 +220,8 @@ def _relative_error(values: Sequence[float]) -> float:
 
 
 def _before(history: Sequence[Interval], place: int) -> list[Interval]:
-    """The intervals before a change that are as the last of them: with its knobs, held up by the same, which leaves out
-    what was before a neighbour came, and of networks of its size; nearest last, and no broken ones.
+    """The intervals before a change that are as the last of them: with its knobs, held up by the same, with neighbours
+    or without as it was, and of networks of its size; nearest last, and no broken ones.
     """
     last, found = history[place], list[Interval]()
     kind = bottleneck(last).kind
@@ -155,7 +230,7 @@ def _before(history: Sequence[Interval], place: int) -> list[Interval]:
             break
         if each.told:
             continue
-        if bottleneck(each).kind != kind:
+        if bottleneck(each).kind != kind or has_neighbour(each) != has_neighbour(last):
             break
         found.insert(0, each)
     return found
@@ -166,23 +241,22 @@ def _last_change(history: Sequence[Interval]) -> int | None:
 
 
 def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
-    """To be undone where the guard has worsened since the last change of what is learnt, which nobody has undone."""
-    place = next(
-        (number for number in reversed(range(len(history))) if _changes_quality(history[number].decision)), None
-    )
+    """To be undone where the guard has worsened since the last change of what is learnt that still stands, and since
+    another one was undone: what it had spoilt is not the older one's fault.
+    """
+    changes = [number for number, each in enumerate(history) if _changes_quality(each.decision)]
+    place = next((number for number in reversed(changes) if _stands(history, number)), None)
     if place is None:
         return None
-    decision = history[place].decision
-    assert decision is not None, "as it was looked for"
-    if decision.policy == JUDGE or _is_superseded(history, place, decision):
-        return None
+    decision = _made(history, place)
+    since = max([place, *(number for number in changes if _made(history, number).policy == JUDGE)])
     guards = [
         (number, each.guard)
         for number, each in enumerate(history)
         if each.guard is not None and math.isfinite(each.guard)
     ]
     before = [value for number, value in guards if number <= place]
-    after = [value for number, value in guards if number > place + _SETTLE]
+    after = [value for number, value in guards if number > since + _SETTLE]
     if not before or not after:
         return None
     limit = _guard_limit(before)
@@ -190,6 +264,18 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
         return None
     why = f"the guard metric is {after[-1]:.4g}, above {limit:.4g}, as far as it went before"
     return Verdict("undo", decision, None, why)
+
+
+def _stands(history: Sequence[Interval], place: int) -> bool:
+    """Whether a change is a policy's own, and what the run is trained with now."""
+    decision = _made(history, place)
+    return decision.policy != JUDGE and not _is_superseded(history, place, decision)
+
+
+def _made(history: Sequence[Interval], place: int) -> Decision:
+    decision = history[place].decision
+    assert decision is not None, "where a change was made"
+    return decision
 
 
 def _guard_limit(before: Sequence[float]) -> float:

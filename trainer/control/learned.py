@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from trainer.config.control import JUDGE
+from trainer.control.bottleneck import has_neighbour
 from trainer.control.interval import Decision, Interval, Value, score
 from trainer.control.policy import Room
 
-_WATCHED = 2
-"""Intervals on each side of a change whose means are compared."""
+_SETTLE, _WATCHED = 1, 2
+"""Intervals after a change that do not count; and those on each side of it whose means are compared."""
 _NOISE = 0.02
 """Standard deviation of one measured reward."""
 _LEAST, _MOST = -0.9, 9.0
@@ -27,7 +28,7 @@ _NO_HOPE, _NO_HOPE_SD = -0.05, 0.03
 _STEP_SD = 0.03
 """By how much one step of a knob may differ from its others."""
 _DATA_BOUND, _VERY_DATA_BOUND = 0.05, 0.3
-_CROWDED_SHARE, _CROWDED_CORES = 0.1, 0.5
+_CROWDED_SHARE = 0.1
 _IDLE_DEVICE = 0.7
 _SMALL_BATCH = 4.0
 """A noise scale so many times the batch leaves room for a larger one; a batch above the noise scale wastes images."""
@@ -169,7 +170,7 @@ def trials_of(history: Sequence[Interval], room: Room) -> list[Trial]:
         decision, now, after = history[place].decision, history[place], history[place + 1 : end + 1]
         if decision is None or decision.policy == JUDGE or not after or now.after != after[0].knobs:
             continue
-        reward = _reward(history[: place + 1], after[:_WATCHED], room)
+        reward = _reward(history[: place + 1], after[_SETTLE:][:_WATCHED], room)
         if reward is None:
             continue
         lost_sec = max(0.0, -reward) * _stood_sec(history[place + 1 :], decision)
@@ -190,7 +191,7 @@ def context_of(interval: Interval) -> Context:
     waited, noise, batch = interval.loader_share, interval.noise_scale, interval.knobs.batch_size
     return Context(
         data=(waited >= _DATA_BOUND) + (waited >= _VERY_DATA_BOUND),
-        crowded=interval.cpu_wait_share > _CROWDED_SHARE or (interval.neighbour_cores or 0.0) > _CROWDED_CORES,
+        crowded=(interval.cpu_wait_share or 0.0) > _CROWDED_SHARE or bool(has_neighbour(interval)),
         idle=None if interval.device_use is None else interval.device_use < _IDLE_DEVICE,
         batch=None if noise is None else (batch > noise) - (noise > _SMALL_BATCH * batch),
     )
@@ -198,10 +199,14 @@ def context_of(interval: Interval) -> Context:
 
 def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -> float | None:
     """Relative change of the objective from the last intervals before with the same knobs, to those after. Both with
-    the noise scale known before: what its estimate does meanwhile is not the change's merit.
+    the noise scale known before: what its estimate does meanwhile is not the change's merit. None where the networks
+    have grown meanwhile, or others have come or gone.
     """
-    same = [each for each in before[-_WATCHED:] if each.knobs == before[-1].knobs]
-    noise = before[-1].noise_scale
+    last = before[-1]
+    same = [each for each in before[-_WATCHED:] if each.knobs == last.knobs and _is_alike(each, last)]
+    if not all(_is_alike(each, last) for each in after):
+        return None
+    noise = last.noise_scale
 
     def mean(intervals: Sequence[Interval]) -> float | None:
         fair = (each._replace(noise_scale=noise) for each in intervals if not each.told)
@@ -211,6 +216,10 @@ def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -
 
     was, now = mean(same), mean(after)
     return min(max(now / was - 1, _LEAST), _MOST) if was and now else None
+
+
+def _is_alike(interval: Interval, other: Interval) -> bool:
+    return interval.resolution == other.resolution and has_neighbour(interval) == has_neighbour(other)
 
 
 def _arms(last: Interval, room: Room) -> Iterator[Arm]:

@@ -106,9 +106,11 @@ class Model:
 
     def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
         """See `Policy`."""
-        known = [each for each in history if _is_usable(each)][-_KEPT:]
-        if not known or not _is_usable(history[-1]):
+        if not _is_usable(history[-1]):
             return None
+        # Networks that have grown take another time for everything.
+        alike = (each for each in history if each.resolution == history[-1].resolution)
+        known = [each for each in alike if _is_usable(each)][-_KEPT:]
         last, noise = known[-1], _noise_scale(known)
         present = last.after
         model, watts = StepModel(known, on_cpu=room.on_cpu), _Watts(known)

@@ -5,7 +5,7 @@ from statistics import median
 from types import MappingProxyType
 
 from trainer.config.control import JUDGE
-from trainer.control.bottleneck import NEIGHBOUR_CORES, Kind, bottleneck, has_neighbour
+from trainer.control.bottleneck import Kind, bottleneck, has_neighbour
 from trainer.control.interval import Decision, Interval, Value, efficiency
 from trainer.control.judge import MOST_SLOWER
 from trainer.control.policy import Room
@@ -60,16 +60,16 @@ def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
     """As many as there are cores left; without a neighbour it is the run's own threads that are too many."""
     last = history[-1]
-    now, cores = last.knobs.threads, last.neighbour_cores or 0.0
+    now, others = last.knobs.threads, last.neighbour_cores or 0.0
     each = max(1, last.workers // max(1, last.knobs.nodes))
-    left = max(1, int((last.cores - cores) / last.workers + 0.5)) if cores >= NEIGHBOUR_CORES else now - 1
+    left = max(1, int((last.cores - others) / last.workers + 0.5)) if has_neighbour(last) else now - 1
     fewer = [int(value) for value in room.allowed.get("threads", ()) if int(value) < now]
     if fewer and left < now:
         value = max([value for value in fewer if value <= left] or [fewer[0]])
         reason = f"{bottleneck(last).evidence}: {now} threads of each of {each} worker(s) a node wait for one another"
-        return _decision(last, "threads", value, reason, last.cpu_wait_share, "images/s do not rise")
+        return _decision(last, "threads", value, reason, last.cpu_wait_share or 0.0, "images/s do not rise")
     loaders = _next(last, room, "loader_threads", up=False)
-    if loaders is not None and cores < NEIGHBOUR_CORES and last.loader_share < 0.01:
+    if loaders is not None and not has_neighbour(last) and last.loader_share < 0.01:
         return _decision(last, "loader_threads", loaders, bottleneck(last).evidence, 0.02, "steps wait for images")
     return None
 
@@ -77,7 +77,14 @@ def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
     """Threads that were taken away while somebody else used the cores come back when he does no more."""
     last, before = history[-1], _threads_before_neighbour(history)
-    if before is None or last.knobs.threads >= before or any(map(has_neighbour, history[-_IN_A_ROW:])):
+    if (
+        before is None
+        or last.knobs.threads >= before
+        or any(
+            has_neighbour(each) is not False
+            for each in history[-_IN_A_ROW:]  # nobody knowing is not their absence
+        )
+    ):
         return None
     if before not in room.allowed.get("threads", ()):
         return None

@@ -162,7 +162,7 @@ def check_finite(line: dict[str, Any]) -> None:
 
 def starved(line: Mapping[str, Any]) -> str:
     """A sentence on threads that had to wait for the processor; empty where they had it."""
-    if line["cpu_wait_share"] < _STARVED:
+    if (line["cpu_wait_share"] or 0.0) < _STARVED:
         return ""
     return (
         f"note: this run's threads waited {100 * line['cpu_wait_share']:.0f} % of their time for a core: other work "

@@ -24,7 +24,6 @@ class ResourceMeter:
         elapsed_sec = now - self._time
         cores = sum(each.cores for each in loads)
         busy_sec = _cpu_sec(loads) - _cpu_sec(self._loads)
-        waited_sec = max(0.0, _wait_sec(loads) - _wait_sec(self._loads))  # threads that have ended count no longer
         gpu_gib = _known(each.gpu_gib for each in loads)
         gpu_busy = _known(each.gpu_utilisation for each in loads)
         figures = {
@@ -33,7 +32,7 @@ class ResourceMeter:
             "host_memory_gib": sum(each.host_memory_gib for each in loads),
             "host_memory_share": max(_known(each.host_memory_share for each in loads), default=None),
             "cpu_utilisation": busy_sec / elapsed_sec / cores,
-            "cpu_wait_share": waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0,  # or nobody counts
+            "cpu_wait_share": self._cpu_wait_share(loads, busy_sec),
             "neighbour_cores": self._neighbour_cores(loads, elapsed_sec),
             "gpu_gib": sum(gpu_gib) if gpu_gib else None,
             "gpu_memory_share": max(_known(each.gpu_memory_share for each in loads), default=None),
@@ -43,6 +42,13 @@ class ResourceMeter:
         }
         self._loads, self._time = loads, now
         return figures
+
+    def _cpu_wait_share(self, loads: Sequence[Load], busy_sec: float) -> float | None:
+        now, before = (_known(each.cpu_wait_sec for each in those) for those in (loads, self._loads))
+        if len(now) < len(loads) or len(before) < len(self._loads):
+            return None
+        waited_sec = max(0.0, sum(now) - sum(before))  # threads that have ended count no longer
+        return waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0
 
     def _neighbour_cores(self, loads: Sequence[Load], elapsed_sec: float) -> float | None:
         """None where a node's kernel does not count, or its counters stand still or go back."""
@@ -86,11 +92,6 @@ def _hosts(loads: Sequence[Load]) -> dict[int, tuple[float, float]]:
 def _cpu_sec(loads: Sequence[Load]) -> float:
     """Seconds on a core."""
     return sum(each.cpu_sec for each in loads)
-
-
-def _wait_sec(loads: Sequence[Load]) -> float:
-    """Seconds ready without one, as far as kernels count them."""
-    return sum(each.cpu_wait_sec or 0.0 for each in loads)
 
 
 def _known(figures: Iterator[float | None]) -> list[float]:

@@ -11,6 +11,7 @@ from trainer.records.run_record import RunContext
 
 CONFIG = preset("dcgan-digits").replace({"batch_size": 64, "precision": "fp32"})
 PRICED = RunContext(usd_per_hour=Quantity(value=2.0, unit="USD/h", provenance="list-price", source="a list"))
+FREE = RunContext(usd_per_hour=Quantity(value=0.0, unit="USD/h", provenance="list-price", source="a list"))
 UNKNOWN = RunContext(usd_per_hour=Quantity.absent("USD/h", "no list has it"))
 
 
@@ -19,7 +20,9 @@ def test_time_and_energy_need_nothing_of_the_launcher(objective: Objective) -> N
     check_control(ControlSettings(objective=objective), CONFIG, RunContext(), 2)
 
 
-@pytest.mark.parametrize(("objective", "context"), [("cost", RunContext()), ("cost", UNKNOWN), ("carbon", PRICED)])
+@pytest.mark.parametrize(
+    ("objective", "context"), [("cost", RunContext()), ("cost", UNKNOWN), ("cost", FREE), ("carbon", PRICED)]
+)
 def test_an_objective_without_its_figures_is_refused(objective: Objective, context: RunContext) -> None:
     with pytest.raises(TrainerError) as caught:
         check_control(ControlSettings(objective=objective), CONFIG, context, 1)

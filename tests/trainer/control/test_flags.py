@@ -52,6 +52,7 @@ def test_what_is_ignored_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (("--control", '{"bounds": {"batch_sise": [1, 2]}}'), "--control: bounds.batch_sise", "batch_size"),
         (("--control", '{"bounds": {"batch_size": [64, 32]}}'), "--control: bounds.batch_size", "[32, 64]"),
         (("--control", '{"bounds": {"threads": [0, 2]}}'), "--control: bounds.threads.0", ""),
+        (("--control", '{"bounds": {"loader_threads": [1, 1000000000]}}'), "--control: bounds.loader_threads.1", ""),
         (("--control", '{"bounds": {"watts": [300.0, 200.0]}}'), "--control: bounds.watts", "[200"),
         (("--control", '{"interval_sec": 0}'), "--control: interval_sec", ""),
     ],

@@ -109,6 +109,22 @@ class Late(Restless):
         super().__init__(lambda room, asked: ("loader_threads", 2) if asked > first else None)
 
 
+@pytest.mark.parametrize(
+    "meter", ["neighbour_cores", "cpu_wait_share", "host_memory_share", "device_memory_share", "device_use", "watts"]
+)
+def test_a_figure_that_is_no_more_decides_nothing(meter: str) -> None:
+    had = Interval(0, 10.0, 100.0, START, neighbour_cores=1.0, host_memory_share=0.5, device_memory_share=0.5)
+    had = had._replace(device_use=0.5, watts=100.0, cpu_wait_share=0.3)
+    history = [had._replace(images_per_sec=100.0 + number) for number in range(3)]
+    asked = Restless(lambda room, asked: ("loader_threads", 2))
+    assert next_decision(history, asked, ControlSettings(), START, Machine(4)).decision is not None
+    none: dict[str, Any] = {meter: None}
+    gone = [*history, history[-1]._replace(**none)]
+    told = next_decision(gone, asked, ControlSettings(), START, Machine(4))
+    assert (told.decision, told.warning) == (None, True)
+    assert meter in told.why
+
+
 def test_no_more_changes_an_hour_than_allowed() -> None:
     limited = ControlSettings(decisions_per_hour=3, min_gain=0.0, patience=1, interval_sec=10)
     run = Loop(Plant(), START, limited, intervals=360, policy=Restless(_another)).run()
@@ -186,11 +202,14 @@ def test_what_was_undone_alone_may_be_tried_once_beside_a_neighbour(undone: int,
     less = Decision("threads", 1, 2, "rules", "", 0.1, "")
     back = less._replace(policy=JUDGE, value=2, was=1)
     start = START._replace(threads=2)
-    began = Interval(0, 10.0, 100.0, start, decision=less)
-    ended = Interval(0, 10.0, 90.0, start._replace(threads=1), decision=back)
+    began = Interval(0, 10.0, 100.0, start, neighbour_cores=0.0, decision=less)
+    ended = Interval(0, 10.0, 90.0, start._replace(threads=1), neighbour_cores=0.0, decision=back)
     now = Interval(0, 10.0, 50.0, start, neighbour_cores=1.0 if beside else 0.0)
     found = allowed(ControlSettings(), start, Machine(4), [*[began, ended] * undone, now])
     assert (1 in found.get("threads", ())) is (beside and undone == 1)
+    unknown = now._replace(neighbour_cores=None)
+    found = allowed(ControlSettings(), start, Machine(4), [*[began, ended] * undone, unknown])
+    assert 1 not in found.get("threads", ())
 
 
 def test_an_objective_without_its_figure_decides_nothing() -> None:

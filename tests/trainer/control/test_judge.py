@@ -114,7 +114,7 @@ def test_broken_meters_are_waited_for_no_longer_than_thrice_its_patience() -> No
 def test_what_the_runs_own_plan_has_turned_since_is_not_undone(guards: tuple[float, ...]) -> None:
     """By speed or by the guard, however late: the plan's value stays."""
     smaller = Decision("batch_size", 32, 64, "rules", "", 0.2, "")
-    last = rates(100, guard=10.0)[0]._replace(decision=smaller)
+    last = rates(100, guard=10.0, noise_scale=500.0)[0]._replace(decision=smaller)
     worse = [*rates(100), last, *rates(50, 50, 50, knobs=last.after), *rates(*[50] * len(guards), knobs=last.after)]
     worse = [
         *worse[: len(worse) - len(guards)],
@@ -160,7 +160,18 @@ def test_what_was_before_a_neighbour_came_is_no_measure() -> None:
     assert changed([*alone, *beside], less, [0, 100, 100], neighbour_cores=1.0).state == "kept"
 
 
-BESIDE = {"cpu_wait_share": 0.4, "neighbour_cores": 1.0}
+@pytest.mark.parametrize(("beside", "state"), [(60, "kept"), (50, "undo")])
+def test_it_is_compared_with_what_was_beside_the_same_neighbours(beside: float, state: str) -> None:
+    """Also where the neighbour has changed nothing in what holds the run up."""
+    alone, with_others = rates(100, 100, 100, loader_share=0.5), rates(50, 50, loader_share=0.5, neighbour_cores=1.0)
+    verdict = changed([*alone, *with_others], MORE, [0, beside, beside], neighbour_cores=1.0)
+    assert verdict.state == state
+    assert verdict.gain == pytest.approx(beside / 50 - 1)
+    gone = changed([*with_others, *alone[:2]], MORE, [0, beside, beside])
+    assert gone.state == "undo", "nor is it measured by those that have gone"
+
+
+BESIDE: dict[str, Any] = {"cpu_wait_share": 0.4, "neighbour_cores": 1.0}
 
 
 def test_a_neighbour_that_comes_meanwhile_is_not_the_changes_fault() -> None:
@@ -175,6 +186,68 @@ def test_a_neighbour_that_comes_meanwhile_is_not_the_changes_fault() -> None:
     stays = judge([*began, *beside, *beside[:2]], SETTINGS, START)
     assert (stays.state, stays.gain) == ("undo", None)
     assert "others have come or gone" in stays.why
+    lost = judge([*began, beside[0], *rates(50, knobs=START._replace(threads=1)), *beside, beside[0]], SETTINGS, START)
+    assert (lost.state, lost.gain) == ("undo", -0.5), "what it has cost before they came is known"
+
+
+def test_where_nobody_can_tell_whether_others_are_there_it_is_not_compared() -> None:
+    less = Decision("threads", 1, 2, "rules", "", 0.1, "")
+    unknown = changed(rates(40, 40, **BESIDE), less, [0, *[100] * 6])
+    assert (unknown.state, unknown.gain) == ("undo", None)
+
+
+@pytest.mark.parametrize("others", [0.0, 1.0])
+def test_a_neighbour_that_comes_does_not_bring_a_run_back_to_where_memory_is_short(others: float) -> None:
+    start = START._replace(batch_gpu=32)
+    before = rates(100, 101, 99, knobs=start, device_memory_share=0.97, neighbour_cores=0.0)
+    verdict = changed(before, LESS, [50, 40, 40], device_memory_share=0.6, neighbour_cores=others)
+    assert verdict.state == ("kept" if others else "undo"), "only alone its speed is its own"
+
+
+def test_the_odd_jobs_of_a_large_machine_are_no_neighbour() -> None:
+    before = rates(100, 100, cores=192, neighbour_cores=0.2)
+    assert changed(before, MORE, [0, 120, 120], cores=192, neighbour_cores=1.5).state == "kept"
+    assert changed(before, MORE, [0, 120, 120], cores=192, neighbour_cores=40.0).state == "wait"
+
+
+def test_a_change_that_answers_others_goes_with_them() -> None:
+    """A run would train on half of its cores until they come back, else."""
+    less = Decision("threads", 1, 2, "rules", "", 0.1, "")
+    beside, alone = [40, 40, 50], rates(50, 50, knobs=START._replace(threads=1), neighbour_cores=0.0)
+    last = rates(*beside[:2], **BESIDE)[-1]._replace(decision=less)
+    began = [*rates(*beside[:1], **BESIDE), last, *rates(50, 50, knobs=last.after, neighbour_cores=1.0)]
+    assert judge([*began, alone[0]], SETTINGS, START).state == "wait", "they may be back"
+    verdict = judge([*began, *alone], SETTINGS, START)
+    assert (verdict.state, verdict.decision) == ("undo", less)
+    more = rates(40, **BESIDE)[0]._replace(loader_share=0.5, decision=MORE)
+    other = [rates(40, **BESIDE)[0], more, *(each._replace(knobs=more.after) for each in [*began[2:], *alone])]
+    assert judge(other, SETTINGS, START).state == "wait", "it was for want of images"
+
+
+LARGER = Decision("batch_size", 128, 64, "rules", "", 0.1, "")
+
+
+@pytest.mark.parametrize("noise", [None, 10.0, 1e6])
+def test_an_estimate_of_the_noise_that_moves_is_no_merit_of_a_change(noise: float | None) -> None:
+    """Of a run whose batch is no longer the first one."""
+    before = rates(100, 100, knobs=START._replace(batch_size=256), noise_scale=500.0)
+    assert changed(before, MORE, [0, 120, 120], noise_scale=noise).gain == pytest.approx(0.2)
+
+
+def test_nor_is_a_grid_that_gets_cleaner_by_the_hour() -> None:
+    before = rates(100, 100, watts=100.0, g_per_kwh=400.0)
+    last = before[-1]._replace(decision=MORE)
+    after = rates(0, 100, 100, knobs=last.after, watts=100.0, g_per_kwh=200.0)
+    carbon = SETTINGS.model_copy(update={"objective": "carbon"})
+    assert judge([before[0], last, *after], carbon, START).gain == pytest.approx(0.0)
+
+
+def test_another_batch_is_judged_by_the_noise_that_was_known_before() -> None:
+    known = changed(rates(100, 100, noise_scale=64.0), LARGER, [0, 120, 120], noise_scale=1e6)
+    assert known.gain == pytest.approx(1.2 * (64 + 64) / (64 + 128) - 1)
+    unknown = changed(rates(100, 100), LARGER, [0, *[200] * 6], noise_scale=64.0)
+    assert (unknown.state, unknown.gain) == ("undo", None)
+    assert "noise" in unknown.why
 
 
 def test_networks_that_have_grown_say_nothing_of_it() -> None:
@@ -201,6 +274,38 @@ def test_worse_quality_undoes_a_faster_run_however_late() -> None:
     assert guarded([50, 41, 29, 20], BF16, [22]).state == "wait", "within its noise"
     assert guarded([20], BF16, [21, 21]).state == "kept"
     assert guarded([20], BF16, [30, 30]).state == "undo"
+
+
+def test_the_guard_goes_back_to_changes_that_stand_where_a_later_one_was_undone() -> None:
+    first = rates(100, 100, 100, guard=20.0)
+    first[-1] = first[-1]._replace(decision=BF16)
+    kept = rates(200, 200, 200, knobs=first[-1].after, guard=20.0, noise_scale=500.0)
+    kept[-1] = kept[-1]._replace(decision=LARGER)
+    spoilt = rates(90, 90, 90, knobs=kept[-1].after, guard=90.0)
+    back = undoing(Verdict("undo", LARGER, -0.5))
+    spoilt[-1] = spoilt[-1]._replace(decision=back)
+    history = [*first, *kept, *spoilt]
+    after = rates(200, 200, 200, knobs=spoilt[-1].after)
+    assert judge([*history, *after], SETTINGS, START).state == "nothing", "the larger batch had spoilt it"
+    worse = judge([*history, *after, *rates(200, knobs=spoilt[-1].after, guard=60.0)], SETTINGS, START)
+    assert worse.decision == BF16
+    assert worse.state == "undo"
+
+
+def test_what_was_watched_when_the_guard_undid_another_is_undone_as_well() -> None:
+    first = rates(100, 100, 100, guard=20.0)
+    first[-1] = first[-1]._replace(decision=BF16)
+    kept = rates(200, 200, 200, knobs=first[-1].after)
+    kept[-1] = kept[-1]._replace(decision=MORE)
+    worse = rates(50, knobs=kept[-1].after, guard=90.0)[0]._replace(decision=undoing(Verdict("undo", BF16)))
+    after = rates(50, knobs=worse.after)
+    verdict = judge([*first, *kept, worse, *after], SETTINGS, START)
+    assert (verdict.state, verdict.decision) == ("undo", MORE)
+    undone = after[0]._replace(decision=undoing(verdict))
+    assert judge([*first, *kept, worse, undone, *rates(100, knobs=undone.after)], SETTINGS, START).state == "nothing"
+    over = rates(210, 210, 210, knobs=kept[-1].after)
+    ended = [*over, worse._replace(knobs=over[-1].knobs), *after]
+    assert judge([*first, *kept, *ended], SETTINGS, START).state == "nothing", "it was judged before"
 
 
 def test_threads_change_no_quality() -> None:

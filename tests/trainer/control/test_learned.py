@@ -1,6 +1,7 @@
 """The policy that goes by what earlier decisions brought."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,7 +42,7 @@ def test_it_loses_little_where_all_is_right(seed: int) -> None:
 
 
 def test_a_reward_is_measured_from_both_sides_of_a_change() -> None:
-    history = _changed([100.0, 102.0, 100.0], [150.0, 150.0, 90.0])
+    history = _changed([100.0, 102.0, 100.0], [10.0, 150.0, 150.0, 90.0])
     there, back = trials_of(history, rooms.room(START))
     assert (there.arm.knob, there.arm.was, there.arm.value, there.arm.up) == ("loader_threads", 1, 2, True)
     assert there.reward == pytest.approx(150 / 101 - 1)
@@ -68,6 +69,14 @@ def test_an_estimate_of_the_noise_that_moves_is_no_reward() -> None:
     moved = [each._replace(noise_scale=(number + 1) * 100.0) for number, each in enumerate(history)]
     start = START._replace(batch_size=32)
     assert trials_of(moved, rooms.room(start))[0].reward == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("meanwhile", [{"neighbour_cores": 2.0}, {"resolution": 64}])
+def test_what_came_meanwhile_is_no_reward(meanwhile: dict[str, Any]) -> None:
+    history = _changed([100.0, 100.0], [40.0, 40.0, 40.0])
+    assert len(trials_of(history, rooms.room(START))) == 2
+    told = [*history[:2], *(each._replace(**meanwhile) for each in history[2:])]
+    assert trials_of(told, rooms.room(START)) == []
 
 
 def test_only_what_a_knob_hangs_on_tells_contexts_apart() -> None:

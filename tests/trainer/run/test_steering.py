@@ -172,13 +172,14 @@ def test_what_cannot_be_done_is_told_and_the_run_goes_on(
     assert found.state_sha256 == plain.state_sha256
 
 
+@pytest.mark.parametrize("part", ["next_decision", "remembered", "Watch.see", "Controller._is_off"])
 def test_a_controller_that_dies_leaves_the_run_as_it_is(
-    config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch
+    config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("a policy's own bug")
+        raise ZeroDivisionError("a bug of its own, or a folder that does not answer")
 
-    monkeypatch.setattr(controller, "next_decision", broken)
+    monkeypatch.setattr(f"trainer.control.controller.{part}", broken)
     plain = _train(config, tmp_path / "plain", digits_dir, None)
     found = _train(config, tmp_path / "dies", digits_dir)
     assert found.state_sha256 == plain.state_sha256
@@ -336,11 +337,11 @@ def test_switched_on_again_is_told(
 ) -> None:
     decide, switch, asked = next_decision, tmp_path / SWITCH_FILE, list[int]()
 
-    def switching(*args: Any, **kwargs: Any) -> Any:
-        asked.append(1)
+    def switching(history: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(len(history))
         if len(asked) == 1:
             switch.touch()
-        return decide(*args, **kwargs)
+        return decide(history, *args, **kwargs)
 
     is_off = controller.Controller._is_off
 
@@ -355,3 +356,4 @@ def test_switched_on_again_is_told(
     _train(config, tmp_path, digits_dir)
     told = [line["event"] for line in lines_of(tmp_path) if line.get("event") in ("controller-idle", "controller-on")]
     assert told == ["controller-idle", "controller-on"]
+    assert asked[:3] == [1, 3, 4], "what was trained meanwhile is known"

@@ -146,13 +146,13 @@ def test_machines_add_up_and_each_nodes_memory_counts_once(
     assert (line["gpu_gib"], line["gpu_utilisation"]) == (None, None)
 
 
-@pytest.mark.parametrize(("wait_sec", "share"), [((None, None), 0.0), ((3.0, 2.0), 0.0), ((3.0, 4.2), 0.6)])
+@pytest.mark.parametrize(("wait_sec", "share"), [((None, None), None), ((3.0, 2.0), 0.0), ((3.0, 4.2), 0.6)])
 def test_threads_that_wait_for_a_core_are_told_of(
     tiny_config: TrainConfig,
     state: TrainState,
     monkeypatch: pytest.MonkeyPatch,
     wait_sec: tuple[float | None, float | None],
-    share: float,
+    share: float | None,
 ) -> None:
     """Not where the kernel does not count, nor where the threads that waited have ended."""
     loads = iter([Load(1.0, None, None, cpu, 4, 8.0, wait) for cpu, wait in zip((10.0, 10.8), wait_sec, strict=True)])
