@@ -123,11 +123,15 @@ def _main(words: list[str]) -> str:
         raise _RefusedError(f'Error from server (NotFound): {rest[0]} "{rest[1]}" not found')
     known = json.loads(path.read_text())
     if verb == "patch":
-        change = json.loads(options["patch"])
-        known["metadata"] |= change.get("metadata", {})
-        known["spec"] = known.get("spec", {}) | change.get("spec", {})
+        known = _merged(known, json.loads(options["patch"]))
         _write(path, known)
     return json.dumps(known)
+
+
+def _merged(known: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """By the rules of a merge patch (RFC 7396), of one that takes nothing away."""
+    deeper = {key: _merged(known.get(key, {}), value) for key, value in change.items() if isinstance(value, dict)}
+    return {**known, **change, **deeper}
 
 
 def _created(kube: PretendKube, folder: Path, given: dict[str, Any], resource: str) -> str:

@@ -102,8 +102,8 @@ def clear_stale(kubectl: Kubectl, name: str) -> None:
 
 
 def clear_start(kubectl: Kubectl, first: Mapping[str, Any]) -> None:
-    """Takes away the parts of one start, but for its JobSet. `first`: its ConfigMap; nothing goes with one that no start
-    has made, nor what has its name and is somebody else's.
+    """Takes away the parts of one start, but for its JobSet; what has its name and is somebody else's stays. `first`:
+    its ConfigMap; of one that no start has made nothing goes.
     """
     meta = first["metadata"]
     if (token := _token(meta)) is None:
