@@ -25,6 +25,7 @@ from stacks.engines.base import (
 )
 from stacks.engines.kubernetes import logs
 from stacks.engines.kubernetes.fabric import fabric_of
+from stacks.engines.kubernetes.fabric_findings import fabric_findings
 from stacks.engines.kubernetes.hours import left_sec
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.manifests import (
@@ -104,6 +105,7 @@ class KubernetesEngine:
         yield from self._missing(job)
         yield from self._team(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)
+        yield from fabric_findings(self._kubectl, job, quota)
         if quota is None:
             yield Finding.warning(
                 "job.quota",

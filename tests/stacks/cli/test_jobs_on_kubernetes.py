@@ -116,3 +116,17 @@ def test_the_log_of_a_job_that_writes_on_and_on_has_an_end(
     monkeypatch.setattr(Kubectl, "logs", grows)
     assert gangway(["job", "logs", "mine-3", "--on", _ON]) == 0
     assert capsys.readouterr().out == "line 0\n"
+
+
+def test_a_submit_says_that_the_network_between_gpus_is_left_out(
+    kube: PretendKube, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube.stand_up(devices={"nvidia.com/gpu": 16, "vpc.amazonaws.com/efa": 64})
+    kube.put("Node", "n1", spec={}, status={"allocatable": {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}})
+    asked = 'nodes: {min: 2, max: 2}\nresources: {cpu: "1", memory: 1Gi, nvidia.com/gpu: "8"%s}\n'
+    for more, said in (("", True), (', vpc.amazonaws.com/efa: "32"', False)):
+        (tmp_path / "job.yaml").write_text(FILE + asked % more)
+        assert gangway(["job", "submit", str(tmp_path / "job.yaml"), "--on", _ON]) == 0
+        told = capsys.readouterr().err
+        assert ("warning: resources.vpc.amazonaws.com/efa:" in told) == said
+        assert ("32" in told) == said
