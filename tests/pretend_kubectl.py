@@ -13,6 +13,7 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,12 +58,19 @@ class PretendKube:
     def forbid(self, *resources: str) -> None:
         (self.folder / "forbidden").write_text("\n".join(resources))
 
-    def stand_up(self, queue: str = "gpu", namespace: str = "team-a", cpus: int = 4) -> None:
-        """All that a job of one or more CPUs wants there."""
+    def stand_up(
+        self, queue: str = "gpu", namespace: str = "team-a", cpus: int = 4, devices: Mapping[str, int] | None = None
+    ) -> None:
+        """All that a job of one or more CPUs wants there; `devices`: by name, what its queue has a quota of besides."""
+        more = {} if devices is None else devices
         self.put("Namespace", namespace)
         self.put("LocalQueue", queue, namespace, spec={"clusterQueue": "vision"})
-        quotas = [{"name": "cpu", "nominalQuota": cpus}, {"name": "memory", "nominalQuota": "640Gi"}]
-        group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "plain", "resources": quotas}]}
+        quotas: list[dict[str, object]] = [
+            {"name": "cpu", "nominalQuota": cpus},
+            {"name": "memory", "nominalQuota": "640Gi"},
+        ]
+        quotas += [{"name": name, "nominalQuota": number} for name, number in more.items()]
+        group = {"coveredResources": ["cpu", "memory", *more], "flavors": [{"name": "plain", "resources": quotas}]}
         self.put("ClusterQueue", "vision", spec={"resourceGroups": [group]})
         self.put("ResourceFlavor", "plain", spec={})
         self.put("PersistentVolumeClaim", "gangway-runs", namespace)
@@ -123,11 +131,15 @@ def _main(words: list[str]) -> str:
         raise _RefusedError(f'Error from server (NotFound): {rest[0]} "{rest[1]}" not found')
     known = json.loads(path.read_text())
     if verb == "patch":
-        change = json.loads(options["patch"])
-        known["metadata"] |= change.get("metadata", {})
-        known["spec"] = known.get("spec", {}) | change.get("spec", {})
+        known = _merged(known, json.loads(options["patch"]))
         _write(path, known)
     return json.dumps(known)
+
+
+def _merged(known: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """By the rules of a merge patch (RFC 7396), of one that takes nothing away."""
+    deeper = {key: _merged(known.get(key, {}), value) for key, value in change.items() if isinstance(value, dict)}
+    return {**known, **change, **deeper}
 
 
 def _created(kube: PretendKube, folder: Path, given: dict[str, Any], resource: str) -> str:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.aws.eks_nodes import EFA
 from components.kubernetes import charts
 from components.kubernetes.charts import SYSTEM, Chart
 from components.kubernetes.namespaces import RunVolume
 from components.kubernetes.queues import tolerations
-from components.kubernetes.spec import GPU, JOBS, ClusterSpec
+from components.kubernetes.spec import EFA, GPU, JOBS, ClusterSpec
 
 __all__ = ["cluster_charts", "lustre_volume"]
 

@@ -11,10 +11,9 @@ from components.aws.launch import count_efa
 from components.catalog.schema import MachineType
 from components.core.capacity import RungPlan
 from components.core.findings import InputError
-from components.kubernetes.spec import GPU, HOST, JOBS, JOBS_ONLY, RUNG_LABEL, Flavor, Node
+from components.kubernetes.spec import EFA, GPU, HOST, JOBS, JOBS_ONLY, RUNG_LABEL, Flavor, Node
 
 __all__ = [
-    "EFA",
     "ROOT_DEVICE",
     "JoinSpec",
     "check_version",
@@ -29,8 +28,6 @@ __all__ = [
     "service_cidr",
 ]
 
-EFA = "vpc.amazonaws.com/efa"
-"""What a pod asks for to have the fabric; without it NCCL goes over TCP and says nothing."""
 VERSIONS = ("1.35", "1.36")
 """Of Kubernetes, in EKS's standard support into 2027: an older one costs six times as much an hour."""
 # Of Amazon Linux 2023, which EKS's images are made of.

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from components.core.findings import InputError
 
 __all__ = [
+    "EFA",
     "FABRIC",
     "FABRIC_KEY",
     "GPU",
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 GPU = "nvidia.com/gpu"
+EFA = "vpc.amazonaws.com/efa"
+"""What a pod asks for to have the fabric on AWS; without it NCCL goes over TCP and says nothing."""
 FABRIC, FABRIC_KEY = "gangway-fabric", "fabric.json"
 """ConfigMap of a team's namespace, and its key: what pods take to use the network between the nodes' GPUs; and a volume
 claim with the plug-in.

@@ -385,10 +385,8 @@ def logs(
             for text in base.follow(engine, job_id, _pause):
                 typer.echo(text, nl=False)
         return
-    text, offset = engine.log(job_id)
-    while text:
+    for text in base.written(engine, job_id):
         typer.echo(text, nl=False)
-        text, offset = engine.log(job_id, offset)
 
 
 @jobs.command(hidden=True)

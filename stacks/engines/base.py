@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from stacks.engines.hybrid.copying import Copied, Told
 
 
+LOG_PART_BYTES = 1_000_000
+"""Of one answer of `Engine.log`."""
+_HALF_LETTER_BYTES = 3
+"""At most, of a letter in UTF-8 that is not whole."""
+
+
 class EngineAwayError(InputError):
     """An engine that does not answer now."""
 
@@ -147,7 +153,10 @@ class Engine(Protocol):
         """Those it still knows, the oldest first; one that cannot be read is a row as of `unreadable`."""
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
-        """What the job has written beyond that offset, and the offset for the next call. InputError: as `status`."""
+        """What the job has written beyond that offset, and the offset for the next call. It may be a part, of
+        `LOG_PART_BYTES` by which the offset goes on, but for those of a letter that is there by half; an answer by
+        which it goes on otherwise has all that was there. InputError: as `status`.
+        """
 
     def cancel(self, job_id: str) -> None:
         """Ends it: one that runs is told first, and has its grace. Of one that is over nothing changes. InputError: as
@@ -293,6 +302,16 @@ def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[s
             return
         else:
             pause()
+
+
+def written(engine: Engine, job_id: str) -> Iterator[str]:
+    """What the job has written by now; that has an end also where it writes on meanwhile. Raises as `Engine.log`."""
+    offset, is_part = 0, True
+    while is_part:
+        before = offset
+        text, offset = engine.log(job_id, before)
+        yield text
+        is_part = LOG_PART_BYTES - _HALF_LETTER_BYTES <= offset - before <= LOG_PART_BYTES
 
 
 def waited(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> JobStatus:

@@ -25,6 +25,7 @@ from stacks.engines.base import (
 )
 from stacks.engines.kubernetes import logs
 from stacks.engines.kubernetes.fabric import fabric_of
+from stacks.engines.kubernetes.fabric_findings import fabric_findings
 from stacks.engines.kubernetes.hours import left_sec
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.manifests import (
@@ -42,6 +43,7 @@ from stacks.engines.kubernetes.manifests import (
 )
 from stacks.engines.kubernetes.nodes import places
 from stacks.engines.kubernetes.objects import (
+    Found,
     Seen,
     annotation_of,
     annotations_of,
@@ -57,7 +59,7 @@ from stacks.engines.kubernetes.objects import (
 from stacks.engines.kubernetes.places import QUEUES, local_queue
 from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lacking, narrowest_block, quota_of
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
-from stacks.engines.kubernetes.status import starts_gone, status_of, unfit_nodes
+from stacks.engines.kubernetes.status import cancelled_at, starts_gone, status_of, unfit_nodes
 from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
 from stacks.engines.users import own_name
 
@@ -103,6 +105,7 @@ class KubernetesEngine:
         yield from self._missing(job)
         yield from self._team(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)
+        yield from fabric_findings(self._kubectl, job, quota)
         if quota is None:
             yield Finding.warning(
                 "job.quota",
@@ -153,7 +156,7 @@ class KubernetesEngine:
         self._sweep(sets)
         taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets if is_a_jobs(each)]
         number = max(taken, default=0) + 1
-        block, fabric = self._block(job), fabric_of(self._kubectl, job)
+        block, fabric = self._block(job, self._queue), fabric_of(self._kubectl, job)
         while True:
             job_id = f"{job.name}-{number}"
             folder = f"{job_id}-{secrets.token_hex(8)}"
@@ -223,22 +226,30 @@ class KubernetesEngine:
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`. Kueue takes it off its nodes, by way of SIGTERM and its grace."""
-        seen = self._seen(job_id)
-        if self._status(seen).phase.is_over:
-            return
-        name = seen.last["metadata"]["name"]
-        if CANCELLED_ANNOTATION not in annotations_of(seen.last):
-            now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-            self._kubectl.patch(SETS, name, {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}})
         for _ in range(_LOOKS):
             seen = self._seen(job_id)
             if self._status(seen).phase.is_over:
                 return
-            if seen.workload is not None:
-                self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
+            if CANCELLED_ANNOTATION not in annotations_of(seen.last):
+                self._mark_cancelled(seen.last)
+                continue  # the next look has what was begun meanwhile; whoever begins one later sees the annotation
+            if self._take_off(seen):
                 return
             time.sleep(_LOOK_SEC)
         raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="look at Kueue's own log")
+
+    def _mark_cancelled(self, job_set: Found) -> None:
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        self._kubectl.patch(
+            SETS, job_set["metadata"]["name"], {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}}
+        )
+
+    def _take_off(self, seen: Seen) -> bool:
+        """False before Kueue has made a workload of it."""
+        if seen.workload is None:
+            return False
+        self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
+        return True
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
@@ -258,16 +269,25 @@ class KubernetesEngine:
         return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
 
     def ensure_begun(self, job_id: str) -> None:
-        """See `Engine`: of a job that has ended on a node that is not fit, the next start, without that node."""
+        """See `Engine`: of a job that has ended on a node that is not fit, the next start, without that node. One that
+        was cancelled meanwhile is taken back.
+        """
         seen = self._seen(job_id)
         nodes, status = unfit_nodes(seen), self._status(seen)
-        if status.phase is not Phase.WAITING or not nodes:
+        if status.phase is not Phase.WAITING:
             return
-        last, job = seen.last, file_of(seen.last)
+        if cancelled_at(seen) is not None:  # whoever began this start was cut off before he saw it
+            if CANCELLED_ANNOTATION not in annotations_of(seen.last):
+                self._mark_cancelled(seen.last)
+            self._take_off(seen)
+            return
+        if not nodes:
+            return
+        last, job, queue = seen.last, file_of(seen.last), self._queue_of(seen.last)
         meta = last["metadata"]
         placing = Placing(
-            self._kubectl.namespace, self._queue, CLAIM, job_id, annotation_of(last, USER_ANNOTATION),
-            run_folder_of(last), excluded_of(last), start_of(last), None, self._block(job),
+            self._kubectl.namespace, queue, CLAIM, job_id, annotation_of(last, USER_ANNOTATION),
+            run_folder_of(last), excluded_of(last), start_of(last), None, self._block(job, queue),
             fabric_of(self._kubectl, job),
         )  # fmt: skip
         following = placing.without(nodes, left_sec(seen))
@@ -277,6 +297,13 @@ class KubernetesEngine:
             put(self._kubectl, job, following, variables)
         except TakenError:  # somebody else has begun it, or was cut off while he did
             clear_stale(self._kubectl, following.name)
+        if cancelled_at(self._seen(job_id)) is not None:
+            self.cancel(job_id)
+
+    def _queue_of(self, job_set: Found) -> str:
+        """Which need not be the one that this engine submits to."""
+        name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
+        return name
 
     def _all(self, *words: str) -> list[Seen]:
         sets = [each for each in self._kubectl.get(SETS, *words) if is_a_jobs(each)]
@@ -314,9 +341,7 @@ class KubernetesEngine:
             return 0
         last = seen.last
         try:
-            queue = self._cluster_queue(
-                self._kubectl.get(QUEUES, last["metadata"]["labels"].get(QUEUE_LABEL, self._queue))
-            )
+            queue = self._cluster_queue(self._kubectl.get(QUEUES, self._queue_of(last)))
             flavors = {name: self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)}
             nodes = self._kubectl.get("nodes")
         except (ForbiddenError, MissingError):
@@ -333,12 +358,12 @@ class KubernetesEngine:
         except ForbiddenError:
             return None
 
-    def _block(self, job: JobFile) -> str | None:
+    def _block(self, job: JobFile, queue_name: str) -> str | None:
         """See `Placing.block`; None where this user may not read it."""
         if job.nodes.max == 1:
             return None
         try:
-            queue = self._cluster_queue(local_queue(self._kubectl, self._queue))
+            queue = self._cluster_queue(local_queue(self._kubectl, queue_name))
             flavors = [self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)]
             names = [each["spec"].get("topologyName") for each in flavors]
             return narrowest_block([None if name is None else self._kubectl.get(_TOPOLOGIES, name) for name in names])

@@ -46,19 +46,34 @@ class Fabric(Section):
     script: _Path | None = None
     mount: Mount | None = None
 
+    def is_for(self, job: JobFile) -> bool:
+        """Whether its pods get this: those of several whole nodes."""
+        return job.nodes.max > 1 and job.resources.get(GPU) == str(self.gpus)
+
 
 def fabric_of(kubectl: Kubectl, job: JobFile) -> Fabric | None:
-    """What the job's pods get; None where the namespace has nothing to say of it, or not of such a job. InputError: it
-    says something else.
+    """What the job's pods get; None where the namespace has nothing to say of it, or not of such a job, or may not be
+    read, of which `fabric_findings` warns. InputError: as `read_fabric`.
     """
     if job.nodes.max < 2:
         return None
     try:
+        fabric = read_fabric(kubectl)
+    except ForbiddenError:
+        return None
+    return fabric if fabric is not None and fabric.is_for(job) else None
+
+
+def read_fabric(kubectl: Kubectl) -> Fabric | None:
+    """What the namespace says; None where it says nothing. ForbiddenError: this user may not read it. InputError: it
+    says something else.
+    """
+    try:
         found = kubectl.get("configmap", FABRIC).get("data", {})
-    except (MissingError, ForbiddenError):
+    except MissingError:
         return None
     try:
-        fabric = Fabric.model_validate_json(found.get(FABRIC_KEY, ""))
+        return Fabric.model_validate_json(found.get(FABRIC_KEY, ""))
     except ValidationError as error:
         wrong = first_wrong(error)
         raise InputError(
@@ -66,4 +81,3 @@ def fabric_of(kubectl: Kubectl, job: JobFile) -> Fabric | None:
             allowed="what this release of Gangway has written there",
             fix=f"pulumi up by this release, or kubectl delete configmap {FABRIC}: pods then talk over TCP",
         ) from None  # fmt: skip
-    return fabric if job.resources.get(GPU) == str(fabric.gpus) else None

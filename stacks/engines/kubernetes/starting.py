@@ -79,7 +79,13 @@ def _has(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
         meta = kubectl.get(resource, name)["metadata"]
     except MissingError:
         return False
-    return bool(meta.get("annotations", {}).get(_SUBMIT_ANNOTATION) == token)
+    return _token(meta) == token
+
+
+def _token(meta: Mapping[str, Any]) -> str | None:
+    """Of the submit that made it; None of what none has."""
+    found: str | None = meta.get("annotations", {}).get(_SUBMIT_ANNOTATION)
+    return found
 
 
 def clear_stale(kubectl: Kubectl, name: str) -> None:
@@ -90,9 +96,21 @@ def clear_stale(kubectl: Kubectl, name: str) -> None:
         kubectl.get(SETS, name)
         return
     with suppress(MissingError):
-        if _age(kubectl.get("configmaps", name)) > timedelta(seconds=_STALE_SEC):
-            for resource in SUPPORTS.values():
-                delete(kubectl, resource, name)
+        found = kubectl.get("configmaps", name)
+        if _age(found) > timedelta(seconds=_STALE_SEC):
+            clear_start(kubectl, found)
+
+
+def clear_start(kubectl: Kubectl, first: Mapping[str, Any]) -> None:
+    """Takes away the parts of one start, but for its JobSet; what has its name and is somebody else's stays. `first`:
+    its ConfigMap; of one that no start has made nothing goes.
+    """
+    meta = first["metadata"]
+    if (token := _token(meta)) is None:
+        return
+    for resource in SUPPORTS.values():
+        if _has(kubectl, resource, meta["name"], token):
+            delete(kubectl, resource, meta["name"])
 
 
 def _age(found: Mapping[str, Any]) -> timedelta:

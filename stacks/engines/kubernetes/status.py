@@ -30,6 +30,14 @@ def unfit_nodes(seen: Seen) -> list[str]:
     return [each["spec"]["nodeName"] for each in seen.pods if each["metadata"]["name"] in failed]
 
 
+def cancelled_at(seen: Seen) -> datetime | None:
+    """When somebody has cancelled the job; None where nobody has. It need not be its last set that says so: one may
+    have been begun at that moment.
+    """
+    notes = [annotations_of(each) for each in seen.sets]
+    return min((time_of(each[CANCELLED_ANNOTATION]) for each in notes if CANCELLED_ANNOTATION in each), default=None)
+
+
 def status_of(seen: Seen, other_places: int | None) -> JobStatus:
     """`other_places`: for how many pods there are nodes besides those that are not fit; None where nobody can tell.
     UnreadableError: as `file_of`.
@@ -61,11 +69,11 @@ def _end_of(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
     """None while more may come of it."""
     if (done := condition(seen.last, "Completed")) is not None:
         return Phase.DONE, 0, "", time_of(done["lastTransitionTime"])
-    cancelled = annotations_of(seen.last).get(CANCELLED_ANNOTATION)
+    cancelled = cancelled_at(seen)
     has_left = _is_inactive(seen) and not seen.live and not _is_admitted(seen)
     failed = condition(seen.last, "Failed")
     if cancelled is not None and (failed is not None or has_left):
-        return Phase.CANCELLED, None, "cancelled", time_of(cancelled)
+        return Phase.CANCELLED, None, "cancelled", cancelled
     evicted = None if seen.workload is None else condition(seen.workload, "Evicted")
     if evicted is not None and evicted["reason"] == OVER_HOURS and has_left:
         return Phase.OVER_HOURS, None, "its hours are over", time_of(evicted["lastTransitionTime"])

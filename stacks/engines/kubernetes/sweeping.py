@@ -9,7 +9,7 @@ from stacks.engines.base import JobStatus
 from stacks.engines.kubernetes.kubectl import Kubectl
 from stacks.engines.kubernetes.manifests import KEPT_SEC, OURS
 from stacks.engines.kubernetes.objects import Found, Seen, time_of
-from stacks.engines.kubernetes.starting import SETS, SUPPORTS, delete
+from stacks.engines.kubernetes.starting import SETS, clear_start, delete
 
 
 def may_be_old(job_set: Found, now: datetime) -> bool:
@@ -25,13 +25,14 @@ def clear_old(kubectl: Kubectl, seen: Seen, status: JobStatus, now: datetime) ->
 
 
 def clear_leavings(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> None:
-    """Takes away what a submit has left that was cut off, and belongs to no set."""
+    """Takes away what a submit has left that was cut off, and belongs to no set. What else carries Gangway's label
+    there, such as the ConfigMap of the nodes' network, stays.
+    """
     names = {each["metadata"]["name"] for each in sets}
     for each in kubectl.get("configmaps", OURS):
         meta = each["metadata"]
         if meta["name"] not in names and not meta.get("ownerReferences") and _is_old(meta["creationTimestamp"], now):
-            for resource in SUPPORTS.values():
-                delete(kubectl, resource, meta["name"])
+            clear_start(kubectl, each)
 
 
 def _is_old(created: str, now: datetime) -> bool:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from components.aws.eks_charts import cluster_charts, lustre_volume
 from components.aws.eks_nodes import (
-    EFA,
     VERSIONS,
     JoinSpec,
     check_version,
@@ -32,7 +31,7 @@ from components.aws.eks_nodes import (
 from components.catalog.loader import load
 from components.core.capacity import OnDemand, Spot, plan_ladder
 from components.core.findings import InputError
-from components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec
+from components.kubernetes.spec import EFA, GPU, JOBS_ONLY, ClusterSpec
 
 JOIN = JoinSpec("demo", "https://x.eks.amazonaws.com", "Q0E=", "172.20.0.0/16")
 MACHINES = sorted(name for name, machine in load().machines.items() if machine.provider == "aws")

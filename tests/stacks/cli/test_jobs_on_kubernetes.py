@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from stacks.cli.signals import undone_by_signals
+from stacks.engines.kubernetes.kubectl import Kubectl
 from tests.pretend_kubectl import PretendKube, pretend_kube
 from tests.stacks.cli.test_jobs import gangway
+from tests.stacks.engines.kubernetes.test_asking import a_running_job
 
 FILE = f"""
 name: mine
@@ -98,3 +100,33 @@ def test_of_a_move_to_or_from_a_cluster_it_says_what_to_do_instead(
     told = capsys.readouterr().err
     assert all(word in told for word in ("got:", "@team-a/gpu", "allowed:", "local and slurm", "fix:", "anew"))
     assert not (tmp_path / "queue").exists()
+
+
+def test_the_log_of_a_job_that_writes_on_and_on_has_an_end(
+    kube: PretendKube, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_running_job(kube)
+    lines = list[bytes]()
+
+    def grows(kubectl: Kubectl, *words: str) -> bytes:
+        lines.append(f"[pod/p0/node] 2020-01-02T03:04:{len(lines):02}Z line {len(lines)}\n".encode())
+        assert len(lines) < 20, "it asks and asks"
+        return b"".join(lines)
+
+    monkeypatch.setattr(Kubectl, "logs", grows)
+    assert gangway(["job", "logs", "mine-3", "--on", _ON]) == 0
+    assert capsys.readouterr().out == "line 0\n"
+
+
+def test_a_submit_says_that_the_network_between_gpus_is_left_out(
+    kube: PretendKube, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube.stand_up(devices={"nvidia.com/gpu": 16, "vpc.amazonaws.com/efa": 64})
+    kube.put("Node", "n1", spec={}, status={"allocatable": {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}})
+    asked = 'nodes: {min: 2, max: 2}\nresources: {cpu: "1", memory: 1Gi, nvidia.com/gpu: "8"%s}\n'
+    for more, said in (("", True), (', vpc.amazonaws.com/efa: "32"', False)):
+        (tmp_path / "job.yaml").write_text(FILE + asked % more)
+        assert gangway(["job", "submit", str(tmp_path / "job.yaml"), "--on", _ON]) == 0
+        told = capsys.readouterr().err
+        assert ("warning: resources.vpc.amazonaws.com/efa:" in told) == said
+        assert ("32" in told) == said

@@ -1,11 +1,12 @@
-"""What is the same on every engine: a log that is followed while the engine is away now and then."""
+"""What is the same on every engine: a log that is followed while the engine is away now and then, or read once."""
 
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
 
-from stacks.engines.base import EngineAwayError, Phase, follow
+from stacks.engines.base import LOG_PART_BYTES, EngineAwayError, Phase, follow, waited, written
+from stacks.engines.job_folders import LOG_FILE
 from stacks.engines.local.engine import LocalQueue
 from tests.stacks.engines.local.test_engine import processes_of
 from tests.stacks.engines.test_contract import job, limited
@@ -42,3 +43,31 @@ def test_a_job_that_loses_its_process_while_it_is_followed_is_taken_up(tmp_path:
                 process.kill()
     assert text == "begun\nagain\n"
     assert queue.status(job_id).phase is Phase.DONE
+
+
+class _Grows(LocalQueue):
+    """The job writes a line before each answer."""
+
+    asked = 0
+
+    def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
+        self.asked += 1
+        with (self._folder / job_id / LOG_FILE).open("a") as file:
+            file.write("one more\n")
+        return super().log(job_id, offset)
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["", "one\n", "x" + "é" * 1_250_000, "x" * LOG_PART_BYTES],
+    ids=["nothing", "a line", "parts that end within letters", "just a part"],
+)
+def test_what_a_job_has_written_has_an_end_though_it_writes_on(tmp_path: Path, before: str) -> None:
+    queue, pause = _Grows(tmp_path / "queue"), limited()
+    job_id = queue.submit(job("true"))
+    waited(queue, job_id, pause)
+    (tmp_path / "queue" / job_id / LOG_FILE).write_text(before)
+    text = "".join(islice(written(queue, job_id), 20))
+    assert text.startswith(before)
+    assert set(text.removeprefix(before).splitlines()) == {"one more"}
+    assert queue.asked < 20

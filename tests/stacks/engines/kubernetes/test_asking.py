@@ -145,6 +145,16 @@ def an_unfit_job(kube: PretendKube, **labels: str) -> None:
     kube.put("Node", "n1", spec={}, status={"allocatable": {"cpu": "1", "memory": "8Gi"}})
 
 
+def a_running_job(kube: PretendKube) -> None:
+    """Which has written."""
+    put_set(kube, a_set())
+    kube.put("Workload", "w", "team-a", **a_workload(condition("Admitted")))
+    kube.put("Job", "j", "team-a", **_labelled(a_job()))
+    pod = _labelled(a_pod("Running"))
+    pod["status"]["containerStatuses"] = [{}]
+    kube.put("Pod", "p0", "team-a", **pod)
+
+
 def _labelled(made: dict[str, Any]) -> dict[str, Any]:
     labels = {"gangway.dev/job": "mine-3", "app.kubernetes.io/managed-by": "gangway"}
     return {**made, "metadata": {**made["metadata"], "labels": labels}}

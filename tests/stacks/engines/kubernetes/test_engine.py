@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from components.core.findings import InputError, Severity
+from components.kubernetes.manifest import manifest
 from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU, INFINIBAND, RUNG_LABEL
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.own_command import output_folder
@@ -257,7 +258,11 @@ def test_by_infiniband_a_job_has_all_of_its_nodes_of_one_rung(
 
 
 def test_pods_get_what_the_namespace_says_of_the_nodes_network(
-    engine: KubernetesEngine, kube_queue: KubeQueue, standing_kubernetes: KubeCluster, given: Given
+    engine: KubernetesEngine,
+    kube_queue: KubeQueue,
+    standing_kubernetes: KubeCluster,
+    given: Given,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     standing_kubernetes.set_quota(kube_queue, 2, **{GPU: 16})
     for node in ("n1", "n2"):
@@ -279,9 +284,10 @@ def test_pods_get_what_the_namespace_says_of_the_nodes_network(
     standing_kubernetes.apply(
         {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {**volume, **held}},
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": place, "spec": {**volume, **claimed}},
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": {FABRIC_KEY: json.dumps(said)}},
+        manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(said)}}, kube_queue.namespace),
     )
     asked = {"cpu": "1", "memory": "1Gi", GPU: "8"}
+    monkeypatch.setattr("stacks.engines.kubernetes.sweeping.KEPT_SEC", -60)  # as days later
     job_id = engine.submit(job("echo $NCCL_NET, $NCCL_TUNER.", nodes={"min": 2, "max": 2}, resources=asked))
     found = over(engine, job_id)
     assert found.phase is Phase.DONE

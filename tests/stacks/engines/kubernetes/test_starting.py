@@ -154,3 +154,10 @@ def test_what_a_start_has_left_that_was_cut_off_goes_when_nobody_is_at_work_on_i
     cluster.there["ConfigMap", PLACING.name] = old
     clear_stale(cluster, PLACING.name)
     assert cluster.there == {}
+
+
+def test_of_a_start_that_was_cut_off_nothing_goes_that_no_start_has_made() -> None:
+    foreign = {"metadata": {"name": PLACING.name, "creationTimestamp": "2026-01-02T03:04:05Z"}}
+    cluster = Cluster(there={("ConfigMap", PLACING.name): foreign})
+    clear_stale(cluster, PLACING.name)
+    assert cluster.there == {("ConfigMap", PLACING.name): foreign}

@@ -145,6 +145,13 @@ def test_one_that_is_cancelled_is_so_when_its_pods_are_gone() -> None:
     assert found.ended_at is not None
 
 
+def test_one_that_was_cancelled_while_its_next_start_was_begun_is_so_when_that_has_left() -> None:
+    sets = [cancelled(condition("Failed")), a_set(placing=PLACING.without(["n7"], 60))]
+    assert status_of(Seen(sets, a_workload(_WAITS), [], [], [None]), 3).phase is Phase.WAITING
+    found = status_of(Seen(sets, a_workload(_WAITS, active=False), [], [], [None]), 3)
+    assert (found.phase, found.ended_at is not None) == (Phase.CANCELLED, True)
+
+
 def test_one_that_was_done_before_its_cancel_came_is_done() -> None:
     seen = Seen([cancelled(condition("Completed"))], a_workload(active=False), [a_job()], [a_pod("Succeeded")])
     assert status_of(seen, 3).phase is Phase.DONE

@@ -5,6 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from components.catalog.loader import load_provider
+from components.catalog.schema import GcpMachineType
+from components.gcp.gke_fabric import team_fabric
 from stacks.engines.base import Phase
 from stacks.engines.kubernetes.objects import Seen
 from stacks.engines.kubernetes.starting import put
@@ -54,3 +57,25 @@ def test_what_a_submit_has_left_that_was_cut_off_goes_when_it_is_old() -> None:
     assert len(cluster.there) == 7, "somebody may be at work on it"
     clear_leavings(cluster, sets[:1], _CREATED + timedelta(days=8))
     assert {name for _, name in cluster.there} == {PLACING.name}
+
+
+def test_what_a_team_has_of_its_cluster_stays_however_old_it_is() -> None:
+    machine = load_provider("gcp").machine("a3-ultragpu-8g", "machine_type")
+    assert isinstance(machine, GcpMachineType)
+    cluster = Cluster()
+    for each in team_fabric("team-a", machine):
+        cluster.create(each)
+    before = dict(cluster.there)
+    assert any(kind == "ConfigMap" for kind, _ in before)
+    clear_leavings(cluster, [], _CREATED + timedelta(days=8))
+    assert cluster.there == before
+
+
+def test_what_has_the_name_of_a_submit_that_was_cut_off_and_is_somebody_elses_stays() -> None:
+    cluster = Cluster()
+    put(cluster, job(), PLACING, {})
+    del cluster.there["ConfigMap", PLACING.name]["metadata"]["ownerReferences"]
+    del cluster.there["JobSet", PLACING.name]
+    cluster.there["Secret", PLACING.name] = {"metadata": {"name": PLACING.name}}
+    clear_leavings(cluster, [], _CREATED + timedelta(days=8))
+    assert list(cluster.there) == [("Secret", PLACING.name)]

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from components.core.findings import InputError
 from stacks.cli.main import app
 from stacks.config import engines_file
-from stacks.engines.base import EngineAwayError, Phase, follow
+from stacks.engines.base import EngineAwayError, Phase, follow, written
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.registry import engine_of
 from stacks.engines.remote.engine import RemoteEngine
@@ -112,6 +112,14 @@ def test_a_job_runs_there_and_is_followed_from_here(engine: RemoteEngine, tmp_pa
     assert [each.id for each in engine.jobs()] == [job_id]
     assert (tmp_path / "jobs" / job_id).is_dir()
     assert (engine.kind, engine.where) == ("local", f"login: {tmp_path}/jobs")
+
+
+def test_a_log_of_several_parts_comes_whole(engine: RemoteEngine, tmp_path: Path) -> None:
+    job_id = engine.submit(job("true"))
+    over(engine, job_id)
+    text = "x" + "ä" * 1_250_000
+    (tmp_path / "jobs" / job_id / "log").write_text(text)
+    assert "".join(written(engine, job_id)) == text
 
 
 def test_one_is_cancelled_there(engine: RemoteEngine) -> None:
