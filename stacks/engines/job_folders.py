@@ -174,7 +174,7 @@ class FolderEngine(ABC):
 
     def _listed(self, ask: Callable[[str], JobStatus]) -> list[JobStatus]:
         """One that cannot be read hides no other, and one whose folder is removed meanwhile is in no list."""
-        found = []
+        found = list[JobStatus]()
         for job_id in job_ids(self._folder):
             folder = self._folder / job_id
             try:

@@ -82,7 +82,7 @@ class Leave:
 
     def arrived(self, job_id: str) -> None:
         """It has that id there."""
-        self._write(replace(self._way, is_gone=True, job_id=job_id))
+        self._write(replace(self._way, is_stopped=True, is_gone=True, job_id=job_id))
 
     def forgotten(self, place: str) -> None:
         """What an earlier move had copied there is no more."""

@@ -47,7 +47,7 @@ def perhaps(job_id: str) -> None:
     raise PerhapsTakenError("--on slurm", "no answer")
 
 
-@pytest.mark.parametrize("when", ["over before its stop", "told before its stop", "in the copy behind its stop"])
+@pytest.mark.parametrize("when", ["over", "told", "over by another hand", "copied"])
 def test_a_cancel_during_a_move_ends_the_job_for_good(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -55,15 +55,18 @@ def test_a_cancel_during_a_move_ends_the_job_for_good(
     job_id = begun(source, "sleep 1; exit 75")
 
     def copying(*_: object) -> None:  # the data set, for an hour
-        source.cancel(job_id)
-        if when == "over before its stop":
+        if when == "over by another hand":  # such as scancel, of which no folder tells
+            source.stop(job_id)
+        else:
+            source.cancel(job_id)
+        if when != "told":
             over(source, job_id)
 
     def tell(done: int, total: int) -> None:
-        if when == "in the copy behind its stop":
+        if when == "copied":  # after its stop
             source.cancel(job_id)
 
-    if when != "in the copy behind its stop":
+    if when != "copied":
         monkeypatch.setattr(target, "bring_data", copying)
     with pytest.raises(InputError, match="nothing of it goes on"):
         move_job(source, job_id, target, limited(), tell)
