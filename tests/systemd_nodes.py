@@ -233,7 +233,7 @@ class StackNodes(FolderEngine):
         alone = sum(int(path.read_text()) for path in folder.glob("fsx/**/.launch/*/failures"))
         return alone + len(list(folder.glob("fsx/**/.launch/*/failed-*")))
 
-    def cancel(self, job_id: str) -> None:
+    def stop(self, job_id: str) -> None:
         """`pulumi destroy`, which returns before the machine is gone."""
         if self.status(job_id).phase.is_over:
             return

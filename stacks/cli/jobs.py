@@ -119,7 +119,7 @@ def _bring_data(engine: "Engine", job: "JobFile") -> None:
     if job.data is None or job.data.source is None or (target := as_movable(engine)) is None:
         return
     with _bar() as bar:
-        copied = target.bring_data(job, bar)
+        copied = target.bring_data(job, bar, lambda line: typer.echo(line, err=True))
     if copied is None:
         typer.echo(f"{job.data.source} has been copied there before", err=True)
     else:
@@ -175,13 +175,20 @@ def _burst(
 
 
 def _back(source: "Movable", job_id: str) -> str:
-    """The job's id after a move that has failed: another one where the move had taken it out of its queue."""
+    """The job's id after a move that has failed: another one where the move had taken it out of its queue. Where it
+    cannot be taken back, that is told.
+    """
+    from components.core.findings import InputError
     from stacks.engines.base import Phase
     from stacks.engines.hybrid.moving import move_job
 
-    if source.status(job_id).phase is not Phase.CANCELLED:
+    try:
+        if source.status(job_id).phase is not Phase.CANCELLED:
+            return job_id
+        return move_job(source, job_id, source, lambda _: _pause(), _no_progress).job_id
+    except InputError as error:
+        typer.echo(str(error), err=True)
         return job_id
-    return move_job(source, job_id, source, lambda _: _pause(), _no_progress).job_id
 
 
 def _no_progress(done: int, total: int) -> None:

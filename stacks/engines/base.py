@@ -160,7 +160,7 @@ class Engine(Protocol):
 
     def cancel(self, job_id: str) -> None:
         """Ends it: one that runs is told first, and has its grace. Of one that is over nothing changes. InputError: as
-        `status`.
+        `status`; or a move is about to begin it elsewhere.
         """
 
     def room(self, job: JobFile) -> Room:
@@ -171,19 +171,31 @@ class Engine(Protocol):
 
 
 class Leaving(Protocol):
-    """A move that is at work, which writes down how far it came. `is_again`: one before it was cut off."""
+    """A move that is at work, which writes down how far it came."""
 
-    is_again: bool
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the job was told to stop, by this move or by one before it that was cut off."""
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether somebody has cancelled the job: after `gone` nobody can any more."""
 
     @property
     def tried(self) -> tuple[str, ...]:
         """Places of earlier moves that were cut off, where a copy may be left."""
 
+    def noted(self) -> None:
+        """From now on there may be a copy of it at the target."""
+
     def begun(self) -> None:
         """From now on the job is told to stop."""
 
+    def not_there(self) -> None:
+        """Nothing of it is at work at the target: it may go elsewhere after all."""
+
     def stayed(self) -> None:
-        """It has ended by itself, and goes nowhere."""
+        """It is over, and goes nowhere."""
 
     def gone(self) -> None:
         """It is copied, and goes nowhere else."""
@@ -213,6 +225,9 @@ class Movable(Engine, Protocol):
     def unstage(self, source: str) -> None:
         """Takes that folder away, where there is one. OSError: it cannot be."""
 
+    def stop(self, job_id: str) -> None:
+        """As `cancel`, for a move, which goes on with it. InputError: as `status`."""
+
     def leaving(self, job_id: str, target: str) -> AbstractContextManager[Leaving]:
         """While a move of the job to that place is at work. InputError: another move is, or it has gone to another
         place.
@@ -224,9 +239,10 @@ class Movable(Engine, Protocol):
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
         """As `submit`, with what was gathered for the last move's source as its run folder."""
 
-    def bring_data(self, job: JobFile, tell: "Told") -> "Copied | None":
+    def bring_data(self, job: JobFile, tell: "Told", say: Callable[[str], None] | None = None) -> "Copied | None":
         """Copies there what the job reads from elsewhere (`data.source`); None where that is nothing, or is there.
-        `submit` does so, too. InputError: it cannot be.
+        `submit` does so, too. `say` hears that somebody else is copying it, who is waited for. InputError: it cannot
+        be.
         """
 
     def has_data(self, job: JobFile) -> bool:

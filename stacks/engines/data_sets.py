@@ -11,8 +11,10 @@ A copy that is cut off goes on with the next submit: files that had arrived are 
 import hashlib
 import json
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from stacks.engines.hybrid.copying import Copied, Told
 
 _FILES, _WHOLE, _LOCK = "files", "whole.json", "lock"
+_POLL_SEC = 0.2
 
 
 def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
@@ -39,8 +42,11 @@ def has_data(job: JobFile, jobs_folder: Path) -> bool:
     return source is not None and (_place(jobs_folder, source) / _WHOLE).is_file()
 
 
-def bring_data(job: JobFile, jobs_folder: Path, tell: "Told") -> "Copied | None":
-    """Copies it there; None where there is nothing to copy. InputError: the source is empty, cannot be read, or is no
+def bring_data(
+    job: JobFile, jobs_folder: Path, tell: "Told", say: Callable[[str], None] | None = None
+) -> "Copied | None":
+    """Copies it there; None where there is nothing to copy. Whoever copies it already is waited for, which `say` hears.
+    InputError: the source is empty, cannot be read, or is no
     longer what was copied, which other jobs may be reading; or there is no room.
     """
     from stacks.engines.hybrid.copying import copy_run, files_at
@@ -57,7 +63,7 @@ def bring_data(job: JobFile, jobs_folder: Path, tell: "Told") -> "Copied | None"
             raise InputError(str(place.parent), f"is {owner_of(place.parent)}'s", fix="have them remove it")
         (place / _FILES).mkdir(parents=True, exist_ok=True)
         with (place / _LOCK).open("ab") as held:
-            lock(held)
+            _wait_for(held, source, say)
             if (place / _WHOLE).exists():
                 _check_same(source, files, place)
                 return None
@@ -68,6 +74,18 @@ def bring_data(job: JobFile, jobs_folder: Path, tell: "Told") -> "Copied | None"
             str(place), f"the data set cannot be kept there: {error.strerror}", fix="make room there, and submit again"
         ) from None
     return copied
+
+
+def _wait_for(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> None:
+    """For as long as it takes: the copy may be large, and the lock dies with its holder."""
+    while True:
+        try:
+            return lock(held)
+        except BlockingIOError:
+            if say is not None:
+                say(f"{source} is being copied there by another submit or move: waiting for it")
+                say = None  # once
+            time.sleep(_POLL_SEC)
 
 
 def _check_same(source: str, files: dict[str, int], place: Path) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ from stacks.engines.base import (
     unreadable,
 )
 from stacks.engines.data_sets import bring_data, has_data
-from stacks.engines.leaving import leaving, where_gone
+from stacks.engines.leaving import give_up, leaving, where_gone
 from stacks.engines.users import own_name, owner_of
 from stacks.report.rendering import FULL, write_whole
 
@@ -85,8 +86,8 @@ class FolderEngine(ABC):
         """See `Engine`."""
 
     @abstractmethod
-    def cancel(self, job_id: str) -> None:
-        """See `Engine`."""
+    def stop(self, job_id: str) -> None:
+        """See `Movable`. InputError: it cannot be told."""
 
     @abstractmethod
     def _begun(self, job_id: str) -> None:
@@ -111,9 +112,9 @@ class FolderEngine(ABC):
         finally:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
-    def bring_data(self, job: JobFile, tell: "Told") -> "Copied | None":
+    def bring_data(self, job: JobFile, tell: "Told", say: Callable[[str], None] | None = None) -> "Copied | None":
         """See `Movable`."""
-        return bring_data(job, self._folder, tell)
+        return bring_data(job, self._folder, tell, say)
 
     def has_data(self, job: JobFile) -> bool:
         """See `Movable`."""
@@ -158,17 +159,34 @@ class FolderEngine(ABC):
         found = read_status(self._folder / job_id)
         return found.phase is not Phase.WAITING or found.starts > 0
 
+    def cancel(self, job_id: str) -> None:
+        """See `Engine`."""
+        folder = self._known(job_id)
+        self.stop(job_id)
+        try:
+            give_up(folder)
+        except OSError as error:
+            raise self._no_room(error, f"{job_id} cannot be cancelled") from None
+
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""
-        return [self._listed(job_id, self.status) for job_id in job_ids(self._folder)]
+        return self._listed(self.status)
 
-    def _listed(self, job_id: str, ask: Callable[[str], JobStatus]) -> JobStatus:
-        """One that cannot be read hides no other."""
-        try:
-            return ask(job_id)
-        except UnreadableError as error:
-            row = unreadable(job_id, job_id.rpartition("-")[0], error)
-            return replace(row, user=_owner(self._folder / job_id))
+    def _listed(self, ask: Callable[[str], JobStatus]) -> list[JobStatus]:
+        """One that cannot be read hides no other, and one whose folder is removed meanwhile is in no list."""
+        found = list[JobStatus]()
+        for job_id in job_ids(self._folder):
+            folder = self._folder / job_id
+            try:
+                found.append(ask(job_id))
+            except InputError as error:
+                if _look(folder) is _Look.NO_JOB:
+                    continue
+                if not isinstance(error, UnreadableError):
+                    raise
+                row = unreadable(job_id, job_id.rpartition("-")[0], error)
+                found.append(replace(row, user=_owner(folder)))
+        return found
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`."""
@@ -279,13 +297,14 @@ class FolderEngine(ABC):
 
     def _known(self, job_id: str) -> Path:
         folder = self._folder / job_id
-        if not _ID.fullmatch(job_id) or not _is_job(folder):
+        look = _look(folder) if _ID.fullmatch(job_id) else _Look.NO_JOB
+        if look is _Look.NO_JOB:
             ids = job_ids(self._folder)
             raise InputError(
                 "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
                 fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
             )  # fmt: skip
-        if is_anothers(folder):
+        if look is _Look.ANOTHERS:
             owner = _owner(folder) or "somebody else"
             fix = f"ask {owner}, or as {owner}"
             raise UnreadableError(str(folder), f"is {owner}'s, and nobody else can look into it", fix=fix)
@@ -315,31 +334,35 @@ def _staged(source: str) -> str:
 
 def job_ids(folder: Path) -> list[str]:
     """Of all jobs in the folder, the oldest first."""
-    return sorted((name for name in _names(folder) if _is_job(folder / name)), key=number_of)
+    return sorted((name for name in _names(folder) if _look(folder / name) is not _Look.NO_JOB), key=number_of)
 
 
 def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("*") if _ID.fullmatch(path.name)]
 
 
-def _is_job(folder: Path) -> bool:
+class _Look(Enum):
+    """What a folder with the name of a job is."""
+
+    JOB = auto()
+    ANOTHERS = auto()
+    """A job's by its name: it is closed to all but its owner."""
+    NO_JOB = auto()
+    """Or one that has just been removed."""
+
+
+def _look(folder: Path) -> _Look:
     try:
-        return stat.S_ISREG((folder / STATE_FILE).stat().st_mode)
+        return _Look.JOB if stat.S_ISREG((folder / STATE_FILE).stat().st_mode) else _Look.NO_JOB
     except PermissionError:
-        return True  # by its name: a job's folder is closed to all but its owner
+        return _Look.ANOTHERS
     except OSError:
-        return False
+        return _Look.NO_JOB
 
 
 def is_anothers(folder: Path) -> bool:
     """Whether a job's folder cannot be looked into."""
-    try:
-        (folder / STATE_FILE).stat()
-    except PermissionError:
-        return True
-    except OSError:
-        pass  # it has just been removed
-    return False
+    return _look(folder) is _Look.ANOTHERS
 
 
 def number_of(job_id: str) -> int:

@@ -2,6 +2,7 @@
 
 FOLDER/<id>/moving        held by a move that is at work: a lock of the kernel, which dies with its holder
 FOLDER/<id>/moved.json    where to, and how far that came
+FOLDER/<id>/unwanted      somebody has cancelled it, which a move hears before it submits the job elsewhere
 """
 
 import json
@@ -15,16 +16,17 @@ from components.core.json_lines import is_locked, lock_soon
 from stacks.engines.base import UnreadableError
 from stacks.report.rendering import write_whole
 
-_LOCK, _WAY = "moving", "moved.json"
+_LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"
 
 
 @dataclass(frozen=True)
 class _Way:
-    """`is_gone`: nobody may take it elsewhere any more; `job_id`: there, once it has arrived; `tried`: places of moves
-    that were cut off, where a copy may be left.
+    """`is_stopped`: it was told to stop for a move; `is_gone`: nobody may take it elsewhere any more; `job_id`: there,
+    once it has arrived; `tried`: places of moves that were cut off, where a copy may be left.
     """
 
     to: str
+    is_stopped: bool = False
     is_gone: bool = False
     job_id: str = ""
     tried: tuple[str, ...] = ()
@@ -35,21 +37,44 @@ class Leave:
 
     def __init__(self, folder: Path, target: str, before: _Way | None) -> None:
         tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
-        self._folder, self.is_again = folder, before is not None
-        self._way = _Way(target, tried=tuple(each for each in tried if each != target))
+        self._folder = folder
+        is_stopped, is_gone = before is not None and before.is_stopped, before is not None and before.is_gone
+        self._way = _Way(target, is_stopped, is_gone, tried=tuple(each for each in tried if each != target))
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was told to stop for a move."""
+        return self._way.is_stopped
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether somebody has cancelled it."""
+        return (self._folder / _UNWANTED).exists()
 
     @property
     def tried(self) -> tuple[str, ...]:
         """Places of earlier moves that were cut off."""
         return self._way.tried
 
-    def begun(self) -> None:
-        """From now on the job is told to stop."""
+    def noted(self) -> None:
+        """From now on there may be a copy of it at the target."""
         self._write(self._way)
 
+    def begun(self) -> None:
+        """From now on the job is told to stop."""
+        self._write(replace(self._way, is_stopped=True))
+
+    def not_there(self) -> None:
+        """Nothing of it is at work at the target: it may go elsewhere."""
+        if self._way.is_gone:
+            self._write(replace(self._way, is_gone=False))
+
     def stayed(self) -> None:
-        """It has ended by itself, and goes nowhere."""
-        (self._folder / _WAY).unlink(missing_ok=True)
+        """It is over, and goes nowhere."""
+        if self.tried:  # what is left there is still to be removed
+            self._write(replace(self._way, is_stopped=False, is_gone=False))
+        else:
+            (self._folder / _WAY).unlink(missing_ok=True)
 
     def gone(self) -> None:
         """It is copied, and goes nowhere else."""
@@ -57,7 +82,7 @@ class Leave:
 
     def arrived(self, job_id: str) -> None:
         """It has that id there."""
-        self._write(replace(self._way, is_gone=True, job_id=job_id))
+        self._write(replace(self._way, is_stopped=True, is_gone=True, job_id=job_id))
 
     def forgotten(self, place: str) -> None:
         """What an earlier move had copied there is no more."""
@@ -80,9 +105,25 @@ def leaving(folder: Path, target: str) -> Iterator[Leave]:
         yield Leave(folder, target, before)
 
 
+def give_up(folder: Path) -> None:
+    """Somebody has cancelled the job: no move takes it elsewhere. InputError: one has, and it may begin there. OSError:
+    there is no room to say so.
+    """
+    # Written before the other is looked at, as the move does: one of the two hears the other.
+    (folder / _UNWANTED).touch()
+    way = _read(folder)
+    if way is not None and way.is_gone:
+        (folder / _UNWANTED).unlink(missing_ok=True)
+        if not way.job_id:
+            raise InputError(
+                "job", f"it is on its way to {way.to}, and may have begun there", value=folder.name,
+                fix=f"cancel it there, once gangway job list --on {way.to} has it",
+            )  # fmt: skip
+
+
 def where_gone(folder: Path) -> str:
     """Of a cancelled job, in words: to which place, and as what; empty where no move has taken it. UnreadableError."""
-    if (way := _read(folder)) is None:
+    if (way := _read(folder)) is None or not way.is_stopped or (not way.is_gone and (folder / _UNWANTED).exists()):
         return ""
     if way.job_id:
         return f"gone to {way.to}, as {way.job_id}"
@@ -96,7 +137,10 @@ def _read(folder: Path) -> _Way | None:
     path = folder / _WAY
     try:
         found = json.loads(path.read_bytes())
-        return _Way(str(found["to"]), bool(found["is_gone"]), str(found["job_id"]), tuple(map(str, found["tried"])))
+        return _Way(
+            str(found["to"]), bool(found["is_stopped"]), bool(found["is_gone"]), str(found["job_id"]),
+            tuple(map(str, found["tried"])),
+        )  # fmt: skip
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from components.core.findings import InputError
 from stacks.bench.run_store import object_store
-from stacks.engines.hybrid.run_folder import CopyDamagedError, RunFolder, copy_by_name, is_odd
+from stacks.engines.hybrid.run_folder import CopyDamagedError, RunFolder, copy_by_name, is_odd, remove_others
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -43,8 +43,9 @@ class Copied:
 
 
 def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Copied:
-    """A run's folder, `whole` as of `files_of_run`. InputError: the folder, or a store, cannot be read or written;
-    CopyDamagedError as of `copy_folder`.
+    """A run's folder, `whole` as of `files_of_run`; what else is at the target, which is the copy's alone, is removed:
+    an earlier copy that was cut off has left what the source no longer has. InputError: the folder, or a store, cannot
+    be read or written; CopyDamagedError as of `copy_folder`.
     """
     here, there = _folder(source_url), _folder(target_url)
     found = None if here is None else RunFolder.look(here)
@@ -52,6 +53,11 @@ def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Co
         source, target = object_store(source_url, ""), object_store(target_url, "")
         files = files_of_run(source, whole=whole) if found is None else _needed(found.files, whole=whole)
         odd = {name: size for name, size in files.items() if is_odd(name)}
+        # Before the copy: a file may stand where a folder is to be.
+        if there is None:
+            _remove_others(target, files.keys())
+        else:
+            remove_others(there, files.keys() | {MANIFEST})
         copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, tell)
         forget_copy(target)
         if here is None or there is None or found is None:
@@ -132,6 +138,13 @@ def _needed(found: Mapping[str, int], *, whole: bool) -> dict[str, int]:
         for name, size in found.items()
         if name != MANIFEST and (whole or not name.startswith("checkpoints/") or name.startswith(newest))
     }
+
+
+def _remove_others(target: "ObjectStore", kept: Collection[str]) -> None:
+    others = [each["path"] for page in target.list() for each in page if each["path"] not in kept]
+    for name in others:
+        if name != MANIFEST:
+            target.delete(name)
 
 
 def forget_copy(target: "ObjectStore") -> None:

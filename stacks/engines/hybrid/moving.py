@@ -12,7 +12,17 @@ from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
 from components.estimate.traffic import traffic_price
 from stacks.config.job_file import JobFile
-from stacks.engines.base import Engine, JobStatus, Leaving, Movable, Move, Phase, refusals, waited
+from stacks.engines.base import (
+    Engine,
+    JobStatus,
+    Leaving,
+    Movable,
+    Move,
+    PerhapsTakenError,
+    Phase,
+    refusals,
+    waited,
+)
 from stacks.engines.hybrid.copying import Copied, copy_run, look_at_run
 from stacks.engines.registry import engine_of, movable
 
@@ -54,8 +64,8 @@ def move_job(
             target.ensure_begun(known)
             way.arrived(known)
             return Moved(known, left_at=_forgotten(way, origin))
-        if before.phase.is_over and not (before.phase is Phase.CANCELLED and way.is_again):
-            raise _over(before)
+        way.not_there()
+        _unless_over(before, way, target, origin)
         job = source.job(job_id)
         for refusal in refusals(target, job):
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
@@ -64,28 +74,48 @@ def move_job(
         if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
             source.bring_data(job, tell)
         data = target.bring_data(job, tell)  # while it goes on
+        way.noted()
         stage, began = target.stage(origin), datetime.now(UTC)
         if before.phase is Phase.WAITING:
             copy_run(run_url, stage, tell, whole=job.preset is None)  # so that it keeps its turn where this fails
+        _unless_over(source.status(job_id), way, target, origin)  # the copies took their time
         way.begun()
-        source.cancel(job_id)
+        source.stop(job_id)
         ended = waited(source, job_id, pause)
-        if ended.phase is not Phase.CANCELLED:
-            target.unstage(origin)
-            way.stayed()
-            raise _over(ended)
+        _unless_over(ended, way, target, origin)
         copied = copy_run(run_url, stage, tell, whole=job.preset is None)
         sec = (datetime.now(UTC) - began).total_seconds()
         move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, data))
         way.gone()
-        new_id = target.submit_staged(job, (*before.moves, move))
+        _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
+        new_id = _submitted(target, job, (*before.moves, move), way)
         way.arrived(new_id)
         return Moved(new_id, copied, move, _forgotten(way, origin))
 
 
-def _over(status: JobStatus) -> InputError:
-    said = f"it is over, {status.phase}: nothing of it goes on"
-    return InputError("job", said, value=status.id, fix="submit it anew")
+def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) -> None:
+    """InputError: nothing of it is to go on, but for the move's own stop; then no copy of it stays anywhere."""
+    if way.is_unwanted:
+        said = "it has been cancelled"
+    elif status.phase.is_over and not (status.phase is Phase.CANCELLED and way.is_stopped):
+        said = f"it is over, {status.phase}"
+    else:
+        return
+    target.unstage(origin)
+    _forgotten(way, origin)
+    way.stayed()
+    raise InputError("job", f"{said}: nothing of it goes on", value=status.id, fix="submit it anew")
+
+
+def _submitted(target: Movable, job: JobFile, moves: tuple[Move, ...], way: Leaving) -> str:
+    """Its id at the target. InputError: that takes no such job after all."""
+    try:
+        return target.submit_staged(job, moves)
+    except PerhapsTakenError:
+        raise  # it may be at work there
+    except InputError:
+        way.not_there()
+        raise
 
 
 def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile
@@ -73,6 +73,24 @@ def copy_by_name(source: Path, target: Path, names: Iterable[str]) -> None:
         copyfile(source / name, target / name)
         if _sha256(source / name) != _sha256(target / name):
             raise CopyDamagedError(name)
+
+
+def remove_others(folder: Path, kept: Collection[str]) -> None:
+    """Leaves nothing in a folder but files of these names: neither folders that are empty then nor links, which are
+    followed nowhere. OSError.
+    """
+    for walked, folders, files in os.walk(folder, topdown=False, onerror=_raise):
+        above = Path(walked)
+        links = [name for name in folders if (above / name).is_symlink()]  # of the others some have just been removed
+        for path in (above / name for name in (*files, *links)):
+            if path.is_symlink() or str(path.relative_to(folder)) not in kept:
+                path.unlink()
+        if above != folder and not any(above.iterdir()):
+            above.rmdir()
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _found(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple[str, int | str]]:

@@ -154,8 +154,8 @@ class LocalQueue(FolderEngine):
     def _failures(self, folder: Path) -> int:
         return Spent.read(folder).failures
 
-    def cancel(self, job_id: str) -> None:
-        """See `Engine`."""
+    def stop(self, job_id: str) -> None:
+        """See `Movable`."""
         folder = self._known(job_id)
         try:
             (folder / CANCEL_FILE).touch()

@@ -32,7 +32,6 @@ from stacks.engines.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
     FolderEngine,
-    job_ids,
     read_job,
     read_status,
     write_status,
@@ -179,7 +178,7 @@ class SlurmEngine(FolderEngine):
             return listed().get(slurm_id) or _one_state(slurm_id)
 
         asks = _Asks(state, listed)
-        return [self._listed(job_id, lambda each: self._status(each, asks)) for job_id in job_ids(self._folder)]
+        return self._listed(lambda job_id: self._status(job_id, asks))
 
     def _status(self, job_id: str, asks: _Asks) -> JobStatus:
         folder = self._known(job_id)
@@ -195,8 +194,8 @@ class SlurmEngine(FolderEngine):
     def _failures(self, folder: Path) -> int:
         return number_in(folder, "failures") or 0
 
-    def cancel(self, job_id: str) -> None:
-        """See `Engine`. InputError, EngineAwayError: Slurm was not told; it begins no more all the same."""
+    def stop(self, job_id: str) -> None:
+        """See `Movable`. InputError, EngineAwayError: Slurm was not told; it begins no more all the same."""
         folder = self._known(job_id)
         if self.status(job_id).phase.is_over:
             return

@@ -17,7 +17,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.cli import main as cli
 from stacks.config.job_file import JobFile
-from stacks.engines.base import waited
+from stacks.engines.base import PerhapsTakenError, waited
 from stacks.engines.hybrid import moving
 from stacks.engines.hybrid.copying import copy_run
 from stacks.engines.local.engine import LocalQueue, is_alive
@@ -438,3 +438,41 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
     assert "No space left" in told.err
     assert gangway(["job", "cancel", ids[0], "--on", queues[0]]) == 0
     assert gangway(["job", "wait", told.out.splitlines()[-1], "--on", queues[0]]) == 0
+
+
+@pytest.mark.parametrize("kind", [InputError, PerhapsTakenError])
+def test_a_burst_that_is_refused_at_the_last_says_where_the_job_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: type[InputError]
+) -> None:
+    """Back in its queue; or, where the other may have taken it all the same, as what its move is made again."""
+    path, queues = tmp_path / "job.yaml", [f"local:{tmp_path / name}" for name in ("one", "two")]
+    path.write_text(FILE.format(script=json.dumps("while [ ! -e end ]; do sleep 0.1; done")))
+    ids = []
+    for queue in queues:
+        assert gangway(["job", "submit", str(path), "--on", queue]) == 0
+        ids.append(capsys.readouterr().out.strip())
+    begin = LocalQueue._begun
+
+    def begun(self: LocalQueue, job_id: str) -> None:
+        if self.where == str(tmp_path / "two"):
+            raise kind("--on slurm", "sbatch: QOSMaxSubmitJobPerUserLimit")
+        begin(self, job_id)
+
+    monkeypatch.setattr(LocalQueue, "_begun", begun)
+    path.write_text(FILE.format(script='"true"'))
+    ends = threading.Timer(1.5, lambda: gangway_cancel(tmp_path / "two", ids[1]))
+    ends.start()
+    assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 2
+    ends.join()
+    told = capsys.readouterr()
+    assert "QOSMax" in told.err
+    assert gangway(["job", "cancel", ids[0], "--on", queues[0]]) == 0
+    left = told.out.splitlines()[-1]
+    if kind is InputError:
+        assert gangway(["job", "wait", left, "--on", queues[0]]) == 0
+        return
+    monkeypatch.undo()
+    monkeypatch.setenv(VARIABLE, queues[0])
+    assert gangway(["job", "move", left, "--on", queues[0], "--to", queues[1]]) == 0
+    moved = capsys.readouterr().out.splitlines()[-1]
+    assert gangway(["job", "wait", moved, "--on", queues[1]]) == 0

@@ -4,8 +4,10 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from threading import Event
 
 import boto3
 import pytest
@@ -100,6 +102,37 @@ def test_a_copy_that_was_cut_off_goes_on_and_counts_for_nothing_meanwhile(source
         queue.bring_data(file, stops)
     assert not queue.has_data(file)
     assert over(queue, queue.submit(file)).phase is Phase.DONE
+    assert queue.has_data(file)
+
+
+def test_a_copy_that_was_cut_off_keeps_nothing_that_the_source_no_longer_has(source: Path, tmp_path: Path) -> None:
+    queue, file = LocalQueue(tmp_path / "queue"), reading(source)
+
+    def stops(done: int, total: int) -> None:
+        if done == total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        queue.bring_data(file, stops)
+    shutil.rmtree(source / "train")
+    queue.bring_data(file, quiet)
+    (copy,) = tmp_path.glob("queue/.data-*/*/files")
+    assert [path.name for path in copy.rglob("*")] == ["index.json"]
+
+
+def test_a_submit_waits_for_another_that_copies_the_same(source: Path, tmp_path: Path) -> None:
+    queue, file, is_copying, is_said = LocalQueue(tmp_path / "queue"), reading(source), Event(), Event()
+
+    def tell(done: int, total: int) -> None:
+        is_copying.set()
+        assert is_said.wait(60)
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(queue.bring_data, file, tell)
+        assert is_copying.wait(60)
+        second = queue.bring_data(file, quiet, lambda line: is_said.set())
+        assert first.result() is not None
+    assert second is None, "it is there"
     assert queue.has_data(file)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
-from stacks.engines.base import Phase
+from stacks.engines.base import EngineAwayError, JobStatus, Phase
 from stacks.engines.job_folders import job_ids
 from stacks.engines.kubernetes.engine import KubernetesEngine
 from stacks.engines.local.engine import LocalQueue
@@ -99,6 +100,41 @@ def test_a_folder_that_has_the_name_of_a_job_takes_its_number(tmp_path: Path) ->
     assert job_id == "case-8"
     assert over(queue, job_id).phase is Phase.DONE
     assert job_ids(tmp_path) == [job_id]
+
+
+class Removed(LocalQueue):
+    """One whose jobs of that name are removed while they are looked at."""
+
+    def status(self, job_id: str) -> JobStatus:
+        if job_id == "case-1":
+            shutil.rmtree(self._folder / job_id)
+        return super().status(job_id)
+
+
+def test_a_job_that_is_removed_during_a_look_is_left_out(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    over(queue, queue.submit(job("true")))
+    over(queue, kept := queue.submit(job("true")))
+    assert [each.id for each in Removed(tmp_path).jobs()] == [kept]
+
+
+def test_a_job_that_is_removed_during_a_look_fails_nobodys_submit(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    over(queue, queue.submit(job("true")))
+    job_id = Removed(tmp_path).submit(job("true"))
+    assert over(queue, job_id).phase is Phase.DONE
+
+
+def test_an_engine_that_is_away_has_no_list(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    over(queue, queue.submit(job("true")))
+
+    class Away(LocalQueue):
+        def status(self, job_id: str) -> JobStatus:
+            raise EngineAwayError("--on", "no answer")
+
+    with pytest.raises(EngineAwayError):
+        Away(tmp_path).jobs()
 
 
 def test_a_user_without_a_name_is_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

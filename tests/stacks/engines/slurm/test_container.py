@@ -66,6 +66,33 @@ def test_an_image_runs_the_job_by_apptainer_with_the_variables_of_its_job(
     assert not {name for name in found if name.startswith(("SLURM", "APPTAINER"))}
 
 
+def test_a_node_without_apptainer_fails_the_job_once_and_says_what_to_install(
+    pretended: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    pretended("scontrol", "echo NodeAddr=127.0.0.1")
+    for name in ("bash", "cut", "dirname", "echo", "grep", "head", "mv", "sleep"):  # all that a node has
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / "programs" / name).unlink(missing_ok=True)
+        (tmp_path / "programs" / name).symlink_to(found)
+    for name in ("codes", RUN_FOLDER):
+        (tmp_path / name).mkdir()
+    image = f"registry.example.com/mine@sha256:{'0' * 64}"
+    job = JobFile(name="a", command=("true",), max_hours=1, image=image)
+    (tmp_path / "node.env").write_text(node_env(job, tmp_path, sys.executable))
+    env = {
+        "PATH": str(tmp_path / "programs"), "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0",
+        "SLURMD_NODENAME": "n1",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["/bin/bash", TEMPLATES / "job" / NODE_SCRIPT, tmp_path], env=env, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "install Apptainer" in done.stdout
+    assert "n1" in done.stdout
+    assert (tmp_path / "codes" / "n1").read_text() == "2\n", "bad input, which is not tried again"
+
+
 @pytest.mark.parametrize(("has_it", "errors"), [(True, []), (False, ["job.image"])])
 def test_an_image_takes_apptainer(
     pretended: Callable[[str, str], None],
