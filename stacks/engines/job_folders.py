@@ -28,6 +28,7 @@ from components.core.first_wrong import first_wrong
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
 from stacks.engines.base import (
+    LOG_PART_BYTES,
     JobStatus,
     Leaving,
     Move,
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
 _STATUS = TypeAdapter(JobStatus)
 _ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]+)")
-_MOST_BYTES = 1_000_000
-"""Of a log that one call reads."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ class FolderEngine(ABC):
             return "", offset
         with path.open("rb") as file:
             file.seek(offset)
-            content = file.read(_MOST_BYTES)
+            content = file.read(LOG_PART_BYTES)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = decoder.decode(content)
         return text, offset + len(content) - len(decoder.getstate()[0])  # a letter may be there by half

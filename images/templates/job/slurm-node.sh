@@ -41,7 +41,8 @@ GANGWAY_CHILD=$!
 while :; do
     wait "$GANGWAY_CHILD"
     GANGWAY_CODE=$?
-    [ -n "$GANGWAY_HEARD" ] || break
+    # Of two signals at once bash may say -1, which is nobody's code.
+    [ -n "$GANGWAY_HEARD" ] || [ "$GANGWAY_CODE" -lt 0 ] || break
     GANGWAY_HEARD=
 done
 echo "$GANGWAY_CODE" >"$GANGWAY_FOLDER/codes/.$SLURMD_NODENAME"
