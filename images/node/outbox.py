@@ -1,16 +1,18 @@
 """What of a run's folder is to outlive it, opened for who puts it. With Python 3.9 alone.
 
-    python3 outbox.py RUN_DIR UID MARKS RESULTS COMMAND...
+    python3 outbox.py RUN_DIR UID MARKS WANTED COMMAND...
 
 The folder is the job's, which may put a link, a FIFO or another's file under any name there, and swap it at any time;
 this runs as root. So no link is followed, an opened descriptor is asked what it is, and nobody opens a name twice:
 COMMAND has paths of open descriptors. $RECORD is the record where its sum is not that in MARKS/uploaded, and $RESULTS,
-where RESULTS is not empty, a folder of this user's own with the newest checkpoint, the pictures and the statistics as
+where WANTED is `yes`, a folder of this user's own with the newest checkpoint, the pictures and the statistics as
 hard links where their sum is not that in MARKS/results; empty for nothing new. $SUM_OF_RECORD and $SUM_OF_RESULTS are
-the new sums. The exit code is COMMAND's.
+the new sums. $PROGRESS is how many images are done, and when that was, as JSON, where it is not that in MARKS/progress;
+with `progress` for WANTED nothing else is opened. The exit code is COMMAND's.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import socket
@@ -18,7 +20,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -113,6 +115,23 @@ def record_of(run: Owned) -> int:
     return record
 
 
+def progress_of(run: Owned) -> str:
+    """What the last whole line of the statistics tells of the progress; empty where none does. Of what the job wrote
+    two numbers alone go on.
+    """
+    stats = run.file("stats.jsonl")
+    if stats == _NONE:
+        return ""
+    with os.fdopen(stats, "rb") as file:
+        file.seek(max(0, os.fstat(stats).st_size - (1 << 20)))  # in so much stands a whole line
+        lines = file.read(1 << 20).splitlines()
+    for line in reversed(lines):
+        with suppress(Exception):  # whatever the job wrote there, its record is put
+            told = json.loads(line)
+            return json.dumps({"version": 1, **{name: int(told[name]) for name in ("images", "time")}})
+    return ""
+
+
 def results_of(run: Owned) -> Results:
     """What a run is worth beside its record: the newest checkpoint, with which it can go on, pictures, statistics. Each
     is opened when it is its turn (`gathered`): a long run has more pictures than a process may hold files.
@@ -183,10 +202,12 @@ def remove(run: Owned, name: str) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Opens, runs the command, tidies up."""
-    run_dir, uid, marks, wants_results, *command = argv
+    run_dir, uid, marks, wanted, *command = argv
     run = Owned(os.open("/", os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip("/"))
-    record = record_of(run)
+    record = _NONE if wanted == "progress" else record_of(run)
+    progress = progress_of(run)
     paths = {"RECORD": "", "SUM_OF_RECORD": sum_of(record), "RESULTS": "", "SUM_OF_RESULTS": ""}
+    paths["PROGRESS"] = "" if progress == last_sum(marks, "progress") else progress
     with ExitStack() as held:
         given = []
         if record != _NONE and paths["SUM_OF_RECORD"] != last_sum(marks, "uploaded"):
@@ -194,7 +215,7 @@ def main(argv: Sequence[str]) -> int:
             paths["RECORD"] = f"/proc/self/fd/{record}"
         # Whatever the trainer has made of its folder, its record is put.
         try:
-            results = results_of(run) if wants_results else Results((), "")
+            results = results_of(run) if wanted == "yes" else Results((), "")
             if results.names and results.sum != last_sum(marks, "results"):
                 given.append(held.enter_context(gathered(run, results.names)))
                 paths |= {"RESULTS": f"/proc/self/fd/{given[-1]}", "SUM_OF_RESULTS": results.sum}

@@ -26,7 +26,7 @@ def job(
     ] = False,
     images: Annotated[
         int | None,
-        typer.Option("--images", min=0, help="With --scale: images done, where you know better than the record."),
+        typer.Option("--images", min=0, help="With --scale: images done, where you know better than its nodes."),
     ] = None,
 ) -> None:
     """Say what a job is at: its record, its end, its controller and how that is switched off, launches that are held;
@@ -92,7 +92,7 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
         scaler = scaler_of(config, outputs, names, is_held=held is not None)
         lines += ask_for_nodes(config, scaler, names, done, now, dry_run=dry_run)
     elif config.work.autoscale is not None and not state.is_over:
-        lines.append(autoscale_line(config, done, now))
+        lines.append(autoscale_line(config, done, now, unknown))
     if config.provider in LAUNCHED_BY:
         lines.append("launches are not held" if held is None else str(held))
     return lines

@@ -349,3 +349,14 @@ def test_what_cannot_be_put_is_told_and_tried_again(own_machine: Any) -> None:
     assert len(own_machine.asked("s3")) == 1
     own_machine.run("upload-record.sh")
     assert len(own_machine.asked("s3")) == 2
+
+
+def test_a_command_that_runs_puts_nothing(own_machine: Any) -> None:
+    """The watch asks for the trainer's progress, of which a command tells nothing."""
+    plan(own_machine, "exit 0", file_system=None)
+    has_files(own_machine)
+    own_machine.fake("systemctl", "echo active")
+    done = own_machine.run("watch-node.sh")
+    assert done.returncode == 0, done.stderr
+    assert "could not" not in done.stderr
+    assert in_bucket(own_machine) == {}

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Puts the run record where it outlives the cluster, when it has changed; every node of a job sees the same file and may
-# put it. What the record speaks of is put as well: whenever the trainer stops where the run's folder goes with this node's
-# disk, and once the job has ended where it is on a file system, which goes with the stack. The folder is the job's, so
-# outbox.py opens what is put, and has this script put it.
+# put it. Between two records progress.json says how far the trainer is, every ten minutes; with the argument `progress`
+# nothing else is put. What the record speaks of is put as well: whenever the trainer stops where the run's folder goes with
+# this node's disk, and once the job has ended where it is on a file system, which goes with the stack. The folder is the
+# job's, so outbox.py opens what is put, and has this script put it.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -49,7 +50,7 @@ if [ -z "${OPENED:-}" ]; then
         results=yes
     fi
     OPENED=yes exec python3 "$(dirname "$0")/../lib/images/node/outbox.py" \
-        "$RUN_DIR" "$TRAINER_UID" "$STATE_DIR" "$results" bash "$0"
+        "$RUN_DIR" "$TRAINER_UID" "$STATE_DIR" "${1:-$results}" bash "$0"
 fi
 status=0
 if [ -n "$RECORD" ]; then
@@ -58,6 +59,10 @@ if [ -n "$RECORD" ]; then
     else
         status=1
     fi
+elif [ -n "$PROGRESS" ] && [ -z "$(find "$STATE_DIR/progress" -mmin -10 2>/dev/null)" ]; then
+    # A record tells it too.
+    echo "$PROGRESS" >"$STATE_DIR/progress.json"
+    put progress "$PROGRESS" put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json" || status=1
 fi
 if [ -n "$RESULTS" ]; then
     put results "$SUM_OF_RESULTS" put_folder "$RESULTS" "$JOB_NAME" || status=1

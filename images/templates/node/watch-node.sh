@@ -69,7 +69,13 @@ if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadat
     exit 1
 fi
 if [ -z "$idle" ]; then
-    hours_over || outlived || exit 0
+    hours_over || outlived || {
+        # Where the run's folder goes with this node's disk nobody else sees how far it is.
+        if [ -n "$RESULTS_SEC" ] && [ -z "$RESULTS_AT_END" ]; then
+            timeout 60 bash "$(dirname "$0")/upload-record.sh" progress || log "the progress could not be put"
+        fi
+        exit 0
+    }
     log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
     systemctl stop "$TRAINER"
 fi

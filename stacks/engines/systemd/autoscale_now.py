@@ -1,4 +1,4 @@
-"""How many nodes a job of a stack should have by now, out of its record's images and the plan's figures; and, where
+"""How many nodes a job of a stack should have by now, by the images that are done and the plan's figures; and, where
 somebody asks for it, that many asked of its groups.
 """
 
@@ -16,7 +16,7 @@ from stacks.program import program_of
 
 SCALE_FLAG = "--scale"
 STALE_AFTER = timedelta(hours=6)
-"""A record that is older says too little of a job's progress."""
+"""What is older says too little of a job's progress."""
 CLOCKS_APART = timedelta(minutes=2)
 """How much a node's clock may be before this machine's."""
 
@@ -44,30 +44,38 @@ def wanted_now(
     return wanted_nodes(config, machine, cost, curve, now, images_done=images_done, spent_usd=spent_usd, **known)
 
 
-def autoscale_line(config: StackConfig, images_done: int, now: datetime) -> str:
-    """A line for people; see `wanted_now`."""
-    wanted = wanted_now(config, images_done, now)
+def autoscale_line(config: StackConfig, images_done: int, now: datetime, unknown: str = "") -> str:
+    """A line for people; see `wanted_now`. `unknown`: why nobody knows how many images are done. What cannot be planned
+    is told: the rest of a job's state stands beside it.
+    """
+    try:
+        wanted = wanted_now(config, images_done, now)
+        why_not = why_not_scaled(config, program_of(config.provider).plan(config).machine)
+    except InputError as error:
+        return f"autoscale: nobody can tell: {' '.join(str(error).split())}"
     if isinstance(wanted, str):
         return f"autoscale: {wanted}"
     missed = "" if wanted.reached else "; not enough, as expected"
-    why_not = why_not_scaled(config, program_of(config.provider).plan(config).machine)
-    way = f"not done: {why_not}" if why_not else f"`gangway job {config.stack} {SCALE_FLAG}` asks for them"
-    return f"autoscale would have {wanted.reason}{missed} (told; {way})"
+    known = f"`gangway job {config.stack} {SCALE_FLAG}{' --images N' if unknown else ''}`"
+    way = f"not done: {why_not}" if why_not else f"{known} asks for them"
+    doubt = f": {unknown}; with {images_done:,} it" if unknown else ""
+    return f"autoscale{doubt} would have {wanted.reason}{missed} (told; {way})"
 
 
 def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) -> str:
     """Why too little is known of the job's progress to change its nodes by it; empty where it is known, or nothing
-    hangs on it. `told_at`: when its record was last put.
+    hangs on it. `told_at`: when its nodes last said it.
     """
     asked = config.work.autoscale
     if asked is None or (asked.deadline is None and asked.budget_usd is None):
         return ""
     if told_at is None:
-        return "nobody knows how many images are done: there is no record yet"
+        return "nobody knows how many images are done: no node has said so yet"
     when = f"{told_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     if told_at > now + CLOCKS_APART:
-        return f"the record is of {when}, in the future: one of two clocks is wrong"
-    return f"nobody knows how many images are done: the record is of {when}" if now - told_at > STALE_AFTER else ""
+        return f"what its nodes said is of {when}, in the future: one of two clocks is wrong"
+    is_stale = now - told_at > STALE_AFTER
+    return f"nobody knows how many images are done: what its nodes said last is of {when}" if is_stale else ""
 
 
 def scale(

@@ -1,16 +1,17 @@
-"""A job's state from outside, out of what its nodes put into the run's folder: the record and how the job has ended."""
+"""A job's state from outside, by what its nodes put into the run's folder: its record, its progress and its end."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from components.core.findings import InputError
 from components.core.first_wrong import first_wrong
 from stacks.bench.ended import EndedRecord, read_end
 from stacks.bench.run_store import RunStore
 from stacks.bench.runner import StoreFailedError
+from stacks.engines.systemd.progress import JobProgress
 from trainer.records.decisions import DecisionRecord
 
 RECORD_FILE = "run.json"
@@ -28,7 +29,7 @@ def _known(decision: Any) -> Any:
 class _Session(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    end: datetime | None = None
+    end: AwareDatetime | None = None
 
 
 class _Record(BaseModel):
@@ -51,18 +52,20 @@ class JobState:
         url: of the run's folder.
         record: its record; None where none was put yet.
         end: how it ended without being done; None where nobody has said so.
+        progress: how far it is by now; None where its record says it, or nobody does.
     """
 
     url: str
     record: _Record | None
     end: EndedRecord | None
+    progress: JobProgress | None = None
 
     @classmethod
     def read(cls, store: RunStore) -> Self:
         """InputError: the folder cannot be read, or what is there is no node's."""
         try:
             content = store.read(RECORD_FILE, _MAX_BYTES)
-            end = read_end(store)
+            end, progress = read_end(store), JobProgress.read(store)
             record = None if content is None else _Record.model_validate_json(content)
         except StoreFailedError as error:
             raise InputError(store.url, str(error), fix=_FIX) from None
@@ -72,18 +75,21 @@ class JobState:
                 f"no record: {first_wrong(error)}",
                 fix="look who else writes there",
             ) from None
-        return cls(store.url, record, end)
+        recorded_at = _recorded_at(record)
+        is_newer = progress is not None and (recorded_at is None or progress.time > recorded_at)
+        return cls(store.url, record, end, progress if is_newer else None)
 
     @property
     def images(self) -> int:
-        """Done, as its record has it; 0 where none was put yet."""
+        """Done, as its progress has it, else its record; 0 where neither was put yet."""
+        if self.progress is not None:
+            return self.progress.images
         return 0 if self.record is None else self.record.images
 
     @property
     def told_at(self) -> datetime | None:
-        """When its record was last put; None where nobody can tell."""
-        sessions = () if self.record is None else self.record.sessions
-        return max((one.end for one in sessions if one.end is not None), default=None)
+        """When it had so many done; None where nobody can tell."""
+        return _recorded_at(self.record) if self.progress is None else self.progress.time
 
     @property
     def decisions(self) -> tuple[DecisionRecord, ...]:
@@ -116,4 +122,14 @@ class JobState:
             at = self.record.sessions[-1].end if self.record.sessions else None
             when = f", {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at is not None else ""
             record = f"record {self.record.id}: {self.record.status}, {self.record.images:,} images{when}"
-        return [f"run in {self.url}", record, *([str(self.end)] if self.end is not None else [])]
+        lines = [f"run in {self.url}", record]
+        if self.progress is not None and not self.is_over:
+            at = self.progress.time.astimezone(UTC)
+            lines.append(f"last seen at {self.progress.images:,} images, {at:%Y-%m-%d %H:%M} UTC")
+        return [*lines, *([str(self.end)] if self.end is not None else [])]
+
+
+def _recorded_at(record: _Record | None) -> datetime | None:
+    """When the last session ended that a record has; None where it does not say."""
+    sessions = () if record is None else record.sessions
+    return max((one.end for one in sessions if one.end is not None), default=None)

@@ -741,6 +741,7 @@ open_and_put() {
         "$1" "$TRAINER_UID" "$3" bash "$0"
 }
 
+[ $# = 0 ] || exit 0
 if [ -z "${MARKS:-}" ]; then
     mkdir -p "$STATE_DIR"
     if [ -z "$RESULTS_SEC" ] || { [ -n "$RESULTS_AT_END" ] && [ ! -e "$STATE_DIR/ended" ]; }; then
@@ -882,7 +883,12 @@ if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadat
     exit 1
 fi
 if [ -z "$idle" ]; then
-    hours_over || outlived || exit 0
+    hours_over || outlived || {
+        if [ -n "$RESULTS_SEC" ] && [ -z "$RESULTS_AT_END" ]; then
+            timeout 60 bash "$(dirname "$0")/upload-record.sh" progress || log "the progress could not be put"
+        fi
+        exit 0
+    }
     log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
     systemctl stop "$TRAINER"
 fi

@@ -1365,7 +1365,7 @@ if [ -z "${OPENED:-}" ]; then
         results=yes
     fi
     OPENED=yes exec python3 "$(dirname "$0")/../lib/images/node/outbox.py" \
-        "$RUN_DIR" "$TRAINER_UID" "$STATE_DIR" "$results" bash "$0"
+        "$RUN_DIR" "$TRAINER_UID" "$STATE_DIR" "${1:-$results}" bash "$0"
 fi
 status=0
 if [ -n "$RECORD" ]; then
@@ -1374,6 +1374,9 @@ if [ -n "$RECORD" ]; then
     else
         status=1
     fi
+elif [ -n "$PROGRESS" ] && [ -z "$(find "$STATE_DIR/progress" -mmin -10 2>/dev/null)" ]; then
+    echo "$PROGRESS" >"$STATE_DIR/progress.json"
+    put progress "$PROGRESS" put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json" || status=1
 fi
 if [ -n "$RESULTS" ]; then
     put results "$SUM_OF_RESULTS" put_folder "$RESULTS" "$JOB_NAME" || status=1
@@ -1499,7 +1502,12 @@ if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadat
     exit 1
 fi
 if [ -z "$idle" ]; then
-    hours_over || outlived || exit 0
+    hours_over || outlived || {
+        if [ -n "$RESULTS_SEC" ] && [ -z "$RESULTS_AT_END" ]; then
+            timeout 60 bash "$(dirname "$0")/upload-record.sh" progress || log "the progress could not be put"
+        fi
+        exit 0
+    }
     log "the trainer still runs $GRACE_SEC s after the hours that it has here, or this machine: stopped"
     systemctl stop "$TRAINER"
 fi
@@ -1565,13 +1573,14 @@ exec docker "${before[0]}" "${options[@]}" "${before[@]:1}" "${meeting[@]}" "$@"
 GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /opt/gangway/lib/images/node/outbox.py <<'GANGWAY_END_OF_FILE'
 import hashlib
+import json
 import os
 import shutil
 import socket
 import stat
 import subprocess
 import sys
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -1647,6 +1656,19 @@ def record_of(run):
         return _NONE
     return record
 
+def progress_of(run):
+    stats = run.file('stats.jsonl')
+    if stats == _NONE:
+        return ''
+    with os.fdopen(stats, 'rb') as file:
+        file.seek(max(0, os.fstat(stats).st_size - (1 << 20)))
+        lines = file.read(1 << 20).splitlines()
+    for line in reversed(lines):
+        with suppress(Exception):
+            told = json.loads(line)
+            return json.dumps({'version': 1, **{name: int(told[name]) for name in ('images', 'time')}})
+    return ''
+
 def results_of(run):
     with closing(run.folder('checkpoints')) as checkpoints, closing(run.folder('samples')) as samples:
         saved = checkpoints.names()
@@ -1701,17 +1723,19 @@ def remove(run, name):
         say(f'{name!r} stays: it is deeper than any folder of ours')
 
 def main(argv):
-    run_dir, uid, marks, wants_results, *command = argv
+    run_dir, uid, marks, wanted, *command = argv
     run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
-    record = record_of(run)
+    record = _NONE if wanted == 'progress' else record_of(run)
+    progress = progress_of(run)
     paths = {'RECORD': '', 'SUM_OF_RECORD': sum_of(record), 'RESULTS': '', 'SUM_OF_RESULTS': ''}
+    paths['PROGRESS'] = '' if progress == last_sum(marks, 'progress') else progress
     with ExitStack() as held:
         given = []
         if record != _NONE and paths['SUM_OF_RECORD'] != last_sum(marks, 'uploaded'):
             given.append(record)
             paths['RECORD'] = f'/proc/self/fd/{record}'
         try:
-            results = results_of(run) if wants_results else Results((), '')
+            results = results_of(run) if wanted == 'yes' else Results((), '')
             if results.names and results.sum != last_sum(marks, 'results'):
                 given.append(held.enter_context(gathered(run, results.names)))
                 paths |= {'RESULTS': f'/proc/self/fd/{given[-1]}', 'SUM_OF_RESULTS': results.sum}

@@ -3,6 +3,7 @@
 import json
 import stat
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from moto import mock_aws
 from typer.testing import CliRunner
 
+from components.core.findings import InputError
 from stacks.cli.main import app
 
 STACK = {
@@ -99,8 +101,7 @@ def test_a_dry_run_says_it_and_changes_nothing(stack: Path, groups: Any) -> None
 
 
 def test_by_a_deadline_the_progress_has_to_be_known(stack: Path, groups: Any) -> None:
-    job = {**STACK["gangway:job"], "autoscale": {"deadline": "2090-01-01T00:00:00Z"}}  # type: ignore[dict-item]
-    stack.write_text(yaml.safe_dump({"config": {**STACK, "gangway:job": job}}))
+    by_deadline(stack)
     unknown = CliRunner().invoke(app, ["job", str(stack), "--scale"])
     assert unknown.exit_code == 0, unknown.output
     assert "nobody knows how many images are done" in unknown.output
@@ -108,6 +109,45 @@ def test_by_a_deadline_the_progress_has_to_be_known(stack: Path, groups: Any) ->
     known = CliRunner().invoke(app, ["job", str(stack), "--scale", "--images", "1000000"])
     assert known.exit_code == 0, known.output
     assert asked(groups) == 1
+
+
+def by_deadline(stack: Path, **autoscale: object) -> None:
+    job = {**STACK["gangway:job"], "autoscale": autoscale or {"deadline": "2090-01-01T00:00:00Z"}}  # type: ignore[dict-item]
+    stack.write_text(yaml.safe_dump({"config": {**STACK, "gangway:job": job}}))
+
+
+def test_a_job_that_trains_without_a_stop_is_scaled_by_its_progress(stack: Path, groups: Any, tmp_path: Path) -> None:
+    """Its last record is days old, or there is none."""
+    by_deadline(stack)
+    run = tmp_path / "runs/by-speed/by-speed"
+    record, old = json.loads((run / "run.json").read_text()), datetime.now(UTC) - timedelta(days=2)
+    (run / "run.json").write_text(json.dumps({**record, "sessions": [{"end": old.isoformat()}]}))
+    stale = CliRunner().invoke(app, ["job", str(stack), "--scale"])
+    assert f"{old:%Y-%m-%d %H:%M} UTC; nothing was changed" in stale.output
+    progress = {"version": 1, "images": 1_500_000, "time": int(datetime.now(UTC).timestamp())}
+    (run / "progress.json").write_text(json.dumps(progress))
+    known = CliRunner().invoke(app, ["job", str(stack), "--scale"])
+    assert known.exit_code == 0, known.output
+    assert "1,500,000 images" in known.output
+    assert asked(groups) == 1
+
+
+def test_told_without_progress_it_says_that_nobody_knows(stack: Path) -> None:
+    by_deadline(stack)
+    told = CliRunner().invoke(app, ["job", str(stack)])
+    assert told.exit_code == 0, told.output
+    assert "nobody knows how many images are done" in told.output
+
+
+def test_a_budget_below_a_new_price_hides_nothing_of_the_job(stack: Path) -> None:
+    by_deadline(stack, budget_usd=0.5)
+    told = CliRunner().invoke(app, ["job", str(stack)])
+    assert told.exit_code == 0, told.output
+    assert "record run-1: interrupted, 1,000,000 images" in told.output
+    assert "autoscale: nobody can tell" in told.output
+    assert "launches are not held" in told.output
+    refused = CliRunner().invoke(app, ["job", str(stack), "--scale", "--images", "1"])
+    assert isinstance(refused.exception, InputError)
 
 
 def test_a_group_that_was_emptied_stays_empty(stack: Path, groups: Any) -> None:

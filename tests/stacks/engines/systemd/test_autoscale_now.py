@@ -86,7 +86,7 @@ def test_what_cannot_be_scaled_is_refused(edited: Edited, gcp_edited: Callable[.
 def test_progress_that_nobody_knows_is_said_where_something_hangs_on_it(edited: Edited) -> None:
     config, now = edited(edit), datetime(2035, 1, 1, tzinfo=UTC)
     assert why_unknown(config, now - timedelta(hours=5), now) == ""
-    assert "no record" in why_unknown(config, None, now)
+    assert "no node has said so" in why_unknown(config, None, now)
     assert "2034-12-31 17:00" in why_unknown(config, now - timedelta(hours=7), now)
     assert "future" in why_unknown(config, now + timedelta(hours=1), now)
 
@@ -95,3 +95,40 @@ def test_progress_that_nobody_knows_is_said_where_something_hangs_on_it(edited: 
         values["gangway:job"]["autoscale"] = {"images_per_sec": 400}
 
     assert why_unknown(edited(by_speed), None, now) == ""
+
+
+def test_a_number_that_hangs_on_progress_that_nobody_knows_says_so(edited: Edited) -> None:
+    config, late = edited(edit), datetime(2035, 2, 1, tzinfo=UTC) - timedelta(hours=5)
+    unknown = why_unknown(config, None, late)
+    assert unknown
+    assert unknown not in autoscale_line(config, 0, late)
+    doubted = autoscale_line(config, 0, late, unknown)
+    assert unknown in doubted
+    assert "with 0 it would have 8 nodes" in doubted
+    assert "--scale --images N" in doubted
+
+
+def bounded(values: dict[str, Any]) -> None:
+    edit(values)
+    values["gangway:job"]["controller"] = {"bounds": {"usd_per_hour": 0.5}}
+
+
+def short_of_money(values: dict[str, Any]) -> None:
+    edit(values)
+    values["gangway:job"]["autoscale"] = {"budget_usd": 0.5}
+
+
+@pytest.mark.parametrize("cannot_be_planned", [bounded, short_of_money])
+def test_what_cannot_be_planned_any_more_is_a_line_and_refused_where_it_is_asked_for(
+    edited: Edited, cannot_be_planned: Callable[[dict[str, Any]], None]
+) -> None:
+    """As after a price has risen."""
+    config, now = edited(cannot_be_planned), datetime(2035, 1, 1, tzinfo=UTC)
+    told = autoscale_line(config, 0, now)
+    assert told.startswith("autoscale: nobody can tell: ")
+    assert "0.5" in told
+    assert "\n" not in told
+    group = Group(GroupState("", most=8, asked=2, in_service=2))
+    with pytest.raises(InputError):
+        scale(config, group, ["demo-0"], 0, now)
+    assert group.asked == []
