@@ -16,8 +16,11 @@ _MAX_BYTES = 4096
 
 
 class JobProgress(BaseModel):
-    """Progress of a trainer that goes on. `images`: that were done; `time`: when, seconds since 1970 by the clock of the
-    node that wrote the run's statistics. It says nothing of an end: only a record does.
+    """Progress of a trainer that goes on. It says nothing of an end: only a record does.
+
+    Attributes:
+        images: that were done.
+        time: when, seconds since 1970 by the clock of the node that wrote the run's statistics.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
