@@ -115,9 +115,8 @@ def _compared(
     frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores
     alike = [each for each in waited if frees or has_neighbour(each) == has_neighbour(last)]
     after = [each for each in alike if not each.told and measure.of(each) is not None][: settings.patience]
-    if len(after) < settings.patience and _answers_those_gone(last, waited[-settings.patience :], settings.patience):
-        return Verdict("undo", decision, None, "it answered others on these cores, who have gone")
-    if len(after) < settings.patience and len(waited) < LONGEST * settings.patience:
+    is_other_now = not frees and _has_turned(last, history[place + 1 :][-settings.patience :], settings.patience)
+    if len(after) < settings.patience and not is_other_now and len(waited) < LONGEST * settings.patience:
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
     if any(each.resolution != last.resolution for each in after):
         return Verdict("kept", decision, None, "the networks have grown meanwhile: nobody can tell what it brought")
@@ -128,7 +127,7 @@ def _compared(
     gain = _gain(scores_before, scores_after)
     if gain is None or len(after) < settings.patience:
         why = f"no figure for {settings.objective}"
-        if scores_before and len(alike) < settings.patience:
+        if is_other_now or (scores_before and len(alike) < settings.patience):
             why = "others have come or gone meanwhile"
         elif measure.noise_scale is None and decision.knob == "batch_size":
             why = "no estimate of the gradients' noise before it"
@@ -144,10 +143,12 @@ def _compared(
     return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
 
 
-def _answers_those_gone(last: Interval, since: Sequence[Interval], patience: int) -> bool:
-    """Whether a change was made for want of cores that others used, and these have not been there for a while."""
-    is_answer = bool(has_neighbour(last)) and bottleneck(last).kind is Kind.HOST
-    return is_answer and len(since) == patience and all(has_neighbour(each) is False for each in since)
+def _has_turned(last: Interval, since: Sequence[Interval], patience: int) -> bool:
+    """Whether others have come since a change, or gone, for so long that it is another run now: what is to be done about
+    that has to wait for the verdict.
+    """
+    was = has_neighbour(last)
+    return len(since) == patience and was is not None and all(has_neighbour(each) is (not was) for each in since)
 
 
 def _frees_memory(last: Interval, decision: Decision) -> bool:
