@@ -144,8 +144,8 @@ def _compared(
 
 
 def _has_turned(last: Interval, since: Sequence[Interval], patience: int) -> bool:
-    """Whether others have come since a change, or gone, for so long that it is another run now: what is to be done about
-    that has to wait for the verdict.
+    """Whether others have come since a change, or gone, for so long that it is another run now: what is to be done
+    about that has to wait for the verdict.
     """
     was = has_neighbour(last)
     return len(since) == patience and was is not None and all(has_neighbour(each) is (not was) for each in since)
