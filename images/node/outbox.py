@@ -205,7 +205,11 @@ def main(argv: Sequence[str]) -> int:
     run_dir, uid, marks, wanted, *command = argv
     run = Owned(os.open("/", os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip("/"))
     record = _NONE if wanted == "progress" else record_of(run)
-    progress = progress_of(run)
+    progress = ""
+    try:
+        progress = progress_of(run)
+    except OSError as error:
+        say(f"the progress is left out: {error}")
     paths = {"RECORD": "", "SUM_OF_RECORD": sum_of(record), "RESULTS": "", "SUM_OF_RESULTS": ""}
     paths["PROGRESS"] = "" if progress == last_sum(marks, "progress") else progress
     with ExitStack() as held:

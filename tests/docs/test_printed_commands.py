@@ -123,7 +123,7 @@ NOT_RUN: dict[str, str] = {
     "gangway job {config.stack}": "needs a stack that is up: tests/stacks/cli/test_job.py",
     "gangway job record {command_of} --stack": "likewise: tests/stacks/engines/systemd/test_command_record.py",
     "gangway job {config.stack} --scale": "needs a stack that is up: tests/stacks/cli/test_job.py",
-    "gangway job {config.stack} {SCALE_FLAG}": "needs a stack that is up: tests/stacks/cli/test_job.py",
+    "gangway job {config.stack} {SCALE_FLAG}{more}": "needs a stack that is up: tests/stacks/cli/test_job.py",
     "gangway job": "words about a command, not one to type: tests/stacks/engines/systemd/test_autoscale_now.py",
     "gangway breaker reset {self.stack}": "needs a stack that is up: tests/stacks/engines/systemd/test_breaker.py",
     "gangway plan {config.stack}": "printed under `pulumi up`: tests/engine; the command is that of every page",

@@ -106,14 +106,23 @@ def test_a_link_is_not_followed(training: Any, tmp_path: Path) -> None:
     assert training.asked("s3") == []
 
 
-def test_a_bucket_that_refuses_stops_no_trainer(training: Any) -> None:
+def test_a_bucket_that_refuses_stops_no_trainer_and_rings_for_no_record(training: Any) -> None:
     training.fake("aws", "[ $1 != s3 ] || { echo AccessDenied >&2; exit 254; }")
     looks(training)
-    assert [(event["event"], event["reason"]) for event in training.events()] == [("record-not-put", "AccessDenied")]
+    assert training.events() == []
     assert ["stop", "gangway-trainer.service"] not in training.calls("systemctl")
     training.fake("aws")
+    asked = len(training.asked("s3"))
     looks(training)
-    assert len(training.asked("s3")) == 2
+    assert len(training.asked("s3")) == asked + 1
+
+
+def test_a_node_that_leaves_waits_for_no_progress(training: Any) -> None:
+    training.plan(file_system=FileSystem("lustre", "fs.example@tcp:/x", "/fsx"))
+    training.fake("aws", "[ $1 != s3 ] || { echo AccessDenied >&2; exit 254; }")
+    assert training.run("upload-record.sh").returncode == 0
+    assert training.asked("s3")
+    assert training.events() == []
 
 
 def test_on_a_file_system_the_head_node_tells_it_and_a_record_in_its_place(training: Any) -> None:

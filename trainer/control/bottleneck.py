@@ -15,7 +15,7 @@ _CHECKPOINT_SHARE = 0.1
 CPU_WAIT_SHARE = 0.1
 """Of their time, that threads were ready and had no core. A machine to itself shows 1 to 3 %."""
 _NEIGHBOUR_CORES, _NEIGHBOUR_SHARE = 0.25, 0.05
-"""Cores that others use, and their share of all, from which on they are a neighbour, and not the system's own odd jobs:
+"""Cores that others use, and their share of a node's, from which on they are neighbours, and no odd jobs of the system:
 a quiet machine of two cores shows 0.01 to 0.06, and a large one has more. Threads that meet after every operator are as
 slow as the one that shares its core: less than half a core that others used has halved the speed of a run of two.
 """
@@ -75,7 +75,8 @@ def has_neighbour(interval: Interval) -> bool | None:
     """Whether others use its cores; None where nobody knows."""
     if interval.neighbour_cores is None:
         return None
-    return interval.neighbour_cores >= max(_NEIGHBOUR_CORES, _NEIGHBOUR_SHARE * interval.cores)
+    of_a_node = interval.cores / max(1, interval.knobs.nodes)  # on one of them they slow down all
+    return interval.neighbour_cores >= max(_NEIGHBOUR_CORES, _NEIGHBOUR_SHARE * of_a_node)
 
 
 def _computing(now: Interval) -> Bottleneck:

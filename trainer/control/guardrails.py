@@ -198,7 +198,10 @@ def mistrusted(history: Sequence[Interval], settings: ControlSettings, start: Kn
         if len(values) == _FROZEN and values[0] and len(set(values)) == 1:
             return f"{name} has been {values[0]:g} to the last bit for {_FROZEN} intervals: its meter stands still"
     for name in _MEASURED:
-        if getattr(last, name) is None and any(getattr(each, name) is not None for each in history[-_FROZEN:]):
+        had = [getattr(each, name) for each in history[-_FROZEN:]]
+        if name == "cpu_wait_share":
+            had = [value for value in had if value]  # 0 of a log from when nobody counting was written as 0
+        if getattr(last, name) is None and any(value is not None for value in had):
             return f"{name} was measured, and is no more"
     if score(last, settings.objective, start.batch_size) is None:
         return f"there is no figure for {settings.objective}"

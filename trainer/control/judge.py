@@ -6,6 +6,7 @@ precision goes, too, where the guard metric worsens beyond its noise, however la
 where memory is short, are no matter of speed: they stay where they free memory at no more than a stated cost.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from statistics import mean, median, stdev
@@ -84,8 +85,8 @@ def _is_stuck(verdict: Verdict, history: Sequence[Interval]) -> bool:
 
 
 def _cut_short(history: Sequence[Interval], undone_at: int, settings: ControlSettings, start: Knobs) -> Verdict:
-    """What becomes of a change that was still being watched when the guard had an older one undone: nobody will know
-    what it brought.
+    """What becomes of a change that was not kept yet when the guard had an older one undone: of one that was still
+    being watched nobody will know what it brought.
     """
     place = _last_change(history[:undone_at])
     if place is None:
@@ -93,11 +94,11 @@ def _cut_short(history: Sequence[Interval], undone_at: int, settings: ControlSet
     decision, undone = _made(history, place), _made(history, undone_at)
     if decision.policy == JUDGE or decision.knob == undone.knob or _is_superseded(history, place, decision):
         return Verdict("nothing")
-    if _compared(history[: undone_at + 1], place, decision, settings, start).state != "wait":
-        return Verdict("nothing")
-    why = f"nobody knows what it brought: {undone.knob} was undone meanwhile"
-    verdict = Verdict("undo", decision, None, why)
-    return Verdict("nothing") if _is_stuck(verdict, history) else verdict
+    verdict = _compared(history[: undone_at + 1], place, decision, settings, start)
+    if verdict.state == "wait" and not _frees_memory(history[place], decision):
+        why = f"nobody knows what it brought: {undone.knob} was undone meanwhile"
+        verdict = Verdict("undo", decision, None, why)
+    return verdict if verdict.state == "undo" and not _is_stuck(verdict, history) else Verdict("nothing")
 
 
 def _is_superseded(history: Sequence[Interval], place: int, decision: Decision) -> bool:
@@ -261,6 +262,9 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
     if not before or not after:
         return None
     limit = _guard_limit(before)
+    if since > place and all(value > limit for value in after[:-1]):
+        # On its way back from what was undone: no worse than that has left it.
+        limit = max(limit, [value for number, value in guards if number <= since + _SETTLE][-1])
     if after[-1] <= limit:
         return None
     why = f"the guard metric is {after[-1]:.4g}, above {limit:.4g}, as far as it went before"
@@ -268,9 +272,12 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
 
 
 def _stands(history: Sequence[Interval], place: int) -> bool:
-    """Whether a change is a policy's own, and what the run is trained with now."""
+    """Whether a change is a policy's own, and what the run is trained with now; by no plan of the run's since."""
     decision = _made(history, place)
-    return decision.policy != JUDGE and not _is_superseded(history, place, decision)
+    if decision.policy == JUDGE or _is_superseded(history, place, decision):
+        return False
+    turns = itertools.pairwise(history[place:])
+    return all(getattr(each.after, decision.knob) == getattr(then.knobs, decision.knob) for each, then in turns)
 
 
 def _made(history: Sequence[Interval], place: int) -> Decision:

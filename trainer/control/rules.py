@@ -58,11 +58,13 @@ def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
-    """As many as there are cores left; without a neighbour it is the run's own threads that are too many."""
+    """At least one fewer, and no more than there are cores left; without a neighbour the run's own are too many."""
     last = history[-1]
     now, others = last.knobs.threads, last.neighbour_cores or 0.0
     each = max(1, last.workers // max(1, last.knobs.nodes))
-    left = max(1, int((last.cores - others) / last.workers + 0.5)) if has_neighbour(last) else now - 1
+    left = now - 1
+    if has_neighbour(last):
+        left = max(1, min(left, int((last.cores - others) / last.workers + 0.5)))
     fewer = [int(value) for value in room.allowed.get("threads", ()) if int(value) < now]
     if fewer and left < now:
         value = max([value for value in fewer if value <= left] or [fewer[0]])

@@ -60,9 +60,13 @@ if [ -n "$RECORD" ]; then
         status=1
     fi
 elif [ -n "$PROGRESS" ] && [ -z "$(find "$STATE_DIR/progress" -mmin -10 2>/dev/null)" ]; then
-    # A record tells it too.
+    # A record tells it too. It holds up nobody, and is tried again in a minute.
     echo "$PROGRESS" >"$STATE_DIR/progress.json"
-    put progress "$PROGRESS" put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json" || status=1
+    if put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json"; then
+        echo "$PROGRESS" >"$STATE_DIR/progress"
+    else
+        log "the progress could not be put"
+    fi
 fi
 if [ -n "$RESULTS" ]; then
     put results "$SUM_OF_RESULTS" put_folder "$RESULTS" "$JOB_NAME" || status=1

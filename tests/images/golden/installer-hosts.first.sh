@@ -862,7 +862,11 @@ if [ -n "$RECORD" ]; then
     fi
 elif [ -n "$PROGRESS" ] && [ -z "$(find "$STATE_DIR/progress" -mmin -10 2>/dev/null)" ]; then
     echo "$PROGRESS" >"$STATE_DIR/progress.json"
-    put progress "$PROGRESS" put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json" || status=1
+    if put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json"; then
+        echo "$PROGRESS" >"$STATE_DIR/progress"
+    else
+        log "the progress could not be put"
+    fi
 fi
 if [ -n "$RESULTS" ]; then
     put results "$SUM_OF_RESULTS" put_folder "$RESULTS" "$JOB_NAME" || status=1
@@ -990,7 +994,7 @@ fi
 if [ -z "$idle" ]; then
     hours_over || outlived || {
         if [ -n "$RESULTS_SEC" ] && [ -z "$RESULTS_AT_END" ]; then
-            timeout 60 bash "$(dirname "$0")/upload-record.sh" progress || log "the progress could not be put"
+            timeout 60 bash "$(dirname "$0")/upload-record.sh" progress || true
         fi
         exit 0
     }
@@ -1164,7 +1168,11 @@ def main(argv):
     run_dir, uid, marks, wanted, *command = argv
     run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
     record = _NONE if wanted == 'progress' else record_of(run)
-    progress = progress_of(run)
+    progress = ''
+    try:
+        progress = progress_of(run)
+    except OSError as error:
+        say(f'the progress is left out: {error}')
     paths = {'RECORD': '', 'SUM_OF_RECORD': sum_of(record), 'RESULTS': '', 'SUM_OF_RESULTS': ''}
     paths['PROGRESS'] = '' if progress == last_sum(marks, 'progress') else progress
     with ExitStack() as held:

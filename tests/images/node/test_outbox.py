@@ -1,5 +1,6 @@
 """What root puts of a folder that the trainer may fill as it likes: its own regular files, and nothing else, ever."""
 
+import errno
 import os
 import resource
 import socket
@@ -54,6 +55,18 @@ def put(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callabl
         return files, capfd.readouterr().err
 
     return start
+
+
+def test_statistics_that_cannot_be_read_keep_no_record_back(
+    run: Path, put: Callable[..., tuple[dict[str, str], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(of: Owned) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "stats.jsonl")
+
+    monkeypatch.setattr("images.node.outbox.progress_of", broken)
+    files, said = put()
+    assert files == {"run.json": RUN["run.json"], **KEPT}
+    assert "the progress is left out" in said
 
 
 def test_record_and_results_are_put_and_nothing_is_left_behind(

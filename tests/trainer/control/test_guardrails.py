@@ -125,6 +125,13 @@ def test_a_figure_that_is_no_more_decides_nothing(meter: str) -> None:
     assert meter in told.why
 
 
+def test_nobody_counting_waits_was_once_written_as_none_of_them() -> None:
+    had = Interval(0, 10.0, 100.0, START, cpu_wait_share=0.0)
+    history = [had, had._replace(images_per_sec=101.0, cpu_wait_share=None)]
+    asked = Restless(lambda room, asked: ("loader_threads", 2))
+    assert next_decision(history, asked, ControlSettings(), START, Machine(4)).decision is not None
+
+
 def test_no_more_changes_an_hour_than_allowed() -> None:
     limited = ControlSettings(decisions_per_hour=3, min_gain=0.0, patience=1, interval_sec=10)
     run = Loop(Plant(), START, limited, intervals=360, policy=Restless(_another)).run()

@@ -211,6 +211,9 @@ def test_the_odd_jobs_of_a_large_machine_are_no_neighbour() -> None:
     before = rates(100, 100, cores=192, neighbour_cores=0.2)
     assert changed(before, MORE, [0, 120, 120], cores=192, neighbour_cores=1.5).state == "kept"
     assert changed(before, MORE, [0, 120, 120], cores=192, neighbour_cores=40.0).gain is None
+    many = START._replace(nodes=8)
+    before = rates(100, 100, knobs=many, cores=8 * 96, neighbour_cores=1.0)
+    assert changed(before, MORE, [0, 120, 120], cores=8 * 96, neighbour_cores=30.0).gain is None, "on one of the nodes"
 
 
 def test_a_change_that_answers_others_goes_with_them() -> None:
@@ -287,9 +290,26 @@ def test_the_guard_goes_back_to_changes_that_stand_where_a_later_one_was_undone(
     history = [*first, *kept, *spoilt]
     after = rates(200, 200, 200, knobs=spoilt[-1].after)
     assert judge([*history, *after], SETTINGS, START).state == "nothing", "the larger batch had spoilt it"
-    worse = judge([*history, *after, *rates(200, knobs=spoilt[-1].after, guard=60.0)], SETTINGS, START)
-    assert worse.decision == BF16
-    assert worse.state == "undo"
+
+    def then(*guards: float) -> Verdict:
+        later = [rates(200, knobs=spoilt[-1].after, guard=guard)[0] for guard in guards]
+        return judge([*history, *after, *later], SETTINGS, START)
+
+    assert then(60.0).state == "nothing", "on its way back"
+    assert (then(95.0).state, then(95.0).decision) == ("undo", BF16)
+    assert then(60.0, 20.0).state == "nothing"
+    assert then(60.0, 20.0, 40.0).decision == BF16, "it was back"
+
+
+def test_what_the_plan_says_is_no_older_changes_value() -> None:
+    first = rates(100, 100, guard=20.0, noise_scale=500.0)
+    first[-1] = first[-1]._replace(decision=LARGER)
+    kept = rates(200, 200, 200, knobs=first[-1].after, guard=20.0, noise_scale=500.0)
+    worse = rates(200, 200, 200, knobs=first[-1].after, guard=90.0)
+    assert judge([*first, *kept, *worse], SETTINGS, START).state == "undo", "nobody has turned it since"
+    kept[-1] = kept[-1]._replace(decision=LARGER._replace(value=256, was=128))
+    more = rates(300, 300, 300, knobs=kept[-1].after, guard=20.0)
+    assert judge([*first, *kept, *more, *worse], SETTINGS, START).state == "nothing", "the plan has"
 
 
 def test_what_was_watched_when_the_guard_undid_another_is_undone_as_well() -> None:
@@ -303,9 +323,22 @@ def test_what_was_watched_when_the_guard_undid_another_is_undone_as_well() -> No
     assert (verdict.state, verdict.decision) == ("undo", MORE)
     undone = after[0]._replace(decision=undoing(verdict))
     assert judge([*first, *kept, worse, undone, *rates(100, knobs=undone.after)], SETTINGS, START).state == "nothing"
+    slow = [*rates(150, 150, knobs=kept[-1].after), worse._replace(images_per_sec=150.0)]
+    lost = judge([*first, *kept, *slow, *after], SETTINGS, START)
+    assert (lost.state, lost.decision, lost.gain) == ("undo", MORE, -0.25), "it was due just then"
     over = rates(210, 210, 210, knobs=kept[-1].after)
     ended = [*over, worse._replace(knobs=over[-1].knobs), *after]
     assert judge([*first, *kept, *ended], SETTINGS, START).state == "nothing", "it was judged before"
+
+
+def test_what_frees_memory_stays_when_the_guard_undoes_another() -> None:
+    first = rates(100, 100, 100, guard=20.0, knobs=START._replace(batch_gpu=32))
+    first[-1] = first[-1]._replace(decision=BF16)
+    full = rates(200, 200, 200, knobs=first[-1].after, device_memory_share=0.97)
+    full[-1] = full[-1]._replace(decision=LESS)
+    worse = rates(150, knobs=full[-1].after, guard=90.0, device_memory_share=0.6)[0]
+    worse = worse._replace(decision=undoing(Verdict("undo", BF16)))
+    assert judge([*first, *full, worse, *rates(80, knobs=worse.after)], SETTINGS, START).state == "nothing"
 
 
 def test_threads_change_no_quality() -> None:

@@ -33,8 +33,10 @@ def test_a_loader_that_starves_them_badly_gets_twice_as_many_at_once() -> None:
     assert values[:3] == [2, 4, 8]
 
 
-def test_threads_make_room_for_a_neighbour_and_come_back() -> None:
-    plant = Plant(cores=2, serial=0.3, neighbour=lambda passed: 1.0 if 1 / 3 <= passed < 2 / 3 else 0.0)
+@pytest.mark.parametrize(("others", "serial"), [(1.0, 0.3), (0.4, 0.8)])
+def test_threads_make_room_for_a_neighbour_and_come_back(others: float, serial: float) -> None:
+    """Also for one that would leave each its core by rounding."""
+    plant = Plant(cores=2, serial=serial, neighbour=lambda passed: others if 1 / 3 <= passed < 2 / 3 else 0.0)
     loop = Loop(plant, Knobs(batch_size=64, threads=2), RULES, intervals=90)
     run = loop.run()
     threads = [each.knobs.threads for each in run.history]
