@@ -119,7 +119,7 @@ def _bring_data(engine: "Engine", job: "JobFile") -> None:
     if job.data is None or job.data.source is None or (target := as_movable(engine)) is None:
         return
     with _bar() as bar:
-        copied = target.bring_data(job, bar, lambda line: typer.echo(line, err=True))
+        copied = target.bring_data(job, bar, _say)
     if copied is None:
         typer.echo(f"{job.data.source} has been copied there before", err=True)
     else:
@@ -161,7 +161,7 @@ def _burst(
                 if placed.now:
                     source, target = movable(engine, "--burst-after"), movable(placed.engine, "--burst-after")
                     try:
-                        moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress)
+                        moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress, _say)
                     except InputError as error:
                         return engine, _back(source, job_id), error
                     _say_moved(moved)
@@ -185,10 +185,14 @@ def _back(source: "Movable", job_id: str) -> str:
     try:
         if source.status(job_id).phase is not Phase.CANCELLED:
             return job_id
-        return move_job(source, job_id, source, lambda _: _pause(), _no_progress).job_id
+        return move_job(source, job_id, source, lambda _: _pause(), _no_progress, _say).job_id
     except InputError as error:
         typer.echo(str(error), err=True)
         return job_id
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 def _no_progress(done: int, total: int) -> None:
@@ -210,7 +214,7 @@ def move(
 
     target = movable(engine_of(to), "--to")
     with _bar() as bar:
-        moved = move_job(movable(engine_of(on), "--on"), job_id, target, lambda _: _pause(), bar)
+        moved = move_job(movable(engine_of(on), "--on"), job_id, target, lambda _: _pause(), bar, _say)
     _say_moved(moved)
     typer.echo(moved.job_id)
     typer.echo(f"on {target.kind}, {target.where}", err=True)

@@ -182,6 +182,10 @@ class Leaving(Protocol):
         """Whether somebody has cancelled the job: after `gone` nobody can any more."""
 
     @property
+    def is_noted(self) -> bool:
+        """Whether there may be a copy of it at the target: this move or one before has said so."""
+
+    @property
     def tried(self) -> tuple[str, ...]:
         """Places of earlier moves that were cut off, where a copy may be left."""
 
@@ -192,10 +196,10 @@ class Leaving(Protocol):
         """From now on the job is told to stop."""
 
     def not_there(self) -> None:
-        """Nothing of it is at work at the target: it may go elsewhere after all."""
+        """Nothing of it is at work at the target: it may go elsewhere after all. InputError: it had arrived there."""
 
-    def stayed(self) -> None:
-        """It is over, and goes nowhere."""
+    def stayed(self, *, is_left: bool) -> None:
+        """It is over, and goes nowhere. `is_left`: a copy at the target could not be removed."""
 
     def gone(self) -> None:
         """It is copied, and goes nowhere else."""

@@ -49,13 +49,11 @@ def bring_data(
     InputError: the source is empty, cannot be read, or is no
     longer what was copied, which other jobs may be reading; or there is no room.
     """
-    from stacks.engines.hybrid.copying import copy_run, files_at
+    from stacks.engines.hybrid.copying import copy_run
 
     if job.data is None or (source := job.data.source) is None:
         return None
-    files = files_at(source)
-    if not files:
-        raise InputError("data.source", "holds no file", value=source, fix="name the folder that has the data set")
+    files = _listed(source)
     place = _place(jobs_folder, source)
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,11 +61,13 @@ def bring_data(
             raise InputError(str(place.parent), f"is {owner_of(place.parent)}'s", fix="have them remove it")
         (place / _FILES).mkdir(parents=True, exist_ok=True)
         with (place / _LOCK).open("ab") as held:
-            _wait_for(held, source, say)
+            if _has_waited(held, source, say):
+                files = _listed(source)  # hours may have gone by
             if (place / _WHOLE).exists():
                 _check_same(source, files, place)
                 return None
             copied = copy_run(source, (place / _FILES).as_uri(), tell, whole=True)
+            _check_whole(source, files, copied)
             write_whole(place / _WHOLE, json.dumps({"source": source, "files": files}).encode())
     except OSError as error:
         raise InputError(
@@ -76,16 +76,42 @@ def bring_data(
     return copied
 
 
-def _wait_for(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> None:
-    """For as long as it takes: the copy may be large, and the lock dies with its holder."""
+def _listed(source: str) -> dict[str, int]:
+    """InputError: it is empty, or cannot be read."""
+    from stacks.engines.hybrid.copying import files_at
+
+    if not (files := files_at(source)):
+        raise InputError("data.source", "holds no file", value=source, fix="name the folder that has the data set")
+    return files
+
+
+def _has_waited(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> bool:
+    """Takes the lock, for as long as it takes: the copy may be large, and the lock dies with its holder. Whether
+    somebody else had it.
+    """
+    waited = False
     while True:
         try:
-            return lock(held)
+            lock(held)
         except BlockingIOError:
-            if say is not None:
+            if say is not None and not waited:
                 say(f"{source} is being copied there by another submit or move: waiting for it")
-                say = None  # once
+            waited = True
             time.sleep(_POLL_SEC)
+        else:
+            return waited
+
+
+def _check_whole(source: str, files: dict[str, int], copied: "Copied") -> None:
+    """InputError: it has become another one since it was listed."""
+    size = sum(files.values())
+    if (copied.files, copied.bytes) != (len(files), size):
+        raise InputError(
+            "data.source",
+            f"has changed while it was copied: {len(files)} files, {size} bytes before, {copied.files} files, "
+            f"{copied.bytes} bytes now",
+            value=source, allowed="a folder that stays as it is", fix="submit again once nobody writes there",
+        )  # fmt: skip
 
 
 def _check_same(source: str, files: dict[str, int], place: Path) -> None:

@@ -161,11 +161,14 @@ class FolderEngine(ABC):
     def cancel(self, job_id: str) -> None:
         """See `Engine`."""
         folder = self._known(job_id)
-        self.stop(job_id)
         try:
-            give_up(folder)
-        except OSError as error:
+            give_up(folder)  # first: a move may go on and end while it is told to stop, or that fails
+        except (UnreadableError, OSError) as error:
+            self.stop(job_id)  # that much can be done
+            if isinstance(error, UnreadableError):
+                raise
             raise self._no_room(error, f"{job_id} cannot be cancelled") from None
+        self.stop(job_id)
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""

@@ -38,8 +38,12 @@ class Leave:
     def __init__(self, folder: Path, target: str, before: _Way | None) -> None:
         tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
         self._folder = folder
-        is_stopped, is_gone = before is not None and before.is_stopped, before is not None and before.is_gone
-        self._way = _Way(target, is_stopped, is_gone, tried=tuple(each for each in tried if each != target))
+        self._is_noted = target in tried
+        was = before or _Way(target)
+        job_id = was.job_id if was.to == target else ""
+        self._way = _Way(
+            target, was.is_stopped, was.is_gone, job_id, tuple(each for each in tried if each != target)
+        )  # fmt: skip
 
     @property
     def is_stopped(self) -> bool:
@@ -52,6 +56,11 @@ class Leave:
         return (self._folder / _UNWANTED).exists()
 
     @property
+    def is_noted(self) -> bool:
+        """Whether there may be a copy of it at the target."""
+        return self._is_noted
+
+    @property
     def tried(self) -> tuple[str, ...]:
         """Places of earlier moves that were cut off."""
         return self._way.tried
@@ -59,19 +68,26 @@ class Leave:
     def noted(self) -> None:
         """From now on there may be a copy of it at the target."""
         self._write(self._way)
+        self._is_noted = True
 
     def begun(self) -> None:
         """From now on the job is told to stop."""
         self._write(replace(self._way, is_stopped=True))
 
     def not_there(self) -> None:
-        """Nothing of it is at work at the target: it may go elsewhere."""
+        """Nothing of it is at work at the target: it may go elsewhere. InputError: it has been there, and may be."""
+        if self._way.job_id:
+            arrived = f"it arrived at {self._way.to} as {self._way.job_id}"
+            raise InputError(
+                "job", f"{arrived}, which is no longer there, or cannot be read",
+                value=self._folder.name, fix="if nothing of it is at work there any more, submit it anew",
+            )  # fmt: skip
         if self._way.is_gone:
             self._write(replace(self._way, is_gone=False))
 
-    def stayed(self) -> None:
-        """It is over, and goes nowhere."""
-        if self.tried:  # what is left there is still to be removed
+    def stayed(self, *, is_left: bool) -> None:
+        """It is over, and goes nowhere. `is_left`: a copy at the target could not be removed."""
+        if self.tried or is_left:  # what is left there is still to be removed
             self._write(replace(self._way, is_stopped=False, is_gone=False))
         else:
             (self._folder / _WAY).unlink(missing_ok=True)
@@ -106,19 +122,46 @@ def leaving(folder: Path, target: str) -> Iterator[Leave]:
 
 
 def give_up(folder: Path) -> None:
-    """Somebody has cancelled the job: no move takes it elsewhere. InputError: one has, and it may begin there. OSError:
-    there is no room to say so.
+    """Somebody has cancelled the job: no move takes it elsewhere. InputError: one has, and it may begin there, or was
+    cut off; the next one hears that. OSError: there is no room to say so.
     """
     # Written before the other is looked at, as the move does: one of the two hears the other.
-    (folder / _UNWANTED).touch()
+    is_first = _is_made(folder / _UNWANTED)
+    moves = _is_moving(folder)  # looked at before how far it is: it may end meanwhile
     way = _read(folder)
-    if way is not None and way.is_gone:
+    if way is None or not way.is_gone:
+        return
+    if not way.job_id and not moves:
+        raise InputError(
+            "job", f"its move to {way.to} was cut off, and it may have begun there", value=folder.name,
+            fix=f"make the same move once more, which ends it; or cancel it there, if gangway job list --on {way.to} "
+            "has it",
+        )  # fmt: skip
+    if is_first:  # what another cancel has said, the move may be about to hear
         (folder / _UNWANTED).unlink(missing_ok=True)
-        if not way.job_id:
-            raise InputError(
-                "job", f"it is on its way to {way.to}, and may have begun there", value=folder.name,
-                fix=f"cancel it there, once gangway job list --on {way.to} has it",
-            )  # fmt: skip
+    if not way.job_id:
+        raise InputError(
+            "job", f"it is on its way to {way.to}, and may have begun there", value=folder.name,
+            fix=f"cancel it there, once gangway job list --on {way.to} has it",
+        )  # fmt: skip
+
+
+def _is_made(path: Path) -> bool:
+    """Whether it is this call that has made the file."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _is_moving(folder: Path) -> bool:
+    """Whether a move is at work."""
+    try:
+        with (folder / _LOCK).open("rb") as file:
+            return is_locked(file)
+    except FileNotFoundError:
+        return False
 
 
 def where_gone(folder: Path) -> str:
@@ -127,10 +170,10 @@ def where_gone(folder: Path) -> str:
         return ""
     if way.job_id:
         return f"gone to {way.to}, as {way.job_id}"
-    with (folder / _LOCK).open("rb") as file:
-        if is_locked(file):
-            return f"on its way to {way.to}"
-    return f"its move to {way.to} was cut off: the same move again goes on with it"
+    if _is_moving(folder):
+        return f"on its way to {way.to}"
+    then = "ends it" if (folder / _UNWANTED).exists() else "goes on with it"
+    return f"its move to {way.to} was cut off: the same move again {then}"
 
 
 def _read(folder: Path) -> _Way | None:

@@ -45,13 +45,15 @@ class Copied:
 def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Copied:
     """A run's folder, `whole` as of `files_of_run`; what else is at the target, which is the copy's alone, is removed:
     an earlier copy that was cut off has left what the source no longer has. InputError: the folder, or a store, cannot
-    be read or written; CopyDamagedError as of `copy_folder`.
+    be read or written, or is empty now and was not at an earlier copy; CopyDamagedError as of `copy_folder`.
     """
     here, there = _folder(source_url), _folder(target_url)
     found = None if here is None else RunFolder.look(here)
     with _said_of(source_url, target_url):
         source, target = object_store(source_url, ""), object_store(target_url, "")
         files = files_of_run(source, whole=whole) if found is None else _needed(found.files, whole=whole)
+        if not files:
+            _check_never_had(source_url, target_url)
         odd = {name: size for name, size in files.items() if is_odd(name)}
         # Before the copy: a file may stand where a folder is to be.
         if there is None:
@@ -71,6 +73,18 @@ def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Co
     )  # fmt: skip
 
 
+def _check_never_had(source_url: str, target_url: str) -> None:
+    """Of a source without a file. InputError: an earlier copy found some. A folder that is not mounted now looks the
+    same, and what is at the target may be all that is left.
+    """
+    if any(name != MANIFEST for name in files_at(target_url)):
+        raise InputError(
+            source_url, f"holds no file now, and {target_url} has those of an earlier copy",
+            allowed="a folder that is mounted, and whole",
+            fix=f"bring its files back; if it is to be empty, remove what is in {target_url}. Then the same once more",
+        )  # fmt: skip
+
+
 def look_at_run(source_url: str) -> None:
     """Whether it can be copied at all. InputError: it cannot."""
     if (here := _folder(source_url)) is not None:
@@ -82,7 +96,8 @@ def files_at(url: str) -> dict[str, int]:
     if (here := _folder(url)) is not None:
         return dict(RunFolder.look(here).files)
     with _said_of(url, "anywhere"):
-        return files_of_run(object_store(url, ""), whole=True)
+        found = files_of_run(object_store(url, ""), whole=True)
+    return {name: size for name, size in found.items() if not is_odd(name)}
 
 
 @contextmanager

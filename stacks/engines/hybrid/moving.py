@@ -50,9 +50,10 @@ def move_job(
     target: Movable,
     pause: Callable[[JobStatus], None],
     tell: Callable[[int, int], None],
+    say: Callable[[str], None] | None = None,
 ) -> Moved:
-    """Moves a job; one that a move has stopped and not taken away also to where it was. InputError: it is over, or the
-    target takes no such job: then it goes on where it is.
+    """Moves a job; one that a move has stopped and not taken away also to where it was. `say` hears of whom it
+    waits for. InputError: it is over, or the target takes no such job: then it goes on where it is.
     """
     before = source.status(job_id)
     if place_of(source) == place_of(target) and before.phase is not Phase.CANCELLED:
@@ -72,8 +73,8 @@ def move_job(
         run_url = source.run_url(job_id)
         look_at_run(run_url)  # before it is stopped for nothing
         if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
-            source.bring_data(job, tell)
-        data = target.bring_data(job, tell)  # while it goes on
+            source.bring_data(job, tell, say)
+        data = target.bring_data(job, tell, say)  # while it goes on
         way.noted()
         stage, began = target.stage(origin), datetime.now(UTC)
         if before.phase is Phase.WAITING:
@@ -101,10 +102,20 @@ def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) 
         said = f"it is over, {status.phase}"
     else:
         return
-    target.unstage(origin)
-    _forgotten(way, origin)
-    way.stayed()
-    raise InputError("job", f"{said}: nothing of it goes on", value=status.id, fix="submit it anew")
+    is_left = way.is_noted and not _is_unstaged(target, origin)
+    left = [*([place_of(target)] if is_left else []), *_forgotten(way, origin)]
+    way.stayed(is_left=is_left)
+    more = f"; a copy is left in {', '.join(left)}, in a .staged- folder" if left else ""
+    raise InputError("job", f"{said}: nothing of it goes on{more}", value=status.id, fix="submit it anew")
+
+
+def _is_unstaged(target: Movable, origin: str) -> bool:
+    """Whether no copy is there any more; the folder may be somebody else's."""
+    try:
+        target.unstage(origin)
+    except (InputError, OSError):
+        return False
+    return True
 
 
 def _submitted(target: Movable, job: JobFile, moves: tuple[Move, ...], way: Leaving) -> str:

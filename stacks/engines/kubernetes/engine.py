@@ -180,8 +180,13 @@ class KubernetesEngine:
             clear_leavings(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
-        """See `Engine`."""
-        return self._status(self._seen(job_id))
+        """See `Engine`. One that somebody has cancelled and that runs all the same is taken back by whoever looks."""
+        seen = self._seen(job_id)
+        found = self._status(seen)
+        if found.phase is Phase.RUNNING:
+            with suppress(ForbiddenError):  # to who may only look
+                self._is_taken_back(seen)
+        return found
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`: those of all queues of the namespace. InputError: there is no such queue."""
@@ -248,7 +253,19 @@ class KubernetesEngine:
         """False before Kueue has made a workload of it."""
         if seen.workload is None:
             return False
-        self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
+        if seen.workload["spec"].get("active", True):
+            self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
+        return True
+
+    def _is_taken_back(self, seen: Seen) -> bool:
+        """Whether somebody has cancelled a job that is not over: no start goes on whose maker was cut off before he saw
+        that.
+        """
+        if cancelled_at(seen) is None:
+            return False
+        if CANCELLED_ANNOTATION not in annotations_of(seen.last):
+            self._mark_cancelled(seen.last)
+        self._take_off(seen)
         return True
 
     def room(self, job: JobFile) -> Room:
@@ -274,14 +291,7 @@ class KubernetesEngine:
         """
         seen = self._seen(job_id)
         nodes, status = unfit_nodes(seen), self._status(seen)
-        if status.phase is not Phase.WAITING:
-            return
-        if cancelled_at(seen) is not None:  # whoever began this start was cut off before he saw it
-            if CANCELLED_ANNOTATION not in annotations_of(seen.last):
-                self._mark_cancelled(seen.last)
-            self._take_off(seen)
-            return
-        if not nodes:
+        if status.phase.is_over or self._is_taken_back(seen) or status.phase is not Phase.WAITING or not nodes:
             return
         last, job, queue = seen.last, file_of(seen.last), self._queue_of(seen.last)
         meta = last["metadata"]

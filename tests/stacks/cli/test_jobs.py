@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -228,7 +229,10 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     assert gangway(["job", "wait", first.out.strip()]) == 1
 
 
-def test_one_that_waits_too_long_bursts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_waits_too_long_bursts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalQueue, "bring_data", says_whom_it_waits_for)
     path, queues = tmp_path / "job.yaml", [f"local:{tmp_path / name}" for name in ("one", "two")]
     path.write_text(FILE.format(script=json.dumps("while [ ! -e end ]; do sleep 0.1; done")))
     ids = []
@@ -236,20 +240,53 @@ def test_one_that_waits_too_long_bursts(tmp_path: Path, capsys: pytest.CaptureFi
         assert gangway(["job", "submit", str(path), "--on", queue]) == 0
         ids.append(capsys.readouterr().out.strip())
     path.write_text(FILE.format(script='"true"'))
-    ends = threading.Timer(1.5, lambda: gangway_cancel(tmp_path / "two", ids[1]))
-    ends.start()
+    ends = freed_once_it_waits(tmp_path, ids[1])
     assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 0
     ends.join()
     burst = capsys.readouterr()
     assert "no room" in burst.err
+    assert "somebody else is copying it" in burst.err
     assert queues[1] in burst.err.splitlines()[-1]
     assert gangway(["job", "wait", burst.out.splitlines()[-1], "--on", queues[1]]) == 0
     assert gangway(["job", "cancel", ids[0], "--on", queues[0]]) == 0
     assert gangway(["job", "wait", ids[0], "--on", queues[0]]) == 1
 
 
-def gangway_cancel(folder: Path, job_id: str) -> None:
-    LocalQueue(folder).cancel(job_id)
+def freed_once_it_waits(tmp_path: Path, job_id: str) -> threading.Thread:
+    """Ends that job in queue `two` as soon as a second one stands in queue `one`: before, that one had gone to `two`
+    at once.
+    """
+
+    def free() -> None:
+        while len(LocalQueue(tmp_path / "one").jobs()) < 2:
+            time.sleep(0.05)
+        LocalQueue(tmp_path / "two").cancel(job_id)
+
+    made = threading.Thread(target=free, daemon=True)
+    made.start()
+    return made
+
+
+def says_whom_it_waits_for(
+    self: LocalQueue, job: JobFile, tell: object, say: Callable[[str], None] | None = None
+) -> None:
+    if say is not None:
+        say("somebody else is copying it")
+
+
+def test_a_move_says_whom_it_waits_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = submitted(tmp_path, "while [ ! -e end ]; do sleep 0.1; done", capsys)
+    waits = submitted(tmp_path, "true", capsys)
+    monkeypatch.setattr(LocalQueue, "bring_data", says_whom_it_waits_for)
+    other = f"local:{tmp_path / 'other'}"
+    assert gangway(["job", "move", waits, "--to", other]) == 0
+    told = capsys.readouterr()
+    assert "somebody else is copying it" in told.err
+    assert gangway(["job", "wait", told.out.strip(), "--on", other]) == 0
+    assert gangway(["job", "cancel", running]) == 0
+    assert gangway(["job", "wait", running]) == 1
 
 
 def test_who_waits_for_a_job_whose_process_was_killed_takes_it_up(
@@ -430,8 +467,7 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
 
     monkeypatch.setattr(moving, "copy_run", full)
     path.write_text(FILE.format(script='"true"'))
-    ends = threading.Timer(1.5, lambda: gangway_cancel(tmp_path / "two", ids[1]))
-    ends.start()
+    ends = freed_once_it_waits(tmp_path, ids[1])
     assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 2
     ends.join()
     told = capsys.readouterr()
@@ -460,8 +496,7 @@ def test_a_burst_that_is_refused_at_the_last_says_where_the_job_is(
 
     monkeypatch.setattr(LocalQueue, "_begun", begun)
     path.write_text(FILE.format(script='"true"'))
-    ends = threading.Timer(1.5, lambda: gangway_cancel(tmp_path / "two", ids[1]))
-    ends.start()
+    ends = freed_once_it_waits(tmp_path, ids[1])
     assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 2
     ends.join()
     told = capsys.readouterr()

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import boto3
 import pytest
@@ -136,6 +137,65 @@ def test_a_submit_waits_for_another_that_copies_the_same(source: Path, tmp_path:
     assert queue.has_data(file)
 
 
+class Cut(Exception):  # noqa: N818  # a kill, not an error
+    """In the middle of the copy."""
+
+
+@pytest.mark.parametrize("then", ["emptied", "changed"])
+def test_what_has_become_of_the_source_during_a_long_wait_counts(source: Path, tmp_path: Path, then: str) -> None:
+    queue, file, is_copying, is_said = LocalQueue(tmp_path / "queue"), reading(source), Event(), Event()
+
+    def cut_off(done: int, total: int) -> None:
+        is_copying.set()
+        assert is_said.wait(60)
+        if then == "emptied":
+            shutil.rmtree(source)
+            source.mkdir()
+        else:
+            (source / "train" / "three").write_text("the third\n")
+        raise Cut
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(queue.bring_data, file, cut_off)
+        assert is_copying.wait(60)
+        if then == "emptied":
+            with pytest.raises(InputError, match="holds no file"):
+                queue.bring_data(file, quiet, lambda line: is_said.set())
+        else:
+            assert queue.bring_data(file, quiet, lambda line: is_said.set()) is not None
+        assert isinstance(first.exception(), Cut)
+    (copy,) = tmp_path.glob("queue/.data-*/*/files")
+    assert (copy / "index.json").read_text() == "{}", "what had arrived is there"
+    assert queue.has_data(file) == (then == "changed")
+    if then == "changed":
+        assert queue.bring_data(file, quiet) is None, "it is what was copied"
+
+
+@pytest.mark.parametrize("to", ["another", "nothing"])
+def test_a_source_that_changes_after_it_was_listed_is_never_called_whole(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    queue, file, copy_run = LocalQueue(tmp_path / "queue"), reading(source), copying.copy_run
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        if to == "another":
+            (source / "train" / "two").write_text("another second\n")
+        else:
+            source.rename(source.with_name("away"))
+            source.mkdir()
+        return copy_run(*args, **kwargs)
+
+    with monkeypatch.context() as changes:
+        changes.setattr(copying, "copy_run", late)
+        with pytest.raises(InputError, match="has changed while it was copied"):
+            queue.submit(file)
+    assert not queue.has_data(file)
+    if to == "nothing":
+        source.rmdir()
+        source.with_name("away").rename(source)
+    assert over(queue, queue.submit(file)).phase is Phase.DONE
+
+
 @pytest.mark.parametrize("change", ["larger", "more", "fewer"])
 def test_what_jobs_may_be_reading_is_never_changed(source: Path, tmp_path: Path, change: str) -> None:
     queue, file = LocalQueue(tmp_path / "queue"), reading(source)
@@ -203,6 +263,26 @@ def test_a_move_takes_it_along_before_the_job_is_stopped(
 
 def _no_room(*_: object) -> None:
     raise InputError("the target", "No space left on device")
+
+
+def test_a_move_says_whom_it_waits_for(source: Path, tmp_path: Path) -> None:
+    here, there = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
+    first = here.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    waits = here.submit(reading(source))
+    is_copying, is_said = Event(), Event()
+
+    def tell(done: int, total: int) -> None:
+        is_copying.set()
+        assert is_said.wait(60)
+
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(there.bring_data, reading(source), tell)
+        assert is_copying.wait(60)
+        moved = move_job(here, waits, there, limited(), quiet, lambda line: is_said.set())
+        assert other.result() is not None
+    assert over(there, moved.job_id).phase is Phase.DONE
+    here.cancel(first)
+    over(here, first)
 
 
 def test_what_is_there_costs_no_way(source: Path, tmp_path: Path) -> None:

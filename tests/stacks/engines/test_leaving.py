@@ -1,14 +1,18 @@
 """How far a move has come: what a cancel meanwhile comes to, where a refused job goes, and which copies are known."""
 
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from components.core.findings import InputError
-from stacks.engines.base import PerhapsTakenError, Phase
+from stacks.engines.base import EngineAwayError, PerhapsTakenError, Phase, UnreadableError
 from stacks.engines.hybrid import moving
 from stacks.engines.hybrid.moving import move_job
+from stacks.engines.leaving import Leave
 from stacks.engines.local.engine import LocalQueue
 from tests.stacks.engines.test_contract import job, limited, over, until
 
@@ -174,6 +178,181 @@ def test_one_that_may_be_at_work_at_the_target_goes_nowhere_else(
     moved = move_job(source, job_id, target, limited(), quiet)
     assert over(target, moved.job_id).phase is Phase.DONE
     assert len(target.jobs()) == 1
+
+
+def test_a_cancel_that_cannot_stop_the_job_is_heard_by_a_move_all_the_same(
+    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    job_id = begun(source)
+
+    def copying(*_: object) -> None:
+        with monkeypatch.context() as away:
+            away.setattr(source, "stop", perhaps)
+            with pytest.raises(EngineAwayError):
+                source.cancel(job_id)
+
+    monkeypatch.setattr(target, "bring_data", copying)
+    with pytest.raises(InputError, match="nothing of it goes on"):
+        move_job(source, job_id, target, limited(), quiet)
+    assert target.jobs() == []
+    assert source.status(job_id).phase is Phase.RUNNING, "nobody could tell it"
+    source.cancel(job_id)
+    assert over(source, job_id).phase is Phase.CANCELLED
+
+
+def test_a_cancel_is_heard_while_it_is_still_stopping_the_job(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    other, job_id, stops, has_moved = LocalQueue(tmp_path / "a"), begun(source), Event(), Event()
+
+    def slow(job_id: str) -> None:
+        stops.set()
+        assert has_moved.wait(120)
+
+    monkeypatch.setattr(other, "stop", slow)
+    with ThreadPoolExecutor() as pool:
+        cancels: list[Future[None]] = []
+
+        def copying(*_: object) -> None:
+            cancels.append(pool.submit(other.cancel, job_id))
+            assert stops.wait(60)
+
+        monkeypatch.setattr(target, "bring_data", copying)
+        try:
+            with pytest.raises(InputError, match="nothing of it goes on"):
+                move_job(source, job_id, target, limited(), quiet)
+        finally:
+            has_moved.set()
+        cancels[0].result()
+    assert target.jobs() == []
+    source.cancel(job_id)
+    assert over(source, job_id).phase is Phase.CANCELLED
+
+
+def test_a_job_without_a_move_whose_stop_failed_is_cancelled_by_the_next(
+    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _ = two
+    job_id = begun(source)
+    with monkeypatch.context() as away:
+        away.setattr(source, "stop", perhaps)
+        with pytest.raises(EngineAwayError):
+            source.cancel(job_id)
+    assert source.status(job_id).phase is Phase.RUNNING
+    source.cancel(job_id)
+    assert over(source, job_id).phase is Phase.CANCELLED
+
+
+def test_what_cannot_be_read_of_a_move_lets_a_cancel_stop_the_job(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path
+) -> None:
+    source, _ = two
+    job_id = begun(source)
+    (tmp_path / "a" / job_id / "moved.json").write_text("[]")
+    with pytest.raises(UnreadableError):
+        source.cancel(job_id)
+    (tmp_path / "a" / job_id / "moved.json").unlink()
+    assert over(source, job_id).phase is Phase.CANCELLED
+
+
+def test_a_job_whose_move_was_cut_off_at_the_last_is_ended_by_the_same_move(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    job_id = begun(source)
+
+    def killed(*_: object) -> str:
+        raise Cut
+
+    with monkeypatch.context() as dies:
+        dies.setattr(target, "submit_staged", killed)
+        with pytest.raises(Cut):
+            move_job(source, job_id, target, limited(), quiet)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"was cut off.*\n.*\n.*the same move once more"):
+            source.cancel(job_id)
+        assert "ends it" in source.status(job_id).reason
+    with pytest.raises(InputError, match="nothing of it goes on"):
+        move_job(source, job_id, target, limited(), quiet)
+    assert target.jobs() == []
+    assert list((tmp_path / "b").iterdir()) == []
+    found = source.status(job_id)
+    assert (found.phase, "move" in found.reason) == (Phase.CANCELLED, False)
+
+
+def test_a_second_cancel_takes_nothing_from_the_first(
+    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    job_id, gone = begun(source), Leave.gone
+
+    def cancelled(way: Leave) -> None:
+        source.cancel(job_id)
+        gone(way)
+        with pytest.raises(InputError, match="on its way"):
+            source.cancel(job_id)
+
+    monkeypatch.setattr(Leave, "gone", cancelled)
+    with pytest.raises(InputError, match="nothing of it goes on"):
+        move_job(source, job_id, target, limited(), quiet)
+    assert target.jobs() == []
+
+
+@pytest.mark.parametrize("lost", ["removed", "unreadable"])
+def test_one_that_has_arrived_and_is_not_seen_there_is_never_begun_again(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, lost: str
+) -> None:
+    source, target = two
+    job_id = begun(source)
+    moved = move_job(source, job_id, target, limited(), quiet)
+    assert over(target, moved.job_id).phase is Phase.DONE
+    there, said = tmp_path / "b" / moved.job_id, source.status(job_id).reason
+    if lost == "removed":
+        shutil.rmtree(there)
+    else:
+        (there / "state.json").write_text("{}")
+    for _ in range(2):
+        with pytest.raises(InputError, match=f"it arrived at local:{tmp_path}/b as {moved.job_id}"):
+            move_job(source, job_id, target, limited(), quiet)
+        with pytest.raises(InputError, match="has gone to"):
+            move_job(source, job_id, LocalQueue(tmp_path / "c"), limited(), quiet)
+    assert source.status(job_id).reason == said
+    assert not list(tmp_path.glob("*/.staged-*"))
+
+
+def test_a_job_that_is_over_touches_no_folder_to_which_no_move_came(
+    two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    over(source, job_id := source.submit(job("true")))
+    monkeypatch.setattr(target, "unstage", closed)
+    with pytest.raises(InputError, match=r"(?m)nothing of it goes on$"):
+        move_job(source, job_id, target, limited(), quiet)
+
+
+def closed(origin: str) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_copy_that_cannot_be_removed_is_told_and_removed_once_it_can_be(
+    two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    job_id = begun(source)
+    with pytest.raises(Cut):
+        move_job(source, job_id, target, limited(), cut)
+    source.cancel(job_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "unstage", closed)
+        for _ in range(2):
+            with pytest.raises(InputError, match=f"a copy is left in local:{tmp_path}/b"):
+                move_job(source, job_id, target, limited(), quiet)
+    assert list((tmp_path / "b").iterdir())
+    with pytest.raises(InputError, match=r"(?m)nothing of it goes on$"):
+        move_job(source, job_id, target, limited(), quiet)
+    assert list((tmp_path / "b").iterdir()) == []
 
 
 @pytest.mark.parametrize("then", ["moved", "cancelled"])

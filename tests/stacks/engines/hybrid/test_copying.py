@@ -4,14 +4,16 @@ from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
 from obstore.store import LocalStore, S3Store
 
+from components.core.findings import InputError
 from stacks.engines.base import Phase
-from stacks.engines.hybrid import copying
+from stacks.engines.hybrid import copying, moving
 from stacks.engines.hybrid.copying import MANIFEST, copy_run, files_of_run
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.local.engine import LocalQueue
@@ -76,6 +78,52 @@ def test_a_job_that_was_moved_finds_no_file_that_it_had_removed(tmp_path: Path) 
     assert target.log(moved.job_id)[0] == "made\n"
 
 
+def test_a_source_that_is_empty_now_takes_nothing_from_an_earlier_copy(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    assert copy_run(source.as_uri(), target.as_uri(), quiet, whole=True).files == 0, "it never had any"
+    (source / "n").write_text("n")
+    with pytest.raises(Cut):
+        copy_run(source.as_uri(), target.as_uri(), cut, whole=True)
+    source.rename(tmp_path / "away")
+    for folder in ("missing", "empty"):
+        if folder == "empty":
+            source.mkdir()
+        with pytest.raises(InputError, match="holds no file now" if folder == "empty" else "cannot be copied"):
+            copy_run(source.as_uri(), target.as_uri(), quiet, whole=True)
+        assert (target / "n").read_text() == "n"
+    (target / "n").unlink()
+    assert copy_run(source.as_uri(), target.as_uri(), quiet, whole=True).files == 0
+
+
+def test_a_run_folder_that_is_gone_leaves_its_job_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a job that waits the first copy is made before it is taken out of its queue."""
+    source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
+    first = source.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    waits = source.submit(job("cat part"))
+    part, away = tmp_path / "a" / waits / "run" / "part", tmp_path / "part"
+    part.write_text("made\n")
+
+    def once(*args: Any, **kwargs: Any) -> Any:
+        copied = copy_run(*args, **kwargs)
+        if not away.exists():
+            part.rename(away)
+        return copied
+
+    monkeypatch.setattr(moving, "copy_run", once)
+    with pytest.raises(InputError, match="holds no file now"):
+        move_job(source, waits, target, limited(), quiet)
+    (copy,) = (tmp_path / "b").glob(".staged-*/run/part")
+    assert copy.read_text() == "made\n"
+    part.write_text(away.read_text())
+    moved = move_job(source, waits, target, limited(), quiet)
+    assert over(target, moved.job_id).phase is Phase.DONE
+    assert target.log(moved.job_id)[0] == "made\n"
+    source.cancel(first)
+    over(source, first)
+
+
 @pytest.fixture
 def bucket() -> Iterator[S3Store]:
     """A folder in one of moto's, beside which another run has a file."""
@@ -100,4 +148,8 @@ def test_in_a_bucket_too(tmp_path: Path, bucket: S3Store, monkeypatch: pytest.Mo
     stores = {"s3://runs": bucket, tmp_path.as_uri(): LocalStore(tmp_path)}
     monkeypatch.setattr(copying, "object_store", lambda url, _: stores[url])
     copy_run(tmp_path.as_uri(), "s3://runs", quiet, whole=True)
+    assert list(files_of_run(bucket, whole=True)) == ["n"]
+    (tmp_path / "n").unlink()
+    with pytest.raises(InputError, match="holds no file now"):
+        copy_run(tmp_path.as_uri(), "s3://runs", quiet, whole=True)
     assert list(files_of_run(bucket, whole=True)) == ["n"]

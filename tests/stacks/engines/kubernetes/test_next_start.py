@@ -11,7 +11,7 @@ import pytest
 
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase
-from stacks.engines.kubernetes.kubectl import Kubectl
+from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl
 from stacks.engines.kubernetes.manifests import CANCELLED_ANNOTATION, FILE_ANNOTATION, QUEUE_LABEL, Placing
 from stacks.engines.kubernetes.starting import SETS, put
 from tests.pretend_kubectl import PretendKube, pretend_kube
@@ -33,9 +33,9 @@ def kube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendKube:
     return made
 
 
-def kueue_sees(kube: PretendKube) -> None:
-    """The next start, which it lets wait."""
-    made = a_workload(condition("QuotaReserved", "False"))
+def kueue_sees(kube: PretendKube, *, admits: bool = False) -> None:
+    """The next start, which it lets wait, or begin."""
+    made = a_workload(condition("Admitted") if admits else condition("QuotaReserved", "False"))
     made["metadata"] = {"ownerReferences": [{"uid": _NEXT, "controller": True}]}
     kube.put("Workload", "w2", "team-a", **made)
 
@@ -93,6 +93,31 @@ def test_a_start_whose_maker_was_cut_off_before_he_saw_the_cancel_is_taken_back_
     assert engine().status(_ID).phase is Phase.WAITING
     engine().ensure_begun(_ID)
     assert is_taken_back(kube)
+
+
+@pytest.mark.parametrize("looks", ["at its state", "whether it has begun"])
+def test_a_start_that_was_admitted_before_anybody_saw_the_cancel_is_taken_back_by_the_next_look(
+    kube: PretendKube, monkeypatch: pytest.MonkeyPatch, looks: str
+) -> None:
+    engine().ensure_begun(_ID)
+    kueue_sees(kube, admits=True)
+    Kubectl("", "team-a").patch(
+        SETS, _ID, {"metadata": {"annotations": {CANCELLED_ANNOTATION: "2026-01-02T03:04:05Z"}}}
+    )
+    with monkeypatch.context() as viewer:
+        viewer.setattr(Kubectl, "patch", forbidden)
+        assert engine().status(_ID).phase is Phase.RUNNING, "who may only look sees it"
+    if looks == "at its state":
+        assert engine().status(_ID).phase is Phase.RUNNING
+    else:
+        engine().ensure_begun(_ID)
+    left = found(kube, "workloads", "w2")
+    kube.put("Workload", "w2", "team-a", metadata=left["metadata"], spec=left["spec"], status={})  # as Kueue evicts it
+    assert is_taken_back(kube)
+
+
+def forbidden(*_: object) -> None:
+    raise ForbiddenError("kubectl", "patch is forbidden")
 
 
 def test_it_waits_in_the_jobs_queue_whoever_begins_it(kube: PretendKube) -> None:
