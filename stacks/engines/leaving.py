@@ -134,7 +134,7 @@ def give_up(folder: Path) -> None:
     if not way.job_id and not moves:
         raise InputError(
             "job", f"its move to {way.to} was cut off, and it may have begun there", value=folder.name,
-            fix=f"make the same move once more, which ends it; or cancel it there, if gangway job list --on {way.to} "
+            fix=f"make the same move once more, which ends it; or cancel it there, if `gangway job list --on {way.to}` "
             "has it",
         )  # fmt: skip
     if is_first:  # what another cancel has said, the move may be about to hear
@@ -142,7 +142,7 @@ def give_up(folder: Path) -> None:
     if not way.job_id:
         raise InputError(
             "job", f"it is on its way to {way.to}, and may have begun there", value=folder.name,
-            fix=f"cancel it there, once gangway job list --on {way.to} has it",
+            fix=f"cancel it there, once `gangway job list --on {way.to}` has it",
         )  # fmt: skip
 
 

@@ -118,6 +118,7 @@ NOT_RUN: dict[str, str] = {
     "gangway breaker show": "told of a group that is held: tests/stacks/engines/systemd/scaling/test_contract.py",
     "gangway job submit FILE": "begins a process that outlives the command: tests/stacks/cli/test_jobs.py",
     "gangway job list": "of an engine elsewhere: tests/stacks/engines/remote/test_engine.py",
+    "gangway job list --on {way.to}": "of a job that a move is taking there: tests/stacks/engines/test_leaving.py",
     "gangway job wait {job_id}{named}": "of a job that was submitted: tests/stacks/cli/test_jobs.py",
     "gangway job logs -f {job_id}{named}": "of a job that was submitted: tests/stacks/cli/test_jobs.py",
     "gangway job {config.stack}": "needs a stack that is up: tests/stacks/cli/test_job.py",
