@@ -3,13 +3,16 @@
 None is a figure that nobody has: no meter, no price, or not enough data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config.control import Objective
 
 Value = int | float | str
+_NOISE_SCALES = 5
+"""Estimates of the gradients' noise that count."""
 
 
 class Knobs(NamedTuple):
@@ -140,6 +143,12 @@ def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:
     if noise_scale is None or batch_size == base:
         return 1.0
     return (noise_scale + base) / (noise_scale + batch_size)
+
+
+def noise_scale_of(history: Sequence[Interval]) -> float | None:
+    """The middle of the last estimates: one alone may be far off."""
+    known = [each.noise_scale for each in history if each.noise_scale is not None]
+    return median(known[-_NOISE_SCALES:]) if known else None
 
 
 def score(interval: Interval, objective: Objective, base: int) -> float | None:

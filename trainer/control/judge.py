@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from trainer.config.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, has_neighbour, memory_share
 from trainer.control.guardrails import MOST_FAILURES, failures
-from trainer.control.interval import Decision, Interval, Knobs, score
+from trainer.control.interval import Decision, Interval, Knobs, noise_scale_of, score
 
 OF_QUALITY = ("batch_size", "precision")
 """Knobs that what is learnt depends on."""
@@ -29,8 +29,6 @@ MOST_SLOWER = 0.25
 """Share of images/s that freeing memory may cost: a run that ends for want of it makes none at all."""
 _FREED = 0.02
 """Of the memory: less is no step on the way to where there is enough."""
-_NOISE_SCALES = 5
-"""Estimates of the gradients' noise before a change, of which the middle one counts on both sides."""
 _NOISES = 1.0
 """Standard errors that a gain has to be beyond zero."""
 _GUARD_VALUES = 3
@@ -110,7 +108,7 @@ def _compared(
     history: Sequence[Interval], place: int, decision: Decision, settings: ControlSettings, start: Knobs
 ) -> Verdict:
     last = history[place]
-    measure = _Measure(_noise_scale(history[: place + 1]), last, settings, start)
+    measure = _Measure(noise_scale_of(history[: place + 1]), last, settings, start)
     # Of what came after, the intervals that it was promised: later ones may be of another day.
     waited = history[place + 1 + _SETTLE :][: LONGEST * settings.patience]
     frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores
@@ -200,12 +198,6 @@ class _Measure(NamedTuple):
     def all_of(self, intervals: Sequence[Interval]) -> list[float]:
         """Of those that have one."""
         return [found for each in intervals if (found := self.of(each)) is not None]
-
-
-def _noise_scale(history: Sequence[Interval]) -> float | None:
-    """The middle of the last estimates: one alone may be far off."""
-    known = [each.noise_scale for each in history if each.noise_scale is not None]
-    return median(known[-_NOISE_SCALES:]) if known else None
 
 
 def _gain(before: Sequence[float], after: Sequence[float]) -> float | None:

@@ -4,22 +4,19 @@ model expects most of. Goodput as in Pollux (Qiao et al. 2021), a second, dollar
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer.config.control import UNITS
-from trainer.control.interval import Decision, Interval, Knobs, Value, score
+from trainer.control.interval import Decision, Interval, Knobs, Value, noise_scale_of, score
 from trainer.control.policy import Room
 
 Vector = NDArray[np.float64]
 
 _KEPT = 200
 """Intervals that are fitted."""
-_NOISE_VALUES = 5
-"""Estimates of the noise scale that count."""
 _HALF_LIFE = 30.0
 """Intervals after which one counts half: machines and networks change."""
 _BUSY_PRIOR = (0.2, 0.05, 0.25, 0.5, 0.3)
@@ -111,7 +108,7 @@ class Model:
         # Networks that have grown take another time for everything.
         alike = (each for each in history if each.resolution == history[-1].resolution)
         known = [each for each in alike if _is_usable(each)][-_KEPT:]
-        last, noise = known[-1], _noise_scale(known)
+        last, noise = known[-1], noise_scale_of(known)
         present = last.after
         model, watts = StepModel(known, on_cpu=room.on_cpu), _Watts(known)
 
@@ -185,12 +182,6 @@ def _is_usable(interval: Interval) -> bool:
 
 def _step_sec(interval: Interval) -> float:
     return interval.knobs.batch_size / interval.images_per_sec
-
-
-def _noise_scale(history: Sequence[Interval]) -> float | None:
-    """The middle of the last estimates: one alone may be far off."""
-    known = [each.noise_scale for each in history if each.noise_scale is not None]
-    return median(known[-_NOISE_VALUES:]) if known else None
 
 
 def _local(knobs: Knobs, seen: Interval) -> tuple[float, float]:

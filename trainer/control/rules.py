@@ -1,18 +1,16 @@
 """The policy `rules`: what holds a run up, seen several times in a row, decides what is changed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 from types import MappingProxyType
 
 from trainer.config.control import JUDGE
 from trainer.control.bottleneck import Kind, bottleneck, has_neighbour
-from trainer.control.interval import Decision, Interval, Value, efficiency
+from trainer.control.interval import Decision, Interval, Value, efficiency, noise_scale_of
 from trainer.control.judge import MOST_SLOWER
 from trainer.control.policy import Room
 
 _IN_A_ROW = 2
 """Intervals that must say the same before anything is done: one may be a hiccup."""
-_NOISE_VALUES = 5
 _FAR = 4.0
 """How far the batch may be from the gradient noise scale, as a factor, before it is changed: near it, half the images
 or half the steps are what either way would save (McCandlish et al. 2018), and the scale is an estimate.
@@ -142,10 +140,10 @@ def _batch(history: Sequence[Interval], room: Room) -> Decision | None:
     """Towards the gradient noise scale, a power of two at a time."""
     last = history[-1]
     size = last.knobs.batch_size
-    values = [each.noise_scale for each in history if each.noise_scale is not None and each.knobs == last.knobs]
-    if len(values) < _IN_A_ROW or "batch_size" not in room.allowed:
+    estimates = [each for each in history if each.noise_scale is not None and each.knobs == last.knobs]
+    noise = noise_scale_of(estimates)
+    if noise is None or len(estimates) < _IN_A_ROW or "batch_size" not in room.allowed:
         return None
-    noise = median(values[-_NOISE_VALUES:])
     up = noise >= _FAR * size
     value = _next(last, room, "batch_size", up=up) if up or noise * _FAR <= size else None
     if value is None:
