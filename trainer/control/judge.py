@@ -19,7 +19,7 @@ from trainer.control.interval import Decision, Interval, Knobs, noise_scale_of, 
 
 OF_QUALITY = ("batch_size", "precision")
 """Knobs that what is learnt depends on."""
-_SETTLE = 1
+SETTLE = 1
 """Intervals after a change that do not count."""
 BEFORE = 5
 """Intervals before it that it is compared with, at most."""
@@ -110,7 +110,7 @@ def _compared(
     last = history[place]
     measure = _Measure(noise_scale_of(history[: place + 1]), last, settings, start)
     # Of what came after, the intervals that it was promised: later ones may be of another day.
-    waited = history[place + 1 + _SETTLE :][: LONGEST * settings.patience]
+    waited = history[place + 1 + SETTLE :][: LONGEST * settings.patience]
     frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores
     alike = [each for each in waited if frees or has_neighbour(each) == has_neighbour(last)]
     after = [each for each in alike if not each.told and measure.of(each) is not None][: settings.patience]
@@ -250,13 +250,13 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
         if each.guard is not None and math.isfinite(each.guard)
     ]
     before = [value for number, value in guards if number <= place]
-    after = [value for number, value in guards if number > since + _SETTLE]
+    after = [value for number, value in guards if number > since + SETTLE]
     if not before or not after:
         return None
     limit = _guard_limit(before)
     if since > place and all(value > limit for value in after[:-1]):
         # On its way back from what was undone: no worse than that has left it.
-        limit = max(limit, [value for number, value in guards if number <= since + _SETTLE][-1])
+        limit = max(limit, [value for number, value in guards if number <= since + SETTLE][-1])
     if after[-1] <= limit:
         return None
     why = f"the guard metric is {after[-1]:.4g}, above {limit:.4g}, as far as it went before"

@@ -13,10 +13,11 @@ import numpy as np
 from trainer.config.control import JUDGE
 from trainer.control.bottleneck import has_neighbour
 from trainer.control.interval import Decision, Interval, Value, score
+from trainer.control.judge import SETTLE
 from trainer.control.policy import Room
 
-_SETTLE, _WATCHED = 1, 2
-"""Intervals after a change that do not count; and those on each side of it whose means are compared."""
+_WATCHED = 2
+"""Intervals on each side of a change whose means are compared."""
 _NOISE = 0.02
 """Standard deviation of one measured reward."""
 _LEAST, _MOST = -0.9, 9.0
@@ -170,7 +171,7 @@ def trials_of(history: Sequence[Interval], room: Room) -> list[Trial]:
         decision, now, after = history[place].decision, history[place], history[place + 1 : end + 1]
         if decision is None or decision.policy == JUDGE or not after or now.after != after[0].knobs:
             continue
-        reward = _reward(history[: place + 1], after[_SETTLE:][:_WATCHED], room)
+        reward = _reward(history[: place + 1], after[SETTLE:][:_WATCHED], room)
         if reward is None:
             continue
         lost_sec = max(0.0, -reward) * _stood_sec(history[place + 1 :], decision)

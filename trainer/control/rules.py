@@ -77,14 +77,9 @@ def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
     """Threads that were taken away while somebody else used the cores come back when he does no more."""
     last, before = history[-1], _threads_before_neighbour(history)
-    if (
-        before is None
-        or last.knobs.threads >= before
-        or any(
-            has_neighbour(each) is not False
-            for each in history[-_IN_A_ROW:]  # nobody knowing is not their absence
-        )
-    ):
+    # Nobody knowing is not their absence.
+    are_gone = all(has_neighbour(each) is False for each in history[-_IN_A_ROW:])
+    if before is None or last.knobs.threads >= before or not are_gone:
         return None
     if before not in room.allowed.get("threads", ()):
         return None
