@@ -1,10 +1,34 @@
 """Where the program runs: in `stacks/` of a checkout, or in a project of somebody's that uses an installed Gangway."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 """What holds components, images, stacks and trainer: a checkout's top, or the installed package's folder."""
+
+
+_PYTHONPATH = "PYTHONPATH"
+
+
+def for_modules(variables: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which `python -m` finds Gangway's modules, and nobody else's of the same name: neither in the
+    folder that it begins in, nor further back on the path.
+    """
+    others = [each for each in variables.get(_PYTHONPATH, "").split(os.pathsep) if each not in ("", str(ROOT))]
+    return {**variables, _PYTHONPATH: os.pathsep.join([str(ROOT), *others]), "PYTHONSAFEPATH": "1"}
+
+
+def for_users(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment that whoever began an installed Gangway had: without the folder of its own packages, which may
+    have the names of theirs. In a checkout it is theirs to have.
+    """
+    path = variables.get(_PYTHONPATH)
+    if path is None or in_checkout():
+        return dict(variables)
+    others = os.pathsep.join(each for each in path.split(os.pathsep) if each != str(ROOT))
+    rest = {name: value for name, value in variables.items() if name != _PYTHONPATH}
+    return {**rest, _PYTHONPATH: others} if others else rest
 
 
 def in_checkout() -> bool:

@@ -113,9 +113,9 @@ def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decisio
         return _decided(targets, curve, state, state.nodes, why)
     wanted = useful[-1] if need is None else _by_need(targets, useful, curve, state, here)
     trimmed = _worth_it(targets, useful, curve, state, wanted)
-    affordable = _affordable(targets, useful, curve, state, here)
+    affordable = _affordable(targets, useful, curve, state, here, trimmed)
     free = max((nodes for nodes in useful if nodes <= state.paid_nodes), default=useful[0])
-    nodes = max(min(trimmed, affordable), free)
+    nodes = max(affordable, free)
     enough = need is None or curve[nodes].mid >= need
     rules = {"wanted": wanted, "trimmed": trimmed, "affordable": affordable, "free": free}
     why = _why(state, useful, nodes, most=max(curve), enough=enough, **rules)
@@ -172,13 +172,14 @@ def _worth_it(
 
 
 def _affordable(
-    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None
+    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None, wanted: int
 ) -> int:
-    """The most nodes with which the images are done before the money; the cheapest where none are. More than there are
-    only where they surely are.
+    """As many nodes as are wanted, where the images are done with them before the money; else the next more with which
+    they are, since what runs beside the nodes runs longer with fewer; else the next fewer; the cheapest where there are
+    none. More than there are only where they surely are.
     """
     if not targets.budget or state.node_usd_per_hour is None:
-        return useful[-1]
+        return wanted
 
     def fits(nodes: int) -> bool:
         if here is not None and nodes <= here:
@@ -187,7 +188,8 @@ def _affordable(
         return state.usd(nodes, rate) <= HEADROOM * state.left_usd
 
     cheapest = min(useful, key=lambda nodes: state.usd(nodes, curve[nodes].mid))
-    return max((nodes for nodes in useful if fits(nodes)), default=cheapest)
+    fitting = [nodes for nodes in useful if fits(nodes)]
+    return next((nodes for nodes in fitting if nodes >= wanted), max(fitting, default=cheapest))
 
 
 def _why(
@@ -203,10 +205,12 @@ def _why(
     free: int,
 ) -> str:
     """Which of the rules had the last word."""
-    if nodes == free and nodes > min(trimmed, affordable):
+    if nodes == free and nodes > affordable:
         return "nodes that are paid for anyway are used"
     if affordable < trimmed:
         return "more would not be paid by the budget"
+    if affordable > trimmed:
+        return "fewer would take longer, and what runs beside them would not be paid by the budget"
     if trimmed < wanted:
         return "more would bring too few images for their dollars"
     if not enough or nodes == useful[-1]:

@@ -59,19 +59,20 @@ class Actuators:
         """The least limit of the run's GPUs, W, None where nobody sets it; the least share that all can have."""
         return (None, 1.0) if self._limiter is None else (self._limiter.limit_watts, self._limiter.floor)
 
-    def restore(self, knobs: Knobs, batch: Batch) -> dict[str, str]:
-        """What an earlier session had decided for the process; all workers call it together. By knob, why one cannot be
-        set: power that somebody else limits by now, say. It stays as the session begins with it.
+    def restore(self, decided: Mapping[str, Value], batch: Batch) -> dict[str, str]:
+        """What earlier sessions have decided for the process, by knob; all workers call it together. By knob, why one
+        cannot be set: power that somebody else limits by now, say. It stays as the session begins with it.
         """
         now, troubles = self.start, dict[str, str]()
         for name in ("loader_threads", "prefetch", "threads", "power_share"):
-            if getattr(knobs, name) != getattr(now, name):
+            if decided.get(name, getattr(now, name)) != getattr(now, name):
                 try:
-                    self.turn(name, getattr(knobs, name), batch)
+                    self.turn(name, decided[name], batch)
                 except TrainerError as error:
                     troubles[name] = error.problem
-        if knobs.compile == "off" and now.compile == "on" and self._compiled is not None and self._compiled.can_switch:
-            self._compiled.switch(on=False)
+        can_switch = self._compiled is not None and self._compiled.can_switch
+        if can_switch and decided.get("compile") == "off" and now.compile == "on":
+            self._switch("off")
         return troubles
 
     def turn(self, knob: str, value: Value, batch: Batch) -> None:

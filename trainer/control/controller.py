@@ -63,12 +63,15 @@ class Controller:
         """In words."""
         return self._settings.choice
 
-    def begin(self, now: Knobs, images: int, troubles: Mapping[str, str]) -> None:
-        """Says, by knob, why what earlier sessions had could not be set again; `now` are the knobs that the session
-        begins with.
+    def begin(self, asked: Knobs, now: Knobs, images: int, troubles: Mapping[str, str]) -> None:
+        """Says what earlier sessions' decisions have made of the knobs that the session was started with, and, by knob,
+        why one could not be set again; `now` are the knobs that it begins with.
         """
         if self._world.rank:
             return
+        for knob, value in now._asdict().items():
+            if value != (was := getattr(asked, knob)):
+                self._say(f"controller: {knob} is {value}, as an earlier session decided, not {was}")
         for knob, trouble in troubles.items():
             value, is_now = getattr(self._history[-1].after, knob), getattr(now, knob)
             reason = "as an earlier session of the run had it"

@@ -56,6 +56,8 @@ def next_decision(
     """What to do after the last interval of a history. `start` are the knobs that the run began with."""
     if why := mistrusted(history, settings, start):
         return Outcome(why=why, warning=True)
+    if settings.policy == "fixed":  # not what another session's policy was watching either
+        return Outcome(why="fixed changes nothing")
     verdict = judge(history, settings, start)
     if verdict.state == "wait":
         return Outcome(why=verdict.why, verdict=verdict)

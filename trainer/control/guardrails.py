@@ -67,17 +67,21 @@ def allowed(
         if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
         left = cooling(history, knob, values, machine.group) | _never(machine, knob, values, now)
-        kept = {value for value in values if value not in left} | {here}
+        at_once = _at_once(knob, now, machine.workers, machine.group)
+        if knob == "batch_gpu":  # nor more images at once than a worker has
+            left |= {value for value in values if float(value) > float(at_once(0))}
+        kept = tuple(value for value in _with(values, here, at_once) if value == here or value not in left)
         if len(kept) > 1:
-            found[knob] = tuple(value for value in _with(values, here) if value in kept)
+            found[knob] = kept
     return found
 
 
-def _with(values: Sequence[Value], here: Value) -> Sequence[Value]:
-    """In their order, with the present one, which may be out of bounds."""
+def _with(values: Sequence[Value], here: Value, at_once: Callable[[Value], Value]) -> Sequence[Value]:
+    """In their order, with the present one, which may be out of bounds, and none beside it that is the same."""
     if here in values or isinstance(here, str):
         return values if here in values else (*values, here)
-    return sorted([*values, here], key=float)
+    others = [value for value in values if at_once(value) != at_once(here)]
+    return sorted([*others, here], key=lambda value: float(at_once(value)))
 
 
 def ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequence[Value]]:

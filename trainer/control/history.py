@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainer.config.control import ControlSettings
-from trainer.control.interval import Interval
+from trainer.control.interval import Interval, Value
 from trainer.control.judge import BEFORE, LONGEST
 
 MOST_INTERVALS = 2000
@@ -38,3 +38,15 @@ def _turns(history: Sequence[Interval], place: int) -> bool:
     each = history[place]
     is_other = place > 0 and each.knobs != history[place - 1].knobs
     return is_other or each.decision is not None or each.failed is not None
+
+
+def standing(history: Sequence[Interval]) -> dict[str, Value]:
+    """By knob, what decisions have made of it and nothing has undone: what another session goes on with. All else is as
+    whoever starts that session asks for it.
+    """
+    first, last = dict[str, Value](), dict[str, Value]()
+    for made in (each.decision for each in history if each.decision is not None):
+        if last.get(made.knob) != made.was:  # somebody else has set it since
+            first[made.knob] = made.was
+        last[made.knob] = made.value
+    return {knob: value for knob, value in last.items() if value != first[knob]}

@@ -131,6 +131,11 @@ class Interval(NamedTuple):
         """The knobs from its end on."""
         return self.knobs if self.decision is None else self.knobs.turned(self.decision.knob, self.decision.value)
 
+    @property
+    def conditions(self) -> tuple[float, ...]:
+        """What its time hangs on and no knob of a node turns: resolution, workers of a node, cores of a node."""
+        return self.resolution, self.workers / self.knobs.nodes, self.cores / self.knobs.nodes
+
     def ended_by(self, decision: Decision, *, failed: bool) -> "Interval":
         """The same with what was decided at its end, and whether it could not be carried out."""
         return self._replace(failed=decision) if failed else self._replace(decision=decision)

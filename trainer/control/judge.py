@@ -119,6 +119,8 @@ def _compared(
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
     if any(each.resolution != last.resolution for each in after):
         return Verdict("kept", decision, None, "the networks have grown meanwhile: nobody can tell what it brought")
+    if any(each.conditions != last.conditions for each in after):
+        return Verdict("kept", decision, None, "workers or cores are others since: nobody can tell what it brought")
     if any(each.knobs != last.after for each in after):
         return Verdict("kept", decision, None, "the run's plan has changed others meanwhile: nobody can tell of it")
     before = _before(history, place)
@@ -215,12 +217,12 @@ def _relative_error(values: Sequence[float]) -> float:
 
 def _before(history: Sequence[Interval], place: int) -> list[Interval]:
     """The intervals before a change that are as the last of them: with its knobs, held up by the same, with neighbours
-    or without as it was, and of networks of its size; nearest last, and no broken ones.
+    or without as it was, of networks of its size, and by as many workers; nearest last, and no broken ones.
     """
     last, found = history[place], list[Interval]()
     kind = bottleneck(last).kind
     for each in reversed(history[: place + 1][-LONGEST * BEFORE :]):
-        if (each.knobs, each.resolution) != (last.knobs, last.resolution) or len(found) == BEFORE:
+        if (each.knobs, each.conditions) != (last.knobs, last.conditions) or len(found) == BEFORE:
             break
         if each.told:
             continue

@@ -201,7 +201,7 @@ def context_of(interval: Interval) -> Context:
 def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -> float | None:
     """Relative change of the objective from the last intervals before with the same knobs, to those after. Both with
     the noise scale known before: what its estimate does meanwhile is not the change's merit. None where the networks
-    have grown meanwhile, or others have come or gone.
+    have grown meanwhile, others have come or gone, or workers have.
     """
     last = before[-1]
     same = [each for each in before[-_WATCHED:] if each.knobs == last.knobs and _is_alike(each, last)]
@@ -220,7 +220,7 @@ def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -
 
 
 def _is_alike(interval: Interval, other: Interval) -> bool:
-    return interval.resolution == other.resolution and has_neighbour(interval) == has_neighbour(other)
+    return interval.conditions == other.conditions and has_neighbour(interval) == has_neighbour(other)
 
 
 def _arms(last: Interval, room: Room) -> Iterator[Arm]:
@@ -236,12 +236,16 @@ def _arms(last: Interval, room: Room) -> Iterator[Arm]:
 
 def _arm(interval: Interval, knob: str, was: Value, value: Value) -> Arm:
     context = context_of(interval)._asdict()
-    return Arm(knob, _is_up(was, value), was, value, tuple((name, context[name]) for name in _MATTERS[knob]))
+    return Arm(knob, _is_up(knob, was, value), was, value, tuple((name, context[name]) for name in _MATTERS[knob]))
 
 
-def _is_up(was: Value, value: Value) -> bool:
-    """Precisions go up by name: bf16, fp16, fp32."""
-    return str(value) > str(was) if isinstance(value, str) or isinstance(was, str) else value > was
+def _is_up(knob: str, was: Value, value: Value) -> bool:
+    """Precisions go up by name: bf16, fp16, fp32. A `batch_gpu` of 0 is all images at once."""
+    if isinstance(value, str) or isinstance(was, str):
+        return str(value) > str(was)
+    if knob == "batch_gpu":
+        return (value or math.inf) > (was or math.inf)
+    return value > was
 
 
 def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:

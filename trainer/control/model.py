@@ -128,7 +128,10 @@ class Model:
         if not now:
             return None
         best: tuple[float, str, Value] | None = None
+        waits = any(each.loader_share > _DATA_BOUND for each in known if each.knobs == present)
         for knob, value in _choices(known, room, present, noise is not None):
+            if knob == "loader_threads" and value != present.loader_threads and not waits and last.knobs == present:
+                continue  # of reading that no step waits for it is known that it is short enough, and no more
             then = expected(present.turned(knob, value))
             if then is not None and (best is None or then > best[0]):
                 best = then, knob, value

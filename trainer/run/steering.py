@@ -15,8 +15,9 @@ from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, ch
 from trainer.control.controller import Controller, tell
 from trainer.control.fatal import FATAL, Fatal, fatal_changes, to_undo
 from trainer.control.flags import MODE_FLAG, MORE_FLAG, POLICY_FLAG
+from trainer.control.history import standing
 from trainer.control.idle_bounds import idle_bounds
-from trainer.control.interval import Decision, Interval, Knobs
+from trainer.control.interval import Decision, Interval, Knobs, Value
 from trainer.control.machine import machine_of
 from trainer.control.watch import history_of
 from trainer.core.errors import TrainerError
@@ -181,10 +182,9 @@ def steering_of(
     if settings is None:
         return Steering(plan, actuators, None, reporter)
     fatal, history = past.fatal, past.history(settings, state.images)
-    last = history[-1].after if history else None
-    restored: Knobs | None = world.gather(last, Knobs | None)[0]
+    restored: dict[str, Value] = world.gather(standing(history), dict[str, Value])[0]
     begun: Knobs | None = world.gather(history[0].knobs if history else None, Knobs | None)[0]
-    troubles = {} if restored is None else actuators.restore(restored, batch)
+    troubles = actuators.restore(restored, batch)
     # Graphs that average between workers know the shapes that they were made for, and pipelines that of micro-batches.
     in_pipeline = replicas(plan.config, world.world_size) < world.world_size
     shaped = OF_SEGMENTS if in_pipeline or (compiled.on and world.world_size > 1) else ()
@@ -208,5 +208,5 @@ def steering_of(
         lambda event, images, **details: reporter.event(event, images, **details),
         reporter.say,
     )
-    controller.begin(actuators.knobs(plan.now.config), state.images, troubles)
+    controller.begin(actuators.start, actuators.knobs(plan.now.config), state.images, troubles)
     return Steering(plan, actuators, controller, reporter)

@@ -37,6 +37,7 @@ from stacks.engines.local.ends import Spent, end_of, lacks_room
 from stacks.engines.local.environment import environment_of, keep_environment
 from stacks.engines.local.marks import RUNNER_MARK, unmarked
 from stacks.engines.stretches import stretches_of
+from stacks.paths import for_modules
 
 ALIVE_FILE, TURN_FILE = "alive", "turn"
 RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})
@@ -221,7 +222,7 @@ def begin_runner(folder: Path) -> None:
             stderr=output,
             start_new_session=True,
             # One that a job has submitted is not of that job.
-            env={**unmarked(os.environ), RUNNER_MARK: str(folder)},
+            env={**for_modules(unmarked(os.environ)), RUNNER_MARK: str(folder)},
             pass_fds=(alive.fileno(),),
             check=True,
         )

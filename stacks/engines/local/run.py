@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.job import JobSpec
+from stacks.paths import for_modules
 
 
 class StatsTail:
@@ -47,7 +48,7 @@ class LocalRun:
         elsewhere, such as in a container, and hands the job's variables on itself.
         """
         argv = [sys.executable, "-m", f"{job.module}.launch", *job.torchrun_argv()]
-        process = _begin(instead, log, {}) if instead else _begin(argv, log, job.env)
+        process = _begin(instead, log, os.environ) if instead else _begin_module(argv, log, job.env)
         try:
             yield cls(process, log)
         finally:
@@ -68,9 +69,14 @@ class LocalRun:
         self._process.send_signal(signal.SIGTERM)
 
 
+def _begin_module(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts one of Gangway's modules, with `env` added to its environment."""
+    return _begin(command, log, {**for_modules(os.environ), **env})
+
+
 def _begin(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts `command`, `env` added to ours, in a session of its own: Ctrl-C in the terminal reaches us alone, and we
-    stop the workers in order.
+    """Starts `command` in a session of its own: Ctrl-C in the terminal reaches us alone, and we stop the workers in
+    order.
     """
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -78,7 +84,7 @@ def _begin(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subproc
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**os.environ, **env},
+            env=env,
             start_new_session=True,
         )
 
@@ -100,7 +106,7 @@ def run_module(module: str, argv: Sequence[str], log: Path, env: Mapping[str, st
     """
     began = time.monotonic()
     command = [sys.executable, "-m", module, *argv]
-    process = _begin(command, log, env)
+    process = _begin_module(command, log, env)
     try:
         while process.poll() is None:
             yield time.monotonic() - began

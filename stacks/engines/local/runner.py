@@ -31,6 +31,7 @@ from stacks.engines.local.marks import MARK
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
+from stacks.paths import for_modules
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
 _Written = TypeVar("_Written")
@@ -218,6 +219,7 @@ class _Runner:
         place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
         notices = self._folder / "notices.jsonl"
         self._kept(lambda: notices.write_text(""))
+        of_submit = of_submit if job.preset is None else for_modules(of_submit)
         variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(notices))}
         with (self._folder / LOG_FILE).open("ab") as output:
             try:

@@ -12,6 +12,7 @@ from stacks.engines.attempts import most_restarts, too_often
 from stacks.engines.job_folders import LOG_FILE, RUN_FOLDER
 from stacks.engines.node_command import Meeting, Place, node_argv, node_variables
 from stacks.engines.slurm.container import APPTAINER, container_variables, exec_words
+from stacks.paths import ROOT
 
 BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
 NICE = {Priority.HIGH: 0, Priority.NORMAL: 1000, Priority.LOW: 100_000}
@@ -100,6 +101,8 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     variables = node_variables(job, place, str(folder / "notices.jsonl"))
     words = " ".join(_word(each, at_run_time) for each in node_argv(job, place, meeting))
     begin, workdir = f'export PATH="$PATH":{shlex.quote(str(Path(python).parent))}\n', job.workdir or run_dir
+    if job.preset is not None:  # an installed Gangway's modules are on no path of the nodes'
+        begin += f'export PYTHONPATH={shlex.quote(str(ROOT))}"${{PYTHONPATH:+:$PYTHONPATH}}"\n'
     if job.image is not None:
         begin, workdir, variables = "", run_dir, container_variables(variables)
         words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_words(job, folder, run_dir))} {words}'

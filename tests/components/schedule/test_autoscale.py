@@ -136,3 +136,24 @@ def test_as_fast_as_the_budget_pays_and_the_cheapest_where_it_pays_nothing() -> 
 def test_nothing_is_changed_soon_after_a_change(left_sec: float) -> None:
     held = replace(HOUR, hold_sec=900.0)
     assert wants(held, LINE, nodes=3, left_sec=left_sec, since_change_sec=60).nodes == 3
+
+
+def test_fewer_nodes_are_not_cheaper_where_all_else_costs_by_the_hour() -> None:
+    """Enough for the deadline is one node for ten hours; two keep the budget, as does any more."""
+    both = Targets(deadline=True, budget=True)
+    money = {"node_usd_per_hour": 1.0, "around_usd_per_hour": 10.0}
+    for nodes in (None, 4):
+        found = wants(both, LINE, images_left=3_600_000, nodes=nodes, left_sec=72_000, left_usd=70.0, **money)
+        assert (found.nodes, found.reached) == (2, True)
+
+
+@given(targets=TARGETS, curve=curves(), state=STATES)
+def test_a_budget_that_some_number_keeps_is_kept(targets: Targets, curve: Mapping[int, Rate], state: State) -> None:
+    """At the start, where nothing that is there holds back a choice."""
+    targets = replace(targets, budget=True)
+    state = replace(state, nodes=None, paid_nodes=0)
+    if state.node_usd_per_hour is None:
+        return
+    found = decide(targets, curve, state)
+    keep = [nodes for nodes in curve if state.usd(nodes, curve[nodes].mid) <= HEADROOM * state.left_usd]
+    assert not keep or state.usd(found.nodes, curve[found.nodes].mid) <= state.left_usd

@@ -40,7 +40,7 @@ WRONG = (DATA_BOUND, BATCH_TOO_SMALL, BATCH_TOO_LARGE)
 
 EVERY_KNOB: Mapping[str, Sequence[Value]] = {
     "batch_size": (32, 64, 128),
-    "batch_gpu": (0, 16, 32),
+    "batch_gpu": (16, 32, 0),
     "precision": ("bf16", "fp16", "fp32"),
     "loader_threads": (1, 2, 3),
     "prefetch": (1, 2, 4),

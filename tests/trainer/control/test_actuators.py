@@ -63,7 +63,7 @@ def test_no_image_is_another_one_for_it(world: World, batch: Batch) -> None:
 
 def test_a_session_that_goes_on_has_what_was_turned(world: World, batch: Batch) -> None:
     actuators = Actuators(CONFIG, AS_SUITS, world, None)
-    actuators.restore(actuators.start._replace(loader_threads=2, batch_size=99), batch)
+    actuators.restore({"loader_threads": 2, "batch_size": 99}, batch)
     assert actuators.knobs(CONFIG) == actuators.start._replace(loader_threads=2), "the batch is the segment's"
 
 
@@ -76,7 +76,7 @@ def test_power_that_is_nobodys_to_limit_is_said(world: World, batch: Batch) -> N
 
 def test_power_that_cannot_be_set_any_more_ends_no_session_that_goes_on(world: World, batch: Batch) -> None:
     actuators = Actuators(CONFIG, AS_SUITS, world, None)
-    troubles = actuators.restore(actuators.start._replace(power_share=0.8, prefetch=4), batch)
+    troubles = actuators.restore({"power_share": 0.8, "prefetch": 4}, batch)
     assert list(troubles) == ["power_share"]
     assert actuators.knobs(CONFIG) == actuators.start._replace(prefetch=4)
 

@@ -192,7 +192,7 @@ def test_what_cannot_be_turned_is_not_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("back", "tried", "left"), [(64, 16, {32}), (0, 16, {32, 64}), (16, 64, {8, 32}), (16, 0, {8, 32})]
+    ("back", "tried", "left"), [(64, 16, {32}), (0, 16, {32}), (16, 64, {8, 32}), (16, 0, {8, 32})]
 )
 def test_the_whole_share_cools_down_as_the_number_of_images_that_it_is(back: int, tried: int, left: set[Value]) -> None:
     asked = ControlSettings(bounds=Bounds(batch_gpu=(8, 64)))
@@ -245,3 +245,21 @@ def test_the_same_history_gives_the_same_decision() -> None:
         found = [next_decision(history[:n], policy_of(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
         again = [next_decision(history[:n], policy_of(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
         assert found == again
+
+
+@pytest.mark.parametrize(
+    ("batch_gpu", "found"), [(0, (4, 8, 16, 32, 0)), (64, (4, 8, 16, 32, 64)), (16, (4, 8, 16, 32, 64))]
+)
+def test_images_at_once_go_up_to_the_whole_share(batch_gpu: int, found: tuple[int, ...]) -> None:
+    """In order, and nothing twice."""
+    start = Knobs(64, batch_gpu=batch_gpu)
+    asked = ControlSettings(bounds=Bounds(batch_gpu=(4, 128), batch_size=(64, 128)))
+    assert allowed(asked, start, Machine(4), [Interval(0, 10.0, 100.0, start)])["batch_gpu"] == found
+
+
+def test_fixed_undoes_nothing_that_another_policy_has_changed() -> None:
+    more = Decision("loader_threads", 2, 1, "rules", "", 0.3, "")
+    history = [Interval(0, 10.0, 100.0, START, decision=more)]
+    history += [Interval(0, 10.0, 50.0, START._replace(loader_threads=2))] * 4
+    assert next_decision(history, Fixed(), ControlSettings(policy="fixed"), START, Machine(4)).decision is None
+    assert next_decision(history, Fixed(), ControlSettings(policy="rules"), START, Machine(4)).decision is not None

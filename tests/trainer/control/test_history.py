@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trainer.config.control import JUDGE, ControlSettings
 from trainer.control import history as module
 from trainer.control.guardrails import failures, is_too_often, lost_sec, lost_too_much
-from trainer.control.history import remembered
+from trainer.control.history import remembered, standing
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.judge import judge
 
@@ -65,3 +65,29 @@ def test_a_quiet_run_is_short() -> None:
     assert kept[0] == quiet[0]
     assert kept[1].seconds == 9600
     assert kept[2:] == quiet[-39:]
+
+
+@pytest.mark.parametrize(
+    ("decisions", "stands"),
+    [
+        ([], None),
+        ([(1, 2)], 2),
+        ([(1, 2), (2, 1)], None),  # undone
+        ([(1, 2), (2, 3), (3, 2)], 2),
+        ([(1, 2), (2, 1), (3, 1)], 1),  # a session between was started with three
+        ([(1, 2), (4, 3), (3, 4)], None),
+    ],
+)
+def test_another_session_goes_on_with_what_was_decided_and_not_undone(
+    decisions: list[tuple[int, int]], stands: int | None
+) -> None:
+    history = [Interval(0, 10.0, 100.0, START._replace(prefetch=8))]
+    for was, value in decisions:
+        made = Decision("loader_threads", value, was, "rules", "", 0.1, "")
+        history.append(Interval(0, 10.0, 100.0, START._replace(loader_threads=was), decision=made))
+    assert standing(history) == ({} if stands is None else {"loader_threads": stands})
+
+
+def test_what_could_not_be_turned_is_nothing_to_go_on_with() -> None:
+    made = Decision("loader_threads", 2, 1, "rules", "", 0.1, "")
+    assert standing([Interval(0, 10.0, 100.0, START).ended_by(made, failed=True)]) == {}

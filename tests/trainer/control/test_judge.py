@@ -355,3 +355,16 @@ def test_it_stays_only_with_at_least_what_was_asked(before: list[float], after: 
     assert verdict.gain is not None
     if verdict.state == "kept":
         assert verdict.gain >= SETTINGS.min_gain
+
+
+@pytest.mark.parametrize("meanwhile", [{"workers": 1}, {"workers": 4}, {"cores": 8}])
+@pytest.mark.parametrize("rate", [55, 200])
+def test_of_a_change_before_a_start_with_other_workers_nobody_can_tell(meanwhile: dict[str, int], rate: float) -> None:
+    before = rates(100, 101, 99, workers=2, cores=4)
+    verdict = changed(before, MORE, [rate] * 3, **({"workers": 2, "cores": 4} | meanwhile))
+    assert (verdict.state, verdict.gain) == ("kept", None)
+
+
+def test_intervals_of_other_workers_are_nothing_to_compare_with() -> None:
+    before = [*rates(300, 300, 300, workers=4), *rates(100, workers=2)]
+    assert changed(before, MORE, [10, 120, 120], workers=2).gain == pytest.approx(0.2)

@@ -71,7 +71,7 @@ def test_an_estimate_of_the_noise_that_moves_is_no_reward() -> None:
     assert trials_of(moved, rooms.room(start))[0].reward == pytest.approx(0.0)
 
 
-@pytest.mark.parametrize("meanwhile", [{"neighbour_cores": 2.0}, {"resolution": 64}])
+@pytest.mark.parametrize("meanwhile", [{"neighbour_cores": 2.0}, {"resolution": 64}, {"workers": 3}])
 def test_what_came_meanwhile_is_no_reward(meanwhile: dict[str, Any]) -> None:
     history = _changed([100.0, 100.0], [40.0, 40.0, 40.0])
     assert len(trials_of(history, rooms.room(START))) == 2
@@ -158,3 +158,13 @@ def _changed(before: list[float], after: list[float]) -> list[Interval]:
     first = _intervals(before, START)
     first[-1] = first[-1]._replace(decision=_decision(2, 1, by="learned"))
     return [*first, *_intervals(after, START.turned("loader_threads", 2))]
+
+
+@pytest.mark.parametrize(("was", "value", "up"), [(0, 16, False), (16, 0, True), (16, 32, True), (32, 16, False)])
+def test_the_whole_share_is_the_most_images_at_once(was: int, value: int, up: bool) -> None:
+    start = START._replace(batch_gpu=was)
+    made = Decision("batch_gpu", value, was, "learned", "", 0.1, "")
+    after = _intervals([100.0, 100.0, 100.0], start._replace(batch_gpu=value))
+    before = _intervals([100.0, 100.0], start)
+    there, back = trials_of([before[0], before[1]._replace(decision=made), *after], rooms.room(start))
+    assert (there.arm.up, back.arm.up) == (up, not up)

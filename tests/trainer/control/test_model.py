@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -133,3 +134,15 @@ def test_any_history_leads_to_an_allowed_change_and_always_to_the_same(shown: ro
 
 def _at(interval: Interval, knobs: Knobs, speed: float) -> Interval:
     return interval._replace(knobs=knobs, images_per_sec=speed * interval.images_per_sec)
+
+
+def test_steps_that_wait_for_no_image_get_no_loader_thread() -> None:
+    """However much their speed scatters."""
+    knobs = Knobs(64, loader_threads=1, threads=4)
+    draw = np.random.default_rng(5)
+    history = [Interval(0, 10.0, 100 * factor, knobs, cores=4) for factor in draw.uniform(0.7, 1.3, 120)]
+    allowed = {"loader_threads": (1, 2, 3, 4)}
+    found = [Model().decide(history[:number], rooms.room(knobs, allowed=allowed)) for number in range(1, 121)]
+    assert found == [None] * 120
+    waited = [each._replace(loader_share=0.5) for each in history]
+    assert Model().decide(waited, rooms.room(knobs, allowed=allowed)) is not None

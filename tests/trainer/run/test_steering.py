@@ -17,6 +17,7 @@ from trainer.control.decide import next_decision
 from trainer.control.interval import Decision, Interval, Value
 from trainer.control.replay import recorded
 from trainer.core.errors import TrainerError
+from trainer.data.loader import AS_SUITS, Reading
 from trainer.distributed.world import World
 from trainer.preemption.notices import Interruption, Request
 from trainer.records.run_record import RunContext, RunRecord
@@ -60,8 +61,14 @@ def config(tiny_config: TrainConfig) -> TrainConfig:
     return tiny_config.replace({"kimg": 0.32, "batch_size": 16, **often, "augment": "none"})
 
 
-def _train(config: TrainConfig, run_dir: Path, data: Path, control: ControlSettings | None = SETTINGS) -> RunRecord:
-    options = RunOptions(control=control)
+def _train(
+    config: TrainConfig,
+    run_dir: Path,
+    data: Path,
+    control: ControlSettings | None = SETTINGS,
+    reading: Reading = AS_SUITS,
+) -> RunRecord:
+    options = RunOptions(control=control, reading=reading)
     threads = torch.get_num_threads()
     try:
         assert train(config, run_dir, data, RunContext(run_id="r"), Interruption(), options) == 0
@@ -113,6 +120,26 @@ def test_a_run_that_goes_on_has_what_was_decided_and_ends_equal(
     assert [each.batch_size for each in again.segments] == [16, 32, 32, 32]
     assert again.config.segments == whole.config.segments
     assert again.state_sha256 == whole.state_sha256
+
+
+@pytest.mark.parametrize("control", [SETTINGS, SETTINGS.model_copy(update={"mode": "observe"})])
+def test_a_run_that_goes_on_has_what_it_is_started_with_where_nothing_was_decided(
+    config: TrainConfig,
+    control: ControlSettings,
+    tmp_path: Path,
+    digits_dir: Path,
+    lines_of: Lines,
+    scripted: Callable[[Script], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And what was decided beside it stands, which is said."""
+    scripted({48: ("prefetch", 4)})
+    _train(config.replace({"kimg": 0.16}), tmp_path, digits_dir, reading=Reading(threads=1, prefetch=2))
+    scripted({})
+    _train(config, tmp_path, digits_dir, control, reading=Reading(threads=3, prefetch=8))
+    knobs = [line["knobs"] for line in lines_of(tmp_path) if "knobs" in line]
+    assert [(each["loader_threads"], each["prefetch"]) for each in (knobs[0], knobs[-1])] == [(1, 2), (3, 4)]
+    assert "prefetch is 4, as an earlier session decided, not 8" in capsys.readouterr().out
 
 
 def test_compiled_losses_are_switched_off_and_stay_so_when_the_run_goes_on(

@@ -309,3 +309,15 @@ def test_a_job_that_is_taken_up_runs_in_the_environment_of_its_submit(
     assert (tmp_path / "queue" / other / "run" / "said").read_text() == ";s3cr3t"
     kept = [path for path in (tmp_path / "queue" / first).iterdir() if path.is_file() and b"MINE=" in path.read_bytes()]
     assert [stat.S_IMODE(path.stat().st_mode) for path in kept] == [0o600]
+
+
+def test_a_folder_with_packages_of_the_same_names_is_no_other_gangway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    for name in ("trainer", "stacks", "components", "random"):
+        (project / name).mkdir(parents=True)
+        (project / name / "__init__.py").write_text("raise SystemExit('not ours')\n")
+    monkeypatch.chdir(project)
+    queue = LocalQueue(tmp_path / "queue")
+    assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
