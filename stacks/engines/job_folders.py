@@ -35,11 +35,13 @@ from stacks.engines.base import (
     PerhapsTakenError,
     Phase,
     UnreadableError,
+    Used,
     region_findings,
     unreadable,
 )
 from stacks.engines.data_sets import bring_data, has_data
 from stacks.engines.leaving import give_up, leaving, where_gone
+from stacks.engines.stretches import used_sec
 from stacks.engines.users import own_name, owner_of
 from stacks.report.rendering import FULL, write_whole
 
@@ -213,7 +215,21 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def _failures(self, folder: Path) -> int:
-        """Of the job's starts so far."""
+        """Of the job's starts so far, on this engine."""
+
+    @abstractmethod
+    def _interruptions(self, folder: Path) -> int:
+        """The same."""
+
+    def used(self, job_id: str) -> Used:
+        """See `Movable`."""
+        status, folder = self.status(job_id), self._known(job_id)
+        before = status.used_before
+        return Used(
+            before.sec + used_sec(status.stretches or (), datetime.now(UTC)),
+            before.failures + self._failures(folder),
+            before.interruptions + self._interruptions(folder),
+        )
 
     def run_url(self, job_id: str) -> str:
         """See `Movable`."""

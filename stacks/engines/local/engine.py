@@ -154,6 +154,9 @@ class LocalQueue(FolderEngine):
     def _failures(self, folder: Path) -> int:
         return Spent.read(folder).failures
 
+    def _interruptions(self, folder: Path) -> int:
+        return Spent.read(folder).interruptions
+
     def stop(self, job_id: str) -> None:
         """See `Movable`."""
         folder = self._known(job_id)

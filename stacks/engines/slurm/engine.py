@@ -194,6 +194,9 @@ class SlurmEngine(FolderEngine):
     def _failures(self, folder: Path) -> int:
         return number_in(folder, "failures") or 0
 
+    def _interruptions(self, folder: Path) -> int:
+        return number_in(folder, "interruptions") or 0
+
     def stop(self, job_id: str) -> None:
         """See `Movable`. InputError, EngineAwayError: Slurm was not told; it begins no more all the same."""
         folder = self._known(job_id)
@@ -241,7 +244,7 @@ class SlurmEngine(FolderEngine):
             if job.image is not None:
                 for each in (str(folder / HOME_FOLDER), *output_folders(job, str(folder / RUN_FOLDER)).values()):
                     Path(each).mkdir(parents=True, exist_ok=True)
-            (folder / "batch.env").write_text(batch_env(job, job_id, partition))
+            (folder / "batch.env").write_text(batch_env(job, job_id, partition, read_status(folder).used_before))
             (folder / "node.env").write_text(node_env(with_data(job, self._folder), folder, sys.executable))
             (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))
         keep_id(folder, _taken(folder, words))
