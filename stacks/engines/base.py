@@ -6,7 +6,7 @@ The life of a job is the same on all of them, and so are the exit codes of what 
 is tried again `max_restarts` times. A command's own codes are put into these terms by images/templates/job/own-job.sh.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -265,8 +265,13 @@ class Movable(Engine, Protocol):
     def moved(self, source: str) -> str | None:
         """The id of the job that has come from there; None where none has."""
 
-    def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
-        """As `submit`, with what was gathered for the last move's source as its run folder."""
+    def environment(self, job_id: str) -> Mapping[str, str] | None:
+        """In which it was submitted; None where that was not kept. InputError: as `status`."""
+
+    def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
+        """As `submit`, with what was gathered for the last move's source as its run folder, in that environment; None:
+        in this process's own.
+        """
 
     def bring_data(self, job: JobFile, tell: "Told", say: Callable[[str], None] | None = None) -> "Copied | None":
         """Copies there what the job reads from elsewhere (`data.source`); None where that is nothing, or is there.

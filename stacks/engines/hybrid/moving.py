@@ -4,7 +4,7 @@ Each step can be made again: a move that was cut off anywhere, by a kill too, go
 one job at the target.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -31,13 +31,15 @@ from stacks.engines.registry import engine_of, movable
 @dataclass(frozen=True)
 class Moved:
     """What became of it: the job at the target, the copy, and what is recorded of it; None where an earlier call had
-    done that. `left_at`: where a copy of an earlier move that was cut off could not be removed.
+    done that. `left_at`: where a copy of an earlier move that was cut off could not be removed. `is_as_of_submit`:
+    whether it goes on in the environment of its submit, and not in that of the move.
     """
 
     job_id: str
     copied: Copied | None = None
     move: Move | None = None
     left_at: tuple[str, ...] = ()
+    is_as_of_submit: bool = True
 
 
 def place_of(engine: Engine) -> str:
@@ -69,7 +71,7 @@ def move_job(
             return Moved(known, left_at=_forgotten(way, origin))
         way.not_there()
         _unless_over(before, way, target, origin)
-        job = source.job(job_id)
+        job, environment = source.job(job_id), source.environment(job_id)
         _used(source, job_id, job, way, target, origin)
         for refusal in refusals(target, job):
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
@@ -93,9 +95,9 @@ def move_job(
         move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, data), used)
         way.gone()
         _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
-        new_id = _submitted(target, job, (*before.moves, move), way)
+        new_id = _submitted(target, job, (*before.moves, move), environment, way)
         way.arrived(new_id)
-        return Moved(new_id, copied, move, _forgotten(way, origin))
+        return Moved(new_id, copied, move, _forgotten(way, origin), environment is not None)
 
 
 def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) -> None:
@@ -140,10 +142,12 @@ def _is_unstaged(target: Movable, origin: str) -> bool:
     return True
 
 
-def _submitted(target: Movable, job: JobFile, moves: tuple[Move, ...], way: Leaving) -> str:
+def _submitted(
+    target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: Leaving
+) -> str:
     """Its id at the target. InputError: that takes no such job after all."""
     try:
-        return target.submit_staged(job, moves)
+        return target.submit_staged(job, moves, environment)
     except PerhapsTakenError:
         raise  # it may be at work there
     except InputError:

@@ -23,10 +23,10 @@ from components.core.json_lines import is_locked, lock
 from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.data_sets import with_data
+from stacks.engines.environment import environment_of
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, say_room, take_room
 from stacks.engines.local.engine import is_alive, open_turn, order_of
-from stacks.engines.local.environment import environment_of
 from stacks.engines.local.marks import MARK
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script

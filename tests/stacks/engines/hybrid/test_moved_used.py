@@ -9,7 +9,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.cli.job_record import ask
 from stacks.engines.attempts import most_restarts
-from stacks.engines.base import JobStatus, Phase, Used
+from stacks.engines.base import JobStatus, Movable, Phase, Used
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.hybrid.sites import Site
 from stacks.engines.job_folders import read_status
@@ -36,7 +36,7 @@ def queues(tmp_path: Path) -> Iterator[list[LocalQueue]]:
         end_all(each)
 
 
-def begun(queue: LocalQueue | SlurmEngine, job_id: str) -> JobStatus:
+def begun(queue: Movable, job_id: str) -> JobStatus:
     return until(queue, job_id, lambda found, log: "begun" in log)
 
 
@@ -157,7 +157,8 @@ def test_from_slurm_and_to_slurm(
 ) -> None:
     (tmp_path / "queue").mkdir()
     engine = SlurmEngine(tmp_path / "queue", "gpu")
-    source, target = (engine, queues[0]) if is_first else (queues[0], engine)
+    ends: tuple[Movable, Movable] = (engine, queues[0]) if is_first else (queues[0], engine)
+    source, target = ends
     job_id = source.submit(job(FAILS_AFTER_A_MOVE, max_restarts=1))
     begun(source, job_id)
     moved = move_job(source, job_id, target, limited(), quiet)
