@@ -233,6 +233,10 @@ class StackNodes(FolderEngine):
         alone = sum(int(path.read_text()) for path in folder.glob("fsx/**/.launch/*/failures"))
         return alone + len(list(folder.glob("fsx/**/.launch/*/failed-*")))
 
+    def _interruptions(self, folder: Path) -> int:
+        """Nobody asks: no job is moved from a stack."""
+        raise NotImplementedError
+
     def stop(self, job_id: str) -> None:
         """`pulumi destroy`, which returns before the machine is gone."""
         if self.status(job_id).phase.is_over:

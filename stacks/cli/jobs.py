@@ -226,6 +226,12 @@ def _say_moved(moved: "Moved") -> None:
         typer.echo(
             f"warning: what an earlier move had copied to {place} is there still, in a .staged- folder", err=True
         )
+    if not moved.is_as_of_submit:
+        typer.echo(
+            "warning: it goes on in the environment of this shell, for the release that submitted it has kept none; "
+            "where it needs another, cancel it and submit it anew",
+            err=True,
+        )
     if (done := moved.copied) is None or moved.move is None:
         typer.echo("it had been moved before", err=True)
         return

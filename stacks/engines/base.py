@@ -6,7 +6,7 @@ The life of a job is the same on all of them, and so are the exit codes of what 
 is tried again `max_restarts` times. A command's own codes are put into these terms by images/templates/job/own-job.sh.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,12 +41,28 @@ class UnreadableError(InputError):
 
 
 @dataclass(frozen=True)
+class Used:
+    """What a job has used of its hours and restarts.
+
+    Attributes:
+        sec: on nodes, however many.
+        failures: of its starts.
+        interruptions: starts that have ended so, of themselves.
+    """
+
+    sec: float = 0.0
+    failures: int = 0
+    interruptions: int = 0
+
+
+@dataclass(frozen=True)
 class Move:
     """One way from an engine to another.
 
     Attributes:
         source: engine and job that it came from; names the job's way for good.
         usd: what the way there cost by `why_usd`, in which price and source stand; None where nobody knows the price.
+        used: by the job until then, on all engines; nothing of a move that an earlier release has made.
     """
 
     source: str
@@ -56,6 +72,7 @@ class Move:
     bytes: int
     usd: float | None
     why_usd: str
+    used: Used = Used()
 
 
 @dataclass(frozen=True)
@@ -121,6 +138,11 @@ class JobStatus:
     """By which it came here, the first one first."""
     stretches: tuple[Stretch, ...] | None = ()
     """On this engine; None where nobody knows them any more. Of Kubernetes see `stacks.engines.kubernetes.hours`."""
+
+    @property
+    def used_before(self) -> Used:
+        """On engines before this one: here it goes on counting from there."""
+        return self.moves[-1].used if self.moves else Used()
 
 
 def unreadable(job_id: str, name: str, error: UnreadableError) -> JobStatus:
@@ -223,6 +245,9 @@ class Movable(Engine, Protocol):
     def run_url(self, job_id: str) -> str:
         """Where its run folder is, for `stacks.bench.run_store.object_store`. InputError: as `status`."""
 
+    def used(self, job_id: str) -> Used:
+        """Here and on engines before. InputError: as `status`."""
+
     def stage(self, source: str) -> str:
         """URL of a folder in which the run folder of a job that comes from there is gathered; always the same."""
 
@@ -240,8 +265,13 @@ class Movable(Engine, Protocol):
     def moved(self, source: str) -> str | None:
         """The id of the job that has come from there; None where none has."""
 
-    def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
-        """As `submit`, with what was gathered for the last move's source as its run folder."""
+    def environment(self, job_id: str) -> Mapping[str, str] | None:
+        """In which it was submitted; None where that was not kept. InputError: as `status`."""
+
+    def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
+        """As `submit`, with what was gathered for the last move's source as its run folder, in that environment; None:
+        in this process's own.
+        """
 
     def bring_data(self, job: JobFile, tell: "Told", say: Callable[[str], None] | None = None) -> "Copied | None":
         """Copies there what the job reads from elsewhere (`data.source`); None where that is nothing, or is there.

@@ -4,16 +4,18 @@ FOLDER/<id>/job.json          as it was submitted
 FOLDER/<id>/state.json        its JobStatus, as it was last known
 FOLDER/<id>/{log,run}         what it wrote, and its GANGWAY_RUN_DIR
 FOLDER/<id>/cancel            somebody wants it to end
+FOLDER/<id>/environment       in which it was submitted, see `stacks.engines.environment`
 """
 
 import codecs
 import hashlib
+import os
 import re
 import secrets
 import shutil
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,11 +37,14 @@ from stacks.engines.base import (
     PerhapsTakenError,
     Phase,
     UnreadableError,
+    Used,
     region_findings,
     unreadable,
 )
 from stacks.engines.data_sets import bring_data, has_data
+from stacks.engines.environment import environment_of, has_environment, keep_environment
 from stacks.engines.leaving import give_up, leaving, where_gone
+from stacks.engines.stretches import used_sec
 from stacks.engines.users import own_name, owner_of
 from stacks.report.rendering import FULL, write_whole
 
@@ -94,10 +99,6 @@ class FolderEngine(ABC):
         been.
         """
 
-    def _keep_submitter(self, new: Path) -> None:
-        """What a job has of whoever submits it, into a folder that is no job yet. OSError: there is no room."""
-        return
-
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command without an image begins where it was submitted, as every batch system has it."""
         self._check(job)
@@ -107,7 +108,7 @@ class FolderEngine(ABC):
         name = f".new-{secrets.token_hex(8)}"
         try:
             new = self._made_folder(name)
-            return self._begun_or_back(self._put(job, new, ()), new)
+            return self._begun_or_back(self._put(job, new, (), os.environ), new)
         finally:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
@@ -119,11 +120,13 @@ class FolderEngine(ABC):
         """See `Movable`."""
         return has_data(job, self._folder)
 
-    def submit_staged(self, job: JobFile, moves: tuple[Move, ...]) -> str:
+    def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
         """See `Movable`."""
         self._check(job)
         staged = self._folder / _staged(moves[-1].source)
-        return self._begun_or_back(self._put(job, staged, moves), staged)
+        return self._begun_or_back(
+            self._put(job, staged, moves, os.environ if environment is None else environment), staged
+        )
 
     def _begun_or_back(self, job_id: str, back: Path) -> str:
         """Begins it, or its folder is again where it was: what was copied for it is not copied twice."""
@@ -213,7 +216,26 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def _failures(self, folder: Path) -> int:
-        """Of the job's starts so far."""
+        """Of the job's starts so far, on this engine."""
+
+    @abstractmethod
+    def _interruptions(self, folder: Path) -> int:
+        """The same."""
+
+    def used(self, job_id: str) -> Used:
+        """See `Movable`."""
+        status, folder = self.status(job_id), self._known(job_id)
+        before = status.used_before
+        return Used(
+            before.sec + used_sec(status.stretches or (), datetime.now(UTC)),
+            before.failures + self._failures(folder),
+            before.interruptions + self._interruptions(folder),
+        )
+
+    def environment(self, job_id: str) -> Mapping[str, str] | None:
+        """See `Movable`."""
+        folder = self._known(job_id)
+        return environment_of(folder) if has_environment(folder) else None
 
     def run_url(self, job_id: str) -> str:
         """See `Movable`."""
@@ -273,11 +295,11 @@ class FolderEngine(ABC):
             fix=f"make room there, or {other}" if error.errno in FULL else other,
         )  # fmt: skip
 
-    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...]) -> str:
+    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...], environment: Mapping[str, str]) -> str:
         """Fills the new folder, and gives it the first free number of all."""
         write_whole(new / JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
         try:
-            self._keep_submitter(new)
+            keep_environment(new, environment)
         except OSError as error:
             raise self._no_room(error, "it takes no job") from None
         while True:

@@ -1,8 +1,9 @@
 #!/bin/bash
 # The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
 # (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: slurm-id, starts, nodes, started (ms),
-# stretches, failures, interruptions, and at last end: WORD CODE TIME REASON. Where there is no room for that it waits for
-# GANGWAY_ROOM_SEC, and then gives up; GANGWAY_SLURM_SEC is its pause where Slurm has not done what it was asked for.
+# stretches, failures, interruptions, and at last end: WORD CODE TIME REASON. What the job had used on engines before is
+# none of that: it is BEFORE_MS and the like. Where there is no room for that it waits for GANGWAY_ROOM_SEC, and then
+# gives up; GANGWAY_SLURM_SEC is its pause where Slurm has not done what it was asked for.
 #
 # Within one allocation it begins again after an interruption and after a failure. It is requeued where it was told to
 # leave and Slurm does not do that itself, and hands over to a job that excludes a node which was not fit.
@@ -57,9 +58,9 @@ off_nodes() {
     rm "$folder/on-nodes"
 }
 
-# used_ms: on nodes so far.
+# used_ms: on nodes so far, here and before.
 used_ms() {
-    local began ended sum=0
+    local began ended sum=$BEFORE_MS
     while read -r began ended _; do
         sum=$((sum + ended - began))
     done <"$folder/stretches"
@@ -185,17 +186,23 @@ hand_over() {
     exit 0
 }
 
+# all_failures: so far, here and before.
+all_failures() {
+    echo $((BEFORE_FAILURES + $(get failures 0)))
+}
+
 # failed CODE: is counted, and the last one ends the job.
 failed() {
     put failures $(($(get failures 0) + 1))
-    [ "$(get failures 0)" -le "$MAX_RESTARTS" ] ||
-        end failed "$1" "failed with exit code $1, failure $(get failures 0) of $((MAX_RESTARTS + 1))"
+    [ "$(all_failures)" -le "$MAX_RESTARTS" ] ||
+        end failed "$1" "failed with exit code $1, failure $(all_failures) of $((MAX_RESTARTS + 1))"
 }
 
 # interrupted: of itself, and begun again, but not for ever. A command that ends so at once would use none of its hours.
 interrupted() {
     put interruptions $(($(get interruptions 0) + 1))
-    [ $(($(get interruptions 0) + $(get failures 0))) -le "$MOST_RESTARTS" ] || end failed 5 "$TOO_OFTEN"
+    [ $((BEFORE_INTERRUPTIONS + $(get interruptions 0) + $(all_failures))) -le "$MOST_RESTARTS" ] ||
+        end failed 5 "$TOO_OFTEN"
 }
 
 # not_begun CODE: srun's own failure, before any node began: no start of the job, and no failure of its.

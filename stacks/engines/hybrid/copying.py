@@ -1,8 +1,9 @@
 """A run's folder copied from one object store to another, or between folders: each file is hashed and read back, and
-what was copied before is not copied again.
+what was copied before is not copied again. A file's time and mode go along.
 
 A store shows a file whole or not at all, so a copy that was killed leaves none by half. What it had done stands in
-MANIFEST, which is written as it goes and counts only for files that are still the same at both ends.
+MANIFEST, which is written as it goes and counts only for files that are still the same at both ends. In a bucket it
+stays, for a bucket keeps no times and modes of files.
 """
 
 import hashlib
@@ -12,12 +13,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from components.core.findings import InputError
 from stacks.bench.run_store import object_store
+from stacks.engines.hybrid.file_marks import Marks, folder_of, mark_folders, unmarked_line
 from stacks.engines.hybrid.run_folder import CopyDamagedError, RunFolder, copy_by_name, is_odd, remove_others
 
 if TYPE_CHECKING:
@@ -33,13 +36,16 @@ Told = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy came to; `new_bytes` of `bytes` were sent now; `left_out`: what does not travel."""
+    """What a copy came to; `new_bytes` of `bytes` were sent now; `left_out`: what does not travel; `unmarked`: why
+    files do not have their times and modes, each.
+    """
 
     files: int
     bytes: int
     new_bytes: int
     sec: float
     left_out: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
 
 
 def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Copied:
@@ -61,15 +67,17 @@ def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Co
         else:
             remove_others(there, files.keys() | {MANIFEST})
         copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, tell)
-        forget_copy(target)
+        if there is not None:
+            forget_copy(target)
         if here is None or there is None or found is None:
             nameless = [f"{name} (no name of a bucket's)" for name in odd]
-            return replace(copied, left_out=tuple(sorted([*nameless, *(found.left_out if found else ())])))
-        copy_by_name(here, there, odd)
+            others = [*nameless, *(found.left_out if found else ()), *unmarked_line(copied.unmarked)]
+            return replace(copied, left_out=tuple(sorted(others)))
+        unmarked = (*copied.unmarked, *copy_by_name(here, there, odd), *mark_folders(here, there, files))
     size = sum(odd.values())
     return replace(
         copied, files=copied.files + len(odd), bytes=copied.bytes + size, new_bytes=copied.new_bytes + size,
-        left_out=found.left_out,
+        left_out=(*found.left_out, *unmarked_line(unmarked)), unmarked=unmarked,
     )  # fmt: skip
 
 
@@ -126,18 +134,29 @@ def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str
     """
     began, total, done, new = time.monotonic(), sum(names.values()), 0, 0
     known, saved_at = _read_manifest(target), began
+    here, there, unmarked = folder_of(source), folder_of(target), list[str]()
+    said = _read_manifest(source) if here is None else {}
     for name, size in sorted(names.items()):
         stamp = _stamp(source, name)
-        if known.get(name, {}).get("source") != stamp or _size(target, name) != size:
-            known[name] = {"source": stamp, "sha256": _copy(source, target, name)}
-            new += size
-            if time.monotonic() - saved_at > _SAVE_EVERY_SEC:
-                _write_manifest(target, known)
-                saved_at = time.monotonic()
+        is_new = known.get(name, {}).get("source") != stamp or _size(target, name) != size
+        entry = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
+        marks = _said_marks(said, name, entry) if here is None else Marks.of(here / name)
+        if there is not None and (problem := marks.put_on(there / name)):
+            unmarked.append(problem)
+        known[name] = {**entry, **marks.entry()}
+        new += size if is_new else 0
+        if is_new and time.monotonic() - saved_at > _SAVE_EVERY_SEC:
+            _write_manifest(target, known)
+            saved_at = time.monotonic()
         done += size
         tell(done, total)
-    _write_manifest(target, known)
-    return Copied(len(names), total, new, time.monotonic() - began)
+    _write_manifest(target, {name: known[name] for name in names})
+    return Copied(len(names), total, new, time.monotonic() - began, unmarked=tuple(unmarked))
+
+
+def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> Marks:
+    """Of a bucket's object, by its manifest and the entry that the target has of it now."""
+    return Marks.said(said.get(name, {}), entry["sha256"], datetime.fromisoformat(entry["source"][-1]))
 
 
 def files_of_run(source: "ObjectStore", *, whole: bool) -> dict[str, int]:
@@ -163,7 +182,7 @@ def _remove_others(target: "ObjectStore", kept: Collection[str]) -> None:
 
 
 def forget_copy(target: "ObjectStore") -> None:
-    """Takes away what only a copy in the making needs."""
+    """Takes away what only a copy in the making needs, where its files have their times and modes themselves."""
     if _size(target, MANIFEST) is not None:
         target.delete(MANIFEST)
 

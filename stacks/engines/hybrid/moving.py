@@ -4,7 +4,7 @@ Each step can be made again: a move that was cut off anywhere, by a kill too, go
 one job at the target.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -20,6 +20,7 @@ from stacks.engines.base import (
     Move,
     PerhapsTakenError,
     Phase,
+    Used,
     refusals,
     waited,
 )
@@ -30,13 +31,15 @@ from stacks.engines.registry import engine_of, movable
 @dataclass(frozen=True)
 class Moved:
     """What became of it: the job at the target, the copy, and what is recorded of it; None where an earlier call had
-    done that. `left_at`: where a copy of an earlier move that was cut off could not be removed.
+    done that. `left_at`: where a copy of an earlier move that was cut off could not be removed. `is_as_of_submit`:
+    whether it goes on in the environment of its submit, and not in that of the move.
     """
 
     job_id: str
     copied: Copied | None = None
     move: Move | None = None
     left_at: tuple[str, ...] = ()
+    is_as_of_submit: bool = True
 
 
 def place_of(engine: Engine) -> str:
@@ -53,7 +56,8 @@ def move_job(
     say: Callable[[str], None] | None = None,
 ) -> Moved:
     """Moves a job; one that a move has stopped and not taken away also to where it was. `say` hears of whom it
-    waits for. InputError: it is over, or the target takes no such job: then it goes on where it is.
+    waits for. InputError: it is over or has no hours left, or the target takes no such job: then it goes on where it
+    is.
     """
     before = source.status(job_id)
     if place_of(source) == place_of(target) and before.phase is not Phase.CANCELLED:
@@ -67,7 +71,8 @@ def move_job(
             return Moved(known, left_at=_forgotten(way, origin))
         way.not_there()
         _unless_over(before, way, target, origin)
-        job = source.job(job_id)
+        job, environment = source.job(job_id), source.environment(job_id)
+        _used(source, job_id, job, way, target, origin)
         for refusal in refusals(target, job):
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
         run_url = source.run_url(job_id)
@@ -84,14 +89,15 @@ def move_job(
         source.stop(job_id)
         ended = waited(source, job_id, pause)
         _unless_over(ended, way, target, origin)
+        used = _used(source, job_id, job, way, target, origin)
         copied = copy_run(run_url, stage, tell, whole=job.preset is None)
         sec = (datetime.now(UTC) - began).total_seconds()
-        move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, data))
+        move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, data), used)
         way.gone()
         _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
-        new_id = _submitted(target, job, (*before.moves, move), way)
+        new_id = _submitted(target, job, (*before.moves, move), environment, way)
         way.arrived(new_id)
-        return Moved(new_id, copied, move, _forgotten(way, origin))
+        return Moved(new_id, copied, move, _forgotten(way, origin), environment is not None)
 
 
 def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) -> None:
@@ -102,11 +108,29 @@ def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) 
         said = f"it is over, {status.phase}"
     else:
         return
+    more = _stayed(way, target, origin)
+    raise InputError("job", f"{said}: nothing of it goes on{more}", value=status.id, fix="submit it anew")
+
+
+def _stayed(way: Leaving, target: Movable, origin: str) -> str:
+    """Nothing of it goes anywhere; where a copy of it is left, in words."""
     is_left = way.is_noted and not _is_unstaged(target, origin)
     left = [*([place_of(target)] if is_left else []), *_forgotten(way, origin)]
     way.stayed(is_left=is_left)
-    more = f"; a copy is left in {', '.join(left)}, in a .staged- folder" if left else ""
-    raise InputError("job", f"{said}: nothing of it goes on{more}", value=status.id, fix="submit it anew")
+    return f"; a copy is left in {', '.join(left)}, in a .staged- folder" if left else ""
+
+
+def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Movable, origin: str) -> Used:
+    """By the job so far. InputError: all its hours; one that a move has stopped goes on nowhere then."""
+    used = source.used(job_id)
+    if used.sec < job.max_hours * 3600:
+        return used
+    more = f": nothing of {job_id} goes on{_stayed(way, target, origin)}" if way.is_stopped else ""
+    raise InputError(
+        "max_hours", f"{used.sec / 3600:.3g} hours are used, and none is left for {place_of(target)}{more}",
+        value=f"{job.max_hours:g}", allowed=f"more than {used.sec / 3600:.3g}, on all engines together",
+        fix=f"submit it anew with more max_hours; what it has written is in {source.run_url(job_id)}",
+    )  # fmt: skip
 
 
 def _is_unstaged(target: Movable, origin: str) -> bool:
@@ -118,10 +142,12 @@ def _is_unstaged(target: Movable, origin: str) -> bool:
     return True
 
 
-def _submitted(target: Movable, job: JobFile, moves: tuple[Move, ...], way: Leaving) -> str:
+def _submitted(
+    target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: Leaving
+) -> str:
     """Its id at the target. InputError: that takes no such job after all."""
     try:
-        return target.submit_staged(job, moves)
+        return target.submit_staged(job, moves, environment)
     except PerhapsTakenError:
         raise  # it may be at work there
     except InputError:

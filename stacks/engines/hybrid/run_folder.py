@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import copyfile
 
 from components.core.findings import InputError
+from stacks.engines.hybrid.file_marks import Marks
 
 _ODD = re.compile(r"#[0-9]+$|[\x00-\x1f\x7f\udc80-\udcff]")
 _MOST_NAME_BYTES = 240
@@ -63,16 +64,20 @@ def is_odd(name: str) -> bool:
     return bool(_ODD.search(name)) or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in parts)
 
 
-def copy_by_name(source: Path, target: Path, names: Iterable[str]) -> None:
-    """From folder to folder, whatever the names. CopyDamagedError, OSError."""
+def copy_by_name(source: Path, target: Path, names: Iterable[str]) -> list[str]:
+    """From folder to folder, whatever the names; why some have not their times and modes. CopyDamagedError, OSError."""
+    problems = list[str]()
     for path in target.rglob("*"):
         if is_odd(path.name) and not path.is_dir():
             path.unlink()  # of a copy that was killed, by half
     for name in names:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).unlink(missing_ok=True)  # it may be one that cannot be written
         copyfile(source / name, target / name)
         if _sha256(source / name) != _sha256(target / name):
             raise CopyDamagedError(name)
+        problems.append(Marks.of(source / name).put_on(target / name))
+    return [problem for problem in problems if problem]
 
 
 def remove_others(folder: Path, kept: Collection[str]) -> None:

@@ -50,7 +50,7 @@ def end_of(folder: Path, start: int) -> int | None:
 
 @dataclass(frozen=True)
 class Spent:
-    """Of a job so far, over all its processes.
+    """Of a job so far, over all its processes; not on engines before this one.
 
     Attributes:
         failures: of its starts.

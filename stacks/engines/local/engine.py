@@ -2,9 +2,8 @@
 runs it and outlives the terminal (`stacks.engines.local.runner`); there is no daemon.
 
     FOLDER/turn                   held by whose turn it is: a lock of the kernel, which dies with its holder
-    FOLDER/<id>/alive             held by its process; the rest is as in `stacks.engines.job_folders`, how its
-                                  starts have ended in `stacks.engines.local.ends`, and the environment in which
-                                  it was submitted in `stacks.engines.local.environment`
+    FOLDER/<id>/alive             held by its process; the rest is as in `stacks.engines.job_folders`, and how its
+                                  starts have ended in `stacks.engines.local.ends`
 """
 
 import math
@@ -23,6 +22,7 @@ from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources
+from stacks.engines.environment import environment_of
 from stacks.engines.job_folders import (
     CANCEL_FILE,
     LOG_FILE,
@@ -34,7 +34,6 @@ from stacks.engines.job_folders import (
     read_status,
 )
 from stacks.engines.local.ends import Spent, end_of, lacks_room
-from stacks.engines.local.environment import environment_of, keep_environment
 from stacks.engines.local.marks import RUNNER_MARK, unmarked
 from stacks.engines.stretches import stretches_of
 from stacks.paths import for_modules
@@ -90,9 +89,6 @@ class LocalQueue(FolderEngine):
         """See `Engine`."""
         before = self._before((RANK[job.priority], math.inf))
         return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
-
-    def _keep_submitter(self, new: Path) -> None:
-        keep_environment(new, os.environ)
 
     def _has_begun(self, job_id: str) -> bool:
         return is_alive(self._folder / job_id)
@@ -154,6 +150,9 @@ class LocalQueue(FolderEngine):
 
     def _failures(self, folder: Path) -> int:
         return Spent.read(folder).failures
+
+    def _interruptions(self, folder: Path) -> int:
+        return Spent.read(folder).interruptions
 
     def stop(self, job_id: str) -> None:
         """See `Movable`."""

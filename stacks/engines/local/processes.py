@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stacks.config.job_file import JobFile
 from stacks.engines.base import UnreadableError
-from stacks.engines.local.environment import environment_of
+from stacks.engines.environment import environment_of
 from stacks.engines.local.marks import MARK, RUNNER_MARK
 
 _POLL_SEC = 0.1

@@ -23,10 +23,10 @@ from components.core.json_lines import is_locked, lock
 from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.data_sets import with_data
+from stacks.engines.environment import environment_of
 from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, say_room, take_room
 from stacks.engines.local.engine import is_alive, open_turn, order_of
-from stacks.engines.local.environment import environment_of
 from stacks.engines.local.marks import MARK
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
@@ -150,17 +150,18 @@ class _Runner:
 
     def _counted(self, code: int) -> tuple[Phase | None, str, int]:
         """What comes after a start that has ended of itself, why, and the code with which the job ends."""
-        spent, start = Spent.read(self._folder), self._status.starts
+        spent, start, before = Spent.read(self._folder), self._status.starts, self._status.used_before
         failures, interruptions = spent.without(start)
-        step = after(code, failures, self._job.max_restarts, other_nodes=False)
-        now = interruptions + (code == EXIT_INTERRUPTED)
-        self._kept(lambda: Spent(step.failures, start, failures, now, interruptions).write(self._folder))
-        if step.phase is None and step.failures + now > most_restarts(self._job):
+        step = after(code, before.failures + failures, self._job.max_restarts, other_nodes=False)
+        here, now = step.failures - before.failures, interruptions + (code == EXIT_INTERRUPTED)
+        self._kept(lambda: Spent(here, start, failures, now, interruptions).write(self._folder))
+        if step.phase is None and step.failures + before.interruptions + now > most_restarts(self._job):
             return Phase.FAILED, too_often(self._job), EXIT_ENDED_FOR_ALL
         return step.phase, step.reason, code
 
     def _used_sec(self) -> float:
-        return used_sec(stretches_of(self._folder, runs=False), datetime.now(UTC))
+        here = used_sec(stretches_of(self._folder, runs=False), datetime.now(UTC))
+        return self._status.used_before.sec + here
 
     def _ended(self, code: int) -> tuple[Phase | None, str]:
         """Where it was us who ended it."""

@@ -28,6 +28,7 @@ from stacks.engines.base import (
     no_resources,
 )
 from stacks.engines.data_sets import with_data
+from stacks.engines.environment import environment_of
 from stacks.engines.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
@@ -70,6 +71,8 @@ _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
 """Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
 shows what a node has written.
 """
+_REACH = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
+"""Variables by which Slurm's commands find it and are let in: those of who calls them, whoever the job is of."""
 _IS_OVER = re.compile(r"Invalid job id|already complet")
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
@@ -194,6 +197,9 @@ class SlurmEngine(FolderEngine):
     def _failures(self, folder: Path) -> int:
         return number_in(folder, "failures") or 0
 
+    def _interruptions(self, folder: Path) -> int:
+        return number_in(folder, "interruptions") or 0
+
     def stop(self, job_id: str) -> None:
         """See `Movable`. InputError, EngineAwayError: Slurm was not told; it begins no more all the same."""
         folder = self._known(job_id)
@@ -241,7 +247,7 @@ class SlurmEngine(FolderEngine):
             if job.image is not None:
                 for each in (str(folder / HOME_FOLDER), *output_folders(job, str(folder / RUN_FOLDER)).values()):
                     Path(each).mkdir(parents=True, exist_ok=True)
-            (folder / "batch.env").write_text(batch_env(job, job_id, partition))
+            (folder / "batch.env").write_text(batch_env(job, job_id, partition, read_status(folder).used_before))
             (folder / "node.env").write_text(node_env(with_data(job, self._folder), folder, sys.executable))
             (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))
         keep_id(folder, _taken(folder, words))
@@ -355,7 +361,8 @@ def _slurm_id(folder: Path, all_states: Callable[[], Mapping[str, _State]]) -> s
 def _taken(folder: Path, words: Sequence[str]) -> str:
     """The number by which Slurm has taken it. PerhapsTakenError: nobody knows whether it has, or will."""
     try:
-        return _slurm("sbatch", "--parsable", *words).partition(";")[0].strip()
+        said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(environment_of(folder)))
+        return said.partition(";")[0].strip()
     except EngineAwayError as error:
         if _NOT_SENT.search(error.problem):
             raise
@@ -369,6 +376,12 @@ def _taken(folder: Path, words: Sequence[str]) -> str:
             error.place, f"{error.problem}; the job may have been taken all the same, as {folder.name}",
             allowed="one job", fix=f"see what becomes of {folder.name}, before you submit it again",
         ) from None  # fmt: skip
+
+
+def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a job's submit, which sbatch hands on to it, and this process's own way to Slurm."""
+    own = {name: os.environ[name] for name in _REACH if name in os.environ}
+    return {**{name: value for name, value in of_submit.items() if name not in _REACH}, **own}
 
 
 def _gone_sec(folder: Path) -> float:
@@ -405,16 +418,18 @@ def _cancel_asked(folder: Path) -> bool:
     return (folder / CANCEL_FILE).exists()
 
 
-def _slurm(program: str, *words: str) -> str:
-    """What one of Slurm's commands prints. InputError: it is missing, it refuses, or its controller does not answer."""
+def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None) -> str:
+    """What one of Slurm's commands prints, in that environment or else this process's. InputError: it is missing, it
+    refuses, or its controller does not answer.
+    """
     try:
         done = subprocess.run(
-            [program, *words],
+            [shutil.which(program) or program, *words],  # on this process's PATH, whatever the variables say
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SEC,
             # Slurm hands on what it is given: the end of the local job that submits would be that of the other.
-            env={**unmarked(os.environ), "LC_ALL": "C.UTF-8"},
+            env={**unmarked(os.environ if variables is None else variables), "LC_ALL": "C.UTF-8"},
         )
     except FileNotFoundError:
         raise InputError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.attempts import most_restarts, too_often
+from stacks.engines.base import Used
 from stacks.engines.job_folders import LOG_FILE, RUN_FOLDER
 from stacks.engines.node_command import Meeting, Place, node_argv, node_variables
 from stacks.engines.slurm.container import APPTAINER, container_variables, exec_words
@@ -68,8 +69,8 @@ def comment_of(folder: Path) -> str:
     return f"gangway:{folder}"
 
 
-def batch_env(job: JobFile, job_id: str, partition: str) -> str:
-    """Of the batch script."""
+def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
+    """Of the batch script. `before`: on engines before this one."""
     values = {
         "JOB": job_id,
         "PARTITION": partition,
@@ -79,6 +80,9 @@ def batch_env(job: JobFile, job_id: str, partition: str) -> str:
         "MOST_RESTARTS": most_restarts(job),
         "TOO_OFTEN": too_often(job),
         "GRACE_SEC": job.grace_sec,
+        "BEFORE_MS": round(before.sec * 1000),
+        "BEFORE_FAILURES": before.failures,
+        "BEFORE_INTERRUPTIONS": before.interruptions,
     }
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
 

@@ -170,10 +170,12 @@ def test_a_move_says_what_did_not_travel(tmp_path: Path, capsys: pytest.CaptureF
     job_id = submitted(tmp_path, script, capsys)
     while not (tmp_path / "queue" / job_id / "run" / "ready").exists():
         time.sleep(0.05)
+    (tmp_path / "queue" / job_id / "environment").unlink()  # as earlier releases have left jobs in Slurm
     target = f"local:{tmp_path}/other"
     assert gangway(["job", "move", job_id, "--to", target]) == 0
     shown = capsys.readouterr()
     assert "warning: did not travel: link (a link)\n" in shown.err
+    assert "warning: it goes on in the environment of this shell" in shown.err
     assert "a#1" not in shown.err
     new_id = shown.out.strip()
     assert gangway(["job", "status", job_id]) == 0

@@ -1,7 +1,7 @@
 """A real Slurm and a real Kubernetes for this folder's tests, where there can be one; and what the contract came to."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -68,3 +68,15 @@ def kube_queue(standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch
     yield queue
     standing_kubernetes.remove(queue)
     assert standing_kubernetes.kubelet.broken == []
+
+
+@pytest.fixture
+def by_another(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Whose environment it is from then on; until then it is the submitter's."""
+    monkeypatch.setenv("MINE", "a b\nä=c")
+
+    def begin() -> None:
+        monkeypatch.delenv("MINE")
+        monkeypatch.setenv("THEIRS", "s3cr3t")
+
+    return begin

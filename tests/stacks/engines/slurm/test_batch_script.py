@@ -8,6 +8,7 @@ import pytest
 
 from images.render import TEMPLATES
 from stacks.engines.attempts import most_restarts
+from stacks.engines.base import Used
 from stacks.engines.slurm.script import batch_env
 from tests.stacks.engines.test_contract import job
 
@@ -20,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
     program(folder, "scontrol", '[ "$1" = ping ] && echo "Slurmctld(primary) at n1 is UP" || echo n1')
     program(folder, "srun", f"echo x >>{folder}/steps")
     program(folder, "scancel", "")
-    (folder / "batch.env").write_text(batch_env(job("true"), "case-1", "gpu"))
+    (folder / "batch.env").write_text(batch_env(job("true"), "case-1", "gpu", Used()))
     return folder
 
 
@@ -118,3 +119,23 @@ def test_one_that_is_cancelled_while_the_controller_is_away_ends(folder: Path) -
     begun(folder)
     assert (folder / "tried").exists()
     assert (folder / "end").read_text().startswith("cancelled 0 ")
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "end"),
+    [
+        (0, Used(sec=3600.0), "over-hours 0"),
+        (1, Used(failures=1), "failed 1"),
+        (75, Used(interruptions=most_restarts(job("true", max_restarts=1))), "failed 5"),
+        (75, Used(failures=1, interruptions=most_restarts(job("true", max_restarts=1)) - 1), "failed 5"),
+    ],
+)
+def test_what_the_job_had_used_on_engines_before_counts(folder: Path, code: int, before: Used, end: str) -> None:
+    (folder / "batch.env").write_text(batch_env(job("true", max_restarts=1), "case-1", "gpu", before))
+    program(folder, "srun", f"echo x >>{folder}/steps; echo {code} >{folder}/codes/n1; exit {code}")
+    begun(folder)
+    word, number, _ = (folder / "end").read_text().split(maxsplit=2)
+    assert f"{word} {number}" == end
+    assert (folder / "steps").exists() == (code != 0)
+    if code:
+        assert (folder / "steps").read_text() == "x\n"

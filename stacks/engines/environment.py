@@ -1,4 +1,4 @@
-"""The environment of who has submitted a job, in which each of its starts runs, whoever takes it up.
+"""The environment of who has submitted a job, in which each of its starts runs, whoever takes it up or moves it.
 
 FOLDER/<id>/environment    NAME=VALUE, each with a zero byte behind it; no other user's to read
 """
@@ -18,6 +18,11 @@ def keep_environment(folder: Path, variables: Mapping[str, str]) -> None:
     content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in unmarked(variables).items())
     (folder / _FILE).touch(mode=0o600)  # before anything is in it
     (folder / _FILE).write_bytes(content)
+
+
+def has_environment(folder: Path) -> bool:
+    """Whether one is kept: of jobs in Slurm an earlier release has kept none."""
+    return (folder / _FILE).exists()
 
 
 def environment_of(folder: Path) -> dict[str, str]:
