@@ -17,7 +17,6 @@ from tests.conftest import REPO
 from tests.slurm_cluster import SlurmCluster
 from tests.stacks.engines.test_contract import limited, over, until
 
-
 EPOCHS = 8
 """So many that it trains on while it is being moved."""
 
