@@ -12,6 +12,7 @@ import pytest
 from moto import mock_aws
 from obstore.store import LocalStore, S3Store
 
+from stacks.bench.run_store import object_store
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase
 from stacks.engines.hybrid import copying
@@ -121,9 +122,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
             access_key_id="test", secret_access_key="test", client_options={"allow_http": True},
             virtual_hosted_style_request=False,
         )  # fmt: skip
-        plain = copying.object_store
         monkeypatch.setattr(
-            copying, "object_store", lambda url, region: store if url == "s3://runs" else plain(url, region)
+            copying, "object_store", lambda url, region: store if url == "s3://runs" else object_store(url, region)
         )
         yield store
         client.close()
