@@ -78,7 +78,9 @@ class Disk:
 
     def write(self, type_token: str, id_: str, urn: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
         record = {"type": type_token, "id": id_, "urn": urn, "inputs": inputs, "outputs": outputs}
-        self.file(type_token, id_).write_text(json.dumps(record, indent=2), "utf-8")
+        file = self.file(type_token, id_)
+        file.with_suffix(".new").write_text(json.dumps(record, indent=2), "utf-8")
+        file.with_suffix(".new").replace(file)  # whoever looks meanwhile sees all of it or nothing
 
 
 class StandIn(provider_pb2_grpc.ResourceProviderServicer):
