@@ -176,19 +176,23 @@ def _affordable(
 ) -> int:
     """As many nodes as are wanted, where the images are done with them before the money; else the next more with which
     they are, since what runs beside the nodes runs longer with fewer; else the next fewer; the cheapest where there are
-    none. More than there are only where they surely are.
+    none. More than there are only where they surely are, and so fewer than a number that keeps it: there and back costs
+    more than it saves.
     """
     if not targets.budget or state.node_usd_per_hour is None:
         return wanted
 
-    def fits(nodes: int) -> bool:
-        if here is not None and nodes <= here:
-            return state.usd(nodes, curve[nodes].mid) <= state.left_usd
+    def is_expected(nodes: int) -> bool:
+        return state.usd(nodes, curve[nodes].mid) <= state.left_usd
+
+    def keeps(nodes: int) -> bool:
+        if here is not None and (nodes == here or (nodes < here and not is_expected(here))):
+            return is_expected(nodes)
         rate = curve[nodes].mid if here is None else curve[nodes].low
         return state.usd(nodes, rate) <= HEADROOM * state.left_usd
 
+    fitting = [nodes for nodes in useful if keeps(nodes)]
     cheapest = min(useful, key=lambda nodes: state.usd(nodes, curve[nodes].mid))
-    fitting = [nodes for nodes in useful if fits(nodes)]
     return next((nodes for nodes in fitting if nodes >= wanted), max(fitting, default=cheapest))
 
 

@@ -11,7 +11,7 @@ from trainer.control.decide import Outcome, next_decision, policy_of
 from trainer.control.fatal import BEGUN
 from trainer.control.guardrails import Machine
 from trainer.control.history import remembered
-from trainer.control.interval import Decision, Interval, Knobs
+from trainer.control.interval import Decision, Interval, Knobs, Value
 from trainer.control.watch import Watch
 from trainer.distributed.world import World
 from trainer.records.stats_log import Line
@@ -63,9 +63,11 @@ class Controller:
         """In words."""
         return self._settings.choice
 
-    def begin(self, asked: Knobs, now: Knobs, images: int, troubles: Mapping[str, str]) -> None:
-        """Says what earlier sessions' decisions have made of the knobs that the session was started with, and, by knob,
-        why one could not be set again; `now` are the knobs that it begins with.
+    def begin(
+        self, asked: Knobs, decided: Mapping[str, Value], now: Knobs, images: int, troubles: Mapping[str, str]
+    ) -> None:
+        """Says what earlier sessions have decided of the knobs that this one was started with, and, by knob, why one could
+        not be set again; `now` are the knobs that it begins with.
         """
         if self._world.rank:
             return
@@ -73,9 +75,11 @@ class Controller:
             if value != (was := getattr(asked, knob)):
                 self._say(f"controller: {knob} is {value}, as an earlier session decided, not {was}")
         for knob, trouble in troubles.items():
-            value, is_now = getattr(self._history[-1].after, knob), getattr(now, knob)
+            if getattr(self._history[-1].after, knob) != decided[knob]:
+                continue  # told, and counted, by the session before
             reason = "as an earlier session of the run had it"
-            self.done(Decision(knob, value, is_now, self._settings.policy, reason, 0.0, ""), images, trouble)
+            made = Decision(knob, decided[knob], getattr(now, knob), self._settings.policy, reason, 0.0, "")
+            self.done(made, images, trouble)
 
     def after(self, line: Line) -> Decision | None:
         """Shows it a line, equal on every worker; a decision that all are to carry out, or None."""

@@ -208,5 +208,5 @@ def steering_of(
         lambda event, images, **details: reporter.event(event, images, **details),
         reporter.say,
     )
-    controller.begin(actuators.start, actuators.knobs(plan.now.config), state.images, troubles)
+    controller.begin(actuators.start, restored, actuators.knobs(plan.now.config), state.images, troubles)
     return Steering(plan, actuators, controller, reporter)

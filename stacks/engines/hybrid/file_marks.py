@@ -48,13 +48,20 @@ class Marks:
 
     def put_on(self, path: Path, least: int = _OWN_READ) -> str:
         """Why a file system does not take them; empty where it does."""
-        try:
-            if self.mode is not None:
-                path.chmod(self.mode | least)
-            os.utime(path, ns=(self.mtime_ns, self.mtime_ns))
-        except OSError as error:
-            return error.strerror or type(error).__name__
-        return ""
+        problems = list[str]()
+        for put in (self._put_mode, self._put_time):  # one may be taken where the other is not
+            try:
+                put(path, least)
+            except OSError as error:
+                problems.append(error.strerror or type(error).__name__)
+        return problems[0] if problems else ""
+
+    def _put_mode(self, path: Path, least: int) -> None:
+        if self.mode is not None:
+            path.chmod(self.mode | least)
+
+    def _put_time(self, path: Path, _least: int) -> None:
+        os.utime(path, ns=(self.mtime_ns, self.mtime_ns))
 
 
 def folder_of(store: "ObjectStore") -> Path | None:

@@ -68,7 +68,8 @@ def move_job(
         if (known := target.moved(origin)) is not None:
             target.ensure_begun(known)
             way.arrived(known)
-            return Moved(known, left_at=_forgotten(way, origin))
+            is_as_of_submit = source.environment(job_id) is not None
+            return Moved(known, left_at=_forgotten(way, origin), is_as_of_submit=is_as_of_submit)
         way.not_there()
         _unless_over(before, way, target, origin)
         job, environment = source.job(job_id), source.environment(job_id)

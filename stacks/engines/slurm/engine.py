@@ -379,9 +379,13 @@ def _taken(folder: Path, words: Sequence[str]) -> str:
 
 
 def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job's submit, which sbatch hands on to it, and this process's own way to Slurm."""
+    """The environment of a job's submit, which sbatch hands on to it, and this process's own way to Slurm, whose
+    commands the batch script calls too: last, so that the job's programs are those of its submit.
+    """
     own = {name: os.environ[name] for name in _REACH if name in os.environ}
-    return {**{name: value for name, value in of_submit.items() if name not in _REACH}, **own}
+    commands = shutil.which("sbatch")
+    path = os.pathsep.join([of_submit.get("PATH", os.defpath), *([str(Path(commands).parent)] if commands else [])])
+    return {**{name: value for name, value in of_submit.items() if name not in _REACH}, "PATH": path, **own}
 
 
 def _gone_sec(folder: Path) -> float:

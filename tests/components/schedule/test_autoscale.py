@@ -142,9 +142,39 @@ def test_fewer_nodes_are_not_cheaper_where_all_else_costs_by_the_hour() -> None:
     """Enough for the deadline is one node for ten hours; two keep the budget, as does any more."""
     both = Targets(deadline=True, budget=True)
     money = {"node_usd_per_hour": 1.0, "around_usd_per_hour": 10.0}
-    for nodes in (None, 4):
-        found = wants(both, LINE, images_left=3_600_000, nodes=nodes, left_sec=72_000, left_usd=70.0, **money)
+    for nodes, left_usd in ((None, 70.0), (4, 80.0)):
+        found = wants(both, LINE, images_left=3_600_000, nodes=nodes, left_sec=72_000, left_usd=left_usd, **money)
         assert (found.nodes, found.reached) == (2, True)
+
+
+@pytest.mark.parametrize("around_usd_per_hour", [1.0, 5.0, 20.0])
+@pytest.mark.parametrize("budget_share", [0.9, 0.95, 1.0])
+def test_at_the_edge_of_the_budget_it_does_not_go_there_and_back(
+    around_usd_per_hour: float, budget_share: float
+) -> None:
+    """Two nodes make images cheaper than one; each change stands still for seven minutes of what they cost."""
+    targets, curve = (
+        Targets(deadline=True, budget=True, hold_sec=900.0),
+        {1: Rate(97, 100, 103), 2: Rate(192, 198, 204)},
+    )
+    state = State(
+        3_600_000, 1, 60 * 3600.0, node_usd_per_hour=1.0, around_usd_per_hour=around_usd_per_hour, restart_sec=420.0
+    )
+    state, changes = replace(state, left_usd=budget_share * state.usd(1, 100)), 0
+    while state.images_left > 0 and state.nodes is not None:
+        found = decide(targets, curve, state).nodes
+        is_other = found != state.nodes
+        changes += is_other
+        sec = 300.0 + (420.0 if is_other else 0.0)
+        state = replace(
+            state,
+            nodes=found,
+            images_left=state.images_left - 300 * curve[found].mid,
+            left_sec=state.left_sec - sec,
+            left_usd=state.left_usd - sec / 3600 * state.usd_per_hour(found),
+            since_change_sec=0.0 if is_other else state.since_change_sec + sec,
+        )
+    assert changes <= 2
 
 
 @given(targets=TARGETS, curve=curves(), state=STATES)

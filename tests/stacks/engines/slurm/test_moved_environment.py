@@ -1,6 +1,7 @@
 """The environment of a job's submit, on its way to Slurm and from there; with pretended commands."""
 
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ def test_to_slurm_which_is_reached_as_whoever_moves_it_reaches_it(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    """The submitter has none of its commands."""
+    """The submitter has none of its commands; the batch script needs them."""
     monkeypatch.setenv("SLURM_CONF", "/theirs/slurm.conf")
     job_id = here.submit(job(MOVES))
     until(here, job_id, lambda found, log: "begun" in log)
@@ -39,7 +40,8 @@ def test_to_slurm_which_is_reached_as_whoever_moves_it_reaches_it(
     monkeypatch.setenv("SLURM_CONF", "/own/slurm.conf")
     assert moved(here, job_id, SlurmEngine(tmp_path / "queue")).is_as_of_submit
     told = (tmp_path / "env").read_text().splitlines()
-    assert {"MINE=a b", "ä=c", f"PATH={path}", "SLURM_CONF=/own/slurm.conf"} <= set(told)
+    commands = Path(shutil.which("sbatch") or "").parent
+    assert {"MINE=a b", "ä=c", f"PATH={path}:{commands}", "SLURM_CONF=/own/slurm.conf"} <= set(told)
     assert not any(line.startswith("THEIRS=") for line in told)
 
 
