@@ -66,8 +66,8 @@ class Controller:
     def begin(
         self, asked: Knobs, decided: Mapping[str, Value], now: Knobs, images: int, troubles: Mapping[str, str]
     ) -> None:
-        """Says what earlier sessions have decided of the knobs that this one was started with, and, by knob, why one could
-        not be set again; `now` are the knobs that it begins with.
+        """Says what earlier sessions have decided of the knobs that this one was asked to have, and, by knob, why one
+        could not be set again; `now` are the knobs that it begins with.
         """
         if self._world.rank:
             return

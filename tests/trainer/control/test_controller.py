@@ -1,7 +1,8 @@
 """What a controller says when its session begins."""
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -19,11 +20,11 @@ LIMITED = START._replace(power_share=0.8)
     ("before", "is_told"),
     [(LIMITED, True), (START, False)],  # the session before had it; or could not set it either, and has said so
 )
-def test_what_cannot_be_set_again_is_told_once(world: World, tmp_path: Path, before: Knobs, is_told: bool) -> None:
+def test_what_cannot_be_set_again_is_told_once(tmp_path: Path, before: Knobs, is_told: bool) -> None:
     events, said = list[dict[str, Any]](), list[str]()
     controller = Controller(
         ControlSettings(),
-        world,
+        cast(World, SimpleNamespace(rank=0)),
         Machine(4),
         START,
         0,
