@@ -6,13 +6,14 @@ from decimal import Decimal
 from components.core.findings import Finding
 from components.kubernetes.spec import EFA, FABRIC, GPU
 from stacks.config.job_file import JobFile
-from stacks.engines.kubernetes.fabric import read_fabric
+from stacks.engines.kubernetes.fabric import Fabric, read_fabric
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl
 from stacks.engines.kubernetes.objects import Found
 from stacks.engines.kubernetes.queues import Quota, needed, quantity
 
 _RDMA = "rdma/"
 """What the names of most device plugins' resources for such a network begin with, `rdma/infiniband` among them."""
+_NET, _TCP = "NCCL_NET", "Socket"
 _PAGE = "docs/first-kubernetes.md"
 
 
@@ -31,9 +32,11 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
             f"{kubectl.namespace} may not be read. Where there is one, they go over TCP all the same",
             f"have somebody allow you to get configmaps there: {_PAGE}",
         )  # fmt: skip
-    if quota is None or (fabric is not None and fabric.is_for(job)):
+    if fabric is not None and fabric.is_for(job):
         return
-    names = offered(job, quota)
+    names = [] if quota is None else offered(job, quota)
+    if fabric is not None and not names and job.env.get(_NET) != _TCP:
+        yield _part_of_a_node(fabric, gpus)
     if not names or any(name in job.resources for name in names):
         return
     nodes = _nodes(kubectl)
@@ -45,6 +48,15 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
             f"left out, so NCCL goes over TCP between nodes and says nothing; the queue has a quota of it, and {has}",
             f'{name}: "{count:f}"' if count else f'{name}: "...", or "0" for TCP',
         )  # fmt: skip
+
+
+def _part_of_a_node(fabric: Fabric, gpus: Decimal) -> Finding:
+    return Finding.warning(
+        "job.fabric-part", f"resources.{GPU}",
+        f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node get none of the network between GPUs, so NCCL "
+        "goes over TCP between nodes and says nothing",
+        f'{GPU}: "{fabric.gpus}", or {_NET}: {_TCP} in env for TCP',
+    )  # fmt: skip
 
 
 def offered(job: JobFile, quota: Quota) -> list[str]:

@@ -433,7 +433,7 @@ def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None
             text=True,
             timeout=_TIMEOUT_SEC,
             # Slurm hands on what it is given: the end of the local job that submits would be that of the other.
-            env={**unmarked(os.environ if variables is None else variables), "LC_ALL": "C.UTF-8"},
+            env={**unmarked(os.environ), "LC_ALL": "C.UTF-8"} if variables is None else unmarked(variables),
         )
     except FileNotFoundError:
         raise InputError(

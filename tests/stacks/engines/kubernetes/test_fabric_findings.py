@@ -26,10 +26,10 @@ def kube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendKube:
     return pretend_kube(tmp_path / "kube", monkeypatch)
 
 
-def warnings(devices: Mapping[str, str], nodes: int = 2) -> list[Finding]:
+def warnings(devices: Mapping[str, str], nodes: int = 2, **keys: object) -> list[Finding]:
     """Of the network, for a job that asks for these."""
     asked = {"cpu": "1", "memory": "1Gi", **devices}
-    found = engine().findings(job(nodes={"min": nodes, "max": nodes}, resources=asked))
+    found = engine().findings(job(nodes={"min": nodes, "max": nodes}, resources=asked, **keys))
     return [each for each in found if each.code.startswith("job.fabric")]
 
 
@@ -70,12 +70,29 @@ def test_where_the_queue_has_none_nothing_is_missed(kube: PretendKube) -> None:
     assert warnings({GPU: "8"}) == []
 
 
-def test_who_gets_it_by_the_namespace_is_not_warned(kube: PretendKube) -> None:
-    kube.stand_up(devices={GPU: 32, EFA: 64})
+def _give(kube: PretendKube) -> None:
+    """By the namespace's ConfigMap, to pods with all eight GPUs of a node."""
     made = manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: GIVEN.model_dump_json()}}, "team-a")
     kube.put("ConfigMap", FABRIC, "team-a", metadata={"labels": made["metadata"]["labels"]}, data=made["data"])
+
+
+def test_who_gets_it_by_the_namespace_is_not_warned(kube: PretendKube) -> None:
+    kube.stand_up(devices={GPU: 32, EFA: 64})
+    _give(kube)
     assert warnings({GPU: "8"}) == []
     assert [each.path for each in warnings({GPU: "4"})] == [f"resources.{EFA}"], "its nodes are no whole ones"
+
+
+@pytest.mark.parametrize("hidden", [(), ("clusterqueues",)])
+def test_parts_of_nodes_get_none_of_the_namespaces_and_hear_of_it(kube: PretendKube, hidden: tuple[str, ...]) -> None:
+    kube.stand_up(devices={GPU: 32})
+    _give(kube)
+    kube.forbid(*hidden)
+    assert warnings({GPU: "8"}) == warnings({GPU: "4"}, 1) == []
+    (told,) = warnings({GPU: "4"})
+    assert (told.severity, told.path) == (Severity.WARNING, f"resources.{GPU}")
+    assert '"8"' in told.fix
+    assert warnings({GPU: "4"}, env={"NCCL_NET": "Socket"}) == [], "TCP in as many words"
 
 
 def test_a_namespace_that_may_not_be_read_is_said(kube: PretendKube) -> None:
