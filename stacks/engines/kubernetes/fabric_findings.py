@@ -53,8 +53,8 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
 def _part_of_a_node(fabric: Fabric, gpus: Decimal) -> Finding:
     return Finding.warning(
         "job.fabric-part", f"resources.{GPU}",
-        f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node get none of the network between GPUs, so NCCL "
-        "goes over TCP between nodes and says nothing",
+        f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node get none of the network between GPUs, so "
+        "NCCL goes over TCP between nodes and says nothing",
         f'{GPU}: "{fabric.gpus}", or {_NET}: {_TCP} in env for TCP',
     )  # fmt: skip
 
