@@ -128,10 +128,7 @@ class Model:
         if not now:
             return None
         best: tuple[float, str, Value] | None = None
-        waits = any(each.loader_share > _DATA_BOUND for each in known if each.knobs == present)
         for knob, value in _choices(known, room, present, noise is not None):
-            if knob == "loader_threads" and value != present.loader_threads and not waits and last.knobs == present:
-                continue  # of reading that no step waits for it is known that it is short enough, and no more
             then = expected(present.turned(knob, value))
             if then is not None and (best is None or then > best[0]):
                 best = then, knob, value
@@ -240,8 +237,13 @@ def _fitted(
 
 def _choices(history: Sequence[Interval], room: Room, present: Knobs, knows_noise: bool) -> Iterator[tuple[str, Value]]:
     """Values that the room allows, at most one step from one that was seen."""
+    # Of reading that no step waits for it is known that it is short enough, and no more.
+    reads = [each.loader_share for each in history if each.knobs == present]
+    is_read_soon = bool(reads) and max(reads) <= _DATA_BOUND
     for knob, values in room.allowed.items():
         if knob == "prefetch" or (knob == "batch_size" and not knows_noise):
+            continue
+        if knob == "loader_threads" and is_read_soon:
             continue
         now = getattr(present, knob)
         seen = {getattr(each.knobs, knob) for each in history} | {now}

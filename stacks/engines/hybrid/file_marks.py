@@ -5,9 +5,10 @@ A bucket keeps neither. There they stand in the copy's manifest, beside the hash
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -48,20 +49,19 @@ class Marks:
 
     def put_on(self, path: Path, least: int = _OWN_READ) -> str:
         """Why a file system does not take them; empty where it does."""
-        problems = list[str]()
-        for put in (self._put_mode, self._put_time):  # one may be taken where the other is not
-            try:
-                put(path, least)
-            except OSError as error:
-                problems.append(error.strerror or type(error).__name__)
-        return problems[0] if problems else ""
+        # One may be taken where the other is not.
+        mode = "" if self.mode is None else _trouble(partial(path.chmod, self.mode | least))
+        time = _trouble(partial(os.utime, path, ns=(self.mtime_ns, self.mtime_ns)))
+        return mode or time
 
-    def _put_mode(self, path: Path, least: int) -> None:
-        if self.mode is not None:
-            path.chmod(self.mode | least)
 
-    def _put_time(self, path: Path, _least: int) -> None:
-        os.utime(path, ns=(self.mtime_ns, self.mtime_ns))
+def _trouble(call: Callable[[], None]) -> str:
+    """Why it could not be done; empty where it was."""
+    try:
+        call()
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return ""
 
 
 def folder_of(store: "ObjectStore") -> Path | None:

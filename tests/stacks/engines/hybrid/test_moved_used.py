@@ -10,7 +10,7 @@ from components.core.findings import InputError
 from stacks.cli.job_record import ask
 from stacks.engines.attempts import most_restarts
 from stacks.engines.base import JobStatus, Movable, Phase, Used
-from stacks.engines.hybrid.moving import move_job
+from stacks.engines.hybrid.moving import Moved, move_job
 from stacks.engines.hybrid.sites import Site
 from stacks.engines.job_folders import read_status
 from stacks.engines.local.ends import Spent
@@ -38,6 +38,15 @@ def queues(tmp_path: Path) -> Iterator[list[LocalQueue]]:
 
 def begun(queue: Movable, job_id: str) -> JobStatus:
     return until(queue, job_id, lambda found, log: "begun" in log)
+
+
+def moved_and_failed(source: Movable, job_id: str, target: Movable) -> tuple[Moved, JobStatus]:
+    """With the one start at the target, the second failure of two."""
+    moved = move_job(source, job_id, target, limited(), quiet)
+    found = over(target, moved.job_id)
+    assert (found.phase, found.starts, found.exit_code) == (Phase.FAILED, 1, 1)
+    assert "failure 2 of 2" in found.reason
+    return moved, found
 
 
 def on_nodes(queue: LocalQueue, job_id: str, sec: float) -> None:
@@ -109,10 +118,7 @@ def test_a_failure_before_the_move_is_one_of_its_restarts(queues: list[LocalQueu
     first, second, _ = queues
     job_id = first.submit(job(FAILS_AFTER_A_MOVE, max_restarts=1))
     begun(first, job_id)
-    moved = move_job(first, job_id, second, limited(), quiet)
-    found = over(second, moved.job_id)
-    assert (found.phase, found.starts, found.exit_code) == (Phase.FAILED, 1, 1)
-    assert "failure 2 of 2" in found.reason
+    moved, found = moved_and_failed(first, job_id, second)
     assert second.used(moved.job_id).failures == 2
     assert second.kept(moved.job_id).failures == 1, "of this engine's starts"
     assert found.started_at is not None
@@ -161,10 +167,7 @@ def test_from_slurm_and_to_slurm(
     source, target = ends
     job_id = source.submit(job(FAILS_AFTER_A_MOVE, max_restarts=1))
     begun(source, job_id)
-    moved = move_job(source, job_id, target, limited(), quiet)
-    found = over(target, moved.job_id)
-    assert (found.phase, found.starts, found.exit_code) == (Phase.FAILED, 1, 1)
-    assert "failure 2 of 2" in found.reason
+    moved, found = moved_and_failed(source, job_id, target)
     before, used = found.used_before, target.used(moved.job_id)
     assert (before.failures, used.failures) == (1, 2)
     assert 0 < before.sec < used.sec
