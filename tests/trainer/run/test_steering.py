@@ -348,6 +348,11 @@ def test_whoever_changes_nothing_undoes_nothing_and_says_what_may_end_the_run(
     assert set(_sizes(lines_of(tmp_path))[3:]) == {32}
 
 
+def _switched(lines: list[dict[str, Any]]) -> list[str]:
+    """Not what a meter without a figure has told: intervals here are shorter than the kernel's ticks."""
+    return [line["event"] for line in lines if line.get("why", "").startswith("switched o")]
+
+
 def test_switched_off_nothing_is_decided(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, scripted: Callable[[Script], None]
 ) -> None:
@@ -355,8 +360,7 @@ def test_switched_off_nothing_is_decided(
     scripted(SCRIPT)
     (tmp_path / SWITCH_FILE).touch()
     assert _train(config, tmp_path, digits_dir).decisions == ()
-    (told,) = [line for line in lines_of(tmp_path) if line.get("event") == "controller-idle"]
-    assert "switched off" in told["why"]
+    assert _switched(lines_of(tmp_path)) == ["controller-idle"]
 
 
 def test_switched_on_again_is_told(
@@ -381,6 +385,5 @@ def test_switched_on_again_is_told(
     monkeypatch.setattr(controller, "next_decision", switching)
     monkeypatch.setattr(controller.Controller, "_is_off", for_one_line)
     _train(config, tmp_path, digits_dir)
-    told = [line["event"] for line in lines_of(tmp_path) if line.get("event") in ("controller-idle", "controller-on")]
-    assert told == ["controller-idle", "controller-on"]
+    assert _switched(lines_of(tmp_path)) == ["controller-idle", "controller-on"]
     assert asked[:3] == [1, 3, 4], "what was trained meanwhile is known"
