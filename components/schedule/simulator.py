@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from components.schedule.cluster import Cluster, outages
-from components.schedule.jobs import Job
+from components.schedule.jobs import Ask, Job
 from components.schedule.meter import Meter
 from components.schedule.outcome import Ended, Outcome, Span
 from components.schedule.policies.base import Grants, JobView, Policy, View
@@ -45,6 +45,13 @@ class _Kind(IntEnum):
     REVIEW = 3
 
 
+def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: bool, moves_batch: bool) -> Stint:
+    """That begins now."""
+    overhead_sec = cluster.start_sec + (cluster.save_sec if owes_save else 0.0)
+    rate = ask.rate(gpus, moves_batch=moves_batch)
+    return Stint(now_sec, gpus, rate, overhead_sec, cluster.interval_for(gpus), cluster.save_sec)
+
+
 @dataclass
 class _State:
     """A job while it is simulated; times in seconds."""
@@ -63,15 +70,23 @@ class _State:
     kept_gpu_sec: float = 0.0
     lost_gpu_sec: float = 0.0
 
-    def view(self, now_sec: float) -> JobView:
+    def view(self, now_sec: float, cluster: Cluster, *, moves_batch: bool) -> JobView:
         """What a policy may see of it."""
-        stint, had = self.stint, self.kept_gpu_sec + self.lost_gpu_sec
+        stint, had, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
+
+        def length_sec(gpus: int) -> float:
+            if stint is not None and gpus == stint.gpus:
+                return stint.begun_sec + stint.length_sec(ask.images - self.images) - now_sec
+            owes_save = self.owes_save or stint is not None
+            next_stint = _stint(ask, cluster, now_sec, gpus, owes_save=owes_save, moves_batch=moves_batch)
+            return next_stint.length_sec(ask.images - images)
+
         if stint is None:
-            waited = self.waited_sec + now_sec - self.waits_since_sec
-            return JobView(self.job.ask, 0, self.images, had, waited)
+            images, waited = self.images, self.waited_sec + now_sec - self.waits_since_sec
+            return JobView(ask, 0, images, had, waited, length_sec)
         elapsed = now_sec - stint.begun_sec
         images = self.images + stint.trained_sec(elapsed) * stint.images_per_sec
-        return JobView(self.job.ask, stint.gpus, images, had + elapsed * stint.gpus, self.waited_sec)
+        return JobView(ask, stint.gpus, images, had + elapsed * stint.gpus, self.waited_sec, length_sec)
 
     def stop(self, now_sec: float, *, saved: bool, done: bool = False) -> None:
         """Its stint ends: all that was trained counts where it is `saved` or done, else what is in a checkpoint."""
@@ -189,7 +204,9 @@ class _Simulation:
         pause_sec = self.cluster.start_sec + self.cluster.save_sec
         gpus = sum(self.there) * self.cluster.gpus_per_node
         jobs = sorted(self.states.values(), key=lambda state: state.job.ask.submit_sec)
-        view = View(now_sec, gpus, tuple(state.view(now_sec) for state in jobs), pause_sec)
+        moves_batch = self.policy.moves_batch
+        views = tuple(state.view(now_sec, self.cluster, moves_batch=moves_batch) for state in jobs)
+        view = View(now_sec, gpus, views, pause_sec)
         grants = self.policy.decide(view)
         self._check(grants, view)
         for state in jobs:
@@ -218,10 +235,9 @@ class _Simulation:
         state.starts += 1
         state.waited_sec += now_sec - state.waits_since_sec
         state.first_sec = now_sec if state.first_sec is None else state.first_sec
-        rate = state.job.ask.rate(gpus, moves_batch=self.policy.moves_batch)
-        overhead = cluster.start_sec + (cluster.save_sec if state.owes_save else 0.0)
+        moves_batch = self.policy.moves_batch
+        state.stint = _stint(state.job.ask, cluster, now_sec, gpus, owes_save=state.owes_save, moves_batch=moves_batch)
         state.owes_save = False
-        state.stint = Stint(now_sec, gpus, rate, overhead, cluster.interval_for(gpus), cluster.save_sec)
         ends_sec = now_sec + state.stint.length_sec(state.job.images - state.images)
         self.push(ends_sec, _Kind.DONE, (state.job.ask.name, state.starts))
 

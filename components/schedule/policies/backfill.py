@@ -30,7 +30,7 @@ class Backfill(Policy):
             free = view.gpus - sum(grants.values())
             fitting = dict.fromkeys((job.ask.best(free), job.ask.best(min(free, spare))))
             for gpus in filter(None, fitting):
-                ends_in_time = view.now_sec + _length_sec(job, gpus, view) <= start_sec
+                ends_in_time = view.now_sec + job.length_sec(gpus) <= start_sec
                 if ends_in_time or gpus <= spare:
                     grants[job.ask.name] = gpus
                     spare -= 0 if ends_in_time else gpus
@@ -38,17 +38,11 @@ class Backfill(Policy):
         return grants
 
 
-def _length_sec(job: JobView, gpus: int, view: View) -> float:
-    """Of a job that starts now; of one that runs already, what is left."""
-    start_sec = 0.0 if job.gpus else view.pause_sec
-    return start_sec + job.images_left / job.ask.rate(gpus)
-
-
 def _reservation(grants: Mapping[str, int], view: View, first: JobView) -> tuple[float, int]:
     """When the first in the queue has its fewest GPUs, and how many are then to spare; never where too few are."""
     free = view.gpus - sum(grants.values())
     having = [job for job in view.jobs if job.ask.name in grants]
-    ends = sorted((view.now_sec + _length_sec(job, grants[job.ask.name], view), grants[job.ask.name]) for job in having)
+    ends = sorted((view.now_sec + job.length_sec(gpus := grants[job.ask.name]), gpus) for job in having)
     for end_sec, gpus in ends:
         free += gpus
         if free >= first.ask.gpus_min:

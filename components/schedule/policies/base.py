@@ -11,7 +11,7 @@ registry (`components.schedule.policies.registry`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -31,6 +31,7 @@ class JobView(NamedTuple):
         images_done: up to now; what is not in a checkpoint is lost with a node.
         gpu_sec: that it has had, in all.
         waited_sec: in all, without GPUs.
+        length_sec: from now to its end on so many GPUs, were it as long as it asked for; starts and saves counted.
     """
 
     ask: Ask
@@ -38,6 +39,7 @@ class JobView(NamedTuple):
     images_done: float
     gpu_sec: float
     waited_sec: float
+    length_sec: Callable[[int], float]
 
     @property
     def images_left(self) -> float:

@@ -63,7 +63,8 @@ class Real:
     def view(self, now: float) -> JobView:
         gpus = self.job.ask.gpus_min if self.process else 0
         done = self.base + (now - self.begun if self.process else 0.0)
-        return JobView(self.job.ask, gpus, done * self.job.ask.gpus_min, 0.0, 0.0)
+        left_sec = self.job.images / self.job.ask.gpus_min - done
+        return JobView(self.job.ask, gpus, done * self.job.ask.gpus_min, 0.0, 0.0, lambda _: left_sec)
 
 
 def replay(jobs: list[Job], policy_name: str, folder: Path) -> float:
