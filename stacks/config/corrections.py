@@ -166,7 +166,8 @@ def sentence_for(name: str, value: str, pattern: str, span: Span) -> str:
 
 
 def _words(name: str) -> list[str]:
-    return name.lower().replace("-", "_").split("_")
+    """Of what a setting counts: `images_per_sec` are no seconds."""
+    return name.lower().replace("-", "_").partition("_per_")[0].split("_")
 
 
 def _plain(value: float) -> int | float:

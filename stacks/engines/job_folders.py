@@ -195,15 +195,19 @@ class FolderEngine(ABC):
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`."""
-        path = self._known(job_id) / LOG_FILE
+        folder = self._known(job_id)
+        path = folder / LOG_FILE
         if not path.exists():
             return "", offset
         with path.open("rb") as file:
             file.seek(offset)
             content = file.read(LOG_PART_BYTES)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        text = decoder.decode(content)
-        return text, offset + len(content) - len(decoder.getstate()[0])  # a letter may be there by half
+        text, half = decoder.decode(content), decoder.getstate()[0]
+        # A letter that is there by half is waited for, as long as somebody may write the rest.
+        if half and len(content) < LOG_PART_BYTES and read_status(folder).phase.is_over:
+            return text + decoder.decode(b"", final=True), offset + len(content)
+        return text, offset + len(content) - len(half)
 
     def job(self, job_id: str) -> JobFile:
         """See `Movable`."""

@@ -84,6 +84,8 @@ def test_other_values() -> None:
     assert moment_for("2026-12-01") == "2026-12-01T00:00:00Z"
     assert moment_for("2026-12-01T10:00:00Z") is None
     assert (unit_of("max_hours"), unit_of("capacity_gib"), unit_of("preset")) == ("hours", "GiB", "")
+    assert (unit_of("images_per_sec"), unit_of("usd_per_hour")) == ("", "US dollars"), "a rate is no length of time"
+    assert number_for("images_per_sec", "5 minutes", Span(above=0)) is None
 
 
 NUMBERS = (

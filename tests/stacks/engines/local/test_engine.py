@@ -232,6 +232,13 @@ def test_letters_that_are_there_by_half_wait_for_their_end(tmp_path: Path) -> No
     assert text + rest == "ä"
 
 
+def test_a_log_that_ends_by_half_a_letter_is_shown_to_its_last_byte(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path)
+    job_id = queue.submit(job("printf 'caf\\303'"))
+    over(queue, job_id)
+    assert queue.log(job_id) == ("caf\ufffd", 4)
+
+
 def test_folders_of_old_jobs_may_be_removed_while_others_wait(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
