@@ -18,7 +18,7 @@ from pydantic import model_validator as validator
 
 from components.core.findings import InputError
 from components.core.first_wrong import first_wrong
-from components.core.json_lines import append_line, complete_lines, lock, whole_lines
+from components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
 from components.forecast.accuracy import Judged
 from components.forecast.forecaster import Forecast, Setting
 from components.forecast.series import Series
@@ -79,6 +79,7 @@ class _Came(_Frozen):
 
 _LINE: TypeAdapter[_Said | _Came] = TypeAdapter(Annotated[_Said | _Came, Field(discriminator="kind")])
 _Key = tuple[str, datetime]
+_BEGINNINGS = (b'{"kind": "forecast", "series": "', b'{"kind": "truth", "series": "')
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,11 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
         except BlockingIOError:
             raise InputError(str(path), "another process writes in it", fix="let that end first") from None
         file.seek(0)
-        yield Ledger(path, file, _lines(path, whole_lines(file)))
+        content = file.read()
+        ledger = Ledger(path, file, _lines(path, complete_lines(content)))
+        _check_half(path, content)
+        cut_half_line(file, content)
+        yield ledger
 
 
 def read_ledger(path: Path) -> Entries:
@@ -235,6 +240,13 @@ def read_ledger(path: Path) -> Entries:
             fix="name the file",
         ) from None  # fmt: skip
     return Entries(path, _lines(path, complete_lines(content)))
+
+
+def _check_half(path: Path, content: bytes) -> None:
+    """What broke off while a line was written begins as one: anything else is somebody's, and no ledger."""
+    half = half_line(content)
+    if half and not any(half.startswith(each) or each.startswith(half) for each in _BEGINNINGS):
+        raise _damaged(f"{path}, line {len(complete_lines(content)) + 1}", "it begins otherwise, and has no end")
 
 
 def _lines(path: Path, texts: Sequence[bytes]) -> list[_Said | _Came]:

@@ -77,6 +77,27 @@ def test_half_a_line_of_a_crash_is_left_out(path: Path, series: Series) -> None:
     assert path.read_bytes().startswith(whole + b'{"kind": "truth", "series": "jobs"')
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("half", ['{"kin', '{"kind": "forecast", "series": "jo'])
+def test_half_a_line_is_a_ledgers_by_how_it_begins(path: Path, series: Series, half: str, *, whole: bool) -> None:
+    before = path.read_bytes() if whole else b""
+    path.write_bytes(before + half.encode())
+    with open_ledger(path) as ledger:
+        assert ledger.add(series, SETTING, MODEL, BASELINE, NOW) is not whole
+    assert path.read_bytes().startswith(before or b'{"kind": "forecast", "series": "jobs"')
+
+
+@pytest.mark.parametrize(
+    "content", ['{"precious": 1}', '{"kind": "Deployment"}', "a\nb", '{"precious": 1}\n{"prec', "\n", "LEDGERmine"]
+)
+def test_what_is_no_ledger_stays_as_it_is(path: Path, content: str) -> None:
+    before = content.encode().replace(b"LEDGER", path.read_bytes())
+    path.write_bytes(before)
+    with pytest.raises(InputError, match="no line of a ledger"), open_ledger(path):
+        pass
+    assert path.read_bytes() == before
+
+
 def changed(path: Path, **values: object) -> str:
     return json.dumps({**json.loads(path.read_bytes().splitlines()[0]), **values})
 
