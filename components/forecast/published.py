@@ -11,6 +11,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -60,8 +61,14 @@ class _Availability(_Foreign):
 
 
 def read_history(path: Path, column: str | None = None) -> Series:
-    """`column`: which value, where there are several; of prices, MACHINE/ZONE. InputError: what is wrong, and where."""
-    text, place = file_text(path), str(path)
+    """`column`: which value, where there are several; of prices, MACHINE/ZONE. A history that does not say what it is
+    of is of what its file is named after. InputError: what is wrong, and where.
+    """
+    series = _read(file_text(path), str(path), column)
+    return series if series.of else replace(series, of=visible(path.stem))
+
+
+def _read(text: str, place: str, column: str | None) -> Series:
     if text.lstrip()[:1] == "{":
         return _of_object(text, place, column)
     if not is_job_log(text):
@@ -121,7 +128,7 @@ def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) ->
     if len(values) < 2:
         raise InputError(place, f"prices of {name} for less than two hours", allowed="some weeks", fix="ask for more")
     note = f"AWS spot prices of {name}, Linux, as AWS told them {len(told):,} times; here the one in force at each hour"
-    return Series("usd_per_hour", start, _HOUR, tuple(values), note)
+    return Series("usd_per_hour", start, _HOUR, tuple(values), note, of=name)
 
 
 def _hourly_nodes(trace: _Availability, place: str) -> Series:

@@ -35,13 +35,16 @@ _EXAMPLE = "write 2026-12-01T00:00Z"
 
 @dataclass(frozen=True)
 class Series:
-    """Values at equal steps. `name`: of the value, with its unit, such as g_per_kwh; `note`: where it comes from."""
+    """Values at equal steps. `name`: of the value, with its unit, such as g_per_kwh; `note`: where it comes from; `of`:
+    what has that value, such as a machine in a zone, by which series of one name are told apart.
+    """
 
     name: str
     start: datetime
     step: timedelta
     values: tuple[float, ...]
     note: str = ""
+    of: str = ""
 
     def time_of(self, index: int) -> datetime:
         """When the value of that number was or will be; beyond the last is the future."""

@@ -55,7 +55,7 @@ def test_lines_are_only_added(path: Path, series: Series) -> None:
     after = path.read_bytes()
     assert after.startswith(before)
     assert json.loads(after.splitlines()[1]) == {
-        "kind": "truth", "series": "jobs", "time": "2026-12-01T04:00:00Z", "value": 10.5,
+        "kind": "truth", "series": "jobs", "of": "", "time": "2026-12-01T04:00:00Z", "value": 10.5,
     }  # fmt: skip
 
 
@@ -67,6 +67,25 @@ def test_what_was_published_is_not_bettered_afterwards(path: Path, series: Serie
         assert not ledger.add(series, SETTING, BASELINE, MODEL, NOW)
         assert ledger.settle(grown(series, 10.5, 11.0)) == Settled(0, 1)
         assert ledger.judged("jobs", 0.8) == before
+
+
+def test_series_of_one_name_are_told_apart_by_what_they_are_of(path: Path, series: Series) -> None:
+    """And none of them has to do with lines of before that was written."""
+    text = path.read_text("utf-8")
+    path.write_text(text.replace(' "of": "",', ""), "utf-8")
+    assert path.read_text("utf-8") != text
+    dear, cheap = replace(series, of="p3/a"), replace(series, of="g4dn/b")
+    with open_ledger(path) as ledger:
+        assert ledger.others(dear) == ("",)
+        assert ledger.add(dear, SETTING, MODEL, BASELINE, NOW)
+        assert (ledger.others(cheap), ledger.others(dear)) == (("", "p3/a"), ())
+        assert ledger.add(cheap, SETTING, MODEL, BASELINE, NOW)
+        assert ledger.settle(grown(cheap, 1.0, 1.0)) == ledger.settle(grown(dear, 9.0, 9.0)) == Settled(2, 0)
+    with open_ledger(path) as ledger:
+        (found,), (other,) = (ledger.judged("jobs", 0.8, of)[0] for of in ("p3/a", "g4dn/b"))
+        assert (found.truth, other.truth) == ((9.0, 9.0), (1.0, 1.0))
+        assert (ledger.judged("jobs", 0.8), ledger.waiting("jobs", 0.8)) == (([], []), 1)
+        assert ledger.settle(grown(series, 5.0, 5.0)) == Settled(2, 0), "unless one asks for just them"
 
 
 def test_half_a_line_of_a_crash_is_left_out(path: Path, series: Series) -> None:
