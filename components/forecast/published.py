@@ -16,13 +16,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from components.core.findings import InputError
 from components.core.first_wrong import first_wrong
 from components.core.visible import visible
 from components.forecast.job_logs import demand, is_job_log, parse_job_log
-from components.forecast.series import Series, file_text, parse_series
+from components.forecast.series import Series, check_number, file_text, in_years, parse_series
 
 __all__ = ["read_history"]
 
@@ -44,7 +44,7 @@ class _Price(_Foreign):
     machine: str = Field(alias="InstanceType", min_length=1)
     product: str = Field(alias="ProductDescription")
     usd: Annotated[FiniteFloat, Field(alias="SpotPrice", ge=0, le=1e6)]
-    since: AwareDatetime = Field(alias="Timestamp")
+    since: Annotated[AwareDatetime, AfterValidator(in_years), Field(alias="Timestamp")]
 
 
 class _Prices(_Foreign):
@@ -120,8 +120,10 @@ def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) ->
     name = column or next(iter(changes))
     told = sorted(changes[name].items())
     start, end = (moment.replace(minute=0, second=0, microsecond=0) for moment in (told[0][0] + _HOUR, told[-1][0]))
+    number = (end - start) // _HOUR + 1
+    check_number(number, f"{place}: {name}")
     values, at = [], 0
-    for hour in range((end - start) // _HOUR + 1):
+    for hour in range(number):
         while at + 1 < len(told) and told[at + 1][0] <= start + hour * _HOUR:
             at += 1
         values.append(told[at][1])
@@ -142,6 +144,7 @@ def _hourly_nodes(trace: _Availability, place: str) -> Series:
         raise InputError(
             place, "less than two hours", value=len(trace.data), allowed="some weeks", fix="give more of it"
         )
+    check_number(whole, place)
     values = tuple(math.fsum(hours[hour]) / len(hours[hour]) for hour in range(whole))
     note = f"a spot trace of SkyPilot's, looked at each {gap:g} s; here means of hours, counted from a day without date"
     return Series("nodes_there", _NO_DATE, _HOUR, values, note)

@@ -9,6 +9,7 @@ import pytest
 
 from components.core.findings import InputError
 from components.forecast.published import read_history
+from components.forecast.series import MOST_VALUES
 
 
 def price(zone: str, since: str, usd: str, product: str = "Linux/UNIX", machine: str = "p3.2xlarge") -> dict[str, str]:
@@ -61,6 +62,9 @@ def test_which_price_has_to_be_said_where_there_are_several(tmp_path: Path) -> N
         ({"SpotPrice": "nan"}, "SpotPrice"),
         ({"SpotPrice": "-1"}, "SpotPrice"),
         ({"Timestamp": "2021-05-30T04:00:00"}, "Timestamp"),
+        ({"Timestamp": "9999-12-31T23:30:00Z"}, "Timestamp"),
+        ({"Timestamp": "9999-12-31T23:30:00-05:00"}, "Timestamp"),
+        ({"Timestamp": "0001-01-01T00:30:00+05:00"}, "Timestamp"),
         ({"AvailabilityZone": ""}, "AvailabilityZone"),
     ],
 )
@@ -77,6 +81,17 @@ def test_prices_of_no_time_or_of_windows_are_refused(tmp_path: Path) -> None:
         read_history(prices(tmp_path, NEWEST_FIRST[0]))
     with pytest.raises(InputError):
         read_history(prices(tmp_path))
+
+
+def test_as_many_hours_are_made_as_a_series_may_have(tmp_path: Path) -> None:
+    rows = (price("a", "04:00:00", "3.0"), {**price("a", "04:00:00", "3.0"), "Timestamp": "2199-12-31T23:30:00Z"})
+    with pytest.raises(InputError, match="too many values") as refused:
+        read_history(prices(tmp_path, *rows))
+    assert isinstance(refused.value.value, int)
+    assert refused.value.value > MOST_VALUES
+    trace = {"metadata": {"gap_seconds": 3600}, "data": [1] * (MOST_VALUES + 1)}
+    with pytest.raises(InputError, match="too many values"):
+        read_history(written(tmp_path / "spot.json", trace))
 
 
 def test_nodes_that_were_there_are_means_of_whole_hours(tmp_path: Path) -> None:

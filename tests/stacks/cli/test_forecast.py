@@ -198,8 +198,9 @@ def test_a_run_says_how_long_it_still_takes_without_its_stops(run_dir: Path) -> 
 def test_a_run_that_cannot_be_told_of(run_dir: Path, tmp_path: Path) -> None:
     assert refused(run_dir, "--horizon", "2h").place == "--horizon"
     assert "holds no run" in refused(tmp_path).problem
-    (run_dir / "config.json").write_text('{"kimg": "x"}', "utf-8")
-    assert refused(run_dir).place.endswith("config.json")
+    for length in ('"x"', "1e400", "1e306", "NaN"):
+        (run_dir / "config.json").write_text(f'{{"kimg": {length}}}', "utf-8")
+        assert refused(run_dir).place.endswith("config.json")
     (run_dir / "config.json").write_text('{"kimg": 10}', "utf-8")
     stats = (run_dir / "stats.jsonl").read_text("utf-8").splitlines(keepends=True)
     (run_dir / "stats.jsonl").write_text("".join(stats[:5]), "utf-8")
