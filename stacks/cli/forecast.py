@@ -56,7 +56,7 @@ def forecast(
 
     _check_level(level)
     if file is not None and file.is_dir():
-        _check_alone(column, of, horizon, season, ledger, gauges, out, plot)
+        _check_alone(simulate, column, of, horizon, season, ledger, gauges, out, plot)
         _tell_run(file, level, as_json=as_json)
         return
     need("sklearn", *(["prometheus_client"] if gauges else []), *(["matplotlib"] if plot else []))
@@ -81,7 +81,7 @@ def forecast(
 
 
 def _check_alone(*of_a_series: str | Path | None) -> None:
-    flags = ("--column", "--of", "--horizon", "--season", "--ledger", "--gauges", "--out", "--plot")
+    flags = ("--simulate", "--column", "--of", "--horizon", "--season", "--ledger", "--gauges", "--out", "--plot")
     for flag, value in zip(flags, of_a_series, strict=True):
         if value is not None:
             raise InputError(

@@ -196,7 +196,8 @@ def test_a_run_says_how_long_it_still_takes_without_its_stops(run_dir: Path) -> 
 
 
 def test_a_run_that_cannot_be_told_of(run_dir: Path, tmp_path: Path) -> None:
-    assert refused(run_dir, "--horizon", "2h").place == "--horizon"
+    for flag, value in (("--horizon", "2h"), ("--simulate", "grid"), ("--of", "x")):
+        assert refused(run_dir, flag, value).place == flag
     assert "holds no run" in refused(tmp_path).problem
     for length in ('"x"', "1e400", "1e306", "NaN"):
         (run_dir / "config.json").write_text(f'{{"kimg": {length}}}', "utf-8")
