@@ -197,9 +197,9 @@ def _show_published(published: Published, series: Series, setting: Setting, cons
         told += f"; {published.settled.revised} that stand are otherwise in this file, and stay"
     console.print(told, markup=False, highlight=False)
     if published.others:
-        others = ", ".join(visible(of) if of else "what was not said" for of in published.others[:_MOST_OTHERS])
+        this, *others = (visible(of) or "what was not said" for of in (series.of, *published.others[:_MOST_OTHERS]))
         told = (
-            f"ledger: the first {series.name} of {series.of}; apart from it stand {others} (--of NAME: what this is of)"
+            f"ledger: the first {series.name} of {this}; apart stand {', '.join(others)} (--of NAME: what this is of)"
         )
         console.print(told, markup=False, highlight=False)
     if published.model is not None and published.baseline is not None:

@@ -122,7 +122,7 @@ def test_a_ledger_keeps_grids_apart_and_says_so_once(file: Path, tmp_path: Path)
         answer = json.loads(run(*words, *asked).stdout)
         assert (answer["of"], answer["ledger"]["others"]) == (of, others)
     assert [json.loads(line)["of"] for line in ledger.read_text("utf-8").splitlines()] == ["grid", "fr"]
-    assert "apart from it stand grid, fr" in run(file, "--of", "de", *asked[:-1]).stdout
+    assert "the first g_per_kwh of de; apart stand grid, fr" in run(file, "--of", "de", *asked[:-1]).stdout
 
 
 @pytest.mark.parametrize(
