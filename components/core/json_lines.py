@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any
 
-__all__ = ["append_line", "complete_lines", "is_locked", "lock", "lock_soon", "whole_lines"]
+__all__ = ["append_line", "complete_lines", "cut_half_line", "half_line", "is_locked", "lock", "lock_soon"]
 
 _POLL_SEC, _ASKED_SEC = 0.05, 2.0
 
@@ -58,16 +58,20 @@ def append_line(file: IO[bytes], line: Mapping[str, Any]) -> None:
         raise
 
 
-def whole_lines(file: IO[bytes]) -> list[bytes]:
-    """The lines there are. A crash can leave half a line at the end, of something that was not done yet: it is cut
-    off.
-    """
-    content = file.read()
-    file.seek(content.rfind(b"\n") + 1)
-    file.truncate()
-    return complete_lines(content)
-
-
 def complete_lines(content: bytes) -> list[bytes]:
-    """The same of what was read elsewhere: half a line at the end is left out."""
+    """The lines there are. A crash can leave half a line at the end, of something that was not done yet: it is left
+    out.
+    """
     return content[: content.rfind(b"\n") + 1].splitlines()
+
+
+def half_line(content: bytes) -> bytes:
+    """What stands behind the last whole line; nothing, unless something broke off."""
+    return content[content.rfind(b"\n") + 1 :]
+
+
+def cut_half_line(file: IO[bytes], content: bytes) -> None:
+    """Makes room for the next line, once it is known that the file is ours: what a reader has not understood may be
+    somebody else's. `content`: all that the file holds.
+    """
+    file.truncate(len(content) - len(half_line(content)))

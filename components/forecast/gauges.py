@@ -15,15 +15,15 @@ __all__ = ["exposition"]
 def exposition(
     series: Series, setting: Setting, model: Forecast, baseline: Forecast, tested: Backtest, now: datetime
 ) -> str:
-    """Gauges `gangway_forecast_*`: values by series, seconds ahead and quantile, and how good such forecasts have been.
-    What is not known is NaN.
+    """Gauges `gangway_forecast_*`: values by series, what it is of, seconds ahead and quantile, and how good such
+    forecasts have been. What is not known is NaN.
     """
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     registry = CollectorRegistry()
 
     def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
-        return Gauge(f"gangway_forecast_{name}", help_text, ["series", *labels], registry=registry)
+        return Gauge(f"gangway_forecast_{name}", help_text, ["series", "of", *labels], registry=registry)
 
     values = gauge("value", "What will be, in the unit that the series' name has", ["ahead_seconds", "quantile"])
     naive = gauge("baseline", "The seasonal-naive forecast beside it", ["ahead_seconds"])
@@ -31,14 +31,14 @@ def exposition(
         ahead = f"{(index + 1) * series.step.total_seconds():g}"
         ends = (model.low[index], model.middle[index], model.high[index])
         for quantile, value in zip(setting.quantiles, ends, strict=True):
-            values.labels(series.name, ahead, f"{quantile:.6g}").set(value)
-        naive.labels(series.name, ahead).set(baseline.middle[index])
+            values.labels(series.name, series.of, ahead, f"{quantile:.6g}").set(value)
+        naive.labels(series.name, series.of, ahead).set(baseline.middle[index])
     single = {
         "last_time_seconds": ("When the newest value that it knows was measured", series.time_of(model.origin - 1)),
         "made_time_seconds": ("When it was made", now),
     }
     for name, (help_text, moment) in single.items():
-        gauge(name, help_text).labels(series.name).set(moment.timestamp())
+        gauge(name, help_text).labels(series.name, series.of).set(moment.timestamp())
     figures = {
         "last_value": ("The newest value that it knows", series.values[model.origin - 1]),
         "coverage": ("Share of truths within the interval, in the back-test", tested.model.coverage),
@@ -48,5 +48,5 @@ def exposition(
         "drift": ("1: forecasts err otherwise than they did", float(tested.drift.alarm is not None)),
     }
     for name, (help_text, value) in figures.items():
-        gauge(name, help_text).labels(series.name).set(value)
+        gauge(name, help_text).labels(series.name, series.of).set(value)
     return generate_latest(registry).decode()

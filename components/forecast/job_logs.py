@@ -8,13 +8,13 @@ Alibaba 2023, openb_pod_list:     name,...,num_gpu,gpu_milli,...,creation_time,d
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from components.core.findings import InputError
 from components.core.visible import visible
-from components.forecast.series import Series
+from components.forecast.series import YEARS, Series, in_years
 
 __all__ = ["JobLog", "LoggedJob", "demand", "is_job_log", "parse_job_log"]
 
@@ -63,21 +63,22 @@ def is_job_log(text: str) -> bool:
 
 def parse_job_log(text: str, place: str) -> JobLog:
     """Reads what a file holds, of which `is_job_log`. InputError: a row that makes no sense, or no job with GPUs."""
-    reader = csv.DictReader(io.StringIO(text))
-    found = _format_of(frozenset(reader.fieldnames or ()))
+    found = _format_of(_columns(text))
     assert found is not None, "is_job_log was asked"
     jobs: list[LoggedJob] = []
     rows = 0
-    for rows, row in enumerate(reader, 1):
+    for rows, (line, row) in enumerate(_rows(text, place), 1):
         try:
             job = found.read(row, rows)
+            in_years(job.submitted)
             if not (0 <= job.gpus < math.inf and math.isfinite(job.run_sec)):
                 raise ValueError
         except (ValueError, TypeError, OverflowError):
             raise InputError(
-                f"{place}, line {reader.line_num}", f"no job of a log like {found.name}",
+                f"{place}, line {line}", f"no job of a log like {found.name}",
                 value=",".join(str(cell) for cell in row.values())[:120],
-                allowed=f"times and numbers in {', '.join(sorted(found.columns))}", fix="correct it, or delete it",
+                allowed=f"times {YEARS} and numbers in {', '.join(sorted(found.columns))}",
+                fix="correct it, or delete it",
             ) from None  # fmt: skip
         if job.gpus > 0 and job.run_sec > 0 and job.left > job.submitted:
             jobs.append(job)
@@ -113,12 +114,29 @@ def demand(log: JobLog, place: str) -> Series:
     return Series("gpus_wanted", start, _HOUR, tuple(wanted), note)
 
 
-def _columns(text: str) -> frozenset[str]:
-    return frozenset(cell.strip() for cell in text.partition("\n")[0].split(","))
+def _columns(text: str) -> list[str]:
+    """Of the first line; none where it is no CSV."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([text.partition("\n")[0]]), [])]
+    except csv.Error:
+        return []
 
 
-def _format_of(columns: frozenset[str]) -> _Format | None:
-    return next((each for each in _FORMATS if each.columns <= columns), None)
+def _rows(text: str, place: str) -> Iterator[tuple[int, _Row]]:
+    """Each row below the columns, and its line."""
+    reader = csv.DictReader(io.StringIO(text.partition("\n")[2]), _columns(text))
+    try:
+        for row in reader:
+            yield reader.line_num + 1, row
+    except csv.Error as error:
+        raise InputError(
+            f"{place}, line {reader.line_num + 2}", f"begins a row that is no CSV: {error}",
+            allowed="a row of cells for each job", fix="close its quotes",
+        ) from None  # fmt: skip
+
+
+def _format_of(columns: Sequence[str]) -> _Format | None:
+    return next((each for each in _FORMATS if each.columns.issubset(columns)), None)
 
 
 def _moment(text: str) -> datetime:

@@ -1,8 +1,10 @@
 """Every forecast that was published, and the truth that came later: a file of JSON lines that only grows. Its figures
 are those of forecasts that nobody could better afterwards.
 
-    {"kind": "forecast", "series": "g_per_kwh", "first": "2026-12-01T00:00:00Z", "step_sec": 3600, ...}
-    {"kind": "truth", "series": "g_per_kwh", "time": "2026-12-01T00:00:00Z", "value": 310.0}
+    {"kind": "forecast", "series": "g_per_kwh", "of": "de", "first": "2026-12-01T00:00:00Z", "step_sec": 3600, ...}
+    {"kind": "truth", "series": "g_per_kwh", "of": "de", "time": "2026-12-01T00:00:00Z", "value": 310.0}
+
+Lines of before `of` was written have none: whose values they are nobody knows, and they are nobody else's.
 """
 
 from bisect import bisect_right
@@ -18,7 +20,7 @@ from pydantic import model_validator as validator
 
 from components.core.findings import InputError
 from components.core.first_wrong import first_wrong
-from components.core.json_lines import append_line, complete_lines, lock, whole_lines
+from components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
 from components.forecast.accuracy import Judged
 from components.forecast.forecaster import Forecast, Setting
 from components.forecast.series import Series
@@ -51,6 +53,7 @@ class _Said(_Frozen):
 
     kind: Literal["forecast"] = "forecast"
     series: str
+    of: str = ""
     first: Annotated[AwareDatetime, Field(strict=False)]
     step_sec: Annotated[FiniteFloat, Field(gt=0)]
     level: Annotated[FiniteFloat, Field(gt=0, lt=1)]
@@ -73,12 +76,14 @@ class _Came(_Frozen):
 
     kind: Literal["truth"] = "truth"
     series: str
+    of: str = ""
     time: Annotated[AwareDatetime, Field(strict=False)]
     value: FiniteFloat
 
 
 _LINE: TypeAdapter[_Said | _Came] = TypeAdapter(Annotated[_Said | _Came, Field(discriminator="kind")])
-_Key = tuple[str, datetime]
+_Key = tuple[str, str, datetime]
+_BEGINNINGS = (b'{"kind": "forecast", "series": "', b'{"kind": "truth", "series": "')
 
 
 @dataclass(frozen=True)
@@ -115,16 +120,16 @@ class Entries:
         for number, line in enumerate(lines, 1):
             self._take(line, f"{path}, line {number}")
 
-    def kinds(self) -> list[tuple[str, float]]:
-        """Series and level of its forecasts, in the order of their first ones."""
-        return list(dict.fromkeys((said.series, said.level) for said in self._said.values()))
+    def kinds(self) -> list[tuple[str, float, str]]:
+        """Series of its forecasts, their level and what they are of, in the order of their first ones."""
+        return list(dict.fromkeys((said.series, said.level, said.of) for said in self._said.values()))
 
-    def scored(self, name: str, level: float) -> list[Scored]:
+    def scored(self, name: str, level: float, of: str = "") -> list[Scored]:
         """Forecasts of that series and level whose whole truth is known, in the order of their times."""
         found: list[Scored] = []
-        for said in self._of(name, level):
+        for said in self._of(name, level, of):
             times = tuple(said.times())
-            known = tuple(value for value in (self._came.get((name, time)) for time in times) if value is not None)
+            known = tuple(self._came[name, of, time] for time in times if (name, of, time) in self._came)
             if len(known) == len(times):
                 model, baseline = (
                     Judged(each.low, each.middle, each.high, known) for each in (said.model, said.baseline)
@@ -132,25 +137,30 @@ class Entries:
                 found.append(Scored(timedelta(seconds=said.step_sec), times, model, baseline))
         return found
 
-    def waiting(self, name: str, level: float) -> int:
+    def waiting(self, name: str, level: float, of: str = "") -> int:
         """How many of them still wait for some of their truth."""
-        return len(self._of(name, level)) - len(self.scored(name, level))
+        return len(self._of(name, level, of)) - len(self.scored(name, level, of))
 
-    def judged(self, name: str, level: float) -> tuple[list[Judged], list[Judged]]:
+    def judged(self, name: str, level: float, of: str = "") -> tuple[list[Judged], list[Judged]]:
         """The scored ones: the model's and the baseline's."""
-        scored = self.scored(name, level)
+        scored = self.scored(name, level, of)
         return [each.model for each in scored], [each.baseline for each in scored]
 
-    def _of(self, name: str, level: float | None = None) -> list[_Said]:
-        found = (said for (series, _), said in self._said.items() if series == name and level in (None, said.level))
-        return sorted(found, key=lambda said: said.first)
+    def others(self, series: Series) -> tuple[str, ...]:
+        """What its forecasts of series of that name are of, as long as it has none of this one."""
+        found = dict.fromkeys(said.of for said in self._said.values() if said.series == series.name)
+        return () if series.of in found else tuple(found)
+
+    def _of(self, name: str, level: float | None, of: str) -> list[_Said]:
+        found = (said for said in self._said.values() if (said.series, said.of) == (name, of))
+        return sorted((said for said in found if level in (None, said.level)), key=lambda said: said.first)
 
     def _take(self, line: _Said | _Came, place: str) -> None:
         is_said = isinstance(line, _Said)
-        key = (line.series, line.first if isinstance(line, _Said) else line.time)
+        key = (line.series, line.of, line.first if isinstance(line, _Said) else line.time)
         if key in (self._said if is_said else self._came):
             what = "forecast" if is_said else "truth"
-            raise _damaged(place, f"a second {what} of {key[0]!r} for {key[1].isoformat()}")
+            raise _damaged(place, f"a second {what} of {key[0]!r} for {key[2].isoformat()}")
         if isinstance(line, _Said):
             self._said[key] = line
         else:
@@ -169,13 +179,13 @@ class Ledger(Entries):
         figures that were published do not change afterwards.
         """
         new = revised = 0
-        for time in sorted({time for said in self._of(series.name) for time in said.times()}):
+        for time in sorted({time for said in self._of(series.name, None, series.of) for time in said.times()}):
             index = series.index_of(time)
             if index is None:
                 continue
-            value, known = series.values[index], self._came.get((series.name, time))
+            value, known = series.values[index], self._came.get((series.name, series.of, time))
             if known is None:
-                self._add(_Came(series=series.name, time=time, value=value))
+                self._add(_Came(series=series.name, of=series.of, time=time, value=value))
                 new += 1
             revised += known is not None and known != value
         return Settled(new, revised)
@@ -183,14 +193,14 @@ class Ledger(Entries):
     def add(self, series: Series, setting: Setting, model: Forecast, baseline: Forecast, now: datetime) -> bool:
         """Writes a forecast, unless one of this series from the same time stands already: the first counts."""
         first = series.time_of(model.origin)
-        if (series.name, first) in self._said:
+        if (series.name, series.of, first) in self._said:
             return False
         said, naive = (_Quantiles(low=each.low, middle=each.middle, high=each.high) for each in (model, baseline))
         step_sec = series.step.total_seconds()
         self._add(
             _Said(
-                series=series.name, first=first, step_sec=step_sec, level=setting.level, written=now, model=said,
-                baseline=naive,
+                series=series.name, of=series.of, first=first, step_sec=step_sec, level=setting.level, written=now,
+                model=said, baseline=naive,
             )
         )  # fmt: skip
         return True
@@ -222,7 +232,11 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
         except BlockingIOError:
             raise InputError(str(path), "another process writes in it", fix="let that end first") from None
         file.seek(0)
-        yield Ledger(path, file, _lines(path, whole_lines(file)))
+        content = file.read()
+        ledger = Ledger(path, file, _lines(path, complete_lines(content)))
+        _check_half(path, content)
+        cut_half_line(file, content)
+        yield ledger
 
 
 def read_ledger(path: Path) -> Entries:
@@ -235,6 +249,13 @@ def read_ledger(path: Path) -> Entries:
             fix="name the file",
         ) from None  # fmt: skip
     return Entries(path, _lines(path, complete_lines(content)))
+
+
+def _check_half(path: Path, content: bytes) -> None:
+    """What broke off while a line was written begins as one: anything else is somebody's, and no ledger."""
+    half = half_line(content)
+    if half and not any(half.startswith(each) or each.startswith(half) for each in _BEGINNINGS):
+        raise _damaged(f"{path}, line {len(complete_lines(content)) + 1}", "it begins otherwise, and has no end")
 
 
 def _lines(path: Path, texts: Sequence[bytes]) -> list[_Said | _Came]:

@@ -11,17 +11,18 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from components.core.findings import InputError
 from components.core.first_wrong import first_wrong
 from components.core.visible import visible
 from components.forecast.job_logs import demand, is_job_log, parse_job_log
-from components.forecast.series import Series, file_text, parse_series
+from components.forecast.series import Series, check_number, file_text, in_years, parse_series
 
 __all__ = ["read_history"]
 
@@ -43,7 +44,7 @@ class _Price(_Foreign):
     machine: str = Field(alias="InstanceType", min_length=1)
     product: str = Field(alias="ProductDescription")
     usd: Annotated[FiniteFloat, Field(alias="SpotPrice", ge=0, le=1e6)]
-    since: AwareDatetime = Field(alias="Timestamp")
+    since: Annotated[AwareDatetime, AfterValidator(in_years), Field(alias="Timestamp")]
 
 
 class _Prices(_Foreign):
@@ -60,8 +61,14 @@ class _Availability(_Foreign):
 
 
 def read_history(path: Path, column: str | None = None) -> Series:
-    """`column`: which value, where there are several; of prices, MACHINE/ZONE. InputError: what is wrong, and where."""
-    text, place = file_text(path), str(path)
+    """`column`: which value, where there are several; of prices, MACHINE/ZONE. A history that does not say what it is
+    of is of what its file is named after. InputError: what is wrong, and where.
+    """
+    series = _read(file_text(path), str(path), column)
+    return series if series.of else replace(series, of=visible(path.stem))
+
+
+def _read(text: str, place: str, column: str | None) -> Series:
     if text.lstrip()[:1] == "{":
         return _of_object(text, place, column)
     if not is_job_log(text):
@@ -113,15 +120,17 @@ def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) ->
     name = column or next(iter(changes))
     told = sorted(changes[name].items())
     start, end = (moment.replace(minute=0, second=0, microsecond=0) for moment in (told[0][0] + _HOUR, told[-1][0]))
+    number = (end - start) // _HOUR + 1
+    check_number(number, f"{place}: {name}")
     values, at = [], 0
-    for hour in range((end - start) // _HOUR + 1):
+    for hour in range(number):
         while at + 1 < len(told) and told[at + 1][0] <= start + hour * _HOUR:
             at += 1
         values.append(told[at][1])
     if len(values) < 2:
         raise InputError(place, f"prices of {name} for less than two hours", allowed="some weeks", fix="ask for more")
     note = f"AWS spot prices of {name}, Linux, as AWS told them {len(told):,} times; here the one in force at each hour"
-    return Series("usd_per_hour", start, _HOUR, tuple(values), note)
+    return Series("usd_per_hour", start, _HOUR, tuple(values), note, of=name)
 
 
 def _hourly_nodes(trace: _Availability, place: str) -> Series:
@@ -135,6 +144,7 @@ def _hourly_nodes(trace: _Availability, place: str) -> Series:
         raise InputError(
             place, "less than two hours", value=len(trace.data), allowed="some weeks", fix="give more of it"
         )
+    check_number(whole, place)
     values = tuple(math.fsum(hours[hour]) / len(hours[hour]) for hour in range(whole))
     note = f"a spot trace of SkyPilot's, looked at each {gap:g} s; here means of hours, counted from a day without date"
     return Series("nodes_there", _NO_DATE, _HOUR, values, note)

@@ -21,11 +21,15 @@ from typing import Any
 from components.core.findings import InputError
 from components.core.visible import visible
 
-__all__ = ["MOST_VALUES", "Series", "file_text", "format_time", "parse_series", "read_series", "said_length"]
+__all__ = [
+    "MOST_VALUES", "YEARS", "Series", "check_number", "file_text", "format_time", "in_years", "parse_series",
+    "read_series", "said_length",
+]  # fmt: skip
 
 MOST_VALUES = 200_000
 _MOST_BYTES = 64 * 2**20
 _YEARS = range(1971, 2200)
+YEARS = f"from {_YEARS.start} to {_YEARS.stop - 1}"
 _MOST = 1e30
 """Squares of values are summed."""
 _TIME = "time"
@@ -35,13 +39,16 @@ _EXAMPLE = "write 2026-12-01T00:00Z"
 
 @dataclass(frozen=True)
 class Series:
-    """Values at equal steps. `name`: of the value, with its unit, such as g_per_kwh; `note`: where it comes from."""
+    """Values at equal steps. `name`: of the value, with its unit, such as g_per_kwh; `note`: where it comes from; `of`:
+    what has that value, such as a machine in a zone, by which series of one name are told apart.
+    """
 
     name: str
     start: datetime
     step: timedelta
     values: tuple[float, ...]
     note: str = ""
+    of: str = ""
 
     def time_of(self, index: int) -> datetime:
         """When the value of that number was or will be; beyond the last is the future."""
@@ -120,16 +127,30 @@ def parse_series(text: str, place: str, column: str | None = None) -> Series:
     rows = [_row(where, moment, value, name) for where, moment, value in cells]
     if len(rows) < 2:
         raise InputError(place, f"{len(rows)} value(s)", allowed="two at least", fix="give more of its history")
-    if len(rows) > MOST_VALUES:
+    check_number(len(rows), place)
+    step = _step_of(rows)
+    return Series(visible(name), rows[0].moment, step, tuple(row.value for row in rows), note)
+
+
+def check_number(values: int, place: str) -> None:
+    """InputError: a series of so many values is too long."""
+    if values > MOST_VALUES:
         raise InputError(
             place,
             "too many values",
-            value=len(rows),
+            value=values,
             allowed=f"{MOST_VALUES:,}",
             fix="leave older ones out, or take means over longer steps",
         )
-    step = _step_of(rows)
-    return Series(visible(name), rows[0].moment, step, tuple(row.value for row in rows), note)
+
+
+def in_years(moment: datetime) -> datetime:
+    """The same moment, around which there is room for time zones, steps and seasons. ValueError: it is of another
+    age.
+    """
+    if moment.year not in _YEARS:
+        raise ValueError(f"no time {YEARS}")
+    return moment
 
 
 _Cells = Iterator[tuple[str, Any, Any]]
@@ -203,13 +224,11 @@ def _row(place: str, moment: Any, value: Any, name: str) -> _Row:
     try:
         if not isinstance(moment, str):
             raise ValueError
-        at = datetime.fromisoformat(moment)
-        if at.year not in _YEARS:
-            raise ValueError
+        at = in_years(datetime.fromisoformat(moment))
     except ValueError:
         raise InputError(
             f"{place}: {_TIME}", "no time", value=moment,
-            allowed=f"a date and time with its zone, ISO 8601, from {_YEARS.start} to {_YEARS.stop - 1}", fix=_EXAMPLE,
+            allowed=f"a date and time with its zone, ISO 8601, {YEARS}", fix=_EXAMPLE,
         ) from None  # fmt: skip
     if at.tzinfo is None:
         raise InputError(

@@ -104,7 +104,7 @@ SIMULATED: Mapping[str, Callable[[int, random.Random], Series]] = MappingProxyTy
 
 
 def _hourly(name: str, values: list[float], note: str) -> Series:
-    return Series(name, _START, _HOUR, tuple(values), note)
+    return Series(name, _START, _HOUR, tuple(values), note, of="simulated")
 
 
 def _sun(hour: int) -> float:

@@ -16,6 +16,7 @@ class Standing:
     """Of one series at one level.
 
     Attributes:
+        of: what the series is of; empty in ledgers of before that was written.
         waiting: forecasts of which some truth is still to come.
         scored: those whose truth is known, in the order of their times.
         model: their accuracy; None without any.
@@ -25,6 +26,7 @@ class Standing:
     """
 
     series: str
+    of: str
     level: float
     waiting: int
     scored: tuple[Scored, ...]
@@ -42,16 +44,17 @@ class Standing:
 
 def standings(entries: Entries) -> list[Standing]:
     """In the order of the ledger."""
-    return [_standing(entries, name, level) for name, level in entries.kinds()]
+    return [_standing(entries, *kind) for kind in entries.kinds()]
 
 
-def _standing(entries: Entries, name: str, level: float) -> Standing:
-    scored = entries.scored(name, level)
+def _standing(entries: Entries, name: str, level: float, of: str) -> Standing:
+    scored = entries.scored(name, level, of)
     model, baseline = [each.model for each in scored], [each.baseline for each in scored]
     return Standing(
         series=name,
+        of=of,
         level=level,
-        waiting=entries.waiting(name, level),
+        waiting=entries.waiting(name, level, of),
         scored=tuple(scored),
         model=accuracy(model, level) if scored else None,
         baseline=accuracy(baseline, level) if scored else None,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from components.core.findings import InputError
-from components.core.json_lines import append_line, lock, whole_lines
+from components.core.json_lines import append_line, complete_lines, cut_half_line, lock
 from components.core.visible import all_visible
 
 JOURNAL_FILE = "journal.jsonl"
@@ -150,7 +150,9 @@ class Journal:
         path = run_dir / JOURNAL_FILE
         with _open_locked(path, "r+b") as file:
             journal = cls(path, file, now or _utc_now)
-            lines = _whole_lines(path, file)
+            content = file.read()
+            lines = _lines(path, content)
+            cut_half_line(file, content)
             journal.header = lines[0]["header"]
             for line in lines[1:]:
                 journal._take(line)
@@ -226,9 +228,9 @@ def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _whole_lines(path: Path, file: IO[bytes]) -> list[dict[str, Any]]:
+def _lines(path: Path, content: bytes) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
-    for number, text in enumerate(whole_lines(file), 1):
+    for number, text in enumerate(complete_lines(content), 1):
         try:
             line = all_visible(json.loads(text))
             line["at"], line["header"] if number == 1 else line["item"]

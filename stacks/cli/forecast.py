@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from components.core.findings import InputError
+from components.core.visible import visible
 from stacks.cli.common import OVERWRITE, check_new_file
 from stacks.cli.quote import hours_of
 
@@ -36,6 +37,7 @@ def forecast(
         str | None, typer.Option(help="Instead of a file: grid, spot-price, interruptions or demand, made up.")
     ] = None,
     column: Annotated[str | None, typer.Option(help="Which value, where the file has several.")] = None,
+    of: Annotated[str | None, typer.Option(help="What it is of, such as a zone; else as the file is named.")] = None,
     horizon: Annotated[str | None, typer.Option(help="How far ahead: 24h (as where left out) or 2d.")] = None,
     season: Annotated[str | None, typer.Option(help="After how long it repeats: 24h or 7d; else chosen.")] = None,
     level: Annotated[float, typer.Option(help="Share of truths that intervals are to hold.")] = 0.9,
@@ -54,7 +56,7 @@ def forecast(
 
     _check_level(level)
     if file is not None and file.is_dir():
-        _check_alone(column, horizon, season, ledger, gauges, out, plot)
+        _check_alone(simulate, column, of, horizon, season, ledger, gauges, out, plot)
         _tell_run(file, level, as_json=as_json)
         return
     need("sklearn", *(["prometheus_client"] if gauges else []), *(["matplotlib"] if plot else []))
@@ -64,6 +66,7 @@ def forecast(
 
     _check_files(gauges, out, plot, overwrite=overwrite)
     series = _history(file, simulate, column)
+    series = series if of is None else replace(series, of=visible(of))
     steps = _steps("--horizon", horizon or _HORIZON, series.step)
     whole = None if season is None else _steps("--season", season, series.step)
     try:
@@ -78,7 +81,7 @@ def forecast(
 
 
 def _check_alone(*of_a_series: str | Path | None) -> None:
-    flags = ("--column", "--horizon", "--season", "--ledger", "--gauges", "--out", "--plot")
+    flags = ("--simulate", "--column", "--of", "--horizon", "--season", "--ledger", "--gauges", "--out", "--plot")
     for flag, value in zip(flags, of_a_series, strict=True):
         if value is not None:
             raise InputError(
@@ -200,9 +203,9 @@ def _publish(answer: "Answer", path: Path) -> "Published":
     from stacks.finops.forecasts.tables import figures_of
 
     with open_ledger(path) as ledger:
-        settled = ledger.settle(answer.series)
+        others, settled = ledger.others(answer.series), ledger.settle(answer.series)
         added = ledger.add(answer.series, answer.setting, answer.model, answer.baseline, datetime.now(UTC))
-        return figures_of(ledger, answer, settled, added=added)
+        return figures_of(ledger, answer, settled, others, added=added)
 
 
 def _tell(answer: "Answer", written: list[Path], *, as_json: bool) -> None:

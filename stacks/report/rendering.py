@@ -37,7 +37,8 @@ def write_whole(path: Path, content: bytes) -> Path:
     """Writes a file in one step: a reader sees the old one or the new one. InputError: it cannot be written, and
     nothing of it stays.
     """
-    partial = path.with_name(f".partial-{path.name}")
+    # Whoever reads all files of a kind in a folder, as node exporter does with *.prom, reads none that ends so.
+    partial = path.with_name(f".{path.name}.partial")
     try:
         # A folder that others have filled may have a link of that name, to a file that nobody is to write.
         partial.unlink(missing_ok=True)

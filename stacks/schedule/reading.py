@@ -94,7 +94,7 @@ def _read_trace(path: Path) -> TraceConfig:
     text = _text(path)
     if is_job_log(text):
         return _as_trace(parse_job_log(text, str(path)), path)
-    rows = list(csv.DictReader(io.StringIO(text), restkey=_BEYOND))
+    rows = _rows(text, path)
     columns = set(rows[0]) if rows else set()
     if not rows or "name" not in columns:
         found = text.split("\n", maxsplit=1)[0].strip()
@@ -119,6 +119,17 @@ def _read_trace(path: Path) -> TraceConfig:
         return TraceConfig.model_validate({"jobs": jobs})
     except ValidationError as error:
         raise ExceptionGroup(f"{path} is not valid", explain(error, TraceConfig, str(path), namespace="")) from None
+
+
+def _rows(text: str, path: Path) -> list[dict[str, Any]]:
+    reader = csv.DictReader(io.StringIO(text), restkey=_BEYOND)
+    try:
+        return list(reader)
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, line {reader.line_num + 1}", f"begins a row that is no CSV: {error}",
+            allowed="a row of cells for each job", fix="close its quotes",
+        ) from None  # fmt: skip
 
 
 def _as_trace(log: JobLog, path: Path) -> TraceConfig:

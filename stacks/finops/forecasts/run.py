@@ -19,7 +19,7 @@ class _Length(BaseModel):
     """What of config.json is needed here."""
 
     model_config = ConfigDict(extra="ignore")
-    kimg: float = Field(gt=0)
+    kimg: float = Field(gt=0, le=1e9)
 
 
 class RunAhead(NamedTuple):

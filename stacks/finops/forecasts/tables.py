@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from components.core.visible import visible
 from components.forecast.accuracy import Accuracy, Judged, Skill, accuracy, skill
 from components.forecast.drift import FALSE_ALARM_EVERY, Drift
 from components.forecast.forecaster import Backtest, Forecast, Setting
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _MOST_ROWS = 24
+_MOST_OTHERS = 10
 
 
 @dataclass(frozen=True)
 class Published:
-    """What the ledger said. `added`: whether this forecast is new in it; the rest of those whose truth is known."""
+    """What the ledger said. `added`: whether this forecast is new in it; `others`: see `Entries.others`; the rest of
+    those whose truth is known.
+    """
 
     added: bool
+    others: tuple[str, ...]
     settled: Settled
     model: Accuracy | None
     baseline: Accuracy | None
@@ -47,17 +52,16 @@ class Answer:
             yield (format_time(self.series.time_of(self.model.origin + index)), *values)
 
 
-def figures_of(ledger: Ledger, answer: Answer, settled: Settled, *, added: bool) -> Published:
+def figures_of(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[str, ...], *, added: bool) -> Published:
     """How the ledger's forecasts of this series and level have done."""
-    scored = ledger.scored(answer.series.name, answer.setting.level)
+    scored = ledger.scored(answer.series.name, answer.setting.level, answer.series.of)
     model, baseline = [each.model for each in scored], [each.baseline for each in scored]
 
     def of(judged: Sequence[Judged]) -> Accuracy | None:
         return accuracy(judged, answer.setting.level) if judged else None
 
-    return Published(
-        added, settled, of(model), of(baseline), skill(model, baseline, overlapping(scored)) if scored else None
-    )
+    gain = skill(model, baseline, overlapping(scored)) if scored else None
+    return Published(added, others, settled, of(model), of(baseline), gain)
 
 
 def to_csv(answer: Answer) -> str:
@@ -76,6 +80,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
     published = answer.published
     return {
         "series": series.name,
+        "of": series.of,
         "note": series.note,
         "history": {
             "first": format_time(series.start),
@@ -98,6 +103,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "ledger": published
         and {
             "added": published.added,
+            "others": published.others,
             **asdict(published.settled),
             "baseline": published.baseline and asdict(published.baseline),
             "model": published.model and asdict(published.model),
@@ -131,7 +137,7 @@ def show(answer: Answer, console: "Console") -> None:
     console.print(_skill_line(answer.tested.gain), markup=False, highlight=False)
     console.print(_drift_line(answer), markup=False, highlight=False)
     if answer.published is not None:
-        _show_published(answer.published, setting, console)
+        _show_published(answer.published, series, setting, console)
 
 
 def _forecast_table(answer: Answer) -> "Table":
@@ -184,12 +190,18 @@ def _drift_line(answer: Answer) -> str:
     return f"drift: since about {format_time(began)} values lie {where} what is expected ({often})"
 
 
-def _show_published(published: Published, setting: Setting, console: "Console") -> None:
+def _show_published(published: Published, series: Series, setting: Setting, console: "Console") -> None:
     new = "this forecast is written" if published.added else "a forecast from this time stands already, and counts"
     told = f"ledger: {new}; {published.settled.new} truths are new"
     if published.settled.revised:
         told += f"; {published.settled.revised} that stand are otherwise in this file, and stay"
     console.print(told, markup=False, highlight=False)
+    if published.others:
+        this, *others = (visible(of) or "what was not said" for of in (series.of, *published.others[:_MOST_OTHERS]))
+        told = (
+            f"ledger: the first {series.name} of {this}; apart stand {', '.join(others)} (--of NAME: what this is of)"
+        )
+        console.print(told, markup=False, highlight=False)
     if published.model is not None and published.baseline is not None:
         title = f"ledger: {published.model.forecasts} published forecasts whose truth is known"
         console.print(_accuracy_table(title, published.baseline, published.model, setting.level))

@@ -40,7 +40,8 @@ class Kept:
     @property
     def name(self) -> str:
         """Of the series, as it may be shown."""
-        return visible(self.standing.series)
+        one = self.standing
+        return visible(f"{one.series} of {one.of}" if one.of else one.series)
 
     @property
     def source(self) -> str:
@@ -109,6 +110,7 @@ def as_json(kept: Kept) -> dict[str, Any]:
     return {
         "ledger": visible(str(kept.path)),
         "series": one.series,
+        "of": one.of,
         "level": one.level,
         "scored": len(one.scored),
         "waiting": one.waiting,
@@ -133,7 +135,7 @@ def as_columns(found: Sequence[Kept]) -> dict[str, Any]:
 def _columns(data: dict[str, Any]) -> dict[str, Any]:
     model, baseline, skill, drift = (data[name] or {} for name in ("model", "baseline", "skill", "drift"))
     return {
-        **{name: data[name] for name in ("ledger", "series", "level", "scored", "waiting")},
+        **{name: data[name] for name in ("ledger", "series", "of", "level", "scored", "waiting")},
         "mae": model.get("mae"),
         "baseline_mae": baseline.get("mae"),
         "skill": skill.get("value"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.json_lines import append_line, lock, whole_lines
+from components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
 
 
 def test_lines_come_back_in_order(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_lines_come_back_in_order(tmp_path: Path) -> None:
         append_line(file, {"a": 1})
         append_line(file, {"b": "\n"})
         file.seek(0)
-        assert whole_lines(file) == [b'{"a": 1}', b'{"b": "\\n"}']
+        assert complete_lines(file.read()) == [b'{"a": 1}', b'{"b": "\\n"}']
 
 
 def test_half_a_line_is_cut_off_and_nothing_else(tmp_path: Path) -> None:
@@ -22,7 +22,10 @@ def test_half_a_line_is_cut_off_and_nothing_else(tmp_path: Path) -> None:
     path.write_bytes(b'{"a": 1}\n{"b"')
     with path.open("a+b") as file:
         file.seek(0)
-        assert whole_lines(file) == [b'{"a": 1}']
+        content = file.read()
+        assert (complete_lines(content), half_line(content)) == ([b'{"a": 1}'], b'{"b"')
+        assert path.read_bytes() == content, "reading changes nothing"
+        cut_half_line(file, content)
         append_line(file, {"c": 2})
     assert path.read_bytes() == b'{"a": 1}\n{"c": 2}\n'
 

@@ -18,7 +18,10 @@ BASELINE = Forecast(4, (5.0, 5.0), (8.0, 8.5), (15.0, 15.0))
 def test_what_is_read_back(series: Series, tested: Backtest) -> None:
     text = exposition(series, SETTING, MODEL, BASELINE, tested, NOW)
     samples = {
-        (each.name.removeprefix("gangway_forecast_"), *(value for _, value in sorted(each.labels.items()))): each.value
+        (
+            each.name.removeprefix("gangway_forecast_"),
+            *(value for name, value in sorted(each.labels.items()) if name != "of"),
+        ): each.value
         for family in text_string_to_metric_families(text)
         for each in family.samples
     }
@@ -33,6 +36,14 @@ def test_what_is_read_back(series: Series, tested: Backtest) -> None:
     assert samples["made_time_seconds", "jobs"] == NOW.timestamp()
     assert (samples["mae", "jobs"], samples["coverage", "jobs"], samples["drift", "jobs"]) == (1.25, 0.5, 0)
     assert samples["skill", "jobs"] != samples["skill", "jobs"], "NaN: the baseline never erred"
+
+
+def test_two_series_of_one_name_are_told_apart(series: Series, tested: Backtest) -> None:
+    """As in one folder of textfiles, where nothing may stand twice."""
+    texts = [exposition(replace(series, of=of), SETTING, MODEL, BASELINE, tested, NOW) for of in ("p3/a", "g4dn/b")]
+    families = [family for text in texts for family in text_string_to_metric_families(text)]
+    samples = [(each.name, *sorted(each.labels.items())) for family in families for each in family.samples]
+    assert len(samples) == len(set(samples)) > 0
 
 
 def test_a_name_from_a_file_is_quoted(series: Series, tested: Backtest) -> None:

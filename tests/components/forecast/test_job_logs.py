@@ -72,6 +72,7 @@ def test_our_own_columns_are_no_log() -> None:
 @pytest.mark.parametrize(
     "row",
     ["yesterday,9000.0,2,1,a", "2017-10-09 10:00:00,long,2,1,a", "2017-10-09 10:00:00,nan,2,1,a",
+     "9999-12-31 23:30:00,10,1,1,a",
      "2017-10-09 10:00:00,10,-1,1,a", "2017-10-09 10:00:00,10,inf,1,a", "2017-10-09 10:00:00"],
 )  # fmt: skip
 def test_a_row_that_makes_no_sense_is_told_with_its_line(row: str) -> None:
@@ -79,6 +80,28 @@ def test_a_row_that_makes_no_sense_is_told_with_its_line(row: str) -> None:
         parse_job_log(f"{PHILLY}{row}\n", "log")
     assert refused.value.place == "log, line 6"
     assert refused.value.fix
+
+
+def test_seconds_of_another_age_are_told_with_their_line() -> None:
+    first = ALIBABA.splitlines()[0]
+    with pytest.raises(InputError, match="no job") as refused:
+        parse_job_log(f"{first}\np0,6000,1,500,,LS,Running,252455615900,252455615999,\n", "log")
+    assert refused.value.place == "log, line 2"
+
+
+def test_blanks_and_quotes_around_the_columns_are_none_of_their_names() -> None:
+    head, rows = PHILLY.split("\n", maxsplit=1)
+    for first in (head.replace(",", " , "), f'"{head.replace(",", chr(34) + "," + chr(34))}"', f'{head},"open'):
+        text = f"{first}\n{rows}"
+        assert is_job_log(text)
+        assert parse_job_log(text, "log") == parse_job_log(PHILLY, "log")
+
+
+def test_a_quote_that_is_not_closed_is_told_with_the_line_where_its_row_begins() -> None:
+    with pytest.raises(InputError, match="no CSV") as refused:
+        parse_job_log(f'{PHILLY}"2017-10-09 10:00:00,10,1,1,a\n{"x" * 200_000}\n', "log")
+    assert refused.value.place == "log, line 6"
+    assert not is_job_log('"' + "x" * 200_000)
 
 
 def test_a_log_without_jobs_or_hours_is_refused() -> None:

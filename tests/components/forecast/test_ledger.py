@@ -55,7 +55,7 @@ def test_lines_are_only_added(path: Path, series: Series) -> None:
     after = path.read_bytes()
     assert after.startswith(before)
     assert json.loads(after.splitlines()[1]) == {
-        "kind": "truth", "series": "jobs", "time": "2026-12-01T04:00:00Z", "value": 10.5,
+        "kind": "truth", "series": "jobs", "of": "", "time": "2026-12-01T04:00:00Z", "value": 10.5,
     }  # fmt: skip
 
 
@@ -69,12 +69,52 @@ def test_what_was_published_is_not_bettered_afterwards(path: Path, series: Serie
         assert ledger.judged("jobs", 0.8) == before
 
 
+def test_series_of_one_name_are_told_apart_by_what_they_are_of(path: Path, series: Series) -> None:
+    """And none of them has to do with lines of before that was written."""
+    text = path.read_text("utf-8")
+    path.write_text(text.replace(' "of": "",', ""), "utf-8")
+    assert path.read_text("utf-8") != text
+    dear, cheap = replace(series, of="p3/a"), replace(series, of="g4dn/b")
+    with open_ledger(path) as ledger:
+        assert ledger.others(dear) == ("",)
+        assert ledger.add(dear, SETTING, MODEL, BASELINE, NOW)
+        assert (ledger.others(cheap), ledger.others(dear)) == (("", "p3/a"), ())
+        assert ledger.add(cheap, SETTING, MODEL, BASELINE, NOW)
+        assert ledger.settle(grown(cheap, 1.0, 1.0)) == ledger.settle(grown(dear, 9.0, 9.0)) == Settled(2, 0)
+    with open_ledger(path) as ledger:
+        (found,), (other,) = (ledger.judged("jobs", 0.8, of)[0] for of in ("p3/a", "g4dn/b"))
+        assert (found.truth, other.truth) == ((9.0, 9.0), (1.0, 1.0))
+        assert (ledger.judged("jobs", 0.8), ledger.waiting("jobs", 0.8)) == (([], []), 1)
+        assert ledger.settle(grown(series, 5.0, 5.0)) == Settled(2, 0), "unless one asks for just them"
+
+
 def test_half_a_line_of_a_crash_is_left_out(path: Path, series: Series) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"kind": "truth", "ser')
     with open_ledger(path) as ledger:
         assert ledger.settle(grown(series, 10.5)) == Settled(1, 0)
     assert path.read_bytes().startswith(whole + b'{"kind": "truth", "series": "jobs"')
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("half", ['{"kin', '{"kind": "forecast", "series": "jo'])
+def test_half_a_line_is_a_ledgers_by_how_it_begins(path: Path, series: Series, half: str, *, whole: bool) -> None:
+    before = path.read_bytes() if whole else b""
+    path.write_bytes(before + half.encode())
+    with open_ledger(path) as ledger:
+        assert ledger.add(series, SETTING, MODEL, BASELINE, NOW) is not whole
+    assert path.read_bytes().startswith(before or b'{"kind": "forecast", "series": "jobs"')
+
+
+@pytest.mark.parametrize(
+    "content", ['{"precious": 1}', '{"kind": "Deployment"}', "a\nb", '{"precious": 1}\n{"prec', "\n", "LEDGERmine"]
+)
+def test_what_is_no_ledger_stays_as_it_is(path: Path, content: str) -> None:
+    before = content.encode().replace(b"LEDGER", path.read_bytes())
+    path.write_bytes(before)
+    with pytest.raises(InputError, match="no line of a ledger"), open_ledger(path):
+        pass
+    assert path.read_bytes() == before
 
 
 def changed(path: Path, **values: object) -> str:

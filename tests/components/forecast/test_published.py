@@ -9,6 +9,7 @@ import pytest
 
 from components.core.findings import InputError
 from components.forecast.published import read_history
+from components.forecast.series import MOST_VALUES
 
 
 def price(zone: str, since: str, usd: str, product: str = "Linux/UNIX", machine: str = "p3.2xlarge") -> dict[str, str]:
@@ -39,7 +40,7 @@ def prices(path: Path, *rows: dict[str, str]) -> Path:
 
 def test_a_price_stays_until_another_is_told(tmp_path: Path) -> None:
     series = read_history(prices(tmp_path, *NEWEST_FIRST), "p3.2xlarge/us-east-1a")
-    assert series.name == "usd_per_hour"
+    assert (series.name, series.of) == ("usd_per_hour", "p3.2xlarge/us-east-1a")
     assert (series.start, series.values) == (datetime(2021, 5, 30, 1, tzinfo=UTC), (1.0, 1.0, 2.0, 3.0))
     assert "p3.2xlarge/us-east-1a" in series.note
 
@@ -61,6 +62,9 @@ def test_which_price_has_to_be_said_where_there_are_several(tmp_path: Path) -> N
         ({"SpotPrice": "nan"}, "SpotPrice"),
         ({"SpotPrice": "-1"}, "SpotPrice"),
         ({"Timestamp": "2021-05-30T04:00:00"}, "Timestamp"),
+        ({"Timestamp": "9999-12-31T23:30:00Z"}, "Timestamp"),
+        ({"Timestamp": "9999-12-31T23:30:00-05:00"}, "Timestamp"),
+        ({"Timestamp": "0001-01-01T00:30:00+05:00"}, "Timestamp"),
         ({"AvailabilityZone": ""}, "AvailabilityZone"),
     ],
 )
@@ -79,10 +83,21 @@ def test_prices_of_no_time_or_of_windows_are_refused(tmp_path: Path) -> None:
         read_history(prices(tmp_path))
 
 
+def test_as_many_hours_are_made_as_a_series_may_have(tmp_path: Path) -> None:
+    rows = (price("a", "04:00:00", "3.0"), {**price("a", "04:00:00", "3.0"), "Timestamp": "2199-12-31T23:30:00Z"})
+    with pytest.raises(InputError, match="too many values") as refused:
+        read_history(prices(tmp_path, *rows))
+    assert isinstance(refused.value.value, int)
+    assert refused.value.value > MOST_VALUES
+    trace = {"metadata": {"gap_seconds": 3600}, "data": [1] * (MOST_VALUES + 1)}
+    with pytest.raises(InputError, match="too many values"):
+        read_history(written(tmp_path / "spot.json", trace))
+
+
 def test_nodes_that_were_there_are_means_of_whole_hours(tmp_path: Path) -> None:
     trace = {"metadata": {"gap_seconds": 1200, "device": "V100"}, "data": [1, 1, 0, 0, 0, 4, 1]}
     series = read_history(written(tmp_path / "spot.json", trace))
-    assert (series.name, series.values) == ("nodes_there", (2 / 3, 4 / 3))
+    assert (series.name, series.of, series.values) == ("nodes_there", "spot", (2 / 3, 4 / 3))
     assert "without date" in series.note
 
 
@@ -107,7 +122,7 @@ def test_a_spot_trace_that_makes_no_sense_is_refused(tmp_path: Path, trace: obje
 def test_a_job_log_is_demand(tmp_path: Path) -> None:
     rows = "timestamp,duration,num_gpus\n2026-01-01 00:00:00,9000,2\n2026-01-01 03:30:00,60,1\n"
     series = read_history(written(tmp_path / "log.csv", rows))
-    assert (series.name, series.values) == ("gpus_wanted", (2, 1))
+    assert (series.name, series.of, series.values) == ("gpus_wanted", "log", (2, 1))
     with pytest.raises(InputError, match="--column"):
         read_history(tmp_path / "log.csv", "x")
 
@@ -121,4 +136,5 @@ def test_other_files_are_read_as_our_own_and_refused_as_such(tmp_path: Path, con
 def test_our_own_formats_are_read_as_ever(tmp_path: Path) -> None:
     rows = [{"time": f"2026-12-01T0{hour}:00Z", "jobs": hour, "gpus": 2 * hour} for hour in range(3)]
     assert read_history(written(tmp_path / "own.json", rows), "gpus").values == (0, 2, 4)
-    assert read_history(written(tmp_path / "own.csv", "time,a\n2026-12-01T00:00Z,1\n2026-12-01T01:00Z,2\n")).name == "a"
+    own = read_history(written(tmp_path / "de.csv", "time,a\n2026-12-01T00:00Z,1\n2026-12-01T01:00Z,2\n"))
+    assert (own.name, own.of) == ("a", "de")

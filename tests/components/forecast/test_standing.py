@@ -54,8 +54,9 @@ def test_each_series_and_level_stands_for_itself(tmp_path: Path) -> None:
     with open_ledger(path) as ledger:
         ledger.add(series, ONE_STEP, said, said, NOW)
         ledger.add(series.until(1), replace(ONE_STEP, level=0.9), replace(said, origin=1), said, NOW)
-    assert [(one.series, one.level) for one in standings(read_ledger(path))] == [
-        ("jobs", 0.8), ("usd", 0.8), ("usd", 0.9),
+        ledger.add(replace(series, of="p3/a"), ONE_STEP, said, said, NOW)
+    assert [(one.series, one.level, one.of) for one in standings(read_ledger(path))] == [
+        ("jobs", 0.8, ""), ("usd", 0.8, ""), ("usd", 0.9, ""), ("usd", 0.8, "p3/a"),
     ]  # fmt: skip
 
 

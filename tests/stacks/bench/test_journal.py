@@ -69,10 +69,12 @@ def test_a_damaged_line_within_is_told(tmp_path: Path, damage: str) -> None:
     assert "pulumi stack ls" in told.value.fix
 
 
-def test_an_empty_journal_is_damaged(tmp_path: Path) -> None:
-    (tmp_path / "journal.jsonl").write_bytes(b"")
+@pytest.mark.parametrize("content", [b"", b'{"precious": 1}'])
+def test_a_journal_without_a_whole_line_is_damaged_and_stays(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(content)
     with pytest.raises(InputError, match="line 1"), Journal.open(tmp_path):
         pass
+    assert (tmp_path / "journal.jsonl").read_bytes() == content
 
 
 def test_two_processes_do_not_share_it(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def test_all_files_and_the_json_say_the_same(file: Path, history: Series, tmp_pa
     assert [interval.value for interval in read.intervals] == pytest.approx([step["middle"] for step in steps])
     assert read.note == " ".join(history.note.splitlines())
     assert read_series(out, "g_per_kwh").note == history.note
-    first = f'gangway_forecast_value{{ahead_seconds="3600",quantile="0.5",series="g_per_kwh"}} {steps[0]["middle"]}'
-    assert first in gauges.read_text("utf-8")
+    labels = 'ahead_seconds="3600",of="grid",quantile="0.5",series="g_per_kwh"'
+    assert f"gangway_forecast_value{{{labels}}} {steps[0]['middle']}" in gauges.read_text("utf-8")
     assert ET.fromstring(plot.read_bytes()).tag.endswith("svg")
     said = json.loads(ledger.read_text("utf-8"))
     assert said["model"]["middle"] == [step["middle"] for step in steps]
@@ -110,6 +110,19 @@ def test_the_ledger_judges_what_was_published(history: Series, tmp_path: Path) -
     printed = run(path, *QUICK, "--ledger", ledger).stdout
     assert "a forecast from this time stands already" in printed
     assert "2 published forecasts whose truth is known" in printed
+
+
+def test_a_ledger_keeps_grids_apart_and_says_so_once(file: Path, tmp_path: Path) -> None:
+    other, ledger = tmp_path / "fr.csv", tmp_path / "l.jsonl"
+    other.write_bytes(file.read_bytes())
+    asked = [*QUICK, "--ledger", ledger, "--json"]
+    for words, of, others in (
+        ([file], "grid", []), ([other], "fr", ["grid"]), ([other], "fr", []), ([other, "--of", "grid"], "grid", []),
+    ):  # fmt: skip
+        answer = json.loads(run(*words, *asked).stdout)
+        assert (answer["of"], answer["ledger"]["others"]) == (of, others)
+    assert [json.loads(line)["of"] for line in ledger.read_text("utf-8").splitlines()] == ["grid", "fr"]
+    assert "the first g_per_kwh of de; apart stand grid, fr" in run(file, "--of", "de", *asked[:-1]).stdout
 
 
 @pytest.mark.parametrize(
@@ -183,10 +196,12 @@ def test_a_run_says_how_long_it_still_takes_without_its_stops(run_dir: Path) -> 
 
 
 def test_a_run_that_cannot_be_told_of(run_dir: Path, tmp_path: Path) -> None:
-    assert refused(run_dir, "--horizon", "2h").place == "--horizon"
+    for flag, value in (("--horizon", "2h"), ("--simulate", "grid"), ("--of", "x")):
+        assert refused(run_dir, flag, value).place == flag
     assert "holds no run" in refused(tmp_path).problem
-    (run_dir / "config.json").write_text('{"kimg": "x"}', "utf-8")
-    assert refused(run_dir).place.endswith("config.json")
+    for length in ('"x"', "1e400", "1e306", "NaN"):
+        (run_dir / "config.json").write_text(f'{{"kimg": {length}}}', "utf-8")
+        assert refused(run_dir).place.endswith("config.json")
     (run_dir / "config.json").write_text('{"kimg": 10}', "utf-8")
     stats = (run_dir / "stats.jsonl").read_text("utf-8").splitlines(keepends=True)
     (run_dir / "stats.jsonl").write_text("".join(stats[:5]), "utf-8")

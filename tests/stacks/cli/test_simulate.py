@@ -131,6 +131,7 @@ MISTAKES = {
     "empty": (("empty.csv", "--gpus", "4"), "empty.csv: no jobs"),
     "cell": (("cell.csv", "--gpus", "4"), "cell.csv: jobs[1].hours"),
     "cells": (("cells.csv", "--gpus", "4"), "cells.csv: jobs[0]: more cells than there are columns"),
+    "quote": (("quote.csv", "--gpus", "4"), "quote.csv, line 3: begins a row that is no CSV"),
     "column": (("column.csv", "--gpus", "4"), "did you mean 'submit_hours'?"),
     "key": (("key.yaml",), "did you mean 'nodes'?"),
     "bound": (("bound.yaml",), "bound.yaml: cluster.idle_share"),
@@ -146,6 +147,7 @@ def test_a_mistake_is_told_with_its_place_and_fix(name: str, folder: Path, monke
     (folder / "empty.csv").touch()
     (folder / "cell.csv").write_text("name,submit_hours,gpus,hours\na,0,1,1\nb,0,1,long\n", "utf-8")
     (folder / "cells.csv").write_text("name,submit_hours,gpus,hours\na,0,1,1,9,9\n", "utf-8")
+    (folder / "quote.csv").write_text(f'name,submit_hours,gpus,hours\na,0,1,1\n"b,0,1,1\n{"x" * 200_000}', "utf-8")
     (folder / "column.csv").write_text("name,submit_hour,gpus,hours\na,0,1,1\n", "utf-8")
     (folder / "traceless.yaml").write_text(SCENARIO.replace("jobs.csv", "none.csv"), "utf-8")
     (folder / "key.yaml").write_text(SCENARIO.replace("nodes", "node"), "utf-8")

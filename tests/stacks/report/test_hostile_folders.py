@@ -67,7 +67,7 @@ def test_sign_writes_through_no_link(folder: Path, tmp_path: Path) -> None:
     """The name under which a signature is written before it is whole is known beforehand."""
     (tmp_path / "key.pem").write_text(new_signing_key())
     (tmp_path / "mine").write_text("mine")
-    (folder / ".partial-run.json.sig").symlink_to(tmp_path / "mine")
+    (folder / ".run.json.sig.partial").symlink_to(tmp_path / "mine")
     done = CliRunner().invoke(app, ["sign", str(folder), "--key", str(tmp_path / "key.pem")])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "mine").read_text() == "mine"

@@ -46,6 +46,7 @@ def test_what_cannot_be_written_whole_leaves_the_old_file_and_nothing_else(
     path = write_whole(tmp_path / "a.svg", b"old")
 
     def full(self: Path, content: bytes) -> int:
+        assert self.suffix == ".partial", "nobody takes it for a picture, or for gauges to read"
         with self.open("wb") as file:
             file.write(content[:1])
         raise OSError(errno.ENOSPC, "No space left on device")

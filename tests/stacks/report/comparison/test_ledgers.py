@@ -27,10 +27,12 @@ START = datetime(2026, 12, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def write_ledger(path: Path, name: str, *, steps: int, forecasts: int, known: int, every: int = 1) -> Path:
+def write_ledger(
+    path: Path, name: str, *, steps: int, forecasts: int, known: int, every: int = 1, of: str = ""
+) -> Path:
     """Forecasts that say 10 with an interval of 8 to 12, beside a baseline of 13; the truth is 11, and 20 at last."""
     setting = Setting(horizon=steps, season=24, level=0.9)
-    series = Series(name, START, HOUR, (*[11.0] * (known - 1), 20.0))
+    series = Series(name, START, HOUR, (*[11.0] * (known - 1), 20.0), of=of)
     with open_ledger(path) as ledger:
         for origin in range(1, 1 + forecasts * every, every):
             model, naive = (
@@ -113,6 +115,18 @@ def test_markdown_has_the_table_with_footnotes(run_dir: Path, ledger: Path) -> N
     assert re.search(r"^\| g\\_per\\_kwh, 90% \| 2 \(1 waiting", table, flags=re.MULTILINE)
     used = set(re.findall(r"\[\^(\d+)\](?!:)", told))
     assert used == set(re.findall(r"^\[\^(\d+)\]: ", told, flags=re.MULTILINE))
+
+
+def test_series_of_one_name_in_one_ledger_are_rows_with_what_they_are_of(run_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "spot.jsonl"
+    for of in ("p3.16xlarge/us-east-1b", "g4dn.8xlarge/us-east-1c"):
+        write_ledger(path, "usd_per_hour", steps=2, forecasts=2, known=5, of=of)
+    told = report(run_dir, "--ledger", path, "--format", "md").stdout
+    assert len(re.findall(r"^\| usd\\_per\\_hour of (?:p3|g4dn)[^|]*, 90% \|", told, flags=re.MULTILINE)) == 2
+    found = json.loads(report(run_dir, "--ledger", path, "--format", "json").stdout)["forecasts"]
+    assert [(one["of"], one["scored"]) for one in found] == [
+        ("p3.16xlarge/us-east-1b", 2), ("g4dn.8xlarge/us-east-1c", 2),
+    ]  # fmt: skip
 
 
 @pytest.mark.attack("who writes a record", "a series' name that is markup or a formula")
