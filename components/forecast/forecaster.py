@@ -211,7 +211,8 @@ def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
     fitted = fit(series, learnt, setting.horizon, setting.season, setting.quantiles)
     sources = [[source_index(origin, step, setting.season) for step in _steps(setting)] for origin in origins.tolist()]
     naive = np.asarray(series.values)[np.asarray(sources)]
-    floor = 0.0 if min(series.values[:learnt]) >= 0 else -inf
+    least = np.minimum.accumulate(series.values)[origins - 1]
+    floor = np.where(least >= 0, 0.0, -inf)[:, None]
     model, baseline = (
         _intervals(series, setting, origins, predicted, floor)
         for predicted in (fitted.predict(origins), np.repeat(naive[:, :, None], 3, axis=2))
@@ -227,10 +228,10 @@ def _steps(setting: Setting) -> range:
 
 
 def _intervals(
-    series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: float
+    series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: "Floats"
 ) -> tuple[Forecast, ...]:
     """Forecasts from quantiles, each step's interval moved by what earlier forecasts of that step missed by. `floor`:
-    no value is below it.
+    of each origin, no value of its forecast is below it.
     """
     import numpy as np
 

@@ -169,3 +169,15 @@ def test_a_back_test_leaves_what_is_needed_to_learn_from(
     found = backtest(hourly([draw.gauss(0, 1) for _ in range(setting.fewest_values + more)]), setting)
     assert min(learnt) >= setting.least_learnt
     assert found.model.forecasts >= 10
+
+
+def test_what_has_gone_below_zero_lately_may_be_forecast_there() -> None:
+    """Zero is the floor of what has never been below it, and of nothing else: a price falls below it for once."""
+    draw = random.Random(15)
+    noise = [draw.gauss(0, 2) for _ in range(600)]
+    series = hourly([(40 if index < 520 else -40) + each for index, each in enumerate(noise)])
+    model, baseline = forecast(series, Setting(horizon=6, season=24, level=0.8))
+    assert max(model.middle) < -20
+    assert max(baseline.middle) < -20
+    earlier, _ = forecast(series.until(520), Setting(horizon=6, season=24, level=0.8))
+    assert min(earlier.low) >= 0
