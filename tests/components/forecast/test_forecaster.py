@@ -158,7 +158,8 @@ def test_a_back_test_leaves_what_is_needed_to_learn_from(
     monkeypatch: pytest.MonkeyPatch, horizon: int, season: int, level: float, more: int
 ) -> None:
     """At the fewest values that are asked for, and just above: neither tests nor calibration take of it."""
-    setting, learnt = Setting(horizon, season, level), []
+    setting = Setting(horizon, season, level)
+    learnt: list[int] = []
 
     def counted(series: Series, known: int, *others: Any) -> Any:
         learnt.append(known)
