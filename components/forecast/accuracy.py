@@ -5,12 +5,15 @@ with an interval.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, sqrt
+from statistics import NormalDist
 from typing import Final
 
-__all__ = ["RESAMPLES", "Accuracy", "Judged", "Skill", "accuracy", "pinball", "skill"]
+__all__ = ["FEWEST_BLOCKS", "RESAMPLES", "Accuracy", "Judged", "Skill", "accuracy", "pinball", "skill"]
 
 RESAMPLES: Final = 1000
+FEWEST_BLOCKS: Final = 5
+"""Of forecasts, for an interval around a skill."""
 _SEED: Final = 20260101
 _LEVEL: Final = 0.95
 """Of the interval around a skill."""
@@ -52,17 +55,23 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Skill:
-    """1 - error / error of the baseline: above 0 is better than it, 1 is perfect. Of paired resamples, 95 % lie from
-    `low` to `high`.
+    """1 - error / error of the baseline: above 0 is better than it, 1 is perfect.
+
+    Attributes:
+        value: of the forecasts that there are.
+        low: end of its 95 % interval; None where they are too few for one.
+        high: the other end; None where `low` is.
     """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     @property
     def verdict(self) -> str:
         """What may be said of it."""
+        if self.low is None or self.high is None:
+            return "too few to tell"
         if self.low > 0:
             return "better"
         return "worse" if self.high < 0 else "within noise"
@@ -100,22 +109,52 @@ def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int
 
     The resamples are paired (the same origins of both) and of blocks of neighbours, since what overlaps or follows errs
     alike; a block is n^(1/3) forecasts long (Hall, Horowitz, Jing, Biometrika, 1995), or as long as they overlap if
-    that is longer.
+    that is longer. The interval is as much wider than the resamples' as their few blocks miss (`_widening`).
+
+    Two equally good models are told apart 3 to 7 times in 100 (measured: 10, 20 and 60 forecasts that do not overlap,
+    40 to 105 that overlap by 8, 120 and 200 by 24; 1,000 trials each). Fewer than FEWEST_BLOCKS blocks have no
+    interval: resamples of one block are all of the same errors.
     """
     errors = [(a.absolute_error(), b.absolute_error()) for a, b in zip(judged, baseline, strict=True)]
     of_baseline = fsum(error for _, error in errors)
     if not of_baseline:
         return None
-    generator, number = random.Random(_SEED), len(errors)
-    block = min(number, max(overlapping, round(number ** (1 / 3))))
+    value, number = _ratio_skill(errors), len(errors)
+    block = max(overlapping, round(number ** (1 / 3)))
+    if number < FEWEST_BLOCKS * block:
+        return Skill(value, None, None)
+    generator = random.Random(_SEED)
     found: list[float] = []
     for _ in range(RESAMPLES):
         starts = [generator.randrange(number) for _ in range(-(-number // block))]
         drawn = [errors[(start + further) % number] for start in starts for further in range(block)][:number]
         found.append(_ratio_skill(drawn))
     found.sort()
-    tail = round((1 - _LEVEL) / 2 * RESAMPLES)
-    return Skill(_ratio_skill(errors), found[tail], found[-1 - tail])
+    tail, wider = round((1 - _LEVEL) / 2 * RESAMPLES), _widening(number / block, block, overlapping)
+    low, high = (value + wider * (end - value) for end in (found[tail], found[-1 - tail]))
+    return Skill(value, low, min(high, 1.0))
+
+
+def _widening(blocks: float, block: int, overlapping: int) -> float:
+    """By which a resampled interval is too narrow: for Student's quantile beside the normal one and a variance about
+    the blocks' own mean, and for the covariance between blocks, which of moving means of `overlapping` is known.
+    """
+    apart = range(1 - overlapping, overlapping)
+    within = fsum((1 - abs(each) / block) * (1 - abs(each) / overlapping) for each in apart) / overlapping
+    normal = NormalDist().inv_cdf((1 + _LEVEL) / 2)
+    return _student(normal, blocks - 1) / normal * sqrt(blocks / (blocks - 1) / within)
+
+
+def _student(normal: float, freedom: float) -> float:
+    """Its quantile from the normal one, to half a per cent from 4 degrees of freedom on (Abramowitz, Stegun, 26.7.5).
+
+    >>> round(_student(1.959964, 4), 2), round(_student(1.959964, 20), 3)
+    (2.77, 2.086)
+    """
+    first = (normal**3 + normal) / 4
+    second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
+    third = (3 * normal**7 + 19 * normal**5 + 17 * normal**3 - 15 * normal) / 384
+    return normal + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _ratio_skill(errors: Sequence[tuple[float, float]]) -> float:

@@ -79,10 +79,14 @@ class Setting:
         return self.stride * _FEWEST_TESTED + self.horizon
 
     @property
+    def least_learnt(self) -> int:
+        """Values that a model is fitted to."""
+        return lookback(self.season) + max(3 * self.season, _FEWEST_TO_LEARN) + self.horizon
+
+    @property
     def fewest_values(self) -> int:
         """So long a history is needed."""
-        learnt = max(3 * self.season, _FEWEST_TO_LEARN) + self.horizon
-        return lookback(self.season) + learnt + self.least_calibration + self.least_tested
+        return self.least_learnt + self.least_calibration + self.least_tested
 
 
 @dataclass(frozen=True)
@@ -154,11 +158,12 @@ def forecast(series: Series, setting: Setting) -> tuple[Forecast, Forecast]:
 
 
 def backtest(series: Series, setting: Setting) -> Backtest:
-    """The last quarter of the history (at most 400 origins), the model fitted anew three times, always to what came
-    before and never to what sets its intervals.
+    """The last quarter of the history (at most 400 origins, and less where the rest is needed to learn from), the model
+    fitted anew three times, always to what came before and never to what sets its intervals.
     """
     number, stride = len(series.values), setting.stride
-    tested = max(setting.least_tested, min(number // 4, _MOST_ORIGINS * stride))
+    spare = number - setting.least_learnt - setting.least_calibration
+    tested = max(setting.least_tested, min(number // 4, _MOST_ORIGINS * stride, spare))
     first = number - tested // stride * stride
     block = -(-(number - first) // (stride * _REFITS)) * stride
     rolls = [
@@ -199,13 +204,15 @@ def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
     import numpy as np
 
     stride = setting.stride
-    calibration = max(setting.least_calibration, min(first // 5, _MOST_ORIGINS * stride)) // stride * stride
+    spare = first - setting.least_learnt
+    calibration = max(setting.least_calibration, min(first // 5, _MOST_ORIGINS * stride, spare)) // stride * stride
     learnt = first - calibration
     origins = np.arange(learnt, last + 1, stride)
     fitted = fit(series, learnt, setting.horizon, setting.season, setting.quantiles)
     sources = [[source_index(origin, step, setting.season) for step in _steps(setting)] for origin in origins.tolist()]
     naive = np.asarray(series.values)[np.asarray(sources)]
-    floor = 0.0 if min(series.values[:learnt]) >= 0 else -inf
+    least = np.minimum.accumulate(series.values)[origins - 1]
+    floor = np.where(least >= 0, 0.0, -inf)[:, None]
     model, baseline = (
         _intervals(series, setting, origins, predicted, floor)
         for predicted in (fitted.predict(origins), np.repeat(naive[:, :, None], 3, axis=2))
@@ -221,10 +228,10 @@ def _steps(setting: Setting) -> range:
 
 
 def _intervals(
-    series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: float
+    series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: "Floats"
 ) -> tuple[Forecast, ...]:
     """Forecasts from quantiles, each step's interval moved by what earlier forecasts of that step missed by. `floor`:
-    no value is below it.
+    of each origin, no value of its forecast is below it.
     """
     import numpy as np
 

@@ -1,5 +1,6 @@
 """In which hours to train: a job that may pause waits for cheap or clean ones, as far as its deadline and its restarts
-leave it worth that. Exact, over the steps of a forecast; pure.
+leave it worth that. Exact over schedules that train throughout a step of the forecast or not at all, but for the last
+one, which may be left before it ends; pure.
 
     >>> hours = Ahead(1.0, low=(8, 1, 1, 8), middle=(9, 2, 2, 9), high=(10, 3, 3, 10))
     >>> plan_hours(hours, Work(hours=2)).stints
@@ -41,12 +42,14 @@ class Work:
         restart_hours: that each start takes, paid like training.
         is_running: whether it trains already, so that going on at the first step is no start.
         most_pauses: once it trains; as many as pay where left out.
+        deadline_hours: from the first step, within a step too; the last step's end where that is earlier.
     """
 
     hours: float
     restart_hours: float = 0.0
     is_running: bool = False
     most_pauses: int | None = None
+    deadline_hours: float = math.inf
 
     def may_start(self, starts: int) -> bool:
         """Whether it may start once more after so many starts."""
@@ -116,26 +119,27 @@ _States = dict[tuple[bool, int, int], _Way]
 
 def plan_hours(ahead: Ahead, work: Work) -> Schedule | None:
     """The schedule that is expected to take least; running through where none takes less. None: it is not done before
-    the last step ends.
+    its deadline.
     """
     steps, step = len(ahead.middle), ahead.step_hours
-    through = _through(steps, step, work)
+    until = min(work.deadline_hours, steps * step)
+    through = _through(steps, step, work, until)
     if through is None:
         return None
     best, best_cost = through, ahead.cost(through) * (1 - _ROUNDING)
     states: _States = {(work.is_running, 0, 0): _Way(0.0, None)}
     for index, value in enumerate(ahead.middle):
-        for way, left in _ways_to_end(states, step, work):
+        for way, left in _ways_to_end(states, step, work, until - index * step):
             cost = way.cost + left * value
             if cost < best_cost:
                 best, best_cost = _hours(steps, step, way, index, left), cost
-        states = _after(states, index, value, step, work, steps)
+        states = _after(states, index, value, step, work, until)
     return Schedule(ahead, best, through)
 
 
-def _through(steps: int, step: float, work: Work) -> tuple[float, ...] | None:
+def _through(steps: int, step: float, work: Work, until: float) -> tuple[float, ...] | None:
     left = work.hours + (0.0 if work.is_running else work.restart_hours)
-    if left > steps * step + _ROUNDING:
+    if left > until + _ROUNDING:
         return None
     return tuple(min(max(left - index * step, 0.0), step) for index in range(steps))
 
@@ -146,22 +150,22 @@ def _left(key: tuple[bool, int, int], step: float, work: Work) -> float:
     return work.hours + starts * work.restart_hours - used * step
 
 
-def _ways_to_end(states: _States, step: float, work: Work) -> Iterator[tuple[_Way, float]]:
-    """From which the job ends in the next step, with the hours that it takes of it."""
+def _ways_to_end(states: _States, step: float, work: Work, until: float) -> Iterator[tuple[_Way, float]]:
+    """From which the job ends in the next step, `until` its deadline, with the hours that it takes of it."""
     for key, way in states.items():
         left = _left(key, step, work) + (0.0 if key[0] else work.restart_hours)
-        if left <= step + _ROUNDING and (key[0] or work.may_start(key[2])):
+        if left <= min(step, until) + _ROUNDING and (key[0] or work.may_start(key[2])):
             yield way, min(left, step)
 
 
-def _after(states: _States, index: int, value: float, step: float, work: Work, steps: int) -> _States:
+def _after(states: _States, index: int, value: float, step: float, work: Work, until: float) -> _States:
     """Where every state may be after one more step, in which the job trains throughout or not at all."""
     found: _States = {}
     for (trains, used, starts), way in states.items():
         on, off = (True, used + 1, starts + (not trains)), (False, used, starts)
         for key, next_way in ((on, _Way(way.cost + value * step, (index, way))), (off, way)):
             left = _left(key, step, work) + (0.0 if key[0] else work.restart_hours)
-            in_reach = left <= (steps - index - 1) * step + _ROUNDING and (
+            in_reach = left <= until - (index + 1) * step + _ROUNDING and (
                 trains or not key[0] or work.may_start(starts)
             )
             if left > _ROUNDING and in_reach and (key not in found or next_way.cost < found[key].cost):

@@ -6,6 +6,7 @@ Reads a file, asks nobody, stops nothing. Heavy imports stand inside the command
 """
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,11 +50,12 @@ def when(
     _number("--times", times, 1e-9, _MOST_TIMES)
     if plot is not None:
         _check_plot(plot, overwrite=overwrite)
-    known = _within(read_known(file, column), deadline)
+    known, deadline_hours = _within(read_known(file, column), deadline)
+    work = replace(work, deadline_hours=deadline_hours)
     found = plan_hours(known.ahead(times), work)
     if found is None:
-        ends = known.middle.step * len(known.middle.values)
-        typer.echo(f"does not fit: {work.hours:g} h and a start, in {ends.total_seconds() / 3600:g} h", err=True)
+        start = "" if work.is_running or not restart_hours else " and a start"
+        typer.echo(f"does not fit: {work.hours:g} h{start}, in {deadline_hours:g} h", err=True)
         raise typer.Exit(EXIT_TOO_LATE)
     asked = Asked(known, work, times, found)
     if plot is not None:
@@ -79,20 +81,19 @@ def _number(flag: str, value: float, least: float, most: float) -> float:
     return value
 
 
-def _within(known: "Known", deadline: str | None) -> "Known":
-    """What is known until the deadline, in whole steps. InputError: it lies beyond, or before the end of a step."""
-    if deadline is None:
-        return known
+def _within(known: "Known", deadline: str | None) -> "tuple[Known, float]":
+    """The steps until the deadline, which may lie within the last one, and its hours. InputError: it lies beyond."""
     step_hours = known.middle.step.total_seconds() / 3600
     all_hours = len(known.middle.values) * step_hours
+    if deadline is None:
+        return known, all_hours
     asked = hours_of(deadline, "--deadline")
-    if not step_hours <= asked <= all_hours:
-        nearest = min(max(asked, step_hours), all_hours)
+    if asked > all_hours:
         raise InputError(
-            "--deadline", "not within the forecast", value=deadline, allowed=f"{step_hours:g}h to {all_hours:g}h",
-            fix=f"--deadline {nearest:g}h, or forecast further ahead",
+            "--deadline", "not within the forecast", value=deadline, allowed=f"up to {all_hours:g}h",
+            fix=f"--deadline {all_hours:g}h, or forecast further ahead",
         )  # fmt: skip
-    return known.until(math.floor(asked / step_hours + 1e-9))
+    return known.until(math.ceil(asked / step_hours - 1e-9)), asked
 
 
 def _check_plot(plot: Path, *, overwrite: bool) -> None:

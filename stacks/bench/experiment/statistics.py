@@ -17,7 +17,8 @@ class Change:
 
     Attributes:
         percent: below zero where the treatment needs less.
-        low: end of the 95 % bootstrap interval over pairs; None where no scenario has two pairs.
+        low: end of the 95 % bootstrap interval over pairs; None where a scenario has one pair, of whose
+            spread nothing is known.
         high: the other end.
         pairs: how many there are.
     """
@@ -42,14 +43,15 @@ class Change:
     def words(self) -> str:
         """The change as a sentence has it."""
         if self.low is None or self.high is None:
-            return f"{self.short} (one pair: no interval)"
+            lone = "one pair" if self.pairs == 1 else f"{self.pairs} pairs, a scenario has one alone"
+            return f"{self.short} ({lone}: no interval)"
         few = ": a rough interval" if self.pairs < 5 else ""
         return f"{self.short}, {self.pairs} pairs{few}{'; within noise' if self.is_noise else ''}"
 
 
 def change_of(groups: Mapping[str, Sequence[Pair]], seed: int = 0) -> Change | None:
-    """The change over all groups, by a bootstrap that draws pairs inside each group; None where there is no pair, or
-    the control's sum is zero.
+    """The change over all groups (scenarios), by a bootstrap that draws pairs inside each group; None where there is no
+    pair, or the control's sum is zero.
     """
     chosen = [list(pairs) for pairs in groups.values() if pairs]
     base = math.fsum(control for pairs in chosen for control, _ in pairs)

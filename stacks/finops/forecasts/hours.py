@@ -110,7 +110,7 @@ def answer_json(asked: Asked) -> dict[str, Any]:
         "unit": known.unit,
         "times": asked.times,
         "from": format_time(known.middle.start),
-        "deadline": format_time(_end(known)),
+        "deadline": format_time(_deadline(asked)),
         "hours_needed": asked.work.hours,
         "restart_sec": asked.work.restart_hours * 3600,
         "running": asked.work.is_running,
@@ -135,7 +135,7 @@ def answer_lines(asked: Asked) -> list[str]:
     lines = [
         *known.middle.note.splitlines(),
         f"{known.middle.name}: {len(known.middle.values)} steps of {said_length(known.middle.step)} from "
-        f"{format_time(known.middle.start)}, done by {format_time(_end(known))}; {work}{of}",
+        f"{format_time(known.middle.start)}, done by {format_time(_deadline(asked))}; {work}{of}",
     ]
     for begins, ends, hours in asked.stints():
         lines.append(f"train {format_time(begins)} to {format_time(_minute(ends))}, {hours:.4g} h")
@@ -151,7 +151,7 @@ def answer_lines(asked: Asked) -> list[str]:
 
 
 _SAID: Final = {
-    "run through": "no hours to wait for: run through",
+    "run through": "no step to wait for: run through",
     "pays": "waiting pays, also at the bad end of the intervals",
     "expected to pay": "waiting is expected to pay, and may not: the bad end of the intervals is dearer",
 }
@@ -163,8 +163,8 @@ def _verdict(found: Schedule) -> str:
     return "pays" if found.saving.low > 0 else "expected to pay"
 
 
-def _end(known: Known) -> datetime:
-    return known.middle.time_of(len(known.middle.values))
+def _deadline(asked: Asked) -> datetime:
+    return asked.known.middle.start + timedelta(hours=asked.work.deadline_hours)
 
 
 def _sum(value: float) -> str:

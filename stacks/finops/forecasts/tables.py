@@ -113,10 +113,12 @@ def to_json(answer: Answer) -> dict[str, Any]:
 
 
 def skill_json(gain: Skill | None) -> dict[str, Any] | None:
-    """Plain data, what is infinite as null; null where the baseline never errs."""
+    """Plain data, what is infinite or not known as null; null where the baseline never errs."""
     if gain is None:
         return None
-    values = {name: value if math.isfinite(value) else None for name, value in asdict(gain).items()}
+    values = {
+        name: value if value is not None and math.isfinite(value) else None for name, value in asdict(gain).items()
+    }
     return {**values, "verdict": gain.verdict}
 
 
@@ -174,9 +176,12 @@ def _table(title: str, first: str) -> "Table":
 def _skill_line(gain: Skill | None) -> str:
     if gain is None:
         return "skill: none to tell, the baseline never errs"
+    told = f"skill: {gain.value:.0%} less error than the baseline"
+    if gain.low is None or gain.high is None:
+        return f"{told}: too few forecasts to tell whether it is better"
     means = {"better": "better than the baseline", "worse": "WORSE than the baseline: use that", "within noise": ""}
     verdict = means[gain.verdict] or "no better than the baseline within noise"
-    return f"skill: {gain.value:.0%} less error than the baseline (95 %: {gain.low:.0%} to {gain.high:.0%}): {verdict}"
+    return f"{told} (95 %: {gain.low:.0%} to {gain.high:.0%}): {verdict}"
 
 
 def _drift_line(answer: Answer) -> str:

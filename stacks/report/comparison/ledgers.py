@@ -12,6 +12,7 @@ from matplotlib.figure import Figure as Sheet
 
 from components.core.findings import InputError
 from components.core.visible import visible
+from components.forecast.accuracy import Skill
 from components.forecast.drift import FALSE_ALARM_EVERY
 from components.forecast.ledger import Scored, read_ledger
 from components.forecast.series import format_time
@@ -72,11 +73,10 @@ def cells_of(kept: Kept, sources: Sources) -> list[CellText]:
     cells += [told(each.mae, number(each.mae)) for each in (one.model, one.baseline)]
     gain = one.gain
     less = "the baseline never errs" if gain is None else _percent(gain.value)
-    spread = "" if gain is None else f"{_percent(gain.low)} to {_percent(gain.high)}: {gain.verdict}"
     within = one.model.coverage
     return [
         *cells,
-        told(None if gain is None else gain.value, less, spread),
+        told(None if gain is None else gain.value, less, _gain_spread(gain)),
         told(within, f"{within:.1%}", f"of {one.level:.0%} promised"),
         told(None, *_drift(one)),
     ]
@@ -88,6 +88,14 @@ def _told(
     footnote = sources.cell(value, "1", provenance, kept.source).footnote
     said = "\n".join(part for part in (f"{kept.name}: {text}", spread, f"{provenance}: {kept.source}") if part)
     return CellText(text, "", spread, provenance, said, footnote)
+
+
+def _gain_spread(gain: Skill | None) -> str:
+    if gain is None:
+        return ""
+    if gain.low is None or gain.high is None:
+        return gain.verdict
+    return f"{_percent(gain.low)} to {_percent(gain.high)}: {gain.verdict}"
 
 
 def _percent(value: float) -> str:

@@ -65,6 +65,8 @@ def test_two_that_err_alike_are_within_noise_and_one_that_errs_more_is_worse() -
     assert alike is not None
     assert more is not None
     assert (alike.verdict, more.verdict) == ("within noise", "worse")
+    assert alike.low is not None
+    assert alike.high is not None
     assert alike.low < alike.value < alike.high
 
 
@@ -78,27 +80,66 @@ def test_the_interval_holds_the_true_skill_about_as_often_as_it_says() -> None:
     for _ in range(trials):
         found = skill(judged([draw.gauss(0, 1) for _ in range(60)]), judged([draw.gauss(0, 2) for _ in range(60)]), 1)
         assert found is not None
+        assert found.low is not None
+        assert found.high is not None
         held += found.low <= 0.5 <= found.high
     assert held / trials >= 0.95 - 4 * (0.95 * 0.05 / trials) ** 0.5
 
 
+def overlapped(draw: random.Random, number: int, overlapping: int) -> list[Judged]:
+    """Errors of forecasts that share truths: moving means."""
+    truths = [abs(draw.gauss(0, 1)) for _ in range(number + overlapping - 1)]
+    return judged([sum(truths[at : at + overlapping]) / overlapping for at in range(number)])
+
+
+@pytest.mark.parametrize(("number", "overlapping"), [(9, 1), (39, 8), (119, 24)])
+def test_few_forecasts_have_a_skill_and_no_verdict(number: int, overlapping: int) -> None:
+    """Resamples of one block are all of the same errors: an interval without any width, around whatever came."""
+    draw = random.Random(8)
+    few, others = (overlapped(draw, number + 1, overlapping) for _ in range(2))
+    found, enough = skill(few[1:], others[1:], overlapping), skill(few, others, overlapping)
+    assert found is not None
+    assert found.value < 1
+    assert (found.low, found.high, found.verdict) == (None, None, "too few to tell")
+    assert enough is not None
+    assert enough.low is not None, "one more is enough"
+
+
+def test_one_forecast_has_no_verdict() -> None:
+    found = skill(judged([0.97]), judged([1.0]), 1)
+    assert found is not None
+    assert (found.value, found.low, found.high) == (pytest.approx(0.03), None, None)
+
+
+@pytest.mark.parametrize(("number", "overlapping"), [(10, 1), (40, 8), (60, 12)])
+def test_two_equally_good_models_are_seldom_told_apart(number: int, overlapping: int) -> None:
+    """From the fewest blocks that have a verdict. 5 in 100 should be; of 120, within four binomial deviations of 7."""
+    draw, trials = random.Random(9), 120
+    found = [skill(overlapped(draw, number, overlapping), overlapped(draw, number, overlapping), overlapping)
+             for _ in range(trials)]  # fmt: skip
+    told = sum(each is not None and each.verdict in {"better", "worse"} for each in found)
+    assert told / trials <= 0.07 + 4 * (0.07 * 0.93 / trials) ** 0.5
+
+
+def test_no_skill_is_above_one() -> None:
+    """However wide its interval: nothing errs less than not at all."""
+    draw = random.Random(11)
+    found = skill(judged([0.0] * 19 + [0.1]), judged([draw.uniform(1, 2) for _ in range(20)]), 1)
+    assert found is not None
+    assert found.high is not None
+    assert 0.9 < found.value < found.high <= 1
+
+
 def test_blocks_are_as_long_as_forecasts_overlap() -> None:
-    """Errors of forecasts that share eight truths are moving means of eight: taken for less dependent than they are,
-    their interval would be too narrow. Of a true skill of 0, 95 % should hold it, less what a few hundred of them lose.
-    """
-    draw, trials, held, wide = random.Random(7), 100, [0, 0], [0.0, 0.0]
-
-    def overlapped() -> list[Judged]:
-        truths = [draw.gauss(0, 1) for _ in range(128 + 7)]
-        return judged([sum(map(abs, truths[at : at + 8])) / 8 for at in range(128)])
-
+    """Taken for less dependent than they are, their interval would be too narrow."""
+    draw, trials, held = random.Random(7), 100, [0, 0]
     for _ in range(trials):
-        one, other = overlapped(), overlapped()
+        one, other = overlapped(draw, 128, 8), overlapped(draw, 128, 8)
         for place, block in enumerate((1, 8)):
             found = skill(one, other, block)
             assert found is not None
+            assert found.low is not None
+            assert found.high is not None
             held[place] += found.low <= 0 <= found.high
-            wide[place] += found.high - found.low
-    assert wide[1] > wide[0]
-    assert held[1] >= held[0]
-    assert held[1] / trials >= 0.8
+    assert held[1] > held[0]
+    assert held[1] / trials >= 0.95 - 4 * (0.95 * 0.05 / trials) ** 0.5

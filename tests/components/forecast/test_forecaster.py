@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import Any
 
 import pytest
 
 from components.core.findings import InputError
+from components.forecast import forecaster
 from components.forecast.accuracy import accuracy
 from components.forecast.baseline import seasonal_naive
+from components.forecast.boosting import fit
 from components.forecast.forecaster import Backtest, Setting, backtest, choose_setting, forecast
 from components.forecast.series import Series
 from components.forecast.simulated import simulate
@@ -147,3 +150,35 @@ def test_the_least_history_is_enough(horizon: int, season: int, level: float) ->
     found = backtest(hourly([draw.gauss(0, 1) for _ in range(setting.fewest_values)]), setting)
     assert found.model.forecasts >= 10
     assert all(abs(value) < 1e6 for each in found.forecasts for value in (*each.low, *each.high))
+
+
+@pytest.mark.parametrize(("horizon", "season", "level"), [(48, 24, 0.99), (72, 24, 0.99), (2, 168, 0.5)])
+@pytest.mark.parametrize("more", [0, 1, 37, 97])
+def test_a_back_test_leaves_what_is_needed_to_learn_from(
+    monkeypatch: pytest.MonkeyPatch, horizon: int, season: int, level: float, more: int
+) -> None:
+    """At the fewest values that are asked for, and just above: neither tests nor calibration take of it."""
+    setting = Setting(horizon, season, level)
+    learnt: list[int] = []
+
+    def counted(series: Series, known: int, *others: Any) -> Any:
+        learnt.append(known)
+        return fit(series, known, *others)
+
+    monkeypatch.setattr(forecaster, "fit", counted)
+    draw = random.Random(14)
+    found = backtest(hourly([draw.gauss(0, 1) for _ in range(setting.fewest_values + more)]), setting)
+    assert min(learnt) >= setting.least_learnt
+    assert found.model.forecasts >= 10
+
+
+def test_what_has_gone_below_zero_lately_may_be_forecast_there() -> None:
+    """Zero is the floor of what has never been below it, and of nothing else: a price falls below it for once."""
+    draw = random.Random(15)
+    noise = [draw.gauss(0, 2) for _ in range(600)]
+    series = hourly([(40 if index < 520 else -40) + each for index, each in enumerate(noise)])
+    model, baseline = forecast(series, Setting(horizon=6, season=24, level=0.8))
+    assert max(model.middle) < -20
+    assert max(baseline.middle) < -20
+    earlier, _ = forecast(series.until(520), Setting(horizon=6, season=24, level=0.8))
+    assert min(earlier.low) >= 0

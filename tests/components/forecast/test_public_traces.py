@@ -30,10 +30,13 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f}"
 
 
-def gained(found: dict[str, float] | None) -> str:
+def gained(found: dict[str, float | None] | None) -> str:
     if found is None:
         return "the baseline never errs"
-    return f"{percent(found['value'])} % ({percent(found['low'])} to {percent(found['high'])})"
+    value, low, high = found["value"], found["low"], found["high"]
+    assert value is not None
+    interval = "too few to tell" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+    return f"{percent(value)} % ({interval})"
 
 
 def row_of(entry: dict[str, Any]) -> str:
@@ -52,7 +55,7 @@ def row_of(entry: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def told(found: Skill | None) -> dict[str, float] | None:
+def told(found: Skill | None) -> dict[str, float | None] | None:
     return None if found is None else {"value": found.value, "low": found.low, "high": found.high}
 
 

@@ -2,6 +2,7 @@
 through.
 """
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -29,23 +30,26 @@ WORKS = st.builds(
     restart_hours=st.sampled_from([0.0, 0.2, 0.75, 1.5]),
     is_running=st.booleans(),
     most_pauses=st.none() | st.integers(0, 2),
+    deadline_hours=st.just(math.inf) | st.floats(0.1, 8),
 )
 
 
 def used_by(steps: tuple[bool, ...], ahead: Ahead, work: Work) -> list[float] | None:
-    """Hours used by a job that trains in these steps until it is done; None where it is not, or pauses too often."""
-    trains, left, used, starts = work.is_running, work.hours, [0.0] * len(steps), 0
+    """Hours used by a job that trains in these steps until it is done; None: too late, or too many pauses."""
+    trains, left, used, starts, ended = work.is_running, work.hours, [0.0] * len(steps), 0, 0.0
     for index, on in enumerate(steps):
         if left <= 0:
             break
         left += work.restart_hours if on and not trains else 0.0
         used[index] = min(left, ahead.step_hours) if on else 0.0
         left -= used[index]
+        ended = index * ahead.step_hours + used[index]
         starts += on and not trains
         trains = on
     pauses = starts if work.is_running else starts - 1
     too_often = work.most_pauses is not None and pauses > work.most_pauses
-    return None if left > 1e-9 or too_often else used
+    too_late = ended > work.deadline_hours + 1e-9
+    return None if left > 1e-9 or too_often or too_late else used
 
 
 def cheapest(ahead: Ahead, work: Work) -> float | None:
@@ -107,6 +111,16 @@ def test_another_currency_changes_no_hour(ahead: Ahead, work: Work, factor: floa
     found = plan_hours(ahead, work)
     scaled = plan_hours(Ahead(ahead.step_hours, tuple(low), tuple(middle), tuple(high)), work)
     assert (found and found.used) == (scaled and scaled.used)
+
+
+@given(aheads(), WORKS)
+def test_what_runs_through_in_time_fits(ahead: Ahead, work: Work) -> None:
+    """Also until a deadline within a step."""
+    takes = work.hours + (0 if work.is_running else work.restart_hours)
+    found = plan_hours(ahead, replace(work, deadline_hours=takes))
+    assert (found is not None) == (takes <= ahead.step_hours * len(ahead.middle) + 1e-9)
+    if found is not None:
+        assert found.used == found.through
 
 
 def test_no_pause_where_all_hours_are_alike() -> None:

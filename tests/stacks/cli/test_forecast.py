@@ -107,9 +107,12 @@ def test_the_ledger_judges_what_was_published(history: Series, tmp_path: Path) -
         for index in range(6)
     ]  # fmt: skip
     assert answer["ledger"]["model"]["mae"] == pytest.approx(sum(errors) / 12, rel=1e-6)
+    gain = answer["ledger"]["skill"]
+    assert (gain["low"], gain["high"], gain["verdict"]) == (None, None, "too few to tell")
     printed = run(path, *QUICK, "--ledger", ledger).stdout
     assert "a forecast from this time stands already" in printed
     assert "2 published forecasts whose truth is known" in printed
+    assert "too few forecasts to tell" in printed
 
 
 def test_a_ledger_keeps_grids_apart_and_says_so_once(file: Path, tmp_path: Path) -> None:

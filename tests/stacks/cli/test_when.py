@@ -75,10 +75,31 @@ def test_lines_for_people_and_the_picture(file: Path, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_does_not_fit_is_told(file: Path) -> None:
-    result = CliRunner().invoke(main.app, ["when", str(file), "--hours", "6h"])
+@pytest.mark.parametrize(
+    ("arguments", "starts"),
+    [
+        (["--hours", "6h"], True),
+        (["--hours", "6.5h", "--running"], False),
+        (["--hours", "6.5h", "--restart-sec", "0"], False),
+        (["--hours", "1.5h", "--deadline", "1.6h"], True),
+        (["--hours", "1h", "--deadline", "0.5h", "--running"], False),
+    ],
+)
+def test_what_does_not_fit_is_told(file: Path, arguments: list[str], *, starts: bool) -> None:
+    """With a start only where it takes one."""
+    result = CliRunner().invoke(main.app, ["when", str(file), *arguments])
     assert result.exit_code == 1
     assert result.stdout == ""
+    assert ("a start" in result.stderr) == starts
+
+
+def test_a_deadline_may_lie_within_a_step(file: Path) -> None:
+    """What runs through until then fits; what would wait for the next cheap hour is too late."""
+    found = answered(file, "--hours", "1.5h", "--restart-sec", "0", "--deadline", "1.5h")
+    assert [(stint["from"], stint["hours"]) for stint in found["stints"]] == [("2026-03-02T00:00Z", 1.5)]
+    assert (found["deadline"], found["expected"]) == ("2026-03-02T01:30Z", 9 + 2 / 2)
+    later = answered(file, "--hours", "1.5h", "--restart-sec", "0", "--deadline", "2.5h")
+    assert (later["stints"][0]["from"], later["expected"]) == ("2026-03-02T01:00Z", 2 + 2 / 2)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +107,6 @@ def test_what_does_not_fit_is_told(file: Path) -> None:
     [
         (["--hours", "soon"], "--hours"),
         (["--hours", "3", "--deadline", "9h"], "--deadline"),
-        (["--hours", "3", "--deadline", "0.5h"], "--deadline"),
         (["--hours", "3", "--restart-sec", "-1"], "--restart-sec"),
         (["--hours", "3", "--times", "nan"], "--times"),
         (["--hours", "3", "--plot", "when.txt"], "--plot"),

@@ -152,6 +152,19 @@ def test_the_interval_holds_the_change_of_some_pair(pairs: list[tuple[float, flo
     assert change_of({"a": pairs}) == change, "the same draw"
 
 
+def test_the_total_says_why_it_has_no_interval() -> None:
+    """Many pairs, but one scenario with one alone: its spread is not known, so neither is the total's."""
+    groups = {"digits": [(100.0, 80.0), (100.0, 90.0), (100.0, 85.0)], "video": [(50.0, 40.0)]}
+    change, lone = change_of(groups), change_of({"video": groups["video"]})
+    assert change is not None
+    assert lone is not None
+    assert (change.low, change.high, change.pairs, change.is_noise) == (None, None, 4, True)
+    assert "one pair:" not in change.words
+    assert "4 pairs" in change.words
+    assert "a scenario" in change.words
+    assert "one pair:" in lone.words
+
+
 def test_each_scenario_weighs_as_its_controls_time() -> None:
     change = change_of({"long": [(100, 50), (100, 50)], "short": [(10, 10)] * 4})
     assert change is not None
