@@ -118,10 +118,11 @@ def test_the_ledger_judges_what_was_published(history: Series, tmp_path: Path) -
 def test_a_ledger_keeps_grids_apart_and_says_so_once(file: Path, tmp_path: Path) -> None:
     other, ledger = tmp_path / "fr.csv", tmp_path / "l.jsonl"
     other.write_bytes(file.read_bytes())
-    asked = [*QUICK, "--ledger", ledger, "--json"]
-    for words, of, others in (
+    asked: list[str | Path] = [*QUICK, "--ledger", ledger, "--json"]
+    calls: list[tuple[list[str | Path], str, list[str]]] = [
         ([file], "grid", []), ([other], "fr", ["grid"]), ([other], "fr", []), ([other, "--of", "grid"], "grid", []),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for words, of, others in calls:
         answer = json.loads(run(*words, *asked).stdout)
         assert (answer["of"], answer["ledger"]["others"]) == (of, others)
     assert [json.loads(line)["of"] for line in ledger.read_text("utf-8").splitlines()] == ["grid", "fr"]
