@@ -1,0 +1,44 @@
+"""A job has all that its nodes have: its GPUs; with a real one."""
+
+from pathlib import Path
+
+import pytest
+
+from stacks.engines.base import Phase
+from stacks.engines.slurm.engine import SlurmEngine
+from tests.slurm_cluster import SlurmCluster
+from tests.stacks.engines.test_contract import job, over
+
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+SAYS = 'echo "$SLURMD_NODENAME has $CUDA_VISIBLE_DEVICES of $SLURM_STEP_GPUS"'
+
+
+@pytest.fixture
+def engine(cluster: SlurmCluster, tmp_path: Path) -> SlurmEngine:
+    (tmp_path / "queue").mkdir()
+    return SlurmEngine(tmp_path / "queue", "h100")
+
+
+def said(engine: SlurmEngine, job_id: str) -> list[str]:
+    """By a job that is done."""
+    assert over(engine, job_id).phase is Phase.DONE
+    return [line for line in engine.log(job_id)[0].splitlines() if " has " in line]
+
+
+def test_processes_see_all_gpus_of_their_node_at_each_start(engine: SlurmEngine) -> None:
+    again = (
+        'test -e again-$SLURM_PROCID && exit; touch again-$SLURM_PROCID; [ "$SLURM_PROCID" = 1 ] && exit 1; sleep 60'
+    )
+    job_id = engine.submit(job(f"{SAYS}; {again}", nodes={"min": 2, "max": 2}))
+    assert sorted(said(engine, job_id)) == ["g1 has 0,1 of 0,1"] * 2 + ["g2 has 0,1 of 0,1"] * 2
+    assert engine.status(job_id).starts == 2
+
+
+def test_ranks_on_a_node_see_its_gpus(engine: SlurmEngine) -> None:
+    job_id = engine.submit(job(SAYS, nodes={"min": 2, "max": 2}, processes_per_node=2))
+    assert sorted(said(engine, job_id)) == ["g1 has 0,1 of 0,1"] * 2 + ["g2 has 0,1 of 0,1"] * 2
+
+
+def test_where_there_is_no_gpu_none_is_asked_for(cluster: SlurmCluster, tmp_path: Path) -> None:
+    engine = SlurmEngine(tmp_path / "queue", "one")
+    assert said(engine, engine.submit(job(SAYS))) == ["n1 has  of "]
