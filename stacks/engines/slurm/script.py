@@ -30,6 +30,7 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         f"--nodes={job.nodes.min}-{job.nodes.max}",
         "--ntasks-per-node=1",
         "--exclusive",
+        "--mem=0",  # all of the nodes' memory, which --exclusive does not bring
         f"--time={minutes_of(job)}",
         f"--nice={NICE[job.priority]}",
         "--requeue",

@@ -1,4 +1,4 @@
-"""A job has all that its nodes have: its GPUs; with a real one."""
+"""A job has all that its nodes have: GPUs and memory; with a real one."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from tests.stacks.engines.test_contract import job, over
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 SAYS = 'echo "$SLURMD_NODENAME has $CUDA_VISIBLE_DEVICES of $SLURM_STEP_GPUS"'
+STEPS = "scontrol show step $SLURM_JOB_ID | grep -o ' TRES=.*'"
 
 
 @pytest.fixture
@@ -42,3 +43,10 @@ def test_ranks_on_a_node_see_its_gpus(engine: SlurmEngine) -> None:
 def test_where_there_is_no_gpu_none_is_asked_for(cluster: SlurmCluster, tmp_path: Path) -> None:
     engine = SlurmEngine(tmp_path / "queue", "one")
     assert said(engine, engine.submit(job(SAYS))) == ["n1 has  of "]
+
+
+def test_a_step_has_the_memory_of_its_nodes(engine: SlurmEngine) -> None:
+    """More than Slurm gives who asks for none."""
+    job_id = engine.submit(job(STEPS, nodes={"min": 1, "max": 1}))
+    assert over(engine, job_id).phase is Phase.DONE
+    assert "mem=500M" in engine.log(job_id)[0]
