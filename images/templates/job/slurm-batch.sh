@@ -195,7 +195,10 @@ hand_over() {
     left=$(sinfo --noheader --Node --partition="$PARTITION" --format=%N | sort -u | grep -cvxFf "$folder/excluded")
     [ "$left" -ge "$MIN_NODES" ] || end failed 4 "not fit: $unfit; without it there are too few nodes"
     mapfile -t words <"$folder/sbatch.words"
-    next=$(sbatch --parsable --exclude="$(paste -sd, "$folder/excluded")" "${words[@]}") ||
+    # sbatch would hand on what is this allocation's alone.
+    # shellcheck disable=SC2046 # names
+    next=$(unset -v $(compgen -e | grep -xE "$OF_ALLOCATION" | grep -vxE "$REACH") &&
+        sbatch --parsable --exclude="$(paste -sd, "$folder/excluded")" "${words[@]}") ||
         end failed 4 "not fit: $unfit; the job could not be submitted without"
     put slurm-id "${next%%;*}"
     echo "gangway: $unfit is not fit for this job, which goes on as Slurm's job ${next%%;*}"

@@ -22,6 +22,7 @@ from stacks.config.job_file import JobFile
 from stacks.engines.base import (
     EngineAwayError,
     JobStatus,
+    Move,
     PerhapsTakenError,
     Phase,
     Room,
@@ -52,6 +53,7 @@ from stacks.engines.slurm.script import (
     node_env,
     sbatch_words,
 )
+from stacks.engines.slurm.variables import REACH, outside
 from stacks.engines.stretches import stretches_of
 
 _TIMEOUT_SEC = 60.0
@@ -71,8 +73,6 @@ _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
 """Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
 shows what a node has written.
 """
-_REACH = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
-"""Variables by which Slurm's commands find it and are let in: those of who calls them, whoever the job is of."""
 _IS_OVER = re.compile(r"Invalid job id|already complet")
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
@@ -236,6 +236,9 @@ class SlurmEngine(FolderEngine):
         """The last file that is written before sbatch is called."""
         return (self._folder / job_id / _WORDS).exists()
 
+    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...], environment: Mapping[str, str]) -> str:
+        return super()._put(job, new, moves, outside(environment))
+
     def _begun(self, job_id: str) -> None:
         folder = self._folder / job_id
         (folder / _WORDS).unlink(missing_ok=True)  # of a submit before it, which was refused
@@ -382,10 +385,10 @@ def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
     """The environment of a job's submit, which sbatch hands on to it, and this process's own way to Slurm, whose
     commands the batch script calls too: last, so that the job's programs are those of its submit.
     """
-    own = {name: os.environ[name] for name in _REACH if name in os.environ}
+    own = {name: os.environ[name] for name in REACH if name in os.environ}
     commands = shutil.which("sbatch")
     path = os.pathsep.join([of_submit.get("PATH", os.defpath), *([str(Path(commands).parent)] if commands else [])])
-    return {**{name: value for name, value in of_submit.items() if name not in _REACH}, "PATH": path, **own}
+    return {**{name: value for name, value in of_submit.items() if name not in REACH}, "PATH": path, **own}
 
 
 def _gone_sec(folder: Path) -> float:

@@ -113,6 +113,22 @@ def test_a_job_is_handed_over_once_the_controller_answers(folder: Path) -> None:
     assert not (folder / "end").exists()
 
 
+def test_the_next_job_is_given_nothing_of_this_ones_allocation(folder: Path) -> None:
+    program(folder, "srun", f"echo 4 >{folder}/codes/n1; exit 4")
+    program(folder, "sinfo", "echo n2")
+    program(folder, "sbatch", f"env >{folder}/given; echo 8")
+    (folder / "sbatch.words").write_text("case-1\n")
+    kept = {"SLURM_CONF": "/own/slurm.conf", "SBATCH_ACCOUNT": "vision"}
+    begun(folder, SLURM_MEM_PER_CPU="100", SLURMD_NODENAME="n1", CUDA_VISIBLE_DEVICES="0", MINE="a\nSLURM_X=b", **kept)
+    names = {line.partition("=")[0] for line in (folder / "given").read_text().splitlines()}
+    assert {name for name in names if name.startswith(("SLURM", "SBATCH", "CUDA", "MINE"))} == {
+        *kept,
+        "MINE",
+        "SLURM_X",
+    }
+    assert (folder / "slurm-id").read_text() == "8\n"
+
+
 def test_one_that_is_cancelled_while_the_controller_is_away_ends(folder: Path) -> None:
     """Which cannot be told of that, and need not."""
     program(folder, "scontrol", f'[ "$1" = ping ] && touch {folder}/cancel || echo n1')
