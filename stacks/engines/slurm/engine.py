@@ -60,6 +60,8 @@ _TIMEOUT_SEC = 60.0
 _WORDS = "sbatch.words"
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
+_NO_SCRIPT = (*_WAITS, "CONFIGURING")
+"""In which no batch script runs that could be told, also where nodes are being got ready for it."""
 _AWAY = re.compile(
     r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding|"
     r"Zero Bytes were transmitted"
@@ -213,8 +215,8 @@ class SlurmEngine(FolderEngine):
                 write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
         state, _ = _own_state(folder, _one_state(slurm_id))
-        # The batch script tells the step, and waits; one that waits in the queue is gone at once.
-        signal = ["--batch", "--signal=TERM"] if state in _RUNS else []
+        # The batch script tells the step, and waits; where there is none yet the job is gone at once.
+        signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
         try:
             _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
         except InputError as error:
@@ -274,6 +276,10 @@ class SlurmEngine(FolderEngine):
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
         if kept_id(folder) not in ("", slurm_id):  # it has just been handed over
             return self._now(folder, known, _Asks(_one_state, _all_states))
+        if state in _NO_SCRIPT and _cancel_asked(folder):
+            # Told while it ran, and requeued since: it would be given nodes once more. Not everybody who looks may.
+            with suppress(InputError):
+                _slurm("scancel", slurm_id)
         if state in _WAITS:
             return replace(seen, phase=Phase.WAITING, reason="being cancelled" if _cancel_asked(folder) else reason)
         if state in _RUNS:
