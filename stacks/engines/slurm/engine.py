@@ -75,6 +75,10 @@ _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
 """Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
 shows what a node has written.
 """
+_NO_NODES = (
+    "another partition: --on slurm:FOLDER@PARTITION; or PrivateData=cloud in slurm.conf, without which Slurm hides "
+    "nodes that power saving has off"
+)
 _IS_OVER = re.compile(r"Invalid job id|already complet")
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
@@ -147,7 +151,7 @@ class SlurmEngine(FolderEngine):
                 "job.nodes",
                 "nodes.min",
                 f"{job.nodes.min}, and the partition has {nodes}",
-                f"nodes: {{min: {nodes}, max: {nodes}}}",
+                f"nodes: {{min: {nodes}, max: {nodes}}}" if nodes else _NO_NODES,
             )
         # Slurm takes such a job all the same, and lets it wait for ever.
         if partition.most_minutes is not None and (asked := minutes_of(job)) > partition.most_minutes:
