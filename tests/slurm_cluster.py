@@ -26,7 +26,9 @@ MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+DefMemPerNode=100
+GresTypes=gpu
 SchedulerType=sched/backfill
 SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=1
 PriorityType=priority/basic
@@ -42,10 +44,14 @@ CompleteWait=0
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 {nodes}
-PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+PartitionName=gpu Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
 PartitionName=one Nodes=n1 MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
-PartitionName=short Nodes=ALL MaxTime=30 State=UP OverSubscribe=EXCLUSIVE
+PartitionName=short Nodes=n[1-{count}] MaxTime=30 State=UP OverSubscribe=EXCLUSIVE
+PartitionName=h100 Nodes=g[1-2] MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
 """
+_GPU_NODES = ("g1", "g2")
+_GRES = "NodeName=g[1-2] Name=gpu Type=h100 File=/dev/null,/dev/zero\n"
+"""Two GPUs each: Slurm gives out any device as one."""
 
 
 def why_not() -> str:
@@ -61,11 +67,12 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 @dataclass
 class SlurmCluster:
-    """One that is up. `env`: with which Slurm's commands find it; `nodes`: how many."""
+    """One that is up. `env`: with which Slurm's commands find it; `nodes`: how many; `gpu_nodes`: besides them."""
 
     folder: Path
     env: Mapping[str, str]
     nodes: int
+    gpu_nodes: int = 0
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def run(self, *words: str) -> str:
@@ -109,6 +116,8 @@ class SlurmCluster:
 
     def until_idle(self) -> None:
         self.until(("sinfo", "--noheader", "--partition=gpu", "--format=%T %D"), f"idle {self.nodes}")
+        if self.gpu_nodes:
+            self.until(("sinfo", "--noheader", "--partition=h100", "--format=%T %D"), f"idle {self.gpu_nodes}")
 
     def reset(self) -> None:
         """No jobs, and all nodes fit again."""
@@ -123,24 +132,27 @@ class SlurmCluster:
 
 @contextmanager
 def slurm(folder: Path, nodes: int = 3) -> Iterator[SlurmCluster]:
-    """A cluster of so many nodes, n1 and so on."""
+    """A cluster of so many nodes, n1 and so on, and of g1 and g2, which have GPUs."""
     for each in ("state", "spool"):
         (folder / each).mkdir()
     host = socket.gethostname().split(".")[0]
+    names = [*(f"n{number}" for number in range(1, nodes + 1)), *_GPU_NODES]
     lines = [
-        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=1 RealMemory=500"
-        for number in range(1, nodes + 1)
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=1 RealMemory=500"
+        f"{' Gres=gpu:h100:2' if name in _GPU_NODES else ''}"
+        for name in names
     ]
-    conf = _CONF.format(host=host, port=free_port(), folder=folder, nodes="\n".join(lines))
+    conf = _CONF.format(host=host, port=free_port(), folder=folder, nodes="\n".join(lines), count=nodes)
     (folder / "slurm.conf").write_text(conf)
+    (folder / "gres.conf").write_text(_GRES)
     own = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": _PATH}
     outer = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    cluster = SlurmCluster(folder, {**outer, **own}, nodes)
+    cluster = SlurmCluster(folder, {**outer, **own}, nodes, len(_GPU_NODES))
     try:
         begin_munge(cluster)
         cluster.begin_controller()
-        for number in range(1, nodes + 1):
-            cluster.begin(f"slurmd-n{number}", "slurmd", "-D", "-N", f"n{number}")
+        for name in names:
+            cluster.begin(f"slurmd-{name}", "slurmd", "-D", "-N", name)
         cluster.until_idle()
         yield cluster
     finally:

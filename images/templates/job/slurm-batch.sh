@@ -127,6 +127,22 @@ await_slurm() {
     nap "${GANGWAY_SLURM_SEC:-15}"
 }
 
+# gpus: srun's word for all GPUs of the job's nodes. --exclusive has brought them, and a step has none of those unless it
+# asks. Where nodes differ, which the first one's number does not say, it asks for the sum, which needs one on each.
+gpus() {
+    local job each sum=0
+    [ -n "${SLURM_GPUS_ON_NODE:-}" ] || return 0
+    job=$(scontrol show job --details "$SLURM_JOB_ID" 2>/dev/null)
+    while read -r each; do
+        sum=$((sum + each))
+    done < <(grep -o 'JOB_GRES=.*' <<<"$job" | grep -o 'gpu:[^,]*' | grep -o '[0-9]*$')
+    if [ "$sum" = 0 ] || [ "$sum" = $((SLURM_GPUS_ON_NODE * SLURM_NNODES)) ]; then
+        echo "--gres=gpu:$SLURM_GPUS_ON_NODE"
+    elif ! grep -q ' GRES=(null)' <<<"$job"; then
+        echo "--gpus=$sum"
+    fi
+}
+
 # meaning CODE: of all nodes together, CODE being srun's. Who was told says what says most; else the first that failed.
 meaning() {
     local file code first=
@@ -179,7 +195,10 @@ hand_over() {
     left=$(sinfo --noheader --Node --partition="$PARTITION" --format=%N | sort -u | grep -cvxFf "$folder/excluded")
     [ "$left" -ge "$MIN_NODES" ] || end failed 4 "not fit: $unfit; without it there are too few nodes"
     mapfile -t words <"$folder/sbatch.words"
-    next=$(sbatch --parsable --exclude="$(paste -sd, "$folder/excluded")" "${words[@]}") ||
+    # sbatch would hand on what is this allocation's alone.
+    # shellcheck disable=SC2046 # names
+    next=$(unset -v $(compgen -e | grep -xE "$OF_ALLOCATION" | grep -vxE "$REACH") &&
+        sbatch --parsable --exclude="$(paste -sd, "$folder/excluded")" "${words[@]}") ||
         end failed 4 "not fit: $unfit; the job could not be submitted without"
     put slurm-id "${next%%;*}"
     echo "gangway: $unfit is not fit for this job, which goes on as Slurm's job ${next%%;*}"
@@ -252,8 +271,9 @@ while :; do
     beat=$!
     disown
     step=gangway-$((number += 1))
+    gpus=$(gpus)
     srun --job-name="$step" --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
-        /bin/bash "$folder/slurm-node.sh" "$folder" &
+        ${gpus:+"$gpus"} /bin/bash "$folder/slurm-node.sh" "$folder" &
     srun=$!
     (nap "$((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))" && kill -USR1 $$) &
     timer=$!

@@ -22,6 +22,7 @@ from stacks.config.job_file import JobFile
 from stacks.engines.base import (
     EngineAwayError,
     JobStatus,
+    Move,
     PerhapsTakenError,
     Phase,
     Room,
@@ -52,12 +53,15 @@ from stacks.engines.slurm.script import (
     node_env,
     sbatch_words,
 )
+from stacks.engines.slurm.variables import REACH, outside
 from stacks.engines.stretches import stretches_of
 
 _TIMEOUT_SEC = 60.0
 _WORDS = "sbatch.words"
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
+_NO_SCRIPT = (*_WAITS, "CONFIGURING")
+"""In which no batch script runs that could be told, also where nodes are being got ready for it."""
 _AWAY = re.compile(
     r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding|"
     r"Zero Bytes were transmitted"
@@ -71,8 +75,10 @@ _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
 """Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
 shows what a node has written.
 """
-_REACH = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
-"""Variables by which Slurm's commands find it and are let in: those of who calls them, whoever the job is of."""
+_NO_NODES = (
+    "another partition: --on slurm:FOLDER@PARTITION; or PrivateData=cloud in slurm.conf, without which Slurm hides "
+    "nodes that power saving has off"
+)
 _IS_OVER = re.compile(r"Invalid job id|already complet")
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
@@ -145,7 +151,7 @@ class SlurmEngine(FolderEngine):
                 "job.nodes",
                 "nodes.min",
                 f"{job.nodes.min}, and the partition has {nodes}",
-                f"nodes: {{min: {nodes}, max: {nodes}}}",
+                f"nodes: {{min: {nodes}, max: {nodes}}}" if nodes else _NO_NODES,
             )
         # Slurm takes such a job all the same, and lets it wait for ever.
         if partition.most_minutes is not None and (asked := minutes_of(job)) > partition.most_minutes:
@@ -213,8 +219,8 @@ class SlurmEngine(FolderEngine):
                 write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
         state, _ = _own_state(folder, _one_state(slurm_id))
-        # The batch script tells the step, and waits; one that waits in the queue is gone at once.
-        signal = ["--batch", "--signal=TERM"] if state in _RUNS else []
+        # The batch script tells the step, and waits; where there is none yet the job is gone at once.
+        signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
         try:
             _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
         except InputError as error:
@@ -235,6 +241,9 @@ class SlurmEngine(FolderEngine):
     def _may_have_begun(self, job_id: str) -> bool:
         """The last file that is written before sbatch is called."""
         return (self._folder / job_id / _WORDS).exists()
+
+    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...], environment: Mapping[str, str]) -> str:
+        return super()._put(job, new, moves, outside(environment))
 
     def _begun(self, job_id: str) -> None:
         folder = self._folder / job_id
@@ -271,6 +280,10 @@ class SlurmEngine(FolderEngine):
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
         if kept_id(folder) not in ("", slurm_id):  # it has just been handed over
             return self._now(folder, known, _Asks(_one_state, _all_states))
+        if state in _NO_SCRIPT and _cancel_asked(folder):
+            # Told while it ran, and requeued since: it would be given nodes once more. Not everybody who looks may.
+            with suppress(InputError):
+                _slurm("scancel", slurm_id)
         if state in _WAITS:
             return replace(seen, phase=Phase.WAITING, reason="being cancelled" if _cancel_asked(folder) else reason)
         if state in _RUNS:
@@ -382,10 +395,10 @@ def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
     """The environment of a job's submit, which sbatch hands on to it, and this process's own way to Slurm, whose
     commands the batch script calls too: last, so that the job's programs are those of its submit.
     """
-    own = {name: os.environ[name] for name in _REACH if name in os.environ}
+    own = {name: os.environ[name] for name in REACH if name in os.environ}
     commands = shutil.which("sbatch")
     path = os.pathsep.join([of_submit.get("PATH", os.defpath), *([str(Path(commands).parent)] if commands else [])])
-    return {**{name: value for name, value in of_submit.items() if name not in _REACH}, "PATH": path, **own}
+    return {**{name: value for name, value in of_submit.items() if name not in REACH}, "PATH": path, **own}
 
 
 def _gone_sec(folder: Path) -> float:

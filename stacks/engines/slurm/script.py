@@ -13,6 +13,7 @@ from stacks.engines.base import Used
 from stacks.engines.job_folders import LOG_FILE, RUN_FOLDER
 from stacks.engines.node_command import Meeting, Place, node_argv, node_variables
 from stacks.engines.slurm.container import APPTAINER, container_variables, exec_words
+from stacks.engines.slurm.variables import OF_ALLOCATION, REACH
 from stacks.paths import ROOT
 
 BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
@@ -30,6 +31,7 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         f"--nodes={job.nodes.min}-{job.nodes.max}",
         "--ntasks-per-node=1",
         "--exclusive",
+        "--mem=0",  # all of the nodes' memory, which --exclusive does not bring
         f"--time={minutes_of(job)}",
         f"--nice={NICE[job.priority]}",
         "--requeue",
@@ -80,6 +82,8 @@ def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
         "MOST_RESTARTS": most_restarts(job),
         "TOO_OFTEN": too_often(job),
         "GRACE_SEC": job.grace_sec,
+        "OF_ALLOCATION": OF_ALLOCATION,
+        "REACH": "|".join(REACH),
         "BEFORE_MS": round(before.sec * 1000),
         "BEFORE_FAILURES": before.failures,
         "BEFORE_INTERRUPTIONS": before.interruptions,

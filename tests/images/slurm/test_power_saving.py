@@ -9,8 +9,11 @@ import pytest
 from moto import mock_aws
 
 from images.slurm.spec import SlurmSpec
+from stacks.engines.base import Phase
+from stacks.engines.slurm.engine import SlurmEngine
 from tests.cloud_slurm import CloudSlurm, cloud_slurm, spec, written
 from tests.slurm_cluster import begin_munge, end_all, free_port, why_not
+from tests.stacks.engines.test_contract import job
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
@@ -84,6 +87,24 @@ def test_a_rung_without_machines_is_left_to_the_next(cloud: CloudSlurm) -> None:
     cloud.slurm.until(state(number), "COMPLETED")
     assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on on-demand-n1\n"
     assert cloud.group("spot") == (0, 0)
+
+
+def test_one_that_is_cancelled_before_its_machine_is_there_is_gone(
+    cloud: CloudSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go back into the queue where none comes, and have one of the next rung."""
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, cloud.slurm.env[name])
+    cloud.stock["spot"] = 0
+    engine = SlurmEngine(tmp_path / "queue", "spot+on-demand")
+    job_id = engine.submit(job("true"))
+    number = (tmp_path / "queue" / job_id / "slurm-id").read_text().strip()
+    cloud.slurm.until(state(number), "CONFIGURING spot")
+    engine.cancel(job_id)
+    cloud.slurm.until(state(number), "CANCELLED")
+    assert engine.status(job_id).phase is Phase.CANCELLED
+    cloud.until(lambda: cloud.group("spot") == (0, 0))
+    assert cloud.group("on-demand") == (0, 0)
 
 
 @pytest.mark.slow

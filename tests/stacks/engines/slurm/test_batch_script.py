@@ -1,6 +1,7 @@
 """The batch script by itself, with pretended commands of Slurm: what a start finds that another one has left."""
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -30,11 +31,11 @@ def program(folder: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def begun(folder: Path) -> None:
+def begun(folder: Path, **slurms: str) -> None:
     """Once more, by Slurm, which has the script's output in the job's log."""
     variables = {
         **os.environ, "GANGWAY_SLURM_SEC": "0.1", "PATH": f"{folder.parent / 'programs'}:{os.environ['PATH']}",
-        "SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "n1",
+        "SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "n1", **slurms,
     }  # fmt: skip
     words = ["/bin/bash", str(TEMPLATES / "job" / "slurm-batch.sh"), str(folder)]
     with (folder / "log").open("a") as log:
@@ -112,6 +113,22 @@ def test_a_job_is_handed_over_once_the_controller_answers(folder: Path) -> None:
     assert not (folder / "end").exists()
 
 
+def test_the_next_job_is_given_nothing_of_this_ones_allocation(folder: Path) -> None:
+    program(folder, "srun", f"echo 4 >{folder}/codes/n1; exit 4")
+    program(folder, "sinfo", "echo n2")
+    program(folder, "sbatch", f"env >{folder}/given; echo 8")
+    (folder / "sbatch.words").write_text("case-1\n")
+    kept = {"SLURM_CONF": "/own/slurm.conf", "SBATCH_ACCOUNT": "vision"}
+    begun(folder, SLURM_MEM_PER_CPU="100", SLURMD_NODENAME="n1", CUDA_VISIBLE_DEVICES="0", MINE="a\nSLURM_X=b", **kept)
+    names = {line.partition("=")[0] for line in (folder / "given").read_text().splitlines()}
+    assert {name for name in names if name.startswith(("SLURM", "SBATCH", "CUDA", "MINE"))} == {
+        *kept,
+        "MINE",
+        "SLURM_X",
+    }
+    assert (folder / "slurm-id").read_text() == "8\n"
+
+
 def test_one_that_is_cancelled_while_the_controller_is_away_ends(folder: Path) -> None:
     """Which cannot be told of that, and need not."""
     program(folder, "scontrol", f'[ "$1" = ping ] && touch {folder}/cancel || echo n1')
@@ -139,3 +156,28 @@ def test_what_the_job_had_used_on_engines_before_counts(folder: Path, code: int,
     assert (folder / "steps").exists() == (code != 0)
     if code:
         assert (folder / "steps").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "of_job", "each", "asked"),
+    [
+        ("", "gpu:h100:2", ["(null)", "gpu:h100:2(IDX:0-1)"], ""),
+        ("2", "", [], "--gres=gpu:2"),
+        ("2", "gpu:h100:4", ["gpu:h100:2(IDX:0-1)"], "--gres=gpu:2"),
+        ("2", "gpu:a100:2,nic:4,gpu:h100:2", ["gpu:a100:1,gpu:h100:1"], "--gres=gpu:2"),
+        ("2", "gpu:3", ["gpu:2(IDX:0-1)", "gpu:1(IDX:0)"], "--gpus=3"),
+        ("8", "gpu:h100:8", ["gpu:h100:8(IDX:0-7)", "(null)"], ""),
+    ],
+)
+def test_a_step_asks_for_all_gpus_of_its_nodes(
+    folder: Path, first: str, of_job: str, each: list[str], asked: str
+) -> None:
+    """Slurm refuses more on a node than that has, and any on one that has none; it may not answer just then."""
+    lines = [f"JOB_GRES={of_job}", *(f"Nodes=n1 CPU_IDs=0 Mem=500 GRES={one}" for one in each)]
+    says = f"printf '  %s\\n' {shlex.join(lines)}" if of_job else "exit 1"
+    program(folder, "scontrol", f'[ "$2" = job ] || {{ echo n1; exit; }}; {says}')
+    program(folder, "srun", f'printf "%s\\n" "$@" >{folder}/asked')
+    begun(folder, SLURM_NNODES="2", **({"SLURM_GPUS_ON_NODE": first} if first else {}))
+    words = (folder / "asked").read_text().splitlines()
+    assert [word for word in words if word.startswith("--g")] == ([asked] if asked else [])
+    assert words[-3:] == ["/bin/bash", f"{folder}/slurm-node.sh", str(folder)]

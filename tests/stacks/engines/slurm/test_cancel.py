@@ -43,7 +43,7 @@ def test_a_cancel_that_slurm_is_not_told_says_so_and_can_be_asked_for_again(
         engine.cancel("case-1")
     pretended("scancel", f'echo "$@" >>{tmp_path}/told')
     engine.cancel("case-1")
-    assert (tmp_path / "told").read_text() == "7\n"
+    assert set((tmp_path / "told").read_text().splitlines()) == {"7"}
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,32 @@ def test_until_it_is_over_it_is_being_cancelled(
     found = engine.status("case-1")
     assert found.phase is phase
     assert found.reason.startswith("being cancelled")
+
+
+@pytest.mark.parametrize(
+    ("state", "told"), [("PENDING", "7"), ("CONFIGURING", "7"), ("RUNNING", "--batch --signal=TERM 7")]
+)
+def test_a_script_is_told_where_one_runs(
+    engine: SlurmEngine, pretended: Pretended, tmp_path: Path, state: str, told: str
+) -> None:
+    """What has been given nodes that are not up yet has none, and would go back into the queue without them."""
+    pretended("scancel", f'echo "$@" >>{tmp_path}/told')
+    is_in(state, pretended, tmp_path)
+    engine.cancel("case-1")
+    assert (tmp_path / "told").read_text() == f"{told}\n"
+
+
+@pytest.mark.parametrize("state", ["PENDING", "REQUEUE_HOLD", "CONFIGURING"])
+def test_one_that_comes_back_into_the_queue_once_it_was_told_is_ended_by_whoever_looks(
+    engine: SlurmEngine, pretended: Pretended, tmp_path: Path, state: str
+) -> None:
+    is_in("RUNNING", pretended, tmp_path)
+    engine.cancel("case-1")
+    pretended("scancel", f'echo "$@" >>{tmp_path}/told')
+    assert [each.phase for each in engine.jobs()] == [Phase.RUNNING]
+    assert not (tmp_path / "told").exists(), "the script does it"
+    is_in(state, pretended, tmp_path)
+    assert not engine.status("case-1").phase.is_over
+    assert (tmp_path / "told").read_text() == "7\n"
+    pretended("scancel", 'echo "scancel: error: Kill job error on job id 7: Access/permission denied" >&2; exit 1')
+    assert engine.status("case-1").reason.startswith("being cancelled")

@@ -193,6 +193,17 @@ def test_what_this_slurm_cannot_do_is_said_before_anything_is_submitted(engine: 
     assert engine.jobs() == []
 
 
+def test_a_partition_whose_nodes_are_hidden_is_refused_with_what_shows_them(
+    pretended: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    """As sinfo hides those that power saving has off."""
+    pretended("sinfo", "echo 'gpu*|0|infinite'")
+    with pytest.raises(InputError, match="the partition has 0") as refused:
+        SlurmEngine(tmp_path / "queue").submit(job("true"))
+    assert "PrivateData=cloud" in refused.value.fix
+    assert "nodes:" not in refused.value.fix
+
+
 def test_a_slurm_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="sinfo is not on PATH"):

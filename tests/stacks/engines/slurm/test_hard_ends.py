@@ -18,12 +18,12 @@ from tests.slurm_cluster import SlurmCluster
 from tests.stacks.engines.test_contract import job, over, until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
-_SUBMIT = """
+SUBMIT = """
 import sys
 from pathlib import Path
 from stacks.config.job_file import JobFile
 from stacks.engines.slurm.engine import SlurmEngine
-SlurmEngine(Path(sys.argv[1]), "gpu").submit(JobFile.model_validate_json(sys.argv[2]))
+SlurmEngine(Path(sys.argv[1]), *(sys.argv[3:] or ["gpu"])).submit(JobFile.model_validate_json(sys.argv[2]))
 """
 ENDLESS = "trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"
 
@@ -53,7 +53,7 @@ def killed_submit(tmp_path: Path, script: str, *, taken: bool, **keys: object) -
     words = [
         sys.executable,
         "-c",
-        _SUBMIT,
+        SUBMIT,
         str(tmp_path / "queue"),
         job(script, **keys).model_dump_json(exclude_unset=True),
     ]
