@@ -34,6 +34,7 @@ from stacks.engines.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
     FolderEngine,
+    job_ids,
     read_job,
     read_status,
     write_status,
@@ -70,6 +71,8 @@ _NOT_SENT = re.compile(r"[Cc]onnect failure|[Cc]onnection refused")
 """Of answers without which it is known all the same that Slurm has taken nothing."""
 _LOOKED_SEC, _LOOK_SEC = 20.0, 2.0
 """For a job whose submit has got no answer: how long, and the pause before each look."""
+_TELLS, _TELL_SEC = 5, 0.5
+"""How often a job is told to end, and the pause between."""
 _BEING_CANCELLED = "being cancelled: it is told to stop, and ended once its grace is over"
 _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
 """Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
@@ -90,14 +93,6 @@ class _State:
     word: str
     reason: str
     comment: str
-
-
-@dataclass(frozen=True)
-class _Asks:
-    """Ways to ask Slurm for a job by its number, and for all that it knows, by theirs."""
-
-    one: Callable[[str], _State]
-    all: Callable[[], Mapping[str, _State]]
 
 
 _OR = "+"
@@ -172,7 +167,7 @@ class SlurmEngine(FolderEngine):
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        return self._status(job_id, _Asks(_one_state, _all_states))
+        return self._status(job_id, _one_state)
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`. Slurm is asked once for all of them. InputError: there is no such folder."""
@@ -181,20 +176,31 @@ class SlurmEngine(FolderEngine):
                 "--on slurm", "no folder of that name is here", value=str(self._folder),
                 allowed="a folder with jobs, which the first submit makes", fix="mend its name, or mount it here",
             )  # fmt: skip
-        listed = cache(_all_states)  # not at all, where all are over
+
+        @cache  # not at all, where all are over
+        def listed() -> Mapping[str, _State]:
+            numbers = ",".join(self._numbers())
+            return _states(f"--jobs={numbers}") if numbers else {}
 
         def state(slurm_id: str) -> _State:
             return listed().get(slurm_id) or _one_state(slurm_id)
 
-        asks = _Asks(state, listed)
-        return self._listed(lambda job_id: self._status(job_id, asks))
+        return self._listed(lambda job_id: self._status(job_id, state))
 
-    def _status(self, job_id: str, asks: _Asks) -> JobStatus:
+    def _numbers(self) -> Iterator[str]:
+        """Slurm's, of the jobs that are not over."""
+        for job_id in job_ids(self._folder):
+            folder = self._folder / job_id
+            with suppress(InputError):
+                if not read_status(folder).phase.is_over and (number := kept_id(folder)):
+                    yield number
+
+    def _status(self, job_id: str, state_of: Callable[[str], _State]) -> JobStatus:
         folder = self._known(job_id)
         known = read_status(folder)
         if known.phase.is_over:
             return known
-        found = self._now(folder, known, asks)
+        found = self._now(folder, known, state_of)
         if found.phase.is_over:
             with suppress(InputError):  # without room it is found out again
                 write_status(folder, found)
@@ -214,23 +220,21 @@ class SlurmEngine(FolderEngine):
         with _writing(folder):
             (folder / CANCEL_FILE).touch()
         # Asked for after the file is there, which a batch script that has not begun by now will find.
-        if not (slurm_id := _slurm_id(folder, _all_states)):
+        if not (slurm_id := _slurm_id(folder)):
             with suppress(InputError):  # without room the file says it alone
                 write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
         state, _ = _own_state(folder, _one_state(slurm_id))
         # The batch script tells the step, and waits; where there is none yet the job is gone at once.
         signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
-        try:
-            _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
-        except InputError as error:
-            if not _IS_OVER.search(error.problem):
-                raise
+        _told(slurm_id, *signal)
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
         partition = self._partition().name
-        waiting = len(_slurm("squeue", "--noheader", "--states=PENDING", f"--partition={partition}").split("\n")) - 1
+        waiting = len(
+            _slurm("squeue", "--noheader", "--states=PENDING", f"--partition={partition}", "--format=%i").split()
+        )
         lines = _slurm("sinfo", "--noheader", "--states=idle", f"--partition={partition}", "--format=%R|%D").split()
         idle = _most_of_one(line.split("|") for line in lines)
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
@@ -261,12 +265,12 @@ class SlurmEngine(FolderEngine):
             (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))
         keep_id(folder, _taken(folder, words))
 
-    def _now(self, folder: Path, known: JobStatus, asks: _Asks) -> JobStatus:
+    def _now(self, folder: Path, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
         """Out of what its script has left and what Slurm says."""
-        slurm_id = _slurm_id(folder, asks.all)
+        slurm_id = _slurm_id(folder)
         if not slurm_id:
             return _being_submitted(folder, known)
-        state, reason = _own_state(folder, asks.one(slurm_id))
+        state, reason = _own_state(folder, state_of(slurm_id))
         # Looked at after Slurm was asked: what had ended by then has left its word.
         end, started = end_of(folder), number_in(folder, "started")
         seen = replace(
@@ -279,7 +283,7 @@ class SlurmEngine(FolderEngine):
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
         if kept_id(folder) not in ("", slurm_id):  # it has just been handed over
-            return self._now(folder, known, _Asks(_one_state, _all_states))
+            return self._now(folder, known, _one_state)
         if state in _NO_SCRIPT and _cancel_asked(folder):
             # Told while it ran, and requeued since: it would be given nodes once more. Not everybody who looks may.
             with suppress(InputError):
@@ -333,21 +337,35 @@ def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
 
 def _one_state(slurm_id: str) -> _State:
     """What Slurm says of a job."""
+    return _states(f"--jobs={slurm_id}").get(slurm_id, _State("", "", ""))
+
+
+def _told(slurm_id: str, *signal: str) -> None:
+    """Has Slurm end a job, or tell its batch script, unless it is over. In the first instants of a script there is none
+    to be told yet, and scancel fails without a word.
+    """
+    for left in reversed(range(_TELLS)):
+        try:
+            _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
+            return
+        except InputError as error:
+            if _IS_OVER.search(error.problem):
+                return
+            if error.problem != "scancel: " or not left:
+                raise
+        time.sleep(_TELL_SEC)
+
+
+def _states(which: str) -> dict[str, _State]:
+    """Of some jobs, by their numbers. Never of everybody's: a stranger's comment may hold a line that looks like one
+    of another job.
+    """
     try:
-        said = _slurm("squeue", "--noheader", "--states=all", f"--jobs={slurm_id}", f"--format={_STATE_FORMAT}")
+        said = _slurm("squeue", "--noheader", "--states=all", which, f"--format={_STATE_FORMAT}")
     except InputError as error:
         if "Invalid job id" not in error.problem:
             raise
         said = ""
-    return _read_states(said).get(slurm_id, _State("", "", ""))
-
-
-def _all_states() -> dict[str, _State]:
-    """Of all jobs that it knows, by their ids."""
-    return _read_states(_slurm("squeue", "--noheader", "--states=all", f"--format={_STATE_FORMAT}"))
-
-
-def _read_states(said: str) -> dict[str, _State]:
     rows = (line.split("|", 3) for line in said.splitlines())
     return {row[0]: _State(*row[1:]) for row in rows if len(row) == 4}
 
@@ -361,11 +379,13 @@ def _own_state(folder: Path, found: _State) -> tuple[str, str]:
     return found.word, "" if found.reason == "None" else found.reason
 
 
-def _slurm_id(folder: Path, all_states: Callable[[], Mapping[str, _State]]) -> str:
+def _slurm_id(folder: Path) -> str:
     """The number of the folder's job; empty where Slurm has not taken it. A submit that was cut off has not kept it."""
     if kept := kept_id(folder):
         return kept
-    own = [number for number, state in all_states().items() if state.comment == comment_of(folder)]
+    # Who asks may be the owner by another name, where a shared folder makes root nobody.
+    of_owner = _states(f"--user={folder.stat().st_uid},{os.geteuid()}")
+    own = [number for number, state in of_owner.items() if state.comment == comment_of(folder)]
     if own:
         keep_id(folder, max(own, key=int))
     return kept_id(folder) or max(own, key=int, default="")
@@ -383,7 +403,7 @@ def _taken(folder: Path, words: Sequence[str]) -> str:
         while time.monotonic() < until:
             time.sleep(_LOOK_SEC)
             with suppress(InputError):
-                if number := _slurm_id(folder, _all_states):
+                if number := _slurm_id(folder):
                     return number
         raise PerhapsTakenError(
             error.place, f"{error.problem}; the job may have been taken all the same, as {folder.name}",
@@ -443,7 +463,8 @@ def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None
         done = subprocess.run(
             [shutil.which(program) or program, *words],  # on this process's PATH, whatever the variables say
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # names and comments are other people's
             timeout=_TIMEOUT_SEC,
             # Slurm hands on what it is given: the end of the local job that submits would be that of the other.
             env={**unmarked(os.environ), "LC_ALL": "C.UTF-8"} if variables is None else unmarked(variables),

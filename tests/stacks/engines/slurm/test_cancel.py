@@ -54,6 +54,21 @@ def test_one_that_is_over_meanwhile_is_no_mistake(engine: SlurmEngine, pretended
     engine.cancel("case-1")
 
 
+def test_a_script_that_cannot_be_told_in_its_first_instant_is_told_in_the_next(
+    engine: SlurmEngine, pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacks.engines.slurm.engine._TELL_SEC", 0.0)
+    is_in("RUNNING", pretended, tmp_path)
+    pretended(
+        "scancel", f'[ -e {tmp_path}/tried ] || {{ touch {tmp_path}/tried; exit 1; }}; echo "$@" >{tmp_path}/told'
+    )
+    engine.cancel("case-1")
+    assert (tmp_path / "told").read_text() == "--batch --signal=TERM 7\n"
+    pretended("scancel", "exit 1")
+    with pytest.raises(InputError, match="scancel"):
+        engine.cancel("case-1")
+
+
 @pytest.mark.parametrize(("state", "phase"), [("PENDING", Phase.WAITING), ("RUNNING", Phase.RUNNING)])
 def test_until_it_is_over_it_is_being_cancelled(
     engine: SlurmEngine, pretended: Pretended, tmp_path: Path, state: str, phase: Phase
