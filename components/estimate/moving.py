@@ -98,14 +98,21 @@ _CASES = (
 def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sort: Sort) -> Advice:
     """Of what is left (`job.hours`, undisturbed; its deadline from now). `others`: as `gangway quote` finds them."""
     staying = quote(here, job)
+    if unknown := _unknown(staying, sort, job):
+        return Advice(staying, None, go=False, reason=f"nobody knows what staying comes to: {unknown}")
     left = _value(staying, sort, job)
     stays = [_value(quote(here, replace(job, times_taken=case.here)), sort, job) for case in _CASES]
     moves = [move for offer in others if (move := _move(here, offer, job, luggage, sort, stays)) is not None]
-    best = max(moves, key=lambda move: (move.saves.mid, move.saves.low), default=None)
+
+    def gain(move: Move) -> tuple[float, float, float]:
+        # Where staying never ends all save the same: there it is best where it comes to the least.
+        paid = move.traffic_usd if sort == "cost" else 0.0
+        return move.saves.mid, move.saves.low, -_value(move.to, sort, job) - paid
+
+    best = max(moves, key=gain, default=None)
     surely = [move for move in moves if _pays(move, left)]
     if surely:
-        chosen = max(surely, key=lambda move: (move.saves.mid, move.saves.low))
-        return Advice(staying, chosen, go=True, reason="even at the low end it saves")
+        return Advice(staying, max(surely, key=gain), go=True, reason="even at the low end it saves")
     return Advice(staying, best, go=False, reason=_why_not(best, left, sort))
 
 
@@ -141,10 +148,23 @@ def _move(
 
 def _value(quoted: Quoted, sort: Sort, job: Job) -> float:
     """What is to be little; endless where the job is not done so, or not in time, or nobody knows."""
-    if quoted.problem or quoted.missing or quoted.hours > (job.deadline_hours or math.inf):
-        return math.inf
-    value = {"cost": quoted.usd, "carbon": quoted.gco2e, "risk": quoted.hours}[sort]
-    return math.inf if value is None else value
+    value = _figure(quoted, sort)
+    return math.inf if value is None or quoted.missing or _is_failing(quoted, job) else value
+
+
+def _unknown(quoted: Quoted, sort: Sort, job: Job) -> str:
+    """What is not known of it, and would have to be for any saving; empty where nothing."""
+    if _is_failing(quoted, job):
+        return ""  # whatever it costs
+    return quoted.missing or ("" if _figure(quoted, sort) is not None else f"no figure of its {sort}")
+
+
+def _figure(quoted: Quoted, sort: Sort) -> float | None:
+    return {"cost": quoted.usd, "carbon": quoted.gco2e, "risk": quoted.hours}[sort]
+
+
+def _is_failing(quoted: Quoted, job: Job) -> bool:
+    return bool(quoted.problem) or quoted.hours > (job.deadline_hours or math.inf)
 
 
 def _pays(move: Move, staying: float) -> bool:

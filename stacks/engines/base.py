@@ -147,7 +147,8 @@ class JobStatus:
 
 def unreadable(job_id: str, name: str, error: UnreadableError) -> JobStatus:
     """A job's row in `Engine.jobs` where it cannot be read: it hides no other."""
-    return JobStatus(job_id, name, "", "", Phase.UNREADABLE, (), 0, None, f"{error.place}: {error.problem}")
+    why = f"{error.place}: {error.problem}"
+    return JobStatus(job_id, name, "", "", Phase.UNREADABLE, (), 0, None, why, stretches=None)
 
 
 class Engine(Protocol):

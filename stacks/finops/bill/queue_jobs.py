@@ -24,7 +24,7 @@ _NOBODY = "(none)"
 
 @dataclass(frozen=True)
 class QueueJob:
-    """A job that was on nodes. `spans`: of them; one that goes on ends now."""
+    """A job that was on nodes. `spans`: of them; one that went on ends with its listing."""
 
     job_id: str
     user: str
@@ -84,9 +84,10 @@ class Share:
     usd: float
 
 
-def read_queue_jobs(words: Sequence[str], now: datetime | None = None) -> list[QueueJob]:
-    """Of several `PROVIDER:STACK=FILE`, each file what `gangway job list --json` printed. InputError: one is none."""
-    now = now or datetime.now(UTC)
+def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
+    """Of several `PROVIDER:STACK=FILE`, each file what `gangway job list --json` printed when it was last written.
+    InputError: one is none.
+    """
     found, seen = list[QueueJob](), set[str]()
     for word in words:
         match = _WORD.fullmatch(word)
@@ -99,14 +100,11 @@ def read_queue_jobs(words: Sequence[str], now: datetime | None = None) -> list[Q
                 if match is None
                 else nearest_hint(match["provider"], PROVIDERS),
             )  # fmt: skip
-        for status in _listed(Path(match["file"])):
-            if status.stretches is None:
-                raise InputError(
-                    match["file"], "nobody knows any more when this job was on nodes", value=status.id,
-                    allowed="jobs whose stretches are known",
-                    fix="take it out of the file: its share of the bill is then nobody's",
-                )  # fmt: skip
-            spans = tuple(Span(each.start, each.end or now, each.nodes) for each in status.stretches)
+        file = Path(match["file"])
+        statuses = _listed(file)
+        listed_at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+        for status in statuses:
+            spans = _spans(status, match["file"], listed_at)
             whose = status.id, status.user, status.team, match["provider"], match["stack"]
             job = QueueJob(*whose, spans, status.submitted_at)
             if job.key in seen:
@@ -118,6 +116,25 @@ def read_queue_jobs(words: Sequence[str], now: datetime | None = None) -> list[Q
             if spans:
                 found.append(job)
     return found
+
+
+def _spans(status: JobStatus, file: str, listed_at: datetime) -> tuple[Span, ...]:
+    if status.stretches is None:
+        raise InputError(
+            file, "nobody knows when this job was on nodes", value=status.id,
+            allowed="jobs whose stretches are known",
+            fix="have the list made by who may read it; or take it out of the file: what it cost is then of the jobs "
+            "beside it, or unexplained",
+        )  # fmt: skip
+    for each in status.stretches:
+        times = (each.start, listed_at if each.end is None else each.end)
+        if None in (time.tzinfo for time in times) or times[1] < times[0] or each.nodes < 1:
+            raise InputError(
+                f"{file}: {status.id}", "no time on nodes", value=f"{each.start} to {times[1]}, {each.nodes} nodes",
+                allowed="a start, an end that is not before it, both with their zones, and 1 node at least",
+                fix="gangway job list --json > jobs.json; one that goes on ends when the file was written",
+            )  # fmt: skip
+    return tuple(Span(each.start, each.end or listed_at, each.nodes) for each in status.stretches)
 
 
 def _listed(path: Path) -> list[JobStatus]:

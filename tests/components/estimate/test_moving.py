@@ -125,6 +125,30 @@ def test_a_place_where_the_job_is_late_is_left_as_long_as_there_is_time_to_move(
         assert found.go is goes
 
 
+def test_where_nobody_knows_what_staying_comes_to_nobody_is_sent_away() -> None:
+    here = offer(SPOT)
+    unpriced = replace(here, price=here.price.model_copy(update={"value": None}))
+    found = advise(unpriced, offers(), Job(4, 100.0), NOTHING, "cost")
+    assert (found.go, found.best) == (False, None)
+    assert "no price in the catalogue" in found.reason
+
+
+def test_who_cannot_end_here_goes_where_it_comes_to_the_least() -> None:
+    """Whatever nobody knows of the place that is left."""
+    here, job = offer(f"{AZURE} spot"), Job(4, 100.0, 101.0)
+    others = [each for each in offers() if each.provider == "azure" and each.kind == "on-demand"]
+    twins = [
+        replace(each, price=each.price.model_copy(update={"value": (each.price.value or 0.0) * times}))
+        for each, times in ((others[0], 3.0), (others[0], 1.0), (others[0], 2.0))
+    ]
+    unpriced = replace(here, price=here.price.model_copy(update={"value": None}))
+    for left in (here, unpriced):
+        found = advise(left, twins, job, NOTHING, "cost")
+        assert found.go
+        assert found.best is not None
+        assert found.best.to.offer == twins[1]
+
+
 @pytest.mark.parametrize("factor", [0.5, 3.0])
 def test_the_same_at_other_prices_is_the_same_decision(factor: float) -> None:
     def priced(each: Offer) -> Offer:

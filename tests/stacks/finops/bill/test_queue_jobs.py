@@ -1,6 +1,7 @@
 """What a cluster with a queue was billed, by team and user: parts that add up to the bill."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,35 @@ def test_the_table_is_shown_beside_the_rest(samples: Path, tmp_path: Path, monke
     assert "of jobs" in result.stdout
 
 
-def test_one_that_goes_on_is_counted_up_to_now(tmp_path: Path) -> None:
+def test_one_that_goes_on_is_counted_up_to_when_it_was_listed(tmp_path: Path) -> None:
     path = listed(tmp_path / "jobs.json", ("a-1", "ann", "", [(8, None, 2)]))
-    (found,) = read_queue_jobs([f"aws:s={path}"], DAY + timedelta(hours=9.5))
+    at = (DAY + timedelta(hours=9.5)).timestamp()
+    os.utime(path, (at, at))
+    (found,) = read_queue_jobs([f"aws:s={path}"])
     assert found.node_hours == 3.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"start": "2026-10-05T08:00:00"}, {"end": "2026-10-05T10:00:00"}, {"end": "2026-10-05T07:00:00Z"}, {"nodes": -4}],
+)
+def test_what_is_no_time_on_nodes_is_told(tmp_path: Path, changes: dict[str, object]) -> None:
+    path = listed(tmp_path / "jobs.json", ("a-1", "ann", "", [(8, 9, 1)]))
+    rows = json.loads(path.read_text())
+    rows[0]["stretches"][0].update(changes)
+    path.write_text(json.dumps(rows))
+    with pytest.raises(InputError, match="a-1") as refused:
+        read_queue_jobs([f"aws:s={path}"])
+    assert "gangway job list" in refused.value.fix
+
+
+def test_one_that_the_lister_may_not_read_is_not_taken_for_idle(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue", user="ann")
+    job_id = queue.submit(job("true"))
+    over(queue, job_id)
+    (tmp_path / "queue" / job_id / "state.json").write_text("")
+    (row,) = json.loads(CliRunner().invoke(app, ["job", "list", "--json", "--on", f"local:{tmp_path}/queue"]).stdout)
+    assert (row["phase"], row["stretches"]) == ("cannot be read", None)
 
 
 def test_what_an_engine_lists_is_read(tmp_path: Path) -> None:
