@@ -102,7 +102,7 @@ class Placing:
 
     Attributes:
         claim: of a volume that all nodes can write to, for run folders.
-        run_folder: of this job in it, of an unguessable name.
+        run_folder: of this job in it, `NAMESPACE/NAME`; of a job of an earlier release an unguessable name alone.
         excluded: nodes that were not fit for it.
         start: of its JobSets this is the how manieth, from 1.
         max_sec: what is left of its hours; None for all of them.
@@ -360,9 +360,15 @@ def _affinity(job: JobFile, placing: Placing) -> Manifest:
 
 
 def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
-    """Mounts beside the run folder's; the kubelet makes their folders as it makes that one."""
+    """Mounts beside the run folder's; the kubelet makes their folders as it makes that one.
+
+    Each is one folder right beside it: in one that is mounted a pod could put a link in the place of the next, which
+    the kubelet follows to wherever it leads in the volume.
+    """
+    folder = placing.run_folder
     for output in job.outputs:
-        yield {"name": "runs", "mountPath": output, "subPath": output_folder(placing.run_folder, output)}
+        beside = f"{folder}.outputs{output.replace('/', '+')}" if "/" in folder else output_folder(folder, output)
+        yield {"name": "runs", "mountPath": output, "subPath": beside}
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:

@@ -12,7 +12,6 @@ from components.core.findings import InputError, Severity
 from components.kubernetes.manifest import manifest
 from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU, INFINIBAND, RUNG_LABEL
 from stacks.config.job_file import JobFile, Priority
-from stacks.config.own_command import output_folder
 from stacks.engines.base import EngineAwayError, Phase
 from stacks.engines.kubernetes.engine import KubernetesEngine
 from tests import kube_cluster
@@ -334,7 +333,7 @@ def test_its_outputs_are_beside_its_run_folder(engine: KubernetesEngine, kube_qu
     job_id = engine.submit(job("touch mine; touch /mnt/results/kept", outputs=["/mnt/results"]))
     assert over(engine, job_id).phase is Phase.DONE
     (mine,) = kube_queue.runs.glob(f"{job_id}-*/mine")
-    assert Path(output_folder(str(mine.parent), "/mnt/results"), "kept").exists()
+    assert Path(f"{mine.parent}.outputs+mnt+results", "kept").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
@@ -23,7 +24,7 @@ from stacks.engines.kubernetes.objects import file_of
 from tests.components.kubernetes.test_schemas import VERSIONS
 
 IMAGE = f"registry.example.com/mine@sha256:{'0' * 64}"
-PLACING = Placing("team-a", "gpu", "gangway-runs", "mine-3", "ada", "mine-3-0123")
+PLACING = Placing("team-a", "gpu", "gangway-runs", "mine-3", "ada", "team-a/mine-3-0123")
 
 
 def job(**keys: object) -> JobFile:
@@ -167,7 +168,7 @@ def test_the_next_start_leaves_nodes_out_and_has_what_is_left_of_the_hours() -> 
     made = job_set(job(), following)
     assert made["metadata"]["name"] == "mine-3-s3"
     assert made["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == "600"
-    assert made["metadata"]["annotations"]["gangway.dev/run-folder"] == "mine-3-0123", "it goes on in its folder"
+    assert made["metadata"]["annotations"]["gangway.dev/run-folder"] == "team-a/mine-3-0123", "it goes on in its folder"
     affinity = pod_of(job(), following)["affinity"]
     assert "'values': ['n1', 'n2']" in str(affinity)
     assert "affinity" not in pod_of(job())
@@ -214,13 +215,20 @@ def test_outputs_are_in_the_run_folders_claim_and_may_be_written_to() -> None:
     assert mounts["/work/results"] == {
         **run,
         "mountPath": "/work/results",
-        "subPath": "mine-3-0123.outputs/work/results",
+        "subPath": "team-a/mine-3-0123.outputs+work+results",
     }
-    assert mounts["/plots"] == {**run, "mountPath": "/plots", "subPath": "mine-3-0123.outputs/plots"}
+    assert mounts["/plots"] == {**run, "mountPath": "/plots", "subPath": "team-a/mine-3-0123.outputs+plots"}
     assert "readOnly" not in run
     assert [each["mountPath"] for each in container_of(job())["volumeMounts"]] == list(mounts)[:-2]
     again = mounts_of(file_of(job_set(file, PLACING)), PLACING.without(["n1"], 600))
     assert again == mounts, "the next start has the same"
+
+
+def test_a_job_from_before_goes_on_in_the_folders_that_it_has() -> None:
+    before = replace(PLACING, run_folder="mine-3-0123")
+    mounts = mounts_of(job(outputs=["/work/results"]), before)
+    assert mounts["/mnt/gangway/run"]["subPath"] == "mine-3-0123"
+    assert mounts["/work/results"]["subPath"] == "mine-3-0123.outputs/work/results"
 
 
 @pytest.mark.parametrize("output", ["/mnt", "/mnt/gangway", "/mnt/gangway/run", "/mnt/gangway/mine"])
