@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from components.core.findings import Severity
 from stacks.config.job_file import JobFile
 from stacks.engines.kubernetes.manifests import (
+    PATIENCE_SEC,
     Placing,
     job_set,
     output_findings,
     supports,
     variables_of,
 )
-from stacks.engines.kubernetes.objects import file_of
+from stacks.engines.kubernetes.objects import file_of, hours_sec_of
 from tests.components.kubernetes.test_schemas import VERSIONS
 
 IMAGE = f"registry.example.com/mine@sha256:{'0' * 64}"
@@ -167,11 +168,25 @@ def test_the_next_start_leaves_nodes_out_and_has_what_is_left_of_the_hours() -> 
     following = PLACING.without(["n2"], 1200).without(["n1", "n2"], 600)
     made = job_set(job(), following)
     assert made["metadata"]["name"] == "mine-3-s3"
-    assert made["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == "600"
+    assert hours_sec_of(made) == 600
     assert made["metadata"]["annotations"]["gangway.dev/run-folder"] == "team-a/mine-3-0123", "it goes on in its folder"
     affinity = pod_of(job(), following)["affinity"]
     assert "'values': ['n1', 'n2']" in str(affinity)
     assert "affinity" not in pod_of(job())
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_pods_count_all_of_the_jobs_hours_and_kueue_leaves_time_for_nodes_to_come(nodes: int) -> None:
+    file = job(nodes={"min": nodes, "max": nodes}, max_hours=0.5, grace_sec=90)
+    for placing in (PLACING, PLACING.without(["n1"], 600)):
+        words = container_of(file, placing)["command"]
+        assert words[4:9] == [
+            "/bin/sh", "/mnt/gangway/scripts/hours.sh", "1800", "90", "/mnt/gangway/run/.gangway-used-sec"
+        ]  # fmt: skip
+    script, *_ = supports(PLACING, {})
+    assert "hours.sh" in script["data"]
+    asked = job_set(file, PLACING)["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"]
+    assert int(asked) == 1800 + PATIENCE_SEC
 
 
 @pytest.mark.parametrize(
@@ -195,7 +210,7 @@ def test_a_presets_data_are_mounted_to_be_read() -> None:
     (volume,) = [each for each in pod["volumes"] if each["name"] == "data"]
     assert volume["persistentVolumeClaim"] == {"claimName": "gangway-data", "readOnly": True}
     words = container["command"]
-    assert words[4:7] == ["python", "-m", "trainer.launch"]
+    assert words[9:12] == ["python", "-m", "trainer.launch"]
     assert words[words.index("--data") + 1] == "/shared/digits"
     assert words[words.index("--run-dir") + 1] == "/mnt/gangway/run"
 
