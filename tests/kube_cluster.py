@@ -128,7 +128,7 @@ class KubeCluster:
     def queue(self, cpus: int) -> KubeQueue:
         """A new one of so many CPUs, with a claim for run folders."""
         name = f"q{secrets.token_hex(4)}"
-        runs = self.folder / "kubelet" / "claims" / name / "gangway-runs"
+        runs = self.folder / "kubelet" / "claims" / name / "gangway-runs" / name
         runs.mkdir(parents=True)
         found = KubeQueue(name, "gpu", name, runs)
         self.kubectl("create", "namespace", name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.kubernetes.queues import tolerations
-from components.kubernetes.spec import GPU, ClusterSpec
+from components.kubernetes.spec import GPU, UNCOUNTED, ClusterSpec
 
 __all__ = [
     "AUTOSCALER_ACCOUNT",
@@ -84,8 +84,7 @@ def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
             "recoveryTimeout": f"{(rungs + 1) * BOOT_MINUTES}m",
             "requeuingStrategy": {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backoffMaxSeconds": 900},
         },
-        # Of which a pod may ask for some, and nobody has a quota.
-        "resources": {"excludeResourcePrefixes": ["hugepages-"]},
+        "resources": {"excludeResourcePrefixes": list(UNCOUNTED)},
         **fair,
     }
 

@@ -16,6 +16,19 @@ MEMBER_GROUP = "gangway:"
 _RBAC = "rbac.authorization.k8s.io/v1"
 _READ, _MAKE = ["get", "list", "watch"], ["get", "list", "watch", "create", "patch", "delete"]
 
+_ADMISSION, _POLICY = "admissionregistration.k8s.io/v1", "gangway-runs-apart"
+_BEFORE = "[a-z][a-z0-9-]*-[0-9]+-[0-9a-f]{16}"
+"""Folder of a job that was submitted before teams had theirs: its name, which nobody can guess, is its only key."""
+_RUNS = f"""!has(object.spec.volumes) ? [] : object.spec.volumes.filter(v, has(v.persistentVolumeClaim)
+    && v.persistentVolumeClaim.claimName == "{CLAIM}").map(v, v.name)"""
+_ALL = "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"
+_ITS_OWN = """variables.all.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in variables.runs)
+    || (has(m.subPath) && m.subPath.matches(variables.own) && !has(m.subPathExpr))))"""
+_NO_DEVICE = "variables.all.all(c, !has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in variables.runs)))"
+_NOT_LATER = """!has(object.spec.ephemeralContainers) || object.spec.ephemeralContainers.all(c,
+    (!has(c.volumeMounts) || c.volumeMounts.all(m, !(m.name in variables.runs)))
+    && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in variables.runs))))"""
+
 RunVolume = Mapping[str, Any]
 """The source of a PersistentVolume, such as `{"csi": {...}}`, from which `volumeHandle` may be left out."""
 
@@ -25,13 +38,14 @@ def namespace_manifests(spec: ClusterSpec, volume: RunVolume | None, size_gib: i
 
     Args:
         spec: of the cluster.
-        volume: where run folders are, the same for all teams, each job's under a name of its own; None where
-            the cluster has none, and somebody else makes the claims.
+        volume: where run folders are, the same for all teams, each team's in a folder of its own; None where the
+            cluster has none, and somebody else makes the claims.
         size_gib: of it, which Kubernetes wants said and nothing enforces.
     """
     found = [each for team in spec.queues for each in _of_team(spec, team)]
     if volume is not None:
         found += [each for team in spec.queues for each in _claim(team.name, volume, size_gib)]
+        found += _apart()
     return (*found, *_cluster_reader(spec))
 
 
@@ -146,6 +160,42 @@ def _claim(team: str, volume: RunVolume, size_gib: int) -> tuple[Manifest, ...]:
     return (
         manifest("v1", "PersistentVolume", name, {"spec": held}),
         manifest("v1", "PersistentVolumeClaim", CLAIM, {"spec": claimed}, team),
+    )
+
+
+def _apart() -> tuple[Manifest, ...]:
+    """No pod of a team's mounts what another team has in the volume, which is one and the same behind all claims.
+
+    A folder of a run is right below its team's, and mounted whole: the kubelet follows a link in a `subPath`, and in
+    these two folders no pod can make one.
+    """
+    names = {"runs": _RUNS, "all": _ALL, "own": f"'^(' + request.namespace + '/[^./][^/]*|{_BEFORE})$'"}
+    rules = [
+        {"operations": [verb], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource]}
+        for verb, resource in (("CREATE", "pods"), ("UPDATE", "pods/ephemeralcontainers"))
+    ]
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": rules},
+        "variables": [{"name": name, "expression": expression} for name, expression in names.items()],
+        "validations": [
+            {
+                "expression": _ITS_OWN,
+                "messageExpression": f"""'all teams share the volume of {CLAIM}: mount it with a subPath such as '
+    + request.namespace + '/NAME, right below the folder of the namespace, and without subPathExpr'""",
+            },
+            {"expression": _NO_DEVICE, "message": f"{CLAIM} is no device: mount it in volumeMounts, with a subPath"},
+            {"expression": _NOT_LATER, "message": f"a container that comes later has no subPath: leave {CLAIM} out"},
+        ],
+    }
+    bound = {
+        "policyName": _POLICY,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": {"matchLabels": dict(OURS)}},
+    }
+    return (
+        manifest(_ADMISSION, "ValidatingAdmissionPolicy", _POLICY, {"spec": policy}),
+        manifest(_ADMISSION, "ValidatingAdmissionPolicyBinding", _POLICY, {"spec": bound}),
     )
 
 

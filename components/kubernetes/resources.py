@@ -17,6 +17,8 @@ _TIERS: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("ClusterRole", "Namespace", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),
         **dict.fromkeys(("DaemonSet", "GKENetworkParamSet", "NicClusterPolicy", "NodeFeatureRule"), 0),
+        "ValidatingAdmissionPolicy": 0,
+        "ValidatingAdmissionPolicyBinding": 1,
         **dict.fromkeys(
             ("ConfigMap", "Network", "NetworkPolicy", "ResourceFlavor", "ResourceQuota", "Role", "ServiceAccount"), 1
         ),

@@ -19,6 +19,7 @@ __all__ = [
     "JOBS_POOL",
     "POOL_LABEL",
     "RUNG_LABEL",
+    "UNCOUNTED",
     "ClusterSpec",
     "Flavor",
     "Node",
@@ -41,6 +42,8 @@ HOST = "kubernetes.io/hostname"
 """Label of a node, by which Kueue chooses nodes one by one where it knows the network's blocks."""
 POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"
 """Of a node: the pool of machines of one kind that it is from, and the rung of the ladder."""
+UNCOUNTED = ("hugepages-",)
+"""What names of resources begin with of which a pod may ask for some, and nobody has a quota."""
 JOBS_POOL = "jobs"
 JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: JOBS_POOL})
 """Label of the nodes that run jobs, whatever their rung."""

@@ -159,7 +159,7 @@ class KubernetesEngine:
         block, fabric = self._block(job, self._queue), fabric_of(self._kubectl, job)
         while True:
             job_id = f"{job.name}-{number}"
-            folder = f"{job_id}-{secrets.token_hex(8)}"
+            folder = f"{self._kubectl.namespace}/{job_id}-{secrets.token_hex(8)}"
             placing = Placing(
                 self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block, fabric=fabric
             )

@@ -3,8 +3,12 @@
 import re
 from datetime import UTC, datetime
 
-_LINE = re.compile(rb"\[pod/[^\]]+\] (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z ?(.*)", re.DOTALL)
-_ENDS = re.compile(rb"\n|(?=\[pod/[^\]]+\] \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")
+_ZONE = rb"(?:Z|[+-]\d\d:\d\d)"
+"""Of a time: a kubelet writes its node's."""
+_LINE = re.compile(
+    rb"\[pod/[^\]]+\] (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(" + _ZONE + rb") ?(.*)", re.DOTALL
+)
+_ENDS = re.compile(rb"\n|(?=\[pod/[^\]]+\] \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?" + _ZONE + rb")")
 """Of lines: no other sign ends one, a progress bar's least of all; and a pod's last may have none."""
 _ERROR = re.compile(rb"^error: .*|error: .*\(Client\.Timeout or .* while reading body\)$", re.MULTILINE)
 _NOTHING_YET = re.compile(rb"is waiting to start|not have a host assigned|not found|not find the requested resource")
@@ -32,7 +36,8 @@ def read(said: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
     lines = list[tuple[int, str]]()
     for each in _ENDS.split(said):
         if found := _LINE.fullmatch(each):
-            lines.append((_ns(found[1].decode(), (found[2] or b"").decode()), found[3].decode(errors="replace")))
+            at = _ns(f"{found[1].decode()}{found[3].decode()}", (found[2] or b"").decode())
+            lines.append((at, found[4].decode(errors="replace")))
     until = None if now_ns is None else now_ns - _AGREEMENT_NS
     new = sorted(
         (each for each in lines if each[0] > offset_ns and (until is None or each[0] <= until)),
@@ -42,5 +47,5 @@ def read(said: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
 
 
 def _ns(second: str, fraction: str) -> int:
-    at = int(datetime.fromisoformat(f"{second}+00:00").timestamp())
+    at = int(datetime.fromisoformat(second).timestamp())
     return at * 10**9 + int(fraction.ljust(9, "0"))

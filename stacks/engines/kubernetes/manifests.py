@@ -9,11 +9,13 @@ on several nodes a plain failure holds back its end (own-job.sh), for it may be 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from components.core.findings import Finding
 from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL
+from images.render import TEMPLATES
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.own_command import RUN_DIR, output_folder, outputs_in_mounts
 from stacks.engines.attempts import most_restarts
@@ -48,10 +50,15 @@ QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/prio
 _NEAR_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
 """Of pods; those that no block of this kind has room for are of one of the next wider kind, and so on."""
 HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
-"""Of a JobSet: the seconds that it may have on nodes."""
+"""Of a JobSet: the seconds after which Kueue ends it, by a count that has the wait for nodes to come."""
+HOURS_ANNOTATION = "gangway.dev/max-sec"
+"""Of a JobSet: the seconds in which its pods may run. They end themselves after those (hours.sh)."""
+PATIENCE_SEC = 4 * 3600
+"""Beyond its hours, for nodes that have to come, in all of a JobSet's tries."""
 _MOUNTS = "/mnt/gangway"
 _RUN_DIR, _SCRIPTS_DIR = f"{_MOUNTS}/run", f"{_MOUNTS}/scripts"
 _OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
+_HOURS, _USED = "hours.sh", f"{_RUN_DIR}/.gangway-used-sec"
 _PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
 _PORT = 29400
 _HOLD_BACK_SEC = 20
@@ -102,7 +109,7 @@ class Placing:
 
     Attributes:
         claim: of a volume that all nodes can write to, for run folders.
-        run_folder: of this job in it, of an unguessable name.
+        run_folder: of this job in it, `NAMESPACE/NAME`; of a job of an earlier release an unguessable name alone.
         excluded: nodes that were not fit for it.
         start: of its JobSets this is the how manieth, from 1.
         max_sec: what is left of its hours; None for all of them.
@@ -171,7 +178,7 @@ def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, 
             "kind": "ConfigMap",
             "metadata": _meta(placing, placing.name),
             "immutable": True,
-            "data": {_OWN_JOB: own_job_script().read_text()},
+            "data": {_OWN_JOB: own_job_script().read_text(), _HOURS: hours_script().read_text()},
         },
         {
             "apiVersion": "v1",
@@ -194,13 +201,19 @@ def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, 
     )
 
 
+def hours_script() -> Path:
+    """That ends a pod's program when the job's hours are over, on this machine."""
+    return TEMPLATES / "job" / _HOURS
+
+
 def job_set(job: JobFile, placing: Placing) -> Manifest:
     """The JobSet. Of a job file its annotation has all but `env`, which is in a Secret."""
+    max_sec = placing.max_sec or _max_sec(job)
     labels = {
         **_labels(placing),
         START_LABEL: str(placing.start),
         QUEUE_LABEL: placing.queue,
-        HOURS_LABEL: str(placing.max_sec or math.ceil(job.max_hours * 3600)),
+        HOURS_LABEL: str(max_sec + PATIENCE_SEC),
     }
     if (name := priority_class(job.priority)) is not None:
         labels[_PRIORITY_LABEL] = name
@@ -211,6 +224,7 @@ def job_set(job: JobFile, placing: Placing) -> Manifest:
         USER_ANNOTATION: placing.user,
         RUN_ANNOTATION: placing.run_folder,
         EXCLUDED_ANNOTATION: ",".join(placing.excluded),
+        HOURS_ANNOTATION: str(max_sec),
     }
     return {
         "apiVersion": JOB_SET_VERSION,
@@ -230,6 +244,10 @@ def job_set(job: JobFile, placing: Placing) -> Manifest:
             ],
         },
     }
+
+
+def _max_sec(job: JobFile) -> int:
+    return math.ceil(job.max_hours * 3600)
 
 
 def _failure_policy(job: JobFile) -> Manifest:
@@ -360,22 +378,29 @@ def _affinity(job: JobFile, placing: Placing) -> Manifest:
 
 
 def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
-    """Mounts beside the run folder's; the kubelet makes their folders as it makes that one."""
+    """Mounts beside the run folder's; the kubelet makes their folders as it makes that one.
+
+    Each is one folder right beside it: in one that is mounted a pod could put a link in the place of the next, which
+    the kubelet follows to wherever it leads in the volume.
+    """
+    folder = placing.run_folder
     for output in job.outputs:
-        yield {"name": "runs", "mountPath": output, "subPath": output_folder(placing.run_folder, output)}
+        beside = f"{folder}.outputs{output.replace('/', '+')}" if "/" in folder else output_folder(folder, output)
+        yield {"name": "runs", "mountPath": output, "subPath": beside}
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:
     goes_on = _GOES_ON % {"name": _RESTARTS, "most": most_restarts(job), "code": EXIT_ENDED_FOR_ALL}
+    hours = ["/bin/sh", f"{_SCRIPTS_DIR}/{_HOURS}", str(_max_sec(job)), str(job.grace_sec), _USED]
     if job.nodes.max == 1:
-        return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *node_argv(job, _PLACE)]
+        return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *hours, *node_argv(job, _PLACE)]
     script = None if placing.fabric is None else placing.fabric.script
     shell, joins = (
         ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script, "told": EXIT_INTERRUPTED})
     )
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
     argv = node_argv(job, _PLACE, Meeting(first, _PORT, placing.name, job.nodes.max))
-    return [shell, "-c", f'{goes_on}{_MEETS}{joins}exec "$@"', "node", *argv]
+    return [shell, "-c", f'{goes_on}{_MEETS}{joins}exec "$@"', "node", *hours, *argv]
 
 
 def _literal(word: str) -> str:

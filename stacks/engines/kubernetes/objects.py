@@ -14,6 +14,7 @@ from stacks.engines.base import UnreadableError
 from stacks.engines.kubernetes.manifests import (
     EXCLUDED_ANNOTATION,
     FILE_ANNOTATION,
+    HOURS_ANNOTATION,
     HOURS_LABEL,
     JOB_LABEL,
     RUN_ANNOTATION,
@@ -89,6 +90,12 @@ def start_of(job_set: Found) -> int:
     return int(job_set["metadata"]["labels"][START_LABEL])
 
 
+def restarts_of(job_set: Found) -> int:
+    """How often JobSet has begun it again."""
+    count: int = job_set.get("status", {}).get("restarts", 0)
+    return count
+
+
 def file_of(job_set: Found) -> JobFile:
     """As it was submitted, without `env`. UnreadableError: no release of ours wrote it, or another one."""
     try:
@@ -98,10 +105,11 @@ def file_of(job_set: Found) -> JobFile:
 
 
 def hours_sec_of(job_set: Found) -> int:
-    """What it may have on nodes. UnreadableError: as `file_of`."""
-    text = job_set["metadata"]["labels"].get(HOURS_LABEL, "")
+    """In which its pods may run; an earlier release has asked Kueue for no more. UnreadableError: as `file_of`."""
+    label = job_set["metadata"]["labels"].get(HOURS_LABEL, "")
+    text = annotations_of(job_set).get(HOURS_ANNOTATION, label)
     if not _NUMBER.fullmatch(text):
-        raise _unreadable(job_set, f"{HOURS_LABEL} is {text!r}")
+        raise _unreadable(job_set, f"{HOURS_ANNOTATION} is {text!r}")
     return int(text)
 
 

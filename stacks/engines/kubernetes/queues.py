@@ -6,7 +6,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from components.kubernetes.spec import HOST
+from components.kubernetes.manifest import OURS
+from components.kubernetes.spec import HOST, UNCOUNTED
 from stacks.config.job_file import JobFile
 from stacks.engines.kubernetes.manifests import resources_of
 
@@ -45,10 +46,13 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Quota:
-    """Of a ClusterQueue. Of each group of resources all that a pod takes is of one of its flavors."""
+    """Of a ClusterQueue. Of each group of resources all that a pod takes is of one of its flavors. `uncounted`: what
+    names begin with that Kueue leaves out, as far as that is known.
+    """
 
     groups: Sequence[Sequence[Flavor]]
     in_cohort: bool
+    uncounted: tuple[str, ...] = ()
 
     def wanted(self, job: JobFile) -> list[tuple[Sequence[Flavor], Mapping[str, Decimal]]]:
         """Each group, and what the job takes of it."""
@@ -86,7 +90,9 @@ def quota_of(cluster_queue: Mapping[str, Any]) -> Quota:
         [_flavor(flavor, used.get(flavor["name"], {}), in_cohort=in_cohort) for flavor in group["flavors"]]
         for group in spec.get("resourceGroups", ())
     ]
-    return Quota(groups, in_cohort)
+    # Kueue's own configuration members may not read; that of a cluster of Gangway's own is known.
+    labels = cluster_queue.get("metadata", {}).get("labels", {})
+    return Quota(groups, in_cohort, UNCOUNTED if labels.items() >= OURS.items() else ())
 
 
 def flavor_names(cluster_queue: Mapping[str, Any]) -> list[str]:
@@ -119,7 +125,8 @@ def _flavor(found: Mapping[str, Any], used: Mapping[str, Decimal], *, in_cohort:
 def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
     """Resource and why, of what the queue never has for it."""
     known = {name for group in quota.groups for flavor in group for name in flavor.nominal}
-    found = [(name, "the queue has no quota of it") for name in needed(job) if name not in known]
+    asked = [name for name in needed(job) if not name.startswith(quota.uncounted)]
+    found = [(name, "the queue has no quota of it") for name in asked if name not in known]
     for group, wanted in quota.wanted(job):
         if any(flavor.holds(wanted) for flavor in group):
             continue

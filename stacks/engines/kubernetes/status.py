@@ -16,6 +16,7 @@ from stacks.engines.kubernetes.objects import (
     condition,
     file_of,
     job_id_of,
+    restarts_of,
     start_of,
     time_of,
 )
@@ -76,7 +77,10 @@ def _end_of(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
         return Phase.CANCELLED, None, "cancelled", cancelled
     evicted = None if seen.workload is None else condition(seen.workload, "Evicted")
     if evicted is not None and evicted["reason"] == OVER_HOURS and has_left:
-        return Phase.OVER_HOURS, None, "its hours are over", time_of(evicted["lastTransitionTime"])
+        at = time_of(evicted["lastTransitionTime"])
+        if stretches_of(seen) == ():
+            return Phase.FAILED, None, "its pods never ran: nodes did not come in time, or had no image", at
+        return Phase.OVER_HOURS, None, "its hours are over", at
     if failed is None:
         return None
     return _failed(seen, job, other_places, failed)
@@ -87,7 +91,7 @@ def _failed(seen: Seen, job: JobFile, other_places: int | None, failed: Found) -
     codes = [code for _, code in _ends(seen)]
     if not codes:
         return Phase.FAILED, None, failed.get("message", ""), at
-    if codes[0] == EXIT_ENDED_FOR_ALL and _restarts(seen.last) > most_restarts(job):
+    if codes[0] == EXIT_ENDED_FOR_ALL and restarts_of(seen.last) > most_restarts(job):
         return Phase.FAILED, codes[0], too_often(job), at
     enough = other_places is None or other_places >= job.nodes.max
     then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
@@ -123,18 +127,13 @@ def starts_gone(seen: Seen) -> tuple[int, int]:
 
 def _starts(seen: Seen) -> int:
     """Of all JobSets; one that Kueue has put back into the queue has begun once more."""
-    restarts = sum(map(_restarts, seen.sets))
+    restarts = sum(map(restarts_of, seen.sets))
     workloads = [each for each in (*seen.earlier, seen.workload) if each is not None]
     stats = [each.get("status", {}).get("schedulingStats", {}).get("evictions", ()) for each in workloads]
     evictions: int = sum(each["count"] for some in stats for each in some if each["reason"][:11] != "Deactivated")
     began = bool(restarts or any(each["status"].get("startTime") for each in seen.jobs))
     began = began or (seen.workload is not None and any_condition(seen.workload, "Admitted") is not None)
     return restarts + evictions + start_of(seen.last) - (0 if began else 1)
-
-
-def _restarts(job_set: Found) -> int:
-    count: int = job_set.get("status", {}).get("restarts", 0)
-    return count
 
 
 def _started_at(seen: Seen) -> datetime | None:

@@ -66,3 +66,15 @@ def test_every_team_has_a_claim_on_the_one_volume(two_teams: ClusterSpec) -> Non
         assert claim["spec"]["storageClassName"] == "", "no class makes another volume"
     assert "volumeHandle" not in LUSTRE["csi"], "what was given is left as it was"
     assert not found(namespace_manifests(two_teams, None), "PersistentVolume")
+
+
+def test_where_all_teams_share_a_volume_their_pods_mount_no_more_than_their_own(two_teams: ClusterSpec) -> None:
+    """What it lets pass is judged by a real API server (tests/stacks/engines/kubernetes/test_own_cluster.py)."""
+    made = namespace_manifests(two_teams, LUSTRE, 1200)
+    [policy] = found(made, "ValidatingAdmissionPolicy")
+    [bound] = found(made, "ValidatingAdmissionPolicyBinding")
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert (bound["spec"]["policyName"], bound["spec"]["validationActions"]) == (policy["metadata"]["name"], ["Deny"])
+    wanted = bound["spec"]["matchResources"]["namespaceSelector"]["matchLabels"].items()
+    assert all(wanted <= space["metadata"]["labels"].items() for space in found(made, "Namespace"))
+    assert not found(namespace_manifests(two_teams, None), "ValidatingAdmissionPolicy")

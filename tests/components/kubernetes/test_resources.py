@@ -58,6 +58,7 @@ def test_what_is_referred_to_is_in_an_earlier_tier(many_teams: ClusterSpec) -> N
                 ("Cohort", "cohortName"),
                 ("PersistentVolume", "volumeName"),
                 ("Topology", "topologyName"),
+                ("ValidatingAdmissionPolicy", "policyName"),
             )
             if key in spec
         ]

@@ -10,7 +10,7 @@ from components.core.findings import InputError, Severity
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase
 from stacks.engines.kubernetes.engine import KubernetesEngine
-from stacks.engines.kubernetes.manifests import FILE_ANNOTATION, HOURS_LABEL, Placing, job_set
+from stacks.engines.kubernetes.manifests import FILE_ANNOTATION, HOURS_ANNOTATION, HOURS_LABEL, Placing, job_set
 from tests.pretend_kubectl import PretendKube, pretend_kube
 from tests.stacks.engines.kubernetes.test_manifests import job
 from tests.stacks.engines.kubernetes.test_status import a_job, a_pod, a_set, a_workload, condition
@@ -97,7 +97,7 @@ def test_a_job_that_cannot_be_read_hides_no_other(kube: PretendKube, broken: str
     elif broken == "no file":
         del made["metadata"]["annotations"]
     else:
-        del made["metadata"]["labels"][HOURS_LABEL]
+        del made["metadata"]["labels"][HOURS_LABEL], made["metadata"]["annotations"][HOURS_ANNOTATION]
         made["status"] = {"conditions": [condition("Failed")]}
         workload = a_workload(condition("Admitted", "False"), condition("Evicted"))
         workload["status"]["conditions"][1]["reason"] = "DeactivatedDueToMaximumExecutionTimeExceeded"
@@ -107,7 +107,9 @@ def test_a_job_that_cannot_be_read_hides_no_other(kube: PretendKube, broken: str
     one, odd = engine().jobs()
     assert (one.id, odd.id, odd.phase) == (first, "odd-7", Phase.UNREADABLE)
     assert "cannot be read" in odd.reason
-    assert {"another release's": "colour", "no file": FILE_ANNOTATION, "no hours": HOURS_LABEL}[broken] in odd.reason
+    assert {"another release's": "colour", "no file": FILE_ANNOTATION, "no hours": HOURS_ANNOTATION}[
+        broken
+    ] in odd.reason
     with pytest.raises(InputError, match="kubectl delete jobset odd-7"):
         engine().status("odd-7")
     assert engine().submit(a_file()) == "mine-8"

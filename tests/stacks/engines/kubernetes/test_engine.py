@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,9 +13,10 @@ from components.core.findings import InputError, Severity
 from components.kubernetes.manifest import manifest
 from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU, INFINIBAND, RUNG_LABEL
 from stacks.config.job_file import JobFile, Priority
-from stacks.config.own_command import output_folder
 from stacks.engines.base import EngineAwayError, Phase
 from stacks.engines.kubernetes.engine import KubernetesEngine
+from stacks.engines.kubernetes.manifests import PATIENCE_SEC
+from stacks.engines.kubernetes.objects import time_of
 from tests import kube_cluster
 from tests.kube_cluster import KubeCluster, KubeQueue
 from tests.stacks.engines.test_contract import job as file_of
@@ -118,6 +120,49 @@ def _evict(cluster: KubeCluster, queue: KubeQueue, pod: str) -> None:
     path = f"/api/v1/namespaces/{queue.namespace}/pods/{meta['name']}/eviction"
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
     cluster.kubectl("create", f"--raw={path}", "-f", "-", told=json.dumps(eviction))
+
+
+@pytest.fixture
+def no_nodes(standing_kubernetes: KubeCluster) -> Iterator[Callable[[], None]]:
+    """None takes a pod, until it is called."""
+    names = standing_kubernetes.kubectl("get", "nodes", "--output=name").split()
+
+    def come() -> None:
+        standing_kubernetes.kubectl("uncordon", *names)
+
+    standing_kubernetes.kubectl("cordon", *names)
+    yield come
+    come()
+
+
+def test_a_wait_for_nodes_takes_none_of_a_jobs_hours(
+    engine: KubernetesEngine,
+    kube_queue: KubeQueue,
+    standing_kubernetes: KubeCluster,
+    no_nodes: Callable[[], None],
+) -> None:
+    job_id = engine.submit(job("trap 'touch told; exit 75' TERM; while :; do sleep 0.1; done", max_hours=2 / 3600))
+    until(engine, job_id, lambda found, log: found.phase is Phase.RUNNING)
+    query = "--output=jsonpath={.items[*].status.conditions[?(@.type=='Admitted')].lastTransitionTime}"
+    admitted_at = time_of(standing_kubernetes.kubectl("get", "workloads", f"--namespace={kube_queue.namespace}", query))
+    waits = until(engine, job_id, lambda found, log: datetime.now(UTC) - admitted_at > timedelta(seconds=6))
+    assert (waits.phase, waits.stretches) == (Phase.RUNNING, ()), "more than its hours, and it has had none of them"
+    no_nodes()
+    found = over(engine, job_id)
+    assert (found.phase, found.exit_code, found.starts) == (Phase.OVER_HOURS, 6, 1)
+    assert list(kube_queue.runs.glob("*/told"))
+    assert found.stretches
+    assert found.stretches[0].start > admitted_at + timedelta(seconds=5), "from when its pods ran"
+
+
+@pytest.mark.usefixtures("no_nodes")
+def test_one_for_which_no_node_ever_comes_ends_without_any_time_on_nodes(
+    engine: KubernetesEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacks.engines.kubernetes.manifests.PATIENCE_SEC", 3)
+    found = over(engine, engine.submit(job("true", max_hours=1 / 3600)))
+    assert (found.phase, found.stretches) == (Phase.FAILED, ()), found
+    assert "never ran" in found.reason
 
 
 def test_a_node_that_evicts_a_job_again_and_again_does_so_with_an_end(
@@ -267,7 +312,7 @@ def test_pods_get_what_the_namespace_says_of_the_nodes_network(
     standing_kubernetes.set_quota(kube_queue, 2, **{GPU: 16})
     for node in ("n1", "n2"):
         given(node, {}, {GPU: 8})
-    plugin = kube_queue.runs.parent / FABRIC
+    plugin = kube_queue.runs.parents[1] / FABRIC
     plugin.mkdir()
     (plugin / "env.sh").write_text("export NCCL_TUNER=tuned NCCL_NET=other\n")
     volume = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
@@ -316,7 +361,7 @@ def test_on_a_node_that_is_not_fit_it_is_not_begun_again(
     label = r"{.items[*].metadata.labels.kueue\.x-k8s\.io/max-exec-time-seconds}"
     words = ("get", "jobsets", f"--output=jsonpath={label}", f"--namespace={kube_queue.namespace}")
     second, third = map(int, standing_kubernetes.kubectl(*words).split())
-    assert 3600 > second > third, "what each start has had is gone from the next one's hours"
+    assert 3600 + PATIENCE_SEC > second > third, "what each start has had is gone from the next one's hours"
     assert (found.phase, found.starts) == (Phase.DONE, 3)
     assert found.stretches is None, "the first one's are gone with it"
     assert len({*seen, found.nodes}) == 3
@@ -334,7 +379,7 @@ def test_its_outputs_are_beside_its_run_folder(engine: KubernetesEngine, kube_qu
     job_id = engine.submit(job("touch mine; touch /mnt/results/kept", outputs=["/mnt/results"]))
     assert over(engine, job_id).phase is Phase.DONE
     (mine,) = kube_queue.runs.glob(f"{job_id}-*/mine")
-    assert Path(output_folder(str(mine.parent), "/mnt/results"), "kept").exists()
+    assert Path(f"{mine.parent}.outputs+mnt+results", "kept").exists()
 
 
 @pytest.mark.parametrize(

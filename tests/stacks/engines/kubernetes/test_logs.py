@@ -49,6 +49,17 @@ def test_a_pod_whose_lines_come_late_loses_none() -> None:
     assert read(said([early, late]), offset, None)[0] == "before it\nfirst\n"
 
 
+def test_nodes_tell_the_time_of_where_they_are() -> None:
+    lines = (
+        b"[pod/a/node] 2026-01-01T02:00:01.000000002+02:00 second\n"
+        b"[pod/a/node] 2026-01-01T02:00:02+02:00 last"
+        b"[pod/b/node] 2025-12-31T18:30:01.000000001-05:30 first\n"
+        b"[pod/c/node] 2026-01-01T00:00:01.000000003Z third\n"
+    )
+    assert read(lines, 0, None) == ("first\nsecond\nthird\nlast\n", _START_NS + 2 * 10**9)
+    assert read(lines, _START_NS + 10**9 + 2, None)[0] == "third\nlast\n"
+
+
 def test_what_is_no_line_of_a_pod_is_left_out() -> None:
     assert read(b"error: a container in pod b is waiting to start\n", 0, None) == ("", 0)
 

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
@@ -13,17 +14,18 @@ from hypothesis import strategies as st
 from components.core.findings import Severity
 from stacks.config.job_file import JobFile
 from stacks.engines.kubernetes.manifests import (
+    PATIENCE_SEC,
     Placing,
     job_set,
     output_findings,
     supports,
     variables_of,
 )
-from stacks.engines.kubernetes.objects import file_of
+from stacks.engines.kubernetes.objects import file_of, hours_sec_of
 from tests.components.kubernetes.test_schemas import VERSIONS
 
 IMAGE = f"registry.example.com/mine@sha256:{'0' * 64}"
-PLACING = Placing("team-a", "gpu", "gangway-runs", "mine-3", "ada", "mine-3-0123")
+PLACING = Placing("team-a", "gpu", "gangway-runs", "mine-3", "ada", "team-a/mine-3-0123")
 
 
 def job(**keys: object) -> JobFile:
@@ -166,11 +168,25 @@ def test_the_next_start_leaves_nodes_out_and_has_what_is_left_of_the_hours() -> 
     following = PLACING.without(["n2"], 1200).without(["n1", "n2"], 600)
     made = job_set(job(), following)
     assert made["metadata"]["name"] == "mine-3-s3"
-    assert made["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == "600"
-    assert made["metadata"]["annotations"]["gangway.dev/run-folder"] == "mine-3-0123", "it goes on in its folder"
+    assert hours_sec_of(made) == 600
+    assert made["metadata"]["annotations"]["gangway.dev/run-folder"] == "team-a/mine-3-0123", "it goes on in its folder"
     affinity = pod_of(job(), following)["affinity"]
     assert "'values': ['n1', 'n2']" in str(affinity)
     assert "affinity" not in pod_of(job())
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_pods_count_all_of_the_jobs_hours_and_kueue_leaves_time_for_nodes_to_come(nodes: int) -> None:
+    file = job(nodes={"min": nodes, "max": nodes}, max_hours=0.5, grace_sec=90)
+    for placing in (PLACING, PLACING.without(["n1"], 600)):
+        words = container_of(file, placing)["command"]
+        assert words[4:9] == [
+            "/bin/sh", "/mnt/gangway/scripts/hours.sh", "1800", "90", "/mnt/gangway/run/.gangway-used-sec"
+        ]  # fmt: skip
+    script, *_ = supports(PLACING, {})
+    assert "hours.sh" in script["data"]
+    asked = job_set(file, PLACING)["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"]
+    assert int(asked) == 1800 + PATIENCE_SEC
 
 
 @pytest.mark.parametrize(
@@ -194,7 +210,7 @@ def test_a_presets_data_are_mounted_to_be_read() -> None:
     (volume,) = [each for each in pod["volumes"] if each["name"] == "data"]
     assert volume["persistentVolumeClaim"] == {"claimName": "gangway-data", "readOnly": True}
     words = container["command"]
-    assert words[4:7] == ["python", "-m", "trainer.launch"]
+    assert words[9:12] == ["python", "-m", "trainer.launch"]
     assert words[words.index("--data") + 1] == "/shared/digits"
     assert words[words.index("--run-dir") + 1] == "/mnt/gangway/run"
 
@@ -214,13 +230,20 @@ def test_outputs_are_in_the_run_folders_claim_and_may_be_written_to() -> None:
     assert mounts["/work/results"] == {
         **run,
         "mountPath": "/work/results",
-        "subPath": "mine-3-0123.outputs/work/results",
+        "subPath": "team-a/mine-3-0123.outputs+work+results",
     }
-    assert mounts["/plots"] == {**run, "mountPath": "/plots", "subPath": "mine-3-0123.outputs/plots"}
+    assert mounts["/plots"] == {**run, "mountPath": "/plots", "subPath": "team-a/mine-3-0123.outputs+plots"}
     assert "readOnly" not in run
     assert [each["mountPath"] for each in container_of(job())["volumeMounts"]] == list(mounts)[:-2]
     again = mounts_of(file_of(job_set(file, PLACING)), PLACING.without(["n1"], 600))
     assert again == mounts, "the next start has the same"
+
+
+def test_a_job_from_before_goes_on_in_the_folders_that_it_has() -> None:
+    before = replace(PLACING, run_folder="mine-3-0123")
+    mounts = mounts_of(job(outputs=["/work/results"]), before)
+    assert mounts["/mnt/gangway/run"]["subPath"] == "mine-3-0123"
+    assert mounts["/work/results"]["subPath"] == "mine-3-0123.outputs/work/results"
 
 
 @pytest.mark.parametrize("output", ["/mnt", "/mnt/gangway", "/mnt/gangway/run", "/mnt/gangway/mine"])

@@ -3,10 +3,13 @@ webhooks, jobs of the engine admitted by quota, and by members who may do nothin
 """
 
 import json
+import re
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +47,9 @@ def own(standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> It
     cluster.kubectl("label", "nodes", "--all", *(f"{key}={value}" for key, value in LABELS.items()), "--overwrite")
     cluster.kubectl("taint", "nodes", "--all", f"{JOBS_ONLY}=true:NoSchedule", "--overwrite")
     cluster.apply(*made)
+    limit = time.monotonic() + 60
+    while "subPath" not in admitted(cluster, pod({})):  # a policy is heard of a moment later
+        assert time.monotonic() < limit, "the policy never refuses anything"
     yield cluster
     for team in SPEC.queues:
         space = f"--namespace={team.name}"
@@ -53,7 +59,38 @@ def own(standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def runs_of(cluster: KubeCluster, team: str) -> Path:
-    return cluster.folder / "kubelet" / "claims" / team / CLAIM
+    return cluster.folder / "kubelet" / "claims" / team / CLAIM / team
+
+
+def pod(mount: Mapping[str, Any], *, later: bool = False) -> dict[str, Any]:
+    """One that Pod Security lets pass, with the claim of run folders; `later`: only in an init container."""
+    container = {
+        "name": "c", "image": "x",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }  # fmt: skip
+    mounts = {"volumeMounts": [{"name": "r", "mountPath": "/r", **mount}]}
+    first = {"initContainers": [{**container, **mounts, "name": "first"}]} if later else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "looks", "namespace": "vision"},
+        "spec": {
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container if later else {**container, **mounts}],
+            "volumes": [{"name": "r", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            **first,
+        },
+    }
+
+
+def admitted(cluster: KubeCluster, manifest: Mapping[str, Any], *words: str) -> str:
+    """Why the API server does not take it; empty where it does."""
+    words = words or ("create", "--dry-run=server", "--filename=-")
+    done = subprocess.run(
+        ("kubectl", f"--kubeconfig={cluster.kubeconfig}", *words),
+        input=json.dumps(manifest), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return done.stderr if done.returncode else ""
 
 
 def test_all_kinds_of_kueues_are_taken_strictly(own: KubeCluster) -> None:
@@ -200,3 +237,58 @@ def test_a_pod_with_rights_is_refused(own: KubeCluster) -> None:
     }
     with pytest.raises(AssertionError, match="restricted"):
         own.kubectl("create", "--filename=-", told=json.dumps(pod))
+
+
+@pytest.mark.parametrize(
+    "mount",
+    [
+        {},
+        {"subPath": "speech/mine-1-0"},
+        {"subPath": "vision"},
+        {"subPath": "vision/."},
+        {"subPath": "vision/mine/link"},
+        {"subPathExpr": "vision/mine"},
+    ],
+)
+@pytest.mark.parametrize("later", [False, True])
+def test_a_pod_mounts_nothing_of_another_teams_runs(own: KubeCluster, mount: Mapping[str, str], later: bool) -> None:
+    why = admitted(own, pod(mount, later=later))
+    assert re.search(r"mount it with a subPath such as vision/NAME", why), why
+
+
+@pytest.mark.parametrize("path", ["vision/mine", "vision/mine.outputs+work", "mine-3-0123456789abcdef"])
+def test_a_pod_mounts_its_teams_runs_and_those_of_jobs_from_before(own: KubeCluster, path: str) -> None:
+    assert admitted(own, pod({"subPath": path})) == ""
+    assert admitted(own, pod({"subPath": path}, later=True)) == ""
+
+
+def test_a_container_that_comes_later_mounts_no_runs(own: KubeCluster) -> None:
+    own.kubectl("create", "--filename=-", told=json.dumps(pod({"subPath": "vision/mine"})))
+    path = "/api/v1/namespaces/vision/pods/looks"
+    try:
+        made = json.loads(own.kubectl("get", "--raw", path))
+        later = {**made["spec"]["containers"][0], "volumeMounts": [{"name": "r", "mountPath": "/r"}]}
+        made["spec"]["ephemeralContainers"] = [{**later, "name": "later"}]
+        why = admitted(own, made, "replace", "--raw", f"{path}/ephemeralcontainers", "--filename=-")
+    finally:
+        own.kubectl("delete", "pod", "looks", "--namespace=vision", "--grace-period=0", "--force")
+    assert f"leave {CLAIM} out" in why
+
+
+def test_a_members_job_set_that_mounts_all_runs_is_told_why(own: KubeCluster, member: KubernetesEngine) -> None:
+    template = {"spec": {"template": {"spec": {**pod({})["spec"], "restartPolicy": "Never"}}}}
+    (container,) = template["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    labels = {"kueue.x-k8s.io/queue-name": QUEUE}
+    made = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "looks", "namespace": member.where.partition("@")[2].partition("/")[0], "labels": labels},
+        "spec": {"replicatedJobs": [{"name": "a", "replicas": 1, "template": template}]},
+    }
+    subprocess.run(["kubectl", "create", "--filename=-"], input=json.dumps(made), text=True, check=True)
+    limit, said = time.monotonic() + 60, ""
+    while "vision/NAME" not in said:
+        assert time.monotonic() < limit, said
+        said = own.kubectl("get", "events", "--namespace=vision", "--output=jsonpath={.items[*].message}")
+    assert own.kubectl("get", "pods", "--namespace=vision", "--output=name") == ""

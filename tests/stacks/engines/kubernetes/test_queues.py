@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.kubernetes.queues import queue_manifests
+from components.kubernetes.spec import ClusterSpec, Flavor, Node
 from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lacking, narrowest_block, quantity, quota_of
 from tests.stacks.engines.kubernetes.test_manifests import job
+
+_OWN = ClusterSpec((), Node(8, 64), 1, (Flavor("own", {}),))
 
 
 def queue(*flavors: dict[str, str], cohort: str = "", used: str = "0", limit: str | None = None) -> Quota:
@@ -65,6 +69,16 @@ def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
     assert "cpu" not in dict(beyond(file, free))
     assert "cpu" in dict(beyond(file, some))
     assert "cpu" in dict(beyond(file, alone)), "there is nobody to borrow from"
+
+
+def test_pages_that_kueue_leaves_out_want_no_quota() -> None:
+    """As it does in a cluster of Gangway's own; of others nobody here can tell."""
+    file = job(resources={"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "5120Mi", "vpc.amazonaws.com/efa": "32"})
+    made = next(each for each in queue_manifests(_OWN) if each["kind"] == "ClusterQueue")
+    assert list(dict(beyond(file, quota_of(made)))) == ["vpc.amazonaws.com/efa"]
+    assert lacking(file, quota_of(made)) == []
+    others = {**made, "metadata": {"name": "all"}}
+    assert list(dict(beyond(file, quota_of(others)))) == ["hugepages-2Mi", "vpc.amazonaws.com/efa"]
 
 
 def test_room_is_what_nobody_has_reserved() -> None:

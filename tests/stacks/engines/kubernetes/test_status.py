@@ -159,9 +159,19 @@ def test_one_that_was_done_before_its_cancel_came_is_done() -> None:
 
 def test_one_whose_hours_are_over() -> None:
     over = condition("Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded")
-    workload = a_workload(over, active=False)
+    workload = a_workload(over, condition("Admitted", "False"), active=False)
     assert status_of(Seen([a_set()], workload, [], [a_pod("Running")]), 3).phase is Phase.RUNNING
     assert status_of(Seen([a_set()], workload, [], []), 3).phase is Phase.OVER_HOURS
+
+
+def test_one_whose_pods_never_ran_is_not_over_its_hours() -> None:
+    over = condition("Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded")
+    waited = condition("PodsReady", "False", reason="WaitForStart")
+    workload = a_workload(over, condition("Admitted", "False"), waited, active=False)
+    workload["metadata"]["creationTimestamp"] = waited["lastTransitionTime"]
+    found = status_of(Seen([a_set()], workload, [], []), 3)
+    assert (found.phase, found.stretches) == (Phase.FAILED, ())
+    assert "never ran" in found.reason
 
 
 def test_one_that_somebody_else_has_switched_off_waits_and_says_so() -> None:
@@ -179,7 +189,7 @@ def test_a_pod_that_has_ended_keeps_no_job_running() -> None:
     """Of a job whose pods are taken off its nodes, those that were done before stay."""
     pods = [a_pod("Succeeded"), a_pod("Running", index=1)]
     over = condition("Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded")
-    off, late = a_workload(condition("Admitted", "False"), active=False), a_workload(over, active=False)
+    off, late = (a_workload(condition("Admitted", "False"), *more, active=False) for more in ((), (over,)))
     back = a_workload(condition("Admitted", "False"), _WAITS, evictions=1)
     for made, workload, phase in (
         (cancelled(), off, Phase.CANCELLED),
