@@ -15,21 +15,24 @@ __all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterMan
 
 _TIERS: Mapping[str, int] = MappingProxyType(
     {
-        **dict.fromkeys(("ClusterRole", "Namespace", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),
+        **dict.fromkeys(("ClusterRole", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),
         **dict.fromkeys(("DaemonSet", "GKENetworkParamSet", "NicClusterPolicy", "NodeFeatureRule"), 0),
         "ValidatingAdmissionPolicy": 0,
-        "ValidatingAdmissionPolicyBinding": 1,
-        **dict.fromkeys(
-            ("ConfigMap", "Network", "NetworkPolicy", "ResourceFlavor", "ResourceQuota", "Role", "ServiceAccount"), 1
-        ),
-        **dict.fromkeys(("ClusterRoleBinding", "Cohort", "PersistentVolumeClaim", "RoleBinding"), 2),
+        **dict.fromkeys(("ConfigMap", "Network", "ResourceFlavor", "ValidatingAdmissionPolicyBinding"), 1),
+        **dict.fromkeys(("ClusterRoleBinding", "Cohort"), 2),
         "ClusterQueue": 3,
-        "LocalQueue": 4,
+        "Namespace": 4,
+        **dict.fromkeys(("NetworkPolicy", "ResourceQuota", "Role", "ServiceAccount"), 5),
+        **dict.fromkeys(("LocalQueue", "PersistentVolumeClaim", "RoleBinding"), 6),
     }
 )
-"""What a kind may refer to is in an earlier tier. They go in the reverse order: Kueue keeps a flavor that is in use."""
+"""What a kind may refer to is in an earlier tier. They go in the reverse order: Kueue keeps a queue as long as it has
+jobs, which end with their namespace, and a flavor that is in use.
+"""
 _MADE_BY_KUBERNETES = frozenset({("ServiceAccount", "default")})
 """Of kind and name, what is there already and only changed."""
+_END_TIMEOUT = "60m"
+"""Of a namespace: its jobs have their grace first."""
 INSTALL_TIMEOUT_SEC = 900
 
 
@@ -70,9 +73,16 @@ class ClusterManifests(pulumi.ComponentResource):
         waits = pulumi.Output.from_input(args.get("after", []))
         before: list[pulumi.Resource] = []
         names: list[pulumi.Output[str]] = []
+        namespaces = dict[str, pulumi.Resource]()
         for _, tier in groupby(sorted(args["manifests"], key=tier_of), key=tier_of):
-            opts = pulumi.ResourceOptions(parent=self, depends_on=list(before))
-            made = [_declare(name, each, waits, opts) for each in tier]
+            made = list[pulumi.CustomResource]()
+            for each in tier:
+                # A claim that a pod has mounted is not given up before the pod ends, which it does with its namespace.
+                inside = namespaces.get(each["metadata"].get("namespace", ""))
+                opts = pulumi.ResourceOptions(parent=self, depends_on=list(before), deleted_with=inside)
+                made.append(_declare(name, each, waits, opts))
+                if each["kind"] == "Namespace":
+                    namespaces[each["metadata"]["name"]] = made[-1]
             before = list(made)
             names += [each.urn for each in made]
         self.names = pulumi.Output.all(*names).apply(list)
@@ -86,6 +96,9 @@ def _declare(
     token = token_of(manifest)
     forced = {"annotations": {"pulumi.com/patchForce": "true"}} if token.endswith("Patch") else {}
     body = {**manifest, "metadata": waits.apply(lambda _: {**meta, **forced})}
+    if manifest["kind"] == "Namespace":
+        ends = pulumi.CustomTimeouts(delete=_END_TIMEOUT)
+        opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(custom_timeouts=ends))
     words = [name, manifest["kind"].lower(), *([meta["namespace"]] if "namespace" in meta else []), meta["name"]]
     return pulumi.CustomResource(token, "-".join(words), body, opts)
 

@@ -19,6 +19,7 @@ __all__ = [
     "JOBS_POOL",
     "POOL_LABEL",
     "RUNG_LABEL",
+    "TPU",
     "UNCOUNTED",
     "ClusterSpec",
     "Flavor",
@@ -35,6 +36,7 @@ FABRIC, FABRIC_KEY = "gangway-fabric", "fabric.json"
 claim with the plug-in.
 """
 INFINIBAND = "rdma/infiniband"
+TPU = "google.com/tpu"
 """Of a node whose adapters are handed to pods: so many pods may have all of them. Nodes of two rungs do not reach each
 other by them.
 """

@@ -38,14 +38,15 @@ def larger(engine: Any, num_nodes_max: int, pool: str) -> None:
 
 
 def gone(engine: Any, cluster: str, kept: frozenset[str] = frozenset()) -> Any:
-    """What runs inside goes before the cluster, or nobody would be left to take it away; and queues go before the
-    flavors that they use, while Kueue still sees them go. Of the cloud only resources of the types `kept` stay.
+    """What runs inside goes before the cluster, or nobody would be left to take it away; namespaces and with them their
+    jobs go before the queues that count these, and queues before the flavors that they use, while Kueue still sees them
+    go. Of the cloud only resources of the types `kept` stay.
     """
     destroy = engine.applied("destroy")
     ended, began = destroy.ended("delete"), destroy.began("delete")
     assert last(ended, "$kubernetes:") < first(began, f"${cluster}::")
     assert last(ended, ":ClusterQueue::") < first(began, ":ResourceFlavor::")
-    assert last(ended, ":LocalQueue::") < first(began, ":Namespace::")
+    assert last(ended, ":Namespace::") < first(began, ":ClusterQueue::")
     assert last(ended, ":ClusterQueue::") < first(began, ":Release::")
     left = {each["type"] for each in engine.resources()}
     assert left == kept, left ^ kept

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 STACK = "aks-ndv5"
@@ -63,7 +64,8 @@ def it_is_reached(engine: Any, exports: dict[str, Any]) -> None:
     assert exports["cluster_name"].startswith(STACK)
     inside = [each for each in engine.resources() if each["type"] == "kubernetes:core/v1:ConfigMap"]
     [ladder] = [each for each in inside if each["urn"].endswith(f"::{STACK}-ladder")]
-    order = json.loads(ladder["inputs"]["data"]["priorities"])
+    order = yaml.safe_load(ladder["inputs"]["data"]["priorities"])
+    assert {type(rank) for rank in order} == {int}
     assert [pools for _, pools in sorted(order.items(), reverse=True)] == [[f".*-{name}-.*"] for name in POOLS]
 
 

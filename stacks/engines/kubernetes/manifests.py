@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from components.core.findings import Finding
-from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL
+from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.own_command import RUN_DIR, output_folder, outputs_in_mounts
@@ -76,6 +76,8 @@ export PET_RDZV_CONF
 """
 """For a pod's shell: torchrun would guess from names and addresses which pod serves the store; a pod has several."""
 _WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
+_APART: Mapping[str, str] = MappingProxyType({INFINIBAND: RUNG_LABEL, TPU: "cloud.google.com/gke-nodepool"})
+"""By a resource, the label of nodes in which those that can reach each other by it are alike."""
 _JOINS = """gangway_looks=0
 trap 'exit %(told)d' TERM
 until [ -r %(script)s ]; do
@@ -365,15 +367,18 @@ def _join(pod: Manifest, fabric: Fabric) -> None:
 
 
 def _affinity(job: JobFile, placing: Placing) -> Manifest:
-    """Which nodes: none that was not fit; and of those with InfiniBand, which joins no two rungs, those of one rung."""
+    """Which nodes: none that was not fit; and those that reach each other: InfiniBand joins no two rungs, and chips of
+    TPUs are of one slice, which is a node pool.
+    """
     found: Manifest = {}
     if placing.excluded:
         away = {"key": HOST, "operator": "NotIn", "values": list(placing.excluded)}
         needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}
         found["nodeAffinity"] = {_WHEN: needed}
-    if job.nodes.max > 1 and INFINIBAND in resources_of(job):
+    alike = [label for resource, label in _APART.items() if resource in resources_of(job)]
+    if job.nodes.max > 1 and alike:
         own = {"matchLabels": {JOB_LABEL: placing.job_id}}
-        found["podAffinity"] = {_WHEN: [{"labelSelector": own, "topologyKey": RUNG_LABEL}]}
+        found["podAffinity"] = {_WHEN: [{"labelSelector": own, "topologyKey": label} for label in alike]}
     return found
 
 

@@ -2,8 +2,9 @@
 the autoscaler reads it, and what AKS or the queue has no way to do. Pure.
 """
 
-import json
 from typing import Any
+
+import yaml
 
 from components.azure.aks_pools import SPOT_TAINT, pool_name
 from components.catalog.schema import AzureMachineType
@@ -69,10 +70,12 @@ def on_spot_too(values: Any) -> dict[str, Any]:
 
 
 def priorities(config: StackConfig) -> dict[str, str]:
-    """The data of PRIORITIES: the highest number first, each with what the names of its nodes look like."""
+    """The data of PRIORITIES: the highest number first, each with what the names of its nodes look like. In YAML, since
+    the autoscaler reads no number between quotes, as JSON's keys are, and then keeps to no order.
+    """
     kinds = [rung.kind for rung in config.cluster.capacity]
     ladder = {len(kinds) - at: [f".*-{pool_name(at, kind)}-.*"] for at, kind in enumerate(kinds)}
-    return {"priorities": json.dumps(ladder)}
+    return {"priorities": yaml.safe_dump(ladder)}
 
 
 def check_cluster(config: StackConfig, machine: AzureMachineType) -> None:

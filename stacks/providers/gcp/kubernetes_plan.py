@@ -12,11 +12,10 @@ from components.core.findings import InputError
 from components.gcp.capacity import LADDER
 from components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_nodes
 from components.gcp.tpu.slices import SlicePlan
-from components.kubernetes.spec import JOBS, JOBS_ONLY, ClusterSpec, Flavor, Node
+from components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
 from stacks.config.stack_config import StackConfig
 from stacks.providers.cluster_queues import KEPT_GIB, check_way_out, gpu_node, spec_of, stands, version_of
 
-TPU = "google.com/tpu"
 """What a pod asks for to have chips."""
 # By which GKE knows for which slices pods wait (GKE documentation, "Deploy TPU workloads").
 _TPU_NAMES: Mapping[str, str] = MappingProxyType(

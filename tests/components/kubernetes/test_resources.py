@@ -71,6 +71,12 @@ def test_what_is_referred_to_is_in_an_earlier_tier(many_teams: ClusterSpec) -> N
         assert all(tiers[name] < here for name in named), (each["kind"], named)
 
 
+def test_jobs_go_with_their_namespace_before_the_queue_that_counts_them(many_teams: ClusterSpec) -> None:
+    """Kueue lets no ClusterQueue go that has jobs, nor Kubernetes a claim that a pod has mounted."""
+    tiers = {each["kind"]: tier_of(each) for each in all_of(many_teams)}
+    assert tiers["ResourceFlavor"] < tiers["ClusterQueue"] < tiers["Namespace"] < tiers["PersistentVolumeClaim"]
+
+
 def test_charts_are_releases_of_pinned_versions(declare: Declare, two_teams: ClusterSpec) -> None:
     own = Chart("own", "own", "1.2.3", "https://charts.example.com", "kube-system", {"a": {"b": 1}})
     made = declare(lambda: ClusterCharts("demo", {"charts": [job_set(), kueue(two_teams, 1), own]}))

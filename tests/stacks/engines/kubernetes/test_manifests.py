@@ -52,15 +52,19 @@ def test_no_word_is_taken_for_a_variable(words: list[str]) -> None:
     assert [word.replace("$$", "$") for word in made][-len(words) :] == words
 
 
-def test_nodes_that_are_to_reach_each_other_by_infiniband_are_of_one_rung() -> None:
-    asks = {"resources": {"cpu": "1", "memory": "1Gi", "rdma/infiniband": "1"}}
+@pytest.mark.parametrize(
+    ("resource", "label"),
+    [("rdma/infiniband", "gangway.dev/rung"), ("google.com/tpu", "cloud.google.com/gke-nodepool")],
+)
+def test_nodes_that_are_to_reach_each_other_are_of_one_rung_or_slice(resource: str, label: str) -> None:
+    asks = {"resources": {"cpu": "1", "memory": "1Gi", resource: "1"}}
     several = {"nodes": {"min": 2, "max": 2}}
     assert "affinity" not in pod_of(job(**asks))
     assert "affinity" not in pod_of(job(**several))
     placing = PLACING.without(["n1"], 3600)
     found = pod_of(job(**asks, **several), placing)["affinity"]
     (rule,) = found["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert rule["topologyKey"] == "gangway.dev/rung"
+    assert rule["topologyKey"] == label
     assert rule["labelSelector"]["matchLabels"] == {"gangway.dev/job": PLACING.job_id}
     assert "nodeAffinity" in found, "and still none that was not fit"
 

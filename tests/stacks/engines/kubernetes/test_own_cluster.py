@@ -175,6 +175,17 @@ def test_a_team_borrows_up_to_its_limit_and_no_further(own: KubeCluster) -> None
     assert over(vision, waits).phase is Phase.DONE
 
 
+def test_a_team_goes_with_its_jobs_and_then_with_its_queue(own: KubeCluster) -> None:
+    """In the order in which a stack takes them down: the other way round Kueue would keep the queue."""
+    team = SPEC.queues[1].name
+    speech = KubernetesEngine("judge", team, QUEUE)
+    runs = speech.submit(job(_WAITS, max_restarts=0))
+    until(speech, runs, lambda found, log: any(runs_of(own, team).glob(f"{runs}-*/begun")))
+    own.kubectl("delete", "namespace", team, "--timeout=120s")
+    own.kubectl("delete", "clusterqueue", team, "--timeout=60s")
+    assert own.kubectl("get", "clusterqueues", "--output=name").split() == ["clusterqueue.kueue.x-k8s.io/vision"]
+
+
 @pytest.fixture
 def member(own: KubeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> KubernetesEngine:
     """Of the team vision, and of nothing else."""

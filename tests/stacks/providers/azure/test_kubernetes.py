@@ -90,13 +90,14 @@ def test_of_one_node_there_is_nobody_to_reach(azure_edited: Edited, recorded: Ca
 def test_the_ladders_order_is_what_the_autoscaler_reads(azure_edited: Edited, made: Recording) -> None:
     (order,) = of(made, "ConfigMap")
     assert order.inputs["metadata"] == {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"}
-    ladder = {int(rank): names for rank, names in json.loads(order.inputs["data"]["priorities"]).items()}
+    ladder = yaml.safe_load(order.inputs["data"]["priorities"])
+    assert {type(rank) for rank in ladder} == {int}, "the autoscaler takes nothing else"
     pools = [one.inputs["agentPoolName"] for one in of(made, "AgentPool")]
     for rank, pool in zip(sorted(ladder, reverse=True), pools, strict=True):
         # As AKS names the scale set of a pool.
         assert re.fullmatch(ladder[rank][0], f"aks-{pool}-12345678-vmss")
     config = azure_edited(NDV5, cluster={"capacity": [{"kind": "on-demand"}]})
-    assert json.loads(priorities(config)["priorities"]) == {"1": [f".*-{pool_name(0, 'on-demand')}-.*"]}
+    assert yaml.safe_load(priorities(config)["priorities"]) == {1: [f".*-{pool_name(0, 'on-demand')}-.*"]}
 
 
 def test_the_subnet_lets_pods_talk(made: Recording) -> None:
