@@ -21,7 +21,7 @@ from trainer.records.run_record import RunContext
 from trainer.run.state import TrainState
 from trainer.steps.roles import Role
 from trainer.steps.updates import Accumulator
-from trainer.telemetry.energy import EnergyReading, choose_readers, merge, read_all
+from trainer.telemetry.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
 from trainer.telemetry.flops import StepFlops
 from trainer.telemetry.noise_scale import NOTHING_SEEN, Looks, NoiseScale
 from trainer.telemetry.resources import ResourceMeter
@@ -94,6 +94,8 @@ class Meters:
     ) -> None:
         self._config, self._world, self.flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
+        if world.on_xla:
+            self._readers.append(NoMeter(f"xla{world.local_rank}", "no energy counter of XLA's devices is read"))
         self._last_images, self._last_metrics_sec, self._looks_sec = images, 0.0, 0.0
         self._wanted, self._grid, self._noise = context.num_nodes, GridIntensity(context), NoiseScale()
         self._usd_per_hour = usd_per_hour(context, capacity or [""] * world.num_nodes)

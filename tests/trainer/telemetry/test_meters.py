@@ -162,6 +162,20 @@ def test_what_a_controller_needs_is_in_each_line_and_none_where_nobody_knows(
     assert waited["allreduce_wait_sec"] == 0.25
 
 
+def test_what_a_tpu_draws_is_nobodys_figure_and_the_hosts_is_not_all(
+    tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tpu(Twins):
+        @property
+        def on_xla(self) -> bool:
+            return True
+
+    line = _line(tiny_config, state, NOTHING, monkeypatch, Tpu)
+    assert line["energy"]["node0/cpu"][0] is not None
+    assert line["energy"]["node0/xla0"][:2] == [None, "absent"]
+    assert line["watts"] is None
+
+
 def test_machines_add_up_and_each_nodes_memory_counts_once(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
