@@ -89,7 +89,7 @@ class Interval(NamedTuple):
         neighbour_cores: cores that other processes of the nodes used, in all.
         cores: of all its nodes.
         host_memory_share: of its fullest node.
-        watts: of all devices with a meter or a model.
+        watts: of all devices, by meter or model; None where one has neither.
         noise_scale: gradient noise scale (McCandlish et al. 2018), images.
         usd_per_hour: price of all nodes now.
         g_per_kwh: carbon intensity of the grid now.

@@ -65,7 +65,6 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
         return grown * per_sec
 
     waited = _grown(first, last, "allreduce_wait_sec")
-    joules, wall_sec = _grown(first, last, "energy_joules"), last["wall_sec"] - first["wall_sec"]
     return Interval(
         images=last["images"],
         seconds=seconds if per_sec else 0.0,  # Sums over a run stand, whatever one clock has shown.
@@ -86,7 +85,7 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
         neighbour_cores=_mean(new, "neighbour_cores"),
         cores=last.get("cores", 1),
         host_memory_share=_most(new, "host_memory_share"),
-        watts=None if joules is None or wall_sec <= 0 else joules / wall_sec,
+        watts=_watts(first, last),
         noise_scale=last.get("noise_scale"),
         usd_per_hour=last.get("usd_per_hour"),
         g_per_kwh=last.get("g_per_kwh"),
@@ -130,6 +129,13 @@ def history_of(
 def decision_of(line: Line) -> Decision:
     """The decision that an event tells of."""
     return Decision(*(line[name] for name in Decision._fields))
+
+
+def _watts(first: Line, last: Line) -> float | None:
+    """None where a device has neither meter nor model: what the others draw is not what the run does."""
+    joules, wall_sec = _grown(first, last, "energy_joules"), last["wall_sec"] - first["wall_sec"]
+    absent = any(reading[0] is None for reading in last["energy"].values())
+    return None if joules is None or absent or wall_sec <= 0 else joules / wall_sec
 
 
 def training_sec(first: Line, last: Line) -> float:

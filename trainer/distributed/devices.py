@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import torch
 
+from trainer.core.cgroups import memory_of_groups
 from trainer.core.cores import usable_cores
 from trainer.distributed.world import World
 from trainer.telemetry.energy import Gpu
 
 _GIB = 1 << 30
 _TASKS = Path("/proc/self/task")
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""Of the container that this process is in, by version 2 of control groups; version 1 is not looked at."""
 _STAT = Path("/proc/stat")
 _IO = Path("/proc/self/io")
 _IDLE = (3, 4)
@@ -39,8 +38,8 @@ class Load(NamedTuple):
         node: rank of its node.
         host_sec: for how long the processors that the node's workers may run on were busy so far, for whomever, and how
             long they were there; None of all but one worker of the node, and where the kernel does not count.
-        host_memory_share: in use, of what there is on its node or, if that is fuller, of what its container may have;
-            None of all but one worker of the node.
+        host_memory_share: in use, of what there is on its node or, if that is fuller, of what its container or job may
+            have; None of all but one worker of the node.
         gpu_memory_share: peak of what it allocated of its GPU's memory; None without a GPU.
         read_bytes: that it has read from disks so far; None where nobody can tell.
     """
@@ -121,17 +120,8 @@ def _read_bytes() -> int | None:
 
 
 def _host_memory_share() -> float:
-    """What the kernel can drop of a container's files is not in use."""
     total, available = _meminfo_gib()
-    share = 1 - available / total
-    try:
-        limit = _CGROUP_LIMIT.read_text().strip()
-        used = int(_CGROUP_LIMIT.with_name("memory.current").read_text())
-        rows = _CGROUP_LIMIT.with_name("memory.stat").read_text().splitlines()
-    except OSError:
-        return share
-    files = next((int(row.split()[1]) for row in rows if row.startswith("inactive_file ")), 0)
-    return share if limit == "max" else max(share, (used - files) / int(limit))
+    return max([1 - available / total, *(group.used / group.limit for group in memory_of_groups())])
 
 
 def _host_memory_gib() -> float:
@@ -151,10 +141,11 @@ def device_memory_gib(device: torch.device) -> float | None:
 
 
 def free_host_memory_gib() -> float:
-    """Memory that new processes may have without swapping; of a container that has a limit, no more than that."""
-    limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"
+    """Memory that new processes may have without swapping; no more than the limits of this one's control groups leave,
+    as a container or a job has them.
+    """
     _, available = _meminfo_gib()
-    return available if limit == "max" else min(available, int(limit) / _GIB)
+    return min([available, *(max(0, group.limit - group.used) / _GIB for group in memory_of_groups())])
 
 
 def _meminfo_gib() -> tuple[float, float]:

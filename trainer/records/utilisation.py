@@ -48,7 +48,7 @@ def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Utilisatio
         peak_flops=peak,
         mfu=_mfu(ticks, beginnings),
         loader_stall_share=_share(ticks, "loader_stall_sec", "time.perf_counter around the loader, slowest worker"),
-        checkpoint_stall_share=_share(ticks, "checkpoint_stall_sec", "time.monotonic around the hand-over, rank 0"),
+        checkpoint_stall_share=_share(ticks, "checkpoint_stall_sec", "time.monotonic around saves, slowest worker"),
         telemetry_share=_share(ticks, "telemetry_sec", "time.monotonic around lines and grids, slowest worker"),
         cpu_utilisation=_over_time(stretches, "cpu_utilisation", "time.process_time of workers, cores of nodes"),
         gpu_utilisation=_over_time(stretches, "gpu_utilisation", "NVML, sampled at each line"),

@@ -145,6 +145,17 @@ class GpuPowerEstimate:
         return {self._key: EnergyReading(joules, "estimated", method)}
 
 
+class NoMeter:
+    """A device that draws power and that nobody reads or models: absent, so that nobody takes the rest for all."""
+
+    def __init__(self, device: str, why: str) -> None:
+        self._device, self._why = device, why
+
+    def read(self) -> dict[str, EnergyReading]:
+        """One reading, absent."""
+        return {self._device: EnergyReading(None, "absent", self._why)}
+
+
 def choose_readers(
     local_rank: int, gpu: Gpu | None, context: RunContext, root: Path = POWERCAP, nvml: Any = None
 ) -> list[Reader]:

@@ -6,6 +6,7 @@ Sums of seconds (`..._sec`) count from the session's beginning: a lost line lose
 import math
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from trainer.records.run_record import RunContext
 from trainer.run.state import TrainState
 from trainer.steps.roles import Role
 from trainer.steps.updates import Accumulator
-from trainer.telemetry.energy import EnergyReading, choose_readers, merge, read_all
+from trainer.telemetry.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
 from trainer.telemetry.flops import StepFlops
 from trainer.telemetry.noise_scale import NOTHING_SEEN, Looks, NoiseScale
 from trainer.telemetry.resources import ResourceMeter
@@ -30,6 +31,17 @@ _STARVED = 0.3
 """Share of their time for which threads had no core, from which on it is told: a run is then half as slow again."""
 _MUST_BE_FINITE = ("loss_", "grad_norm_")
 """How the names of such figures begin."""
+_WAITS: Mapping[str, str] = MappingProxyType(
+    {
+        "loader": "loader_stall_sec",
+        "checkpoint": "checkpoint_stall_sec",
+        "telemetry": "telemetry_sec",
+        "metrics": "metrics_sec",
+        "allreduce": "allreduce_wait_sec",
+        "controller": "controller_sec",
+    }
+)
+"""Fields of `Stalls`, and keys of a line."""
 
 
 class Stalls(NamedTuple):
@@ -82,6 +94,8 @@ class Meters:
     ) -> None:
         self._config, self._world, self.flops = config, world, flops
         self._readers = choose_readers(world.local_rank, gpu_of(world), context)
+        if world.on_xla:
+            self._readers.append(NoMeter(f"xla{world.local_rank}", "no energy counter of XLA's devices is read"))
         self._last_images, self._last_metrics_sec, self._looks_sec = images, 0.0, 0.0
         self._wanted, self._grid, self._noise = context.num_nodes, GridIntensity(context), NoiseScale()
         self._usd_per_hour = usd_per_hour(context, capacity or [""] * world.num_nodes)
@@ -89,6 +103,7 @@ class Meters:
         # One clock for all, the first worker's: what is decided by a line must be decided alike everywhere.
         self._began = self._last_time = begun[0][0]
         self._resources = ResourceMeter([each for _, each in begun], self._began)
+        self._waits = _Waits(len(begun))
 
     def line(self, state: TrainState, sums: Accumulator, stalls: Stalls, looks: Looks = NOTHING_SEEN) -> Any:
         """One line, equal on every worker, of the state after a step. `sums` and `looks` are this worker's since the
@@ -96,7 +111,7 @@ class Meters:
         """
         everyone = self._world.gather(self._own(sums, stalls, looks), _Own)
         now, workers = everyone[0].now, len(everyone)
-        waits = _waits([own.stalls for own in everyone])
+        waits = self._waits.after([own.stalls for own in everyone])
         energy = merge([own.energy for own in everyone])
         stepping_sec = now - self._last_time - (waits["metrics_sec"] - self._last_metrics_sec)
         images_per_sec = (state.images - self._last_images) / stepping_sec
@@ -171,16 +186,27 @@ def starved(line: Mapping[str, Any]) -> str:
     )
 
 
-def _waits(stalls: list[Stalls]) -> dict[str, Any]:
-    """The slowest worker's: all wait for it."""
-    return {
-        "loader_stall_sec": max(each.loader for each in stalls),
-        "checkpoint_stall_sec": max(each.checkpoint for each in stalls),
-        "telemetry_sec": max(each.telemetry for each in stalls),
-        "metrics_sec": max(each.metrics for each in stalls),
-        "allreduce_wait_sec": max((each.allreduce for each in stalls if each.allreduce is not None), default=None),
-        "controller_sec": max((each.controller for each in stalls if each.controller is not None), default=None),
-    }
+class _Waits:
+    """What steps have waited for since the session began: of each line the worker's that has waited the longest since
+    the line before, since all wait for it. It need not be the one that has waited the longest in all.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._before = [Stalls(0.0, 0.0, 0.0)] * workers
+        self._sums = dict.fromkeys(_WAITS, 0.0)
+
+    def after(self, stalls: list[Stalls]) -> dict[str, Any]:
+        """The sums by their names in a line, of all workers' own; None of what no worker measures."""
+        found: dict[str, Any] = {}
+        for name, key in _WAITS.items():
+            of_each = [
+                (getattr(now, name), getattr(then, name)) for now, then in zip(stalls, self._before, strict=True)
+            ]
+            grown = [now - (then or 0.0) for now, then in of_each if now is not None]
+            self._sums[name] += max(grown, default=0.0)
+            found[key] = self._sums[name] if grown else None
+        self._before = stalls
+        return found
 
 
 def _slowest(workers: list[dict[str, float]]) -> dict[str, float]:

@@ -14,6 +14,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from trainer.distributed.world import World
 
 _FLAG = "--metrics-port"
@@ -117,21 +119,36 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._free.release()
 
 
+class _Gauges:
+    """The gauges of a line. What nobody knows has no sample: Prometheus takes it as absent from then on."""
+
+    def __init__(self) -> None:
+        self.line: Mapping[str, Any] = {}
+
+    def collect(self) -> Iterator["Metric"]:
+        """For each scrape, as prometheus_client asks for them."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        line = self.line  # another one may come meanwhile
+        for key, name in _GAUGES.items():
+            yield GaugeMetricFamily(f"gangway_trainer_{name}", f"{key} of the last statistics line", line.get(key))
+        of_phases = "phase_sec of the last statistics line: of one step, by phase"
+        phases = GaugeMetricFamily("gangway_trainer_phase_seconds", of_phases, labels=["phase"])
+        for phase, sec in line.get("phase_sec", {}).items():
+            phases.add_metric([phase], sec)
+        yield phases
+
+
 class MetricsEndpoint:
     """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics (TrainerError: port
     taken). Listens on all interfaces unless told otherwise: Prometheus scrapes from another machine.
     """
 
     def __init__(self, port: int, address: str = "0.0.0.0") -> None:
-        from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
+        from prometheus_client import CollectorRegistry, make_wsgi_app
 
-        registry = CollectorRegistry()
-        self._gauges = {
-            key: Gauge(f"gangway_trainer_{name}", f"{key} of the last statistics line", registry=registry)
-            for key, name in _GAUGES.items()
-        }
-        of_phases = "phase_sec of the last statistics line: of one step, by phase"
-        self._phases = Gauge("gangway_trainer_phase_seconds", of_phases, ["phase"], registry=registry)
+        self._gauges, registry = _Gauges(), CollectorRegistry(auto_describe=True)
+        registry.register(self._gauges)
         try:
             self._server = _Server((address, port))
         except OSError as error:
@@ -149,11 +166,7 @@ class MetricsEndpoint:
 
     def show(self, line: Mapping[str, Any]) -> None:
         """Shows a statistics line."""
-        for key, gauge in self._gauges.items():
-            if line.get(key) is not None:
-                gauge.set(line[key])
-        for phase, sec in line.get("phase_sec", {}).items():
-            self._phases.labels(phase).set(sec)
+        self._gauges.line = line
 
     def close(self) -> None:
         """Stops listening."""

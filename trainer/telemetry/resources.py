@@ -73,11 +73,14 @@ class ResourceMeter:
         return (sum(now) - sum(before)) / elapsed_sec
 
     def _watts(self, energy: Energy, elapsed_sec: float) -> float | None:
-        """A device that used nothing at all has a meter that stands still, and the rest is not all there is."""
+        """None where a device has neither meter nor model, or has used nothing at all and its meter stands still: the
+        rest is not all there is.
+        """
         joules = {device: reading.joules for device, reading in energy.items() if reading.joules is not None}
         used = [all_of_it - self._joules.get(device, 0.0) for device, all_of_it in joules.items()]
         self._joules = joules
-        return sum(used) / elapsed_sec if used and min(used) > 0 else None
+        known = used and len(used) == len(energy)
+        return sum(used) / elapsed_sec if known and min(used) > 0 else None
 
 
 def _of(node: int, loads: Sequence[Load]) -> list[Load]:

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.control.lines import KNOBS, line
+from trainer.config.control import ControlSettings, Objective
 from trainer.config.metric_names import FD_ENL0
-from trainer.control.guardrails import failures
+from trainer.control.guardrails import failures, mistrusted
 from trainer.control.watch import Watch, history_of, interval
 
 
@@ -46,6 +47,19 @@ def test_what_nobody_measures_is_not_zero() -> None:
     assert found.allreduce_share is None
     assert found.watts is None
     assert found.noise_scale is None
+
+
+@pytest.mark.parametrize("objective", ["energy", "carbon"])
+@pytest.mark.parametrize(("joules", "is_known"), [(None, False), (0.5, True)])
+def test_joules_of_some_devices_are_no_figure_to_decide_by(
+    objective: Objective, joules: float | None, is_known: bool
+) -> None:
+    energy = {"node0/cpu": [9.0, "estimated", "a model"], "node0/gpu0": [joules, "measured", "a meter, or none"]}
+    more = {"g_per_kwh": 400.0, "energy": energy}
+    found = interval([line(at, 10 * at, energy_joules=2.0 * at, **more) for at in (0, 9)])
+    assert found.watts == (2 if is_known else None)
+    why = "" if is_known else f"there is no figure for {objective}"
+    assert mistrusted([found], ControlSettings(objective=objective), KNOBS) == why
 
 
 @pytest.mark.parametrize(

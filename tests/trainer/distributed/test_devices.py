@@ -2,12 +2,14 @@
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from trainer.core.cgroups import GroupMemory, memory_of_groups
 from trainer.distributed.devices import device_name, free_host_memory_gib, gpu_of, load
 from trainer.distributed.world import World
 from trainer.telemetry.energy import Gpu
@@ -33,14 +35,19 @@ def test_a_nodes_cores_and_memory_are_counted_once() -> None:
     assert 0 < first.cpu_sec <= second.cpu_sec
 
 
-def test_a_containers_limit_bounds_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr("trainer.distributed.devices._CGROUP_LIMIT", limit)
-    assert free_host_memory_gib() > 0.1, "no control group of version 2"
-    limit.write_text("max\n")
+def groups_of(monkeypatch: pytest.MonkeyPatch, *groups: GroupMemory) -> None:
+    monkeypatch.setattr("trainer.distributed.devices.memory_of_groups", lambda: iter(groups))
+
+
+def test_what_the_limits_of_control_groups_leave_bounds_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups_of(monkeypatch)
     assert free_host_memory_gib() > 0.1
-    limit.write_text("52428800\n")
-    assert free_host_memory_gib() == 50 / 1024
+    groups_of(monkeypatch, GroupMemory(0, 1 << 60))
+    assert free_host_memory_gib() > 0.1
+    groups_of(monkeypatch, GroupMemory(10 << 20, 60 << 20), GroupMemory(980 << 20, 1000 << 20))
+    assert free_host_memory_gib() == 20 / 1024, "the one with the least room"
+    groups_of(monkeypatch, GroupMemory(70 << 20, 60 << 20))
+    assert free_host_memory_gib() == 0
 
 
 def test_the_waits_of_all_threads_for_a_core_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,16 +114,29 @@ def test_a_quota_bounds_the_cores_that_count(monkeypatch: pytest.MonkeyPatch) ->
     assert load(world_on("cpu")).cores == 4
 
 
-def test_a_container_is_as_full_as_its_limit_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr("trainer.distributed.devices._CGROUP_LIMIT", limit)
+def test_a_node_is_as_full_as_the_fullest_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups_of(monkeypatch)
     machine = load(world_on("cpu")).host_memory_share
     assert machine is not None
     assert 0 < machine < 1
-    limit.write_text("1000\n")
-    (tmp_path / "memory.current").write_text("1095\n")
-    (tmp_path / "memory.stat").write_text("anon 900\ninactive_file 100\n")
-    assert load(world_on("cpu")).host_memory_share == pytest.approx(0.995), "what can be dropped is not in use"
+    groups_of(monkeypatch, GroupMemory(1, 1000), GroupMemory(995, 1000), GroupMemory(0, 1 << 60))
+    assert load(world_on("cpu")).host_memory_share == pytest.approx(0.995)
+
+
+def test_a_slurm_jobs_limit_is_seen_where_the_nodes_root_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, job = tmp_path / "cgroup", tmp_path / "mounted/system.slice/slurmstepd.scope/job_7"
+    (job / "step_0").mkdir(parents=True)
+    own.write_text("0::/system.slice/slurmstepd.scope/job_7/step_0\n")
+    for folder, limit in ((job, f"{64 << 20}\n"), (job / "step_0", "max\n")):
+        (folder / "memory.max").write_text(limit)
+        (folder / "memory.current").write_text(f"{63 << 20}\n")
+        (folder / "memory.stat").write_text(f"anon 5\ninactive_file {1 << 20}\n")
+    found = partial(memory_of_groups, own, tmp_path / "mounted")
+    monkeypatch.setattr("trainer.distributed.devices.memory_of_groups", found)
+    assert load(world_on("cpu")).host_memory_share == pytest.approx(62 / 64)
+    assert free_host_memory_gib() == 2 / 1024
 
 
 def test_bytes_read_are_known_or_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

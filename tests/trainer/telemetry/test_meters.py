@@ -105,6 +105,34 @@ def test_the_slowest_worker_counts_for_what_all_wait_for(
     assert waits == [5.0, 2.0, 3.0]
 
 
+def test_whoever_is_the_slowest_since_the_last_line_counts(
+    tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker waits 100 s at the start, the other one 30 s of each minute from then on."""
+    clock = [100.0]
+    monkeypatch.setattr("trainer.telemetry.meters.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    others: list[Stalls] = []
+
+    class Pair(Twins):
+        def gather(self, value: Any, kind: Any = None) -> list[Any]:
+            own, other = super().gather(value, kind)
+            return [own, other if isinstance(value[1], Load) else other._replace(stalls=others[-1])]
+
+    world = Pair(0, 0, 2, 0, 1, torch.device("cpu"), "gloo", "")
+    meters = Meters(tiny_config, world, RunContext(), 0, StepFlops(WORK, PEAK))
+    found: list[dict[str, Any]] = []
+    for minute in range(4):
+        clock[0] += 60
+        state.images += 160
+        others.append(Stalls(*[30.0 * minute] * 3, allreduce=6.0 * minute if minute > 1 else None))
+        own = Stalls(100.0, 100.0, 100.0, allreduce=20.0)
+        found.append(meters.line(state, Accumulator(phases_of(state), torch.device("cpu")), own))
+    for name in ("loader_stall_sec", "checkpoint_stall_sec", "telemetry_sec"):
+        assert [line[name] for line in found] == [100.0, 130.0, 160.0, 190.0]
+    assert [line["allreduce_wait_sec"] for line in found] == [20.0, 20.0, 32.0, 38.0]
+    assert {line["controller_sec"] for line in found} == {None}
+
+
 def test_what_a_controller_takes_is_the_slowest_workers_and_none_without_one(
     tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +160,20 @@ def test_what_a_controller_needs_is_in_each_line_and_none_where_nobody_knows(
     assert {"neighbour_cores", "host_memory_share", "read_bytes_per_sec", "watts"} <= line.keys()
     waited = _line(tiny_config, state, NOTHING._replace(allreduce=0.25), monkeypatch, Second)
     assert waited["allreduce_wait_sec"] == 0.25
+
+
+def test_what_a_tpu_draws_is_nobodys_figure_and_the_hosts_is_not_all(
+    tiny_config: TrainConfig, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tpu(Twins):
+        @property
+        def on_xla(self) -> bool:
+            return True
+
+    line = _line(tiny_config, state, NOTHING, monkeypatch, Tpu)
+    assert line["energy"]["node0/cpu"][0] is not None
+    assert line["energy"]["node0/xla0"][:2] == [None, "absent"]
+    assert line["watts"] is None
 
 
 def test_machines_add_up_and_each_nodes_memory_counts_once(

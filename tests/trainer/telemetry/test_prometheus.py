@@ -20,23 +20,42 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _scraped(port: int, query: str = "") -> dict[str, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics{query}", timeout=10) as answer:
+        samples = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in samples}
+
+
 def test_the_last_line_is_scraped_over_http() -> None:
     port = _free_port()
     endpoint = MetricsEndpoint(port, "127.0.0.1")
     try:
-        endpoint.show({"images": 640, "loss_g": 1.5, "energy_joules": None, "not_a_gauge": 1})
-        endpoint.show({"images": 1280, "mfu": 0.25, "checkpoint_stall_sec": 0.5, "phase_sec": {"d": 0.25}})
-        endpoint.show({"images": 1280, "noise_scale": 500.0, "neighbour_cores": None, "phase_sec": {}})
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
+        endpoint.show({"images": 640, "loss_g": 1.5, "not_a_gauge": 1, "phase_sec": {"d": 0.75}})
+        endpoint.show({"images": 1280, "mfu": 0.25, "checkpoint_stall_sec": 0.5, "phase_sec": {"d": 0.25, "g": 0.5}})
+        found, asked_for = _scraped(port), _scraped(port, "?name[]=gangway_trainer_mfu")
     finally:
         endpoint.close()
-    assert "gangway_trainer_images_total 1280.0" in lines
-    assert "gangway_trainer_loss_g 1.5" in lines
-    assert "gangway_trainer_mfu 0.25" in lines
-    assert 'gangway_trainer_phase_seconds{phase="d"} 0.25' in lines
-    assert "gangway_trainer_noise_scale_images 500.0" in lines
-    assert "gangway_trainer_checkpoint_stall_seconds 0.5" in lines
+    assert found == {
+        "gangway_trainer_images_total": 1280,
+        "gangway_trainer_mfu": 0.25,
+        "gangway_trainer_checkpoint_stall_seconds": 0.5,
+        'gangway_trainer_phase_seconds{phase="d"}': 0.25,
+        'gangway_trainer_phase_seconds{phase="g"}': 0.5,
+    }
+    assert asked_for == {"gangway_trainer_mfu": 0.25}
+
+
+def test_what_nobody_knows_has_no_sample_and_no_older_one() -> None:
+    port = _free_port()
+    endpoint = MetricsEndpoint(port, "127.0.0.1")
+    try:
+        assert _scraped(port) == {}, "no line yet"
+        endpoint.show({"watts": 500.0, "noise_scale": None, "neighbour_cores": 0.0})
+        assert _scraped(port) == {"gangway_trainer_watts": 500, "gangway_trainer_neighbour_cores": 0}
+        endpoint.show({"watts": None, "noise_scale": 64.0, "neighbour_cores": None, "phase_sec": {}})
+        assert _scraped(port) == {"gangway_trainer_noise_scale_images": 64}
+    finally:
+        endpoint.close()
 
 
 def test_a_port_in_use_is_named_with_another() -> None:

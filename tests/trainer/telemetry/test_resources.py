@@ -68,3 +68,10 @@ def test_power_is_a_mean_since_the_last_line() -> None:
     ]
     found = [meter.since([FIRST], energy, 2.0 * number)["watts"] for number, energy in enumerate(readings, 1)]
     assert found == [70.0, 110.0, None], "the last has a meter that stands still"
+
+
+@pytest.mark.parametrize("cpu", ["measured", "estimated"])
+def test_power_of_some_devices_is_not_power(cpu: Any) -> None:
+    processor, absent = EnergyReading(200.0, cpu, ""), EnergyReading(None, "absent", "")
+    assert since([FIRST], [FIRST], {"cpu": processor, "gpu0": absent})["watts"] is None
+    assert since([FIRST], [FIRST], {"cpu": processor})["watts"] == 100
