@@ -102,7 +102,7 @@ def look_at_run(source_url: str) -> None:
 def files_at(url: str) -> dict[str, int]:
     """Name -> bytes of all that a copy of it would have. InputError: it cannot be read."""
     if (here := _folder(url)) is not None:
-        return dict(RunFolder.look(here).files)
+        return _needed(RunFolder.look(here).files, whole=True)
     with _said_of(url, "anywhere"):
         found = files_of_run(object_store(url, ""), whole=True)
     return {name: size for name, size in found.items() if not is_odd(name)}

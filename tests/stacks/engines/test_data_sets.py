@@ -121,6 +121,16 @@ def test_a_copy_that_was_cut_off_keeps_nothing_that_the_source_no_longer_has(sou
     assert [path.name for path in copy.rglob("*")] == ["index.json"]
 
 
+def test_a_copy_out_of_a_bucket_is_a_source_too(source: Path, tmp_path: Path) -> None:
+    """Which holds what says of a bucket's files when they were written."""
+    (source / copying.MANIFEST).write_text("{}")
+    queue, file = LocalQueue(tmp_path / "queue"), reading(source)
+    for _ in range(2):
+        job_id = queue.submit(file)
+        assert over(queue, job_id).phase is Phase.DONE
+    assert not list(tmp_path.glob(f"queue/.data-*/*/files/{copying.MANIFEST}"))
+
+
 def test_a_submit_waits_for_another_that_copies_the_same(source: Path, tmp_path: Path) -> None:
     queue, file, is_copying, is_said = LocalQueue(tmp_path / "queue"), reading(source), Event(), Event()
 
