@@ -2,8 +2,10 @@
 what was copied before is not copied again. A file's time and mode go along.
 
 A store shows a file whole or not at all, so a copy that was killed leaves none by half. What it had done stands in
-MANIFEST, which is written as it goes and counts only for files that are still the same at both ends. In a bucket it
-stays, for a bucket keeps no times and modes of files.
+MANIFEST, which is written as it goes and counts only for files that are still the same at both ends: at the source by
+size, tag and time; at the target by hash in a folder, where a machine that crashed may have kept a file's name and size
+alone, and by size in a bucket, which keeps what it has confirmed. In a bucket it stays, for a bucket keeps no times and
+modes of files.
 """
 
 import hashlib
@@ -21,6 +23,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from components.core.findings import InputError
 from stacks.bench.run_store import object_store
 from stacks.engines.hybrid.file_marks import Marks, folder_of, mark_folders, unmarked_line
+from stacks.engines.hybrid.intact import sha256_of
 from stacks.engines.hybrid.run_folder import CopyDamagedError, RunFolder, copy_by_name, is_odd, remove_others
 
 if TYPE_CHECKING:
@@ -138,7 +141,7 @@ def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str
     said = _read_manifest(source) if here is None else {}
     for name, size in sorted(names.items()):
         stamp = _stamp(source, name)
-        is_new = known.get(name, {}).get("source") != stamp or _size(target, name) != size
+        is_new = known.get(name, {}).get("source") != stamp or not _has(target, name, size, known[name]["sha256"])
         entry = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
         marks = _said_marks(said, name, entry) if here is None else Marks.of(here / name)
         if there is not None and (problem := marks.put_on(there / name)):
@@ -152,6 +155,11 @@ def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str
         tell(done, total)
     _write_manifest(target, {name: known[name] for name in names})
     return Copied(len(names), total, new, time.monotonic() - began, unmarked=tuple(unmarked))
+
+
+def _has(target: "ObjectStore", name: str, size: int, sha256: str) -> bool:
+    """Whether a file that had arrived is there still."""
+    return _size(target, name) == size and (folder_of(target) is None or sha256_of(target, name) == sha256)
 
 
 def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> Marks:
@@ -198,10 +206,7 @@ def _copy(source: "ObjectStore", target: "ObjectStore", name: str) -> str:
         sent.update(part)
         writer.write(part)
     writer.close()
-    arrived = hashlib.sha256()
-    for part in target.get(name).stream(_PART_BYTES):
-        arrived.update(part)
-    if arrived.digest() != sent.digest():
+    if sha256_of(target, name) != sent.hexdigest():
         raise CopyDamagedError(name)
     return sent.hexdigest()
 
