@@ -40,16 +40,16 @@ def sha256_of(store: "ObjectStore", name: str) -> str:
 def newest_intact(
     store: "ObjectStore", sizes: Mapping[str, int], tell: Callable[[int, int], None]
 ) -> tuple[str, tuple[str, ...]]:
-    """The newest intact checkpoint, without the ends of its files' names, and a line for each newer one. The newest
-    where none is intact, and one that is alone, unseen; empty where there is none. `sizes`: of all files of the run.
+    """How the names of the newest intact checkpoint's files begin, and a line for each newer one. The newest where none
+    is intact, and one that is alone, unseen; `checkpoints/` where there is none. `sizes`: of all files of the run.
     """
     states = sorted((match[1] for name in sizes if (match := _STATE.fullmatch(name))), reverse=True)
     passed_over = list[str]()
     for state in states if len(states) > 1 else ():
         if not (damage := _damage(store, sizes, state, tell)):
-            return state, tuple(passed_over)
+            return f"{state}.", tuple(passed_over)
         passed_over.append(f"{state}.pt (damaged: {damage})")
-    return states[0] if states else "", ()
+    return f"{states[0]}." if states else "checkpoints/", ()
 
 
 def _damage(store: "ObjectStore", sizes: Mapping[str, int], state: str, tell: Callable[[int, int], None]) -> str:
