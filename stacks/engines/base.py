@@ -211,8 +211,12 @@ class Leaving(Protocol):
     def tried(self) -> tuple[str, ...]:
         """Places of earlier moves that were cut off, where a copy may be left."""
 
-    def noted(self) -> None:
-        """From now on there may be a copy of it at the target."""
+    @property
+    def data_bytes(self) -> int:
+        """Of its data set, sent to the target by this move or by one before it that was cut off."""
+
+    def noted(self, data_bytes: int) -> None:
+        """From now on there may be a copy of it at the target, and so much more of its data set was sent there."""
 
     def begun(self) -> None:
         """From now on the job is told to stop."""
