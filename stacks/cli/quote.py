@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from components.estimate.carried import DataAt
     from components.estimate.offers import Carrier, Offer
     from components.estimate.quotes import Job, Sort
+    from components.estimate.regions import RegionLimits
     from stacks.finops.quotes.move_tables import AdviceGiven
 
 EXIT_NOTHING = 1
@@ -65,11 +66,11 @@ def quote(
     from stacks.config.region_settings import limits_of_options
     from stacks.finops.quotes.quote_tables import Answer, answer_json, show_answer
 
-    job = replace(_job(nodes, hours, deadline, interruptions), data=None if data is None else _data(data))
+    limits = limits_of_options(allow, deny, residency)
+    job = replace(_job(nodes, hours, deadline, interruptions), data=None if data is None else _data(data, limits))
     _check_carried(carry_gib)
     by = _sort(sort)
     _check_shown(max_intensity, top)
-    limits = limits_of_options(allow, deny, residency)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
     permitted, refused = permitted_offers(offers, limits)
     within = [
@@ -92,17 +93,23 @@ def quote(
     raise typer.Exit(0 if ranking.ranked else EXIT_NOTHING)
 
 
-def _data(text: str) -> "DataAt":
-    """`aws:us-east-1=40`. InputError: it is none."""
+def _data(text: str, limits: "RegionLimits") -> "DataAt":
+    """`aws:us-east-1=40`. InputError: it is none, or where the limits let no data be."""
     from components.estimate.carried import DataAt
-    from components.estimate.regions import read_place
+    from components.estimate.regions import read_place, refusal
 
     region, _, gib = text.rpartition("=")
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", gib):
         raise InputError(
             "--data", "no region and size", value=text, allowed="REGION=GIB", fix="write --data aws:us-east-1=40"
         )
-    return DataAt(read_place(region, "--data"), float(gib))
+    place = read_place(region, "--data")
+    if (refused := refusal(limits, place)) is not None:
+        raise InputError(
+            "--data", f"{refused.said} (--{refused.why})", value=text, allowed="data where --allow, --deny and "
+            "--residency let them be", fix=f"copy them to a region that is allowed first, or change --{refused.why}",
+        )  # fmt: skip
+    return DataAt(place, float(gib))
 
 
 def _check_carried(gib: float) -> None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, cast
 
 from components.core.findings import Finding, InputError, Severity
-from components.estimate.regions import Place, refusal
+from components.estimate.regions import Place, read_place, refusal
 from stacks.config.job_file import JobFile
 from stacks.config.own_command import RUN_DIR
 
@@ -212,8 +212,12 @@ class Leaving(Protocol):
     def tried(self) -> tuple[str, ...]:
         """Places of earlier moves that were cut off, where a copy may be left."""
 
-    def noted(self) -> None:
-        """From now on there may be a copy of it at the target."""
+    @property
+    def data_bytes(self) -> int:
+        """Of its data set, sent to the target by this move or by one before it that was cut off."""
+
+    def noted(self, data_bytes: int) -> None:
+        """From now on there may be a copy of it at the target, and so much more of its data set was sent there."""
 
     def begun(self) -> None:
         """From now on the job is told to stop."""
@@ -325,7 +329,27 @@ def no_data_source(job: JobFile) -> Iterator[Finding]:
 
 
 def region_findings(job: JobFile, region: Place | None) -> list[Finding]:
-    """The error of an engine that stands where the job may not be, or nobody knows where; empty without limits."""
+    """The errors of an engine that stands where the job may not be, or nobody knows where, and of data that are where
+    they may not be; empty without limits.
+    """
+    return [*_engine_findings(job, region), *_data_findings(job, region)]
+
+
+def _data_findings(job: JobFile, region: Place | None) -> list[Finding]:
+    """Of data in the engine's own region the engine's finding speaks."""
+    if job.data is None:
+        return []
+    place = read_place(job.data.region, "data.region")
+    if region is not None and region.name == place.name:
+        return []
+    if (refused := refusal(job.regions.limits, place)) is None:
+        return []
+    fix = "copy the data to a region that is allowed first, or change regions"
+    said = f"its data, which it reads from there: {refused.said} (regions: {refused.why})"
+    return [Finding.error("regions.refused", "data.region", said, fix)]
+
+
+def _engine_findings(job: JobFile, region: Place | None) -> list[Finding]:
     if (refused := refusal(job.regions.limits, region)) is None:
         return []
     fix = "submit it to another engine, or change regions"

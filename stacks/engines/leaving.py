@@ -6,9 +6,9 @@ FOLDER/<id>/unwanted      somebody has cancelled it, which a move hears before i
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from components.core.findings import InputError
@@ -22,7 +22,8 @@ _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"
 @dataclass(frozen=True)
 class _Way:
     """`is_stopped`: it was told to stop for a move; `is_gone`: nobody may take it elsewhere any more; `job_id`: there,
-    once it has arrived; `tried`: places of moves that were cut off, where a copy may be left.
+    once it has arrived; `tried`: places of moves that were cut off, where a copy may be left; `data_bytes`: of its data
+    set, by the place to which they were sent.
     """
 
     to: str
@@ -30,6 +31,7 @@ class _Way:
     is_gone: bool = False
     job_id: str = ""
     tried: tuple[str, ...] = ()
+    data_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 class Leave:
@@ -42,7 +44,7 @@ class Leave:
         was = before or _Way(target)
         job_id = was.job_id if was.to == target else ""
         self._way = _Way(
-            target, was.is_stopped, was.is_gone, job_id, tuple(each for each in tried if each != target)
+            target, was.is_stopped, was.is_gone, job_id, tuple(each for each in tried if each != target), was.data_bytes
         )  # fmt: skip
 
     @property
@@ -65,9 +67,15 @@ class Leave:
         """Places of earlier moves that were cut off."""
         return self._way.tried
 
-    def noted(self) -> None:
-        """From now on there may be a copy of it at the target."""
-        self._write(self._way)
+    @property
+    def data_bytes(self) -> int:
+        """Of its data set, sent to the target so far."""
+        return self._way.data_bytes.get(self._way.to, 0)
+
+    def noted(self, data_bytes: int) -> None:
+        """From now on there may be a copy of it at the target, and so much more of its data set was sent there."""
+        sent = {**self._way.data_bytes, self._way.to: self.data_bytes + data_bytes}
+        self._write(replace(self._way, data_bytes=sent))
         self._is_noted = True
 
     def begun(self) -> None:
@@ -182,9 +190,9 @@ def _read(folder: Path) -> _Way | None:
         found = json.loads(path.read_bytes())
         return _Way(
             str(found["to"]), bool(found["is_stopped"]), bool(found["is_gone"]), str(found["job_id"]),
-            tuple(map(str, found["tried"])),
+            tuple(map(str, found["tried"])), {str(to): int(size) for to, size in found.get("data_bytes", {}).items()},
         )  # fmt: skip
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UnreadableError(str(path), f"no move of a job: {error}", fix=f"remove {path}") from None

@@ -2,8 +2,10 @@
 what was copied before is not copied again. A file's time and mode go along.
 
 A store shows a file whole or not at all, so a copy that was killed leaves none by half. What it had done stands in
-MANIFEST, which is written as it goes and counts only for files that are still the same at both ends. In a bucket it
-stays, for a bucket keeps no times and modes of files.
+MANIFEST, which is written as it goes and counts only for files that are still the same at both ends: at the source by
+size, tag and time; at the target by hash in a folder, where a machine that crashed may have kept a file's name and size
+alone, and by size in a bucket, which keeps what it has confirmed. In a bucket it stays, for a bucket keeps no times and
+modes of files.
 """
 
 import hashlib
@@ -21,6 +23,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from components.core.findings import InputError
 from stacks.bench.run_store import object_store
 from stacks.engines.hybrid.file_marks import Marks, folder_of, mark_folders, unmarked_line
+from stacks.engines.hybrid.intact import newest_intact, sha256_of
 from stacks.engines.hybrid.run_folder import CopyDamagedError, RunFolder, copy_by_name, is_odd, remove_others
 
 if TYPE_CHECKING:
@@ -57,7 +60,7 @@ def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Co
     found = None if here is None else RunFolder.look(here)
     with _said_of(source_url, target_url):
         source, target = object_store(source_url, ""), object_store(target_url, "")
-        files = files_of_run(source, whole=whole) if found is None else _needed(found.files, whole=whole)
+        files, damaged = _needed(source, _listed(source) if found is None else found.files, tell, whole=whole)
         if not files:
             _check_never_had(source_url, target_url)
         odd = {name: size for name, size in files.items() if is_odd(name)}
@@ -71,13 +74,13 @@ def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Co
             forget_copy(target)
         if here is None or there is None or found is None:
             nameless = [f"{name} (no name of a bucket's)" for name in odd]
-            others = [*nameless, *(found.left_out if found else ()), *unmarked_line(copied.unmarked)]
+            others = [*damaged, *nameless, *(found.left_out if found else ()), *unmarked_line(copied.unmarked)]
             return replace(copied, left_out=tuple(sorted(others)))
         unmarked = (*copied.unmarked, *copy_by_name(here, there, odd), *mark_folders(here, there, files))
     size = sum(odd.values())
     return replace(
         copied, files=copied.files + len(odd), bytes=copied.bytes + size, new_bytes=copied.new_bytes + size,
-        left_out=(*found.left_out, *unmarked_line(unmarked)), unmarked=unmarked,
+        left_out=(*damaged, *found.left_out, *unmarked_line(unmarked)), unmarked=unmarked,
     )  # fmt: skip
 
 
@@ -102,7 +105,7 @@ def look_at_run(source_url: str) -> None:
 def files_at(url: str) -> dict[str, int]:
     """Name -> bytes of all that a copy of it would have. InputError: it cannot be read."""
     if (here := _folder(url)) is not None:
-        return dict(RunFolder.look(here).files)
+        return {name: size for name, size in RunFolder.look(here).files.items() if name != MANIFEST}
     with _said_of(url, "anywhere"):
         found = files_of_run(object_store(url, ""), whole=True)
     return {name: size for name, size in found.items() if not is_odd(name)}
@@ -138,7 +141,7 @@ def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str
     said = _read_manifest(source) if here is None else {}
     for name, size in sorted(names.items()):
         stamp = _stamp(source, name)
-        is_new = known.get(name, {}).get("source") != stamp or _size(target, name) != size
+        is_new = known.get(name, {}).get("source") != stamp or not _has(target, name, size, known[name]["sha256"])
         entry = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
         marks = _said_marks(said, name, entry) if here is None else Marks.of(here / name)
         if there is not None and (problem := marks.put_on(there / name)):
@@ -154,24 +157,38 @@ def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str
     return Copied(len(names), total, new, time.monotonic() - began, unmarked=tuple(unmarked))
 
 
+def _has(target: "ObjectStore", name: str, size: int, sha256: str) -> bool:
+    """Whether a file that had arrived is there still."""
+    return _size(target, name) == size and (folder_of(target) is None or sha256_of(target, name) == sha256)
+
+
 def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> Marks:
     """Of a bucket's object, by its manifest and the entry that the target has of it now."""
     return Marks.said(said.get(name, {}), entry["sha256"], datetime.fromisoformat(entry["source"][-1]))
 
 
 def files_of_run(source: "ObjectStore", *, whole: bool) -> dict[str, int]:
-    """What a run needs to go on elsewhere, name -> bytes: `whole`, or without the trainer's older checkpoints."""
-    return _needed({each["path"]: each["size"] for page in source.list() for each in page}, whole=whole)
+    """What a run needs to go on elsewhere, name -> bytes: `whole`, or of the trainer's checkpoints that of
+    `newest_intact` alone.
+    """
+    return _needed(source, _listed(source), lambda done, total: None, whole=whole)[0]
 
 
-def _needed(found: Mapping[str, int], *, whole: bool) -> dict[str, int]:
-    checkpoints = sorted(name for name in found if name.startswith("checkpoints/") and name.endswith(".json"))
-    newest = checkpoints[-1].removesuffix(".json") if checkpoints else ""
-    return {
+def _listed(source: "ObjectStore") -> dict[str, int]:
+    return {each["path"]: each["size"] for page in source.list() for each in page}
+
+
+def _needed(
+    source: "ObjectStore", found: Mapping[str, int], tell: Told, *, whole: bool
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """As `files_of_run`, of all files of a run; and a line for each newer checkpoint that is left behind."""
+    newest, damaged = ("checkpoints/", ()) if whole else newest_intact(source, found, tell)
+    files = {
         name: size
         for name, size in found.items()
-        if name != MANIFEST and (whole or not name.startswith("checkpoints/") or name.startswith(newest))
+        if name != MANIFEST and (not name.startswith("checkpoints/") or name.startswith(newest))
     }
+    return files, damaged
 
 
 def _remove_others(target: "ObjectStore", kept: Collection[str]) -> None:
@@ -198,10 +215,7 @@ def _copy(source: "ObjectStore", target: "ObjectStore", name: str) -> str:
         sent.update(part)
         writer.write(part)
     writer.close()
-    arrived = hashlib.sha256()
-    for part in target.get(name).stream(_PART_BYTES):
-        arrived.update(part)
-    if arrived.digest() != sent.digest():
+    if sha256_of(target, name) != sent.hexdigest():
         raise CopyDamagedError(name)
     return sent.hexdigest()
 

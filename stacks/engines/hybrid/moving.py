@@ -81,7 +81,8 @@ def move_job(
         if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
             source.bring_data(job, tell, say)
         data = target.bring_data(job, tell, say)  # while it goes on
-        way.noted()
+        # What an earlier try that was cut off had sent of it is in no other record.
+        way.noted(0 if data is None else data.bytes)
         stage, began = target.stage(origin), datetime.now(UTC)
         if before.phase is Phase.WAITING:
             copy_run(run_url, stage, tell, whole=job.preset is None)  # so that it keeps its turn where this fails
@@ -93,7 +94,7 @@ def move_job(
         used = _used(source, job_id, job, way, target, origin)
         copied = copy_run(run_url, stage, tell, whole=job.preset is None)
         sec = (datetime.now(UTC) - began).total_seconds()
-        move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, data), used)
+        move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
         way.gone()
         _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
         new_id = _submitted(target, job, (*before.moves, move), environment, way)
@@ -180,21 +181,21 @@ def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | N
 
 
 def _carried(
-    source: Movable, target: Movable, job: JobFile, copied: Copied, data: Copied | None
+    source: Movable, target: Movable, job: JobFile, copied: Copied, data_bytes: int
 ) -> tuple[int, float | None, str]:
     """Bytes of the run folder and of what was sent of the data set, their dollars, and by what price."""
     usd, why = traffic_cost(source, target, copied.bytes)
-    if data is None:
+    if not data_bytes:
         return copied.bytes, usd, why
-    return copied.bytes + data.new_bytes, *_with_data(usd, why, job, target, data)
+    return copied.bytes + data_bytes, *_with_data(usd, why, job, target, data_bytes)
 
 
-def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data: Copied) -> tuple[float | None, str]:
+def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data_bytes: int) -> tuple[float | None, str]:
     """The same with the way of its data set."""
     assert job.data is not None, "it was copied"
     if target.region is None:
         return None, f"{why}; nobody has said in which region {place_of(target)} stands, for the way of its data set"
-    more, how = _way(read_place(job.data.region, "data.region"), target.region, data.new_bytes)
+    more, how = _way(read_place(job.data.region, "data.region"), target.region, data_bytes)
     return None if usd is None or more is None else usd + more, f"{why}; of its data set: {how}"
 
 

@@ -365,6 +365,11 @@ def test_a_job_is_advised_to_go_only_where_it_may() -> None:
     assert bound["move"]["to"].startswith("aws us-east-1 ")
 
 
+def test_data_are_where_they_may_be() -> None:
+    assert mistake(*ASK, "--residency", "EU", "--data", "aws:us-east-1=40").place == "--data"
+    assert ask("--residency", "EU", "--data", "aws:eu-west-3=40")["ranked"]
+
+
 @pytest.mark.parametrize("options", [("--residency", "UK"), ("--allow", "eu-west-1"), ("--deny", "aws:eu-,")])
 def test_limits_on_regions_that_are_none(options: tuple[str, str]) -> None:
     found = mistake(*ASK, *options)

@@ -21,7 +21,7 @@ from stacks.bench.run_store import object_store
 from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase, no_data_source, refusals
 from stacks.engines.data_sets import has_data, with_data
-from stacks.engines.hybrid import copying
+from stacks.engines.hybrid import copying, moving
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.hybrid.sites import Nodes, Site, charge
 from stacks.engines.local.engine import LocalQueue
@@ -119,6 +119,16 @@ def test_a_copy_that_was_cut_off_keeps_nothing_that_the_source_no_longer_has(sou
     queue.bring_data(file, quiet)
     (copy,) = tmp_path.glob("queue/.data-*/*/files")
     assert [path.name for path in copy.rglob("*")] == ["index.json"]
+
+
+def test_a_copy_out_of_a_bucket_is_a_source_too(source: Path, tmp_path: Path) -> None:
+    """Which holds what says of a bucket's files when they were written."""
+    (source / copying.MANIFEST).write_text("{}")
+    queue, file = LocalQueue(tmp_path / "queue"), reading(source)
+    for _ in range(2):
+        job_id = queue.submit(file)
+        assert over(queue, job_id).phase is Phase.DONE
+    assert not list(tmp_path.glob(f"queue/.data-*/*/files/{copying.MANIFEST}"))
 
 
 def test_a_submit_waits_for_another_that_copies_the_same(source: Path, tmp_path: Path) -> None:
@@ -259,6 +269,38 @@ def test_a_move_takes_it_along_before_the_job_is_stopped(
     assert "its data set" in move.why_usd
     (copy,) = tmp_path.glob("b/.data-*/*/files")
     assert (copy / "train" / "one").read_text() in there.log(moved.job_id)[0]
+
+
+@pytest.mark.parametrize("when", ["in the data set", "after it"])
+def test_what_was_sent_of_it_is_counted_once_where_the_move_was_cut_off(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(copying, "_SAVE_EVERY_SEC", -1.0)
+    here, there = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
+    first = here.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
+    waits = here.submit(reading(source))
+    size = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
+
+    def stops(done: int, total: int) -> None:
+        if done > len("{}"):
+            raise KeyboardInterrupt
+
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cut:
+        if when == "after it":
+            cut.setattr(moving, "copy_run", dies)
+        with pytest.raises(KeyboardInterrupt):
+            move_job(here, waits, there, limited(), stops if when == "in the data set" else quiet)
+    moved = move_job(here, waits, there, limited(), quiet)
+    assert moved.move is not None
+    assert moved.copied is not None
+    assert moved.move.bytes == moved.copied.bytes + size
+    assert "its data set" in moved.move.why_usd
+    over(there, moved.job_id)
+    here.cancel(first)
+    over(here, first)
 
 
 def _no_room(*_: object) -> None:

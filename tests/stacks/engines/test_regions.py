@@ -49,6 +49,25 @@ def test_submit(tmp_path: Path, region: str | None, limits: dict[str, Any], take
     assert not (tmp_path / "jobs").exists(), "nothing by half"
 
 
+@pytest.mark.parametrize(
+    ("data", "taken"), [("aws:us-east-1", False), ("aws:eu-west-3", True), ("aws:eu-central-1", True)]
+)
+def test_its_data_are_where_they_may_be(tmp_path: Path, data: str, taken: bool) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "one").write_text("1")
+    engine = queue(tmp_path / "jobs", "aws:eu-central-1")
+    file = job("true", data={"region": data, "gib": 1, "source": (tmp_path / "set").as_uri()}, **EU)
+    if taken:
+        assert over(engine, engine.submit(file)).phase is Phase.DONE
+        return
+    with pytest.raises(InputError) as refused:
+        engine.submit(file)
+    assert refused.value.place == "data.region"
+    with pytest.raises(InputError, match="no engine takes this job"):
+        place(sites(engine, queue(tmp_path / "others", "aws:eu-west-3")), file)
+    assert not (tmp_path / "jobs").exists(), "nothing is copied"
+
+
 def test_of_several_the_first_that_stands_where_it_may(tmp_path: Path) -> None:
     here, london, paris = (
         queue(tmp_path / name, region) for name, region in (("a", None), ("b", "aws:eu-west-2"), ("c", "aws:eu-west-3"))

@@ -65,6 +65,21 @@ def test_what_the_source_no_longer_has_goes_from_the_copy(tmp_path: Path, monkey
     assert (beside / "theirs").read_text() == "stays"
 
 
+def test_what_had_arrived_and_is_no_longer_that_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that crashed may keep a file's name and size alone."""
+    monkeypatch.setattr(copying, "_SAVE_EVERY_SEC", -1.0)
+    source, target = tmp_path / "source", tmp_path / "target"
+    for folder in (source, target):
+        folder.mkdir()
+    for name in ("kept", "lost"):
+        (source / name).write_text(name)
+    with pytest.raises(Cut):
+        copy_run(source.as_uri(), target.as_uri(), cut, whole=True)
+    (target / "lost").write_bytes(bytes(len("lost")))
+    assert copy_run(source.as_uri(), target.as_uri(), quiet, whole=True).new_bytes == len("lost")
+    assert {name: (target / name).read_text() for name in names_in(target)} == {"kept": "kept", "lost": "lost"}
+
+
 def test_a_job_that_was_moved_finds_no_file_that_it_had_removed(tmp_path: Path) -> None:
     source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
     script = "test -e made && { ls; exit 0; }; touch lock made; trap 'exit 75' TERM; echo begun; sleep 600 & wait"
