@@ -124,7 +124,8 @@ def test_whoever_is_the_slowest_since_the_last_line_counts(
     for minute in range(4):
         clock[0] += 60
         state.images += 160
-        others.append(Stalls(*[30.0 * minute] * 3, allreduce=6.0 * minute if minute > 1 else None))
+        late = 30.0 * minute
+        others.append(Stalls(late, late, late, allreduce=6.0 * minute if minute > 1 else None))
         own = Stalls(100.0, 100.0, 100.0, allreduce=20.0)
         found.append(meters.line(state, Accumulator(phases_of(state), torch.device("cpu")), own))
     for name in ("loader_stall_sec", "checkpoint_stall_sec", "telemetry_sec"):
