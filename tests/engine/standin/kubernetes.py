@@ -1,14 +1,18 @@
 """The stand-in for Pulumi's Kubernetes plugin: a cluster that takes every object of a known kind, and none twice."""
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from .provider import STATE_VARIABLE
 from .service import Service
 from .shapes import Fault
 
 OWN_GROUPS = ("kueue.x-k8s.io/", "mellanox.com/", "networking.gke.io/", "nfd.k8s-sigs.io/")
 """Of kinds that the cluster has by charts, and the SDK has no class for."""
+_NAMESPACE = "kubernetes:core/v1:Namespace"
 _KEYS = frozenset({"apiVersion", "kind", "metadata", "spec", "value"})
 
 
@@ -42,3 +46,12 @@ class Kubernetes(Service):
         """See Service."""
         meta = inputs.get("metadata") or inputs
         return f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else str(meta["name"])
+
+    def release(self, type_token: str, id_: str, others: Iterable[Mapping[str, Any]]) -> None:
+        """See Service. A namespace takes along what is in it, which the engine asks nobody to delete then."""
+        if type_token != _NAMESPACE:
+            return
+        for file in Path(os.environ[STATE_VARIABLE]).glob("*.json"):
+            record = json.loads(file.read_text("utf-8"))
+            if record["type"].startswith("kubernetes:") and record["id"].startswith(f"{id_}/"):
+                file.unlink()
