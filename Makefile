@@ -72,7 +72,7 @@ attack: $(READY)  ## each known way in, tried as a job, a neighbour, a bucket's 
 lint: $(READY)  ## ruff and mypy --strict
 	@echo "==> ruff"
 	@$(BIN)/ruff check $(PACKAGES) && $(BIN)/ruff format --check $(PACKAGES)
-	@echo "==> mypy --strict (about a minute the first time: it reads the whole AWS SDK)"
+	@echo "==> mypy --strict (some minutes the first time: it reads the SDKs)"
 	@$(BIN)/mypy
 
 format: $(READY)  ## rewrite the code in the project's layout
