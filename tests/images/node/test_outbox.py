@@ -172,7 +172,9 @@ def test_a_name_that_is_swapped_all_the_time_never_leads_elsewhere(run: Path, tm
                 seen.add(file.read())
     ended.set()
     swapping.join()
-    assert seen == {"{}"}
+    # Whether a read met the file, and not the link, is up to the scheduler; the last swap leaves the file.
+    with os.fdopen(mine.file("run.json")) as file:
+        assert seen | {file.read()} == {"{}"}
 
 
 def test_a_folder_that_is_renamed_meanwhile_is_still_the_one_that_was_made(

@@ -78,9 +78,9 @@ def test_the_next_save_waits_for_a_slow_disk(
     saver.save(_state(1), 100)
     threading.Timer(0.2, slow_disk.set).start()
     saver.save(_state(2), 200)
+    assert slow_disk.is_set(), "it came back before the first save was on disk"
     saver.wait()
     assert [report.images for report in saved] == [100, 200]
-    assert saved[1].stall_sec > saved[0].stall_sec
     assert saver.stall_sec == pytest.approx(sum(report.stall_sec for report in saved))
     for report, value in zip(saved, (1, 2), strict=True):
         assert store.load(report.path).state["g"]["weight"][0, 0] == value
