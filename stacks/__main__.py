@@ -14,6 +14,7 @@ from components.core.findings import InputError, Severity
 from stacks.config.loader import from_pulumi
 from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless
+from stacks.data_guard import DataGuard, delete_named_first, standing_resources
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
 from stacks.providers.registry import provider_of
@@ -58,7 +59,13 @@ def main() -> None:
         _check_environment(config, planned)
         check_keyless(config)
         _say_findings(config, planned)
-        for name, value in build(config, planned).items():
+        guard = DataGuard(provider_of(config.provider).data_types, config.allow_replace, standing_resources())
+        guard.warn()
+        pulumi.runtime.register_stack_transformation(delete_named_first)
+        pulumi.runtime.register_stack_transformation(guard.watch)
+        exports = build(config, planned)
+        guard.check_removed()
+        for name, value in exports.items():
             pulumi.export(name, value)
     except* InputError as mistakes:
         raise pulumi.RunError("\n".join(str(mistake) for mistake in mistakes.exceptions)) from None

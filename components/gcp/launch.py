@@ -145,7 +145,13 @@ class HeadNode(pulumi.ComponentResource):
             allow_stopping_for_update=True,
             deletion_protection=False,
             # The address is one machine's at a time, so the old machine goes first.
-            opts=pulumi.ResourceOptions(parent=self, replace_on_changes=["metadata"], delete_before_replace=True),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                replace_on_changes=["metadata"],
+                # Google sets them when it makes the disk alone.
+                ignore_changes=["bootDisk.initializeParams.labels"],
+                delete_before_replace=True,
+            ),
         )
 
 
@@ -202,7 +208,10 @@ def instance_template(
     provisioning: Provisioning,
     opts: pulumi.ResourceOptions,
 ) -> compute.InstanceTemplate:
-    """A template for one machine type, had in one way."""
+    """A template for one machine type, had in one way. Its labels are those of its first day, for no template can be
+    edited: whoever launches from it patches the labels of today onto each machine.
+    """
+    first_labels = pulumi.ResourceOptions(ignore_changes=["labels", "disks[0].labels"])
     return compute.InstanceTemplate(
         name,
         project=launch.project,
@@ -220,7 +229,7 @@ def instance_template(
         ),
         metadata=instance_metadata(launch.user_data),
         labels=launch.labels,
-        opts=opts,
+        opts=pulumi.ResourceOptions.merge(opts, first_labels),
     )
 
 

@@ -234,6 +234,7 @@ class GpuNodePool(pulumi.ComponentResource):
             resource_policies=None
             if placement is None
             else compute.InstanceGroupManagerResourcePoliciesArgs(workload_policy=placement.id),
+            all_instances_config=compute.InstanceGroupManagerAllInstancesConfigArgs(labels=self._args["tags"]),
             params=None if bound is None else compute.InstanceGroupManagerParamsArgs(resource_manager_tags=bound),
             opts=pulumi.ResourceOptions(
                 parent=self,

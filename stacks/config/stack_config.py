@@ -60,7 +60,8 @@ def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig
 class StackConfig(Section):
     """One environment, as its stack file declares it. What only one provider has is in
     `stacks.providers.unsupported_settings`. `encryption`: whose key data at rest is under: the provider's own, at
-    no cost, or one of the stack.
+    no cost, or one of the stack. `allow_replace`: names of file systems and buckets that a change may replace or
+    remove with what they hold.
     """
 
     stack: str
@@ -127,6 +128,7 @@ class StackConfig(Section):
             }
         ],
     )
+    allow_replace: tuple[str, ...] = Field(default=(), max_length=20, examples=[["aws-demo-lustre"]])
     tags: dict[str, str] = Field(examples=[{"team": "ml-platform", "cost_center": "4711"}])
 
     @field_validator("engine", mode="before")

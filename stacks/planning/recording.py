@@ -114,6 +114,7 @@ class PlannedResource:
     inputs: dict[str, Any]
     id: str
     dependencies: frozenset[str] = frozenset()
+    delete_before_replace: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; secrets are not shown."""
@@ -216,6 +217,7 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
             ),
             id=id_,
             dependencies=frozenset(request.dependencies),
+            delete_before_replace=request.deleteBeforeReplace,
         )
         for urn, (request, id_) in sorted(recorder.registered.items())
         if request.type != "pulumi:pulumi:Stack"

@@ -132,6 +132,7 @@ class Provider:
             spot.
         caps_spot: whether `max_usd_per_hour` has an effect, as where spot machines are bid for.
         tags: of its resources.
+        data_types: type tokens of what holds data: a change that would lose it is refused.
         machine_types: type tokens of what is billed by the hour as long as it stands.
         budget_types: type tokens of what counts that.
         region_inputs: type token -> the input that says in which region of the catalogue a stack's machines are.
@@ -152,6 +153,7 @@ class Provider:
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     caps_spot: bool = False
     tags: TagRules = TagRules()
+    data_types: frozenset[str] = frozenset()
     machine_types: frozenset[str] = frozenset()
     budget_types: frozenset[str] = frozenset()
     region_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -112,6 +112,11 @@ def tag_policy(config: StackConfig, machine: MachineType, region: Region) -> Tag
     )
 
 
+def container_labels(tags: Mapping[str, str]) -> dict[str, str]:
+    """The tags that Gangway sets itself. A user's stay out of user data: a new one would replace nodes."""
+    return {key: value for key, value in tags.items() if key.startswith("gangway")}
+
+
 def state_root(config: StackConfig, mount: str) -> str:
     """Where runs live on a node: the shared file system at `mount`, or the boot disk where there is none."""
     return mount if config.storage else "/var/lib/gangway"

@@ -25,7 +25,7 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
-COMMAND_TIMEOUT_SEC = 120
+COMMAND_TIMEOUT_SEC = 600
 
 
 def run_limited(command: list[str], env: dict[str, str], cwd: Path) -> tuple[int, str, str]:

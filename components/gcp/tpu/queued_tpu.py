@@ -69,23 +69,25 @@ class QueuedTpuProvider(DynamicProvider):
         return ReadResult(id_, {**_inputs(props), **outputs})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Everything replaces, for a queued resource cannot be edited; labels do not while there are nodes. Always
-        deletes first: both would have one name, and what is preempted holds quota until it is deleted.
+        """Everything replaces, for a queued resource cannot be edited; but labels, which wait until there are nodes.
+        Always deletes first: both would have one name, and what is preempted holds quota until it is deleted.
         """
         before, after = _inputs(olds), _inputs(news)
-        changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-        in_place = (*OUR_OWN, "labels") if olds.get("state") == "ACTIVE" else OUR_OWN
-        replaces = [key for key in changed if key not in in_place]
+        changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
+        if "labels" in changed and olds.get("state") != "ACTIVE":
+            changed.remove("labels")
+        replaces = sorted(key for key in changed if key not in (*OUR_OWN, "labels"))
         if olds.get("replace_reason"):
             print(f"{olds['name']}: {olds['replace_reason']}: it is replaced", flush=True)
             replaces.append("replace_reason")
         return DiffResult(bool(changed or replaces), replaces, [], delete_before_replace=True)
 
     def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Sets the nodes' labels."""
-        if olds.get("labels") != news["labels"]:
-            _watch(news).label_nodes(olds["node_names"], news["labels"])
-        return UpdateResult({**_inputs(news), **{key: olds.get(key) for key in OUTPUTS}})
+        """Sets the nodes' labels; those of a request without nodes stay as they are until it has some."""
+        labels = news["labels"] if olds.get("state") == "ACTIVE" else olds.get("labels")
+        if olds.get("labels") != labels:
+            _watch(news).label_nodes(olds["node_names"], labels)
+        return UpdateResult({**_inputs(news), "labels": labels, **{key: olds.get(key) for key in OUTPUTS}})
 
     def delete(self, _id: str, props: dict[str, Any]) -> None:
         """Deletes it with its nodes and waits until nothing of it is left."""

@@ -97,6 +97,7 @@ PROVIDER = Provider(
     spot_taken=partial(taken_per_month, "aws"),
     caps_spot=True,
     tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
+    data_types=frozenset({"aws:fsx:LustreFileSystem", "aws:s3:Bucket"}),
     machine_types=frozenset(
         {
             "aws:autoscaling:Group",

@@ -24,7 +24,7 @@ from images.aws import (
 from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 
 class _Names(NamedTuple):
@@ -104,7 +104,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         lustre_efa_interfaces=count_lustre_efa(planned.machine),
         data_dir=_data_dir(names.job),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
-        labels=planned.tags,
+        labels=container_labels(planned.tags),
         lifecycle_hook=LIFECYCLE_HOOK,
         terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
@@ -126,7 +126,7 @@ def _head(config: StackConfig, names: _Names) -> str:
 
 def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
     """Renders a worker's file once with the longest names AWS may give, before anything is declared. InputError: it
-    does not fit EC2's limit; tags are the only part a user can make long.
+    does not fit EC2's limit; what a job holds is the only part a user can make long.
     """
     registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
     names = _Names(
@@ -141,9 +141,9 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         _node(config, planned, names)
     except ValueError as error:
         raise InputError(
-            "gangway:tags",
+            "gangway:job",
             # The renderer tells its own way out, which is not the user's.
             f"a node's file does not fit EC2: {str(error).partition(';')[0]}",
             allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip",
-            fix="shorten or drop some tags",
+            fix="shorten the command, its env or the settings",
         ) from None

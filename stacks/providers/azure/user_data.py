@@ -16,7 +16,7 @@ from images.render import base64gzip
 from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir, scrapes
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 
 class _Names(NamedTuple):
@@ -104,7 +104,7 @@ def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str
         data_dir=data_dir(planned),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         scratch_is_temporary_disk=planned.machine.temporary_disk,
-        labels=planned.tags,
+        labels=container_labels(planned.tags),
         terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )

@@ -25,7 +25,7 @@ from images.gcp import (
 from images.specs import Breaker, FileSystem
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource, run_dir
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 FALLBACK_OBJECT = "fallback.json"
 """Where in the head's bucket it finds the groups it fills: it stands before them, and outlives them."""
@@ -150,7 +150,7 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
         rdma_nics_planned=nics.count("MRDMA"),
         data_dir=_data_dir(names.job),
         scratch_mount_point="/scratch" if machine.instance_store_gib.value else None,
-        labels=planned.tags,
+        labels=container_labels(planned.tags),
         terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
@@ -163,7 +163,7 @@ def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSp
         num_slices=config.cluster.nodes.max,
         queued_resource=queued_resource(config, planned) if config.work.terminate_when_done else None,
         data_dir=_data_dir(names.job),
-        labels=planned.tags,
+        labels=container_labels(planned.tags),
     )
 
 

@@ -9,7 +9,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 COMMAND_GRACE_SEC = 90
 """What a command of one's own has once it is told: nobody takes these machines back meanwhile."""
@@ -83,7 +83,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         fabric=rdma_of(planned) if config.trains or planned.meets else None,
         shared_dir=own.shared_dir if several else None,
         container_engine=own.container_engine,
-        labels=planned.labels,
+        labels=container_labels(planned.labels),
         port=RENDEZVOUS_PORT if planned.meets and first else None,
         member_key=MEMBER_KEY if planned.member_key else None,
         signing_key=SIGNING_KEY,

@@ -20,7 +20,7 @@ from images.render import base64gzip
 from images.specs import FileSystem, RdmaSetup
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, run_dir, section_of
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT
+from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 
 class _Names(NamedTuple):
@@ -107,7 +107,7 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
         # A command on one node need not know of RDMA.
         fabric=setup if fabric.num_devices and (config.trains or names.job.command_meets) else None,
         data_dir=data_dir(config),
-        labels=planned.tags,
+        labels=container_labels(planned.tags),
     )
 
 

@@ -19,7 +19,7 @@ ID_INPUTS: Mapping[str, tuple[str, ...]] = {
 }
 
 # What a resource is called by, where it has a name of its own.
-OWN_IDS = ("name", "instanceId", "repositoryId", "bucketId", "accountId", "roleId", "dashboardId")
+OWN_IDS = ("name", "instanceId", "repositoryId", "bucketId", "accountId", "roleId", "dashboardId", "secretId")
 
 # Whose id is the bare name.
 WHOLE_NAMES = frozenset({"gcp:storage/bucket:Bucket"})
@@ -58,6 +58,7 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "gcp:filestore/instance:Instance": _PLACE | {"networks", "tier"},
     "gcp:lustre/instance:Instance": _PLACE
     | {"instanceId", "filesystem", "network", "perUnitStorageThroughput", "kmsKey"},
+    "gcp:secretmanager/secret:Secret": frozenset({"project", "replication", "secretId"}),
     "gcp:serviceaccount/account:Account": frozenset({"accountId", "project"}),
     "gcp:storage/bucket:Bucket": _PLACE,
     "gcp:tags/tagKey:TagKey": frozenset({"parent", "purpose", "shortName"}),

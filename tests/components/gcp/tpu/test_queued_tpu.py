@@ -180,7 +180,8 @@ def test_only_labels_and_our_own_settings_change_in_place(props: dict[str, Any])
     for change, replaces in changes:
         found = diff(NAME, active, {**props, **change})
         assert (found.changes, found.replaces) == (True, replaces)
-    assert diff(NAME, queued, {**props, **labels}).replaces == ["labels"]
+    found = diff(NAME, queued, {**props, **labels})
+    assert (found.changes, found.replaces) == (False, []), "a place in the queue is not given up for a label"
 
 
 def test_new_labels_reach_the_nodes(standin: Any, props: dict[str, Any]) -> None:
@@ -195,6 +196,17 @@ def test_new_labels_reach_the_nodes(standin: Any, props: dict[str, Any]) -> None
     assert changed["state"] == "ACTIVE"
     provider.update(NAME, changed, {**props, "labels": {"team": "vision"}, "timeouts": {}})
     assert [seen.method for seen in standin.cloud.seen].count("PATCH") == 1
+
+
+def test_labels_wait_for_the_nodes(props: dict[str, Any]) -> None:
+    """They are changed in a queue, beside a setting of ours: once there are nodes, the difference shows again."""
+    provider = QueuedTpuProvider()
+    queued, wanted = {**props, "state": "WAITING_FOR_RESOURCES"}, {**props, "labels": {"team": "vision"}}
+    kept = provider.update(NAME, queued, {**wanted, "timeouts": {"accept_sec": 1}}).outs
+    assert kept is not None
+    assert kept["labels"] == props["labels"]
+    found = provider.diff(NAME, {**kept, "state": "ACTIVE"}, wanted)
+    assert (found.changes, found.replaces) == (True, [])
 
 
 @pytest.mark.parametrize("orphans", [False, True])

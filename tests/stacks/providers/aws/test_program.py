@@ -110,11 +110,16 @@ def test_nothing_of_any_layout_is_reachable_from_outside(edited: Edited, machine
     assert sources <= {None, config.network.cidr}, "from our own groups, or HTTPS from within the VPC"
 
 
-def test_tags_too_long_for_the_nodes_file_are_refused_before_anything_is_declared(edited: Edited) -> None:
+def test_a_job_too_long_for_the_nodes_file_is_refused_before_anything_is_declared(edited: Edited) -> None:
     letters = "".join(map(chr, range(0x4E00, 0x9FFF)))
 
     def change(values: dict[str, Any]) -> None:
-        values["gangway:tags"].update({f"k{n}": letters[n * 250 : n * 250 + 250] for n in range(40)})
+        values["gangway:job"] = {
+            "command": ["python", "train.py"],
+            "image": f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0' * 64}",
+            "max_hours": 4,
+            "env": {f"K{n}": letters[n * 250 : n * 250 + 250] for n in range(40)},
+        }
 
     class Untouched(PlaceholderCloud):
         def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:

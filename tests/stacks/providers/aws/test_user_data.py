@@ -68,7 +68,8 @@ def test_a_worker_knows_job_bucket_file_system_and_log(nat: Recording) -> None:
     arguments = files["/etc/gangway/job.env"]
     assert IMAGE in arguments
     assert "awslogs-group=/gangway/edited" in arguments
-    assert "team=ml-platform" in arguments, "the stack's tags are the container's labels"
+    assert "gangway:stack=edited" in arguments, "the container's label"
+    assert "ml-platform" not in arguments, "a user's tags may change while nodes run"
     assert "/opt/gangway/bin/mount-lustre.sh" in files
     assert "/opt/gangway/bin/check-efa.sh" in files
     assert "/opt/gangway/bin/mount-scratch.sh" in files, "a p5 has instance store"
@@ -156,20 +157,22 @@ def test_a_single_node_meets_nobody(edited: Edited) -> None:
     assert not [r for r in program.resources if r.type.endswith(":Instance")]
 
 
-def many_tags(count: int) -> Callable[[dict[str, Any]], object]:
-    """So many tags of letters that do not compress."""
+def long_command(count: int) -> Callable[[dict[str, Any]], object]:
+    """A command with so many variables of letters that do not compress."""
     letters = "".join(map(chr, range(0x4E00, 0x9FFF)))
-    tags = {f"k{n}": letters[n * 250 : n * 250 + 250] for n in range(count)}
-    return lambda values: values["gangway:tags"].update(tags)
+    env = {f"K{n}": letters[n * 250 : n * 250 + 250] for n in range(count)}
+    image = f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0' * 64}"
+    job = {"command": ["python", "train.py"], "image": image, "max_hours": 4, "env": env}
+    return lambda values: values.update({"gangway:job": job})
 
 
 def test_the_limit_is_checked_with_names_that_do_not_exist_yet(edited: Edited) -> None:
-    config = edited(many_tags(40))
+    config = edited(long_command(40))
     with pytest.raises(InputError) as caught:
         check_user_data(config, plan(config))
-    assert caught.value.place == "gangway:tags"
+    assert caught.value.place == "gangway:job"
     assert str(USER_DATA_LIMIT_BYTES) in caught.value.allowed
-    assert caught.value.fix == "shorten or drop some tags"
+    assert caught.value.fix == "shorten the command, its env or the settings"
 
 
 def sizes(program: Recording) -> int:
@@ -183,6 +186,6 @@ def sizes(program: Recording) -> int:
 @pytest.mark.parametrize("count", [0, 1])
 def test_what_passes_the_check_fits(edited: Edited, count: int) -> None:
     """Whatever names AWS gives: the check used the longest."""
-    config = edited(many_tags(count))
+    config = edited(long_command(count))
     check_user_data(config, plan(config))
     assert 0 < sizes(run(config)) <= USER_DATA_LIMIT_BYTES
