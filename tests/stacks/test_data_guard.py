@@ -1,4 +1,4 @@
-"""What replaces what, by the plan of every stack: fixed names are free before they are used again, tags replace nothing.
+"""What replaces what, by the plan of every stack: fixed names are free before they are used again; tags replace none.
 
 What a cloud cannot change on a living resource, and what ids are made of, the engine tests' stand-ins say.
 """
