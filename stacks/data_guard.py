@@ -66,7 +66,9 @@ class DataGuard:
         """
         if kind(args.type_) not in self._types:
             return None
-        former = [alias if isinstance(alias, str) else alias.name for alias in args.opts.aliases or ()]
+        former = [
+            alias if isinstance(alias, str) else getattr(alias, "name", None) for alias in args.opts.aliases or ()
+        ]
         names = {args.name, *(name.rpartition("::")[2] for name in former if isinstance(name, str))}
         self._declared |= {(args.type_, name) for name in names}
         # What a replacement leaves in the cloud is not lost.

@@ -13,6 +13,7 @@ ID_INPUTS: Mapping[str, tuple[str, ...]] = {
     "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": ("cryptoKeyId", "role", "member"),
     "gcp:projects/iAMMember:IAMMember": ("project", "role", "member"),
     "gcp:projects/service:Service": ("project", "service"),
+    "gcp:secretmanager/secretIamMember:SecretIamMember": ("secretId", "role", "member"),
     "gcp:serviceaccount/iAMMember:IAMMember": ("serviceAccountId", "role", "member"),
     "gcp:servicenetworking/connection:Connection": ("network", "service"),
     "gcp:storage/bucketIAMMember:BucketIAMMember": ("bucket", "role", "member"),
