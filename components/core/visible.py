@@ -3,10 +3,12 @@ turn the direction of writing, half a surrogate pair) either does not come in, o
 """
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 _LAID_OUT = "\n\t"
 Loc = tuple[int | str, ...]
+T = TypeVar("T")
 
 
 def visible(text: str) -> str:
@@ -24,6 +26,15 @@ def _seen(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def one_line(text: str) -> str:
+    r"""As `visible`, with line breaks and tabs spelled out too: a word of a table's row makes no row of its own.
+
+    >>> one_line("a\nb")
+    'a\\nb'
+    """
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def all_visible(value: Any) -> Any:
     """Plain data, read from JSON, with its texts visible, keys too."""
     if isinstance(value, str):
@@ -33,6 +44,18 @@ def all_visible(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [all_visible(item) for item in value]
     return value
+
+
+def visible_record(record: T) -> T:
+    """A record, or a tuple or list of them, each of its texts as `one_line`; of dataclasses, however deep."""
+    changed: Any = record
+    if isinstance(record, str) and type(record) is str:
+        changed = one_line(record)
+    elif isinstance(record, tuple | list):
+        changed = type(record)(map(visible_record, record))
+    elif is_dataclass(record) and not isinstance(record, type):
+        changed = replace(record, **{each.name: visible_record(getattr(record, each.name)) for each in fields(record)})
+    return changed
 
 
 def leaves(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:

@@ -9,7 +9,7 @@ is tried again `max_restarts` times. A command's own codes are put into these te
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -77,11 +77,20 @@ class Move:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A time on nodes. `end`: None while it goes on; `nodes`: how many."""
+    """A time on nodes. `end`: None while it goes on; `nodes`: how many; `so_far_sec`: how long it has gone on, by a clock
+    that cannot jump; None where nobody measures that.
+    """
 
     start: datetime
     end: datetime | None
     nodes: int
+    so_far_sec: float | None = None
+
+    def until(self, now: datetime) -> datetime:
+        """Its end, or how far it has come."""
+        if self.end is None and self.so_far_sec is not None:
+            return self.start + timedelta(seconds=self.so_far_sec)
+        return self.end or now
 
 
 @dataclass(frozen=True)

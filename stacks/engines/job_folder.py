@@ -147,7 +147,8 @@ class OwnJobFolder(JobFolder):
                 file.write(content)
             os.rename(partial, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         except BaseException:
-            self.remove(partial)
+            with suppress(OSError):
+                self.remove(partial)
             raise
 
     def save(self, name: str, content: bytes) -> None:
@@ -183,8 +184,8 @@ class OwnJobFolder(JobFolder):
             file.write(content)
 
     def remove(self, name: str) -> None:
-        """A file, where there is one and it can be removed."""
-        with suppress(OSError):
+        """A file, where there is one. OSError."""
+        with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
 
     def move_to(self, path: Path) -> None:
