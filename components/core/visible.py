@@ -4,7 +4,7 @@ turn the direction of writing, half a surrogate pair) either does not come in, o
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 _LAID_OUT = "\n\t"
 Loc = tuple[int | str, ...]
@@ -48,14 +48,17 @@ def all_visible(value: Any) -> Any:
 
 def visible_record(record: T) -> T:
     """A record, or a tuple or list of them, each of its texts as `one_line`; of dataclasses, however deep."""
-    changed: Any = record
-    if isinstance(record, str) and type(record) is str:
-        changed = one_line(record)
-    elif isinstance(record, tuple | list):
-        changed = type(record)(map(visible_record, record))
-    elif is_dataclass(record) and not isinstance(record, type):
-        changed = replace(record, **{each.name: visible_record(getattr(record, each.name)) for each in fields(record)})
-    return changed
+    return cast("T", _shown(record))
+
+
+def _shown(value: Any) -> Any:
+    if type(value) is str:  # and no enumeration's
+        return one_line(value)
+    if isinstance(value, tuple | list):
+        return type(value)(map(_shown, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _shown(getattr(value, each.name)) for each in fields(value)})
+    return value
 
 
 def leaves(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:

@@ -77,7 +77,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A time on nodes. `end`: None while it goes on; `nodes`: how many; `so_far_sec`: how long it has gone on, by a clock
+    """A time on nodes. `end`: None while it goes on; `nodes`: how many; `so_far_sec`: its length until now, by a clock
     that cannot jump; None where nobody measures that.
     """
 

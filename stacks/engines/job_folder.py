@@ -37,7 +37,7 @@ class JobFolder:
     """Somebody's, to be listed. OSError of all that reads: no such file, a link, no regular file, too large."""
 
     def __init__(self, path: Path, dir_fd: int | None = None) -> None:
-        """`dir_fd`: of the folder that `path` is directly below. OSError: there is none, or it is closed to this user."""
+        """`dir_fd`: of the folder directly above. OSError: there is none, a link, or it is closed to this user."""
         self.path = path
         self._descriptor = os.open(path if dir_fd is None else path.name, _FOLDER, dir_fd=dir_fd)
         weakref.finalize(self, os.close, self._descriptor)
@@ -136,6 +136,10 @@ class OwnJobFolder(JobFolder):
         """As `make`, of a folder in it. OSError, NotOwnError."""
         with suppress(FileExistsError):
             os.mkdir(name, mode=0o700, dir_fd=self._descriptor)
+        return self.own_subfolder(name)
+
+    def own_subfolder(self, name: str) -> Self:
+        """One that is there. OSError, NotOwnError."""
         return type(self)(self.path / name, self._descriptor)
 
     def write(self, name: str, content: bytes, mode: int = 0o666) -> None:
@@ -196,13 +200,15 @@ class OwnJobFolder(JobFolder):
         self.path = path
 
     def remove_tree(self) -> None:
-        """With all that is in it. OSError."""
-        for entry in os.listdir(self._descriptor):
+        """With all that is in it, unless it was renamed or removed meanwhile. OSError."""
+        if not self.is_in_place:
+            return
+        for entry in os.listdir(self._descriptor):  # noqa: PTH208 # of a descriptor
             if stat.S_ISDIR(os.stat(entry, dir_fd=self._descriptor, follow_symlinks=False).st_mode):
                 shutil.rmtree(entry, dir_fd=self._descriptor)
             else:
                 os.unlink(entry, dir_fd=self._descriptor)
-        self.path.rmdir()  # and nothing else that has its name now: that would not be empty
+        self.path.rmdir()  # whatever has its name now: nothing but an empty folder goes
 
     def _open_own(self, name: str, flags: int, mode: str) -> IO[bytes]:
         descriptor = self._open(name, flags)
@@ -232,3 +238,19 @@ def user_name(uid: int) -> str:
         return visible(pwd.getpwuid(uid).pw_name)
     except KeyError:
         return str(uid)
+
+
+def open_lock(path: Path) -> IO[bytes]:
+    """A file in a folder that several users share, whose lock they take in turns, made where there is none. Another
+    user's can be locked, and is neither written nor changed. OSError: it is no such file.
+    """
+    while True:
+        try:
+            return os.fdopen(open_regular(path, os.O_RDWR), "r+b")
+        except PermissionError:
+            return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+                os.fchmod(descriptor, 0o644)  # for the others, whatever this one's umask is
+                os.close(descriptor)

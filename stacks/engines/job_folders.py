@@ -112,14 +112,15 @@ class FolderEngine(ABC):
             job = job.model_copy(update={"workdir": _working_folder()})
         self._remove_stale()
         new = self._made_folder(f"{_NEW}{secrets.token_hex(8)}")
+        back = new.path
         try:
             with new.append_to(_SUBMITTING) as held:
                 lock(held)
-                return self._begun_or_back(self._put(job, new, (), os.environ), new.path)
+                return self._begun_or_back(self._put(job, new, (), os.environ), back)
         except OSError as error:
             raise self._no_room(error, "it takes no job") from None
         finally:
-            if new.name.startswith(_NEW):
+            if new.path == back:
                 with suppress(OSError):
                     new.remove_tree()
 
@@ -361,7 +362,10 @@ class FolderEngine(ABC):
                 "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
                 fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
             )  # fmt: skip
-        return _opened(path).own()
+        try:
+            return _opened(path).own()
+        except FileNotFoundError:
+            raise InputError("job", f"{self.where} knows no such job", value=job_id, fix="it has just gone") from None
 
 
 def _opened(path: Path) -> JobFolder:

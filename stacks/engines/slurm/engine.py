@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from components.core.findings import Finding, InputError, nearest_hint
+from components.core.visible import visible_record
 from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
@@ -30,6 +31,7 @@ from stacks.engines.base import (
 )
 from stacks.engines.data_sets import with_data
 from stacks.engines.environment import environment_of
+from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder
 from stacks.engines.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
@@ -58,7 +60,7 @@ from stacks.engines.slurm.variables import REACH, outside
 from stacks.engines.stretches import stretches_of
 
 _TIMEOUT_SEC = 60.0
-_WORDS = "sbatch.words"
+_WORDS, _GONE = "sbatch.words", ".gone"
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 _NO_SCRIPT = (*_WAITS, "CONFIGURING")
@@ -118,8 +120,8 @@ class SlurmEngine(FolderEngine):
 
     kind = "slurm"
 
-    def __init__(self, folder: Path, partition: str = "", user: str = "", region: Place | None = None) -> None:
-        super().__init__(folder, user, region)
+    def __init__(self, folder: Path, partition: str = "", region: Place | None = None) -> None:
+        super().__init__(folder, region)
         self._asked = partition
         self.where = f"{folder}{f'@{partition}' if partition else ''}"
         if partition and "" in partition.split(_OR):
@@ -167,7 +169,10 @@ class SlurmEngine(FolderEngine):
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        return self._status(job_id, _one_state)
+        return self._status(self._known(job_id), _one_state)
+
+    def _seen(self, folder: JobFolder) -> JobStatus:
+        return self._status(folder, _one_state)
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`. Slurm is asked once for all of them. InputError: there is no such folder."""
@@ -185,31 +190,31 @@ class SlurmEngine(FolderEngine):
         def state(slurm_id: str) -> _State:
             return listed().get(slurm_id) or _one_state(slurm_id)
 
-        return self._listed(lambda job_id: self._status(job_id, state))
+        return self._listed(lambda folder: self._status(folder, state))
 
     def _numbers(self) -> Iterator[str]:
         """Slurm's, of the jobs that are not over."""
         for job_id in job_ids(self._folder):
-            folder = self._folder / job_id
-            with suppress(InputError):
+            with suppress(InputError, OSError):
+                folder = JobFolder(self._folder / job_id)
                 if not read_status(folder).phase.is_over and (number := kept_id(folder)):
                     yield number
 
-    def _status(self, job_id: str, state_of: Callable[[str], _State]) -> JobStatus:
-        folder = self._known(job_id)
+    def _status(self, folder: JobFolder, state_of: Callable[[str], _State]) -> JobStatus:
+        """Kept in the folder where that is this user's own."""
         known = read_status(folder)
         if known.phase.is_over:
             return known
-        found = self._now(folder, known, state_of)
-        if found.phase.is_over:
+        found = visible_record(self._now(folder, known, state_of))
+        if found.phase.is_over and (own := _own(folder)) is not None:
             with suppress(InputError):  # without room it is found out again
-                write_status(folder, found)
+                write_status(own, found)
         return found
 
-    def _failures(self, folder: Path) -> int:
+    def _failures(self, folder: JobFolder) -> int:
         return number_in(folder, "failures") or 0
 
-    def _interruptions(self, folder: Path) -> int:
+    def _interruptions(self, folder: JobFolder) -> int:
         return number_in(folder, "interruptions") or 0
 
     def stop(self, job_id: str) -> None:
@@ -217,8 +222,8 @@ class SlurmEngine(FolderEngine):
         folder = self._known(job_id)
         if self.status(job_id).phase.is_over:
             return
-        with _writing(folder):
-            (folder / CANCEL_FILE).touch()
+        with _writing(folder.path):
+            folder.touch(CANCEL_FILE)
         # Asked for after the file is there, which a batch script that has not begun by now will find.
         if not (slurm_id := _slurm_id(folder)):
             with suppress(InputError):  # without room the file says it alone
@@ -239,33 +244,36 @@ class SlurmEngine(FolderEngine):
         idle = _most_of_one(line.split("|") for line in lines)
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
-    def _has_begun(self, job_id: str) -> bool:
+    def _has_begun(self, folder: OwnJobFolder) -> bool:
         return True  # by Slurm, or by a submit that is at work; one that was cut off is told as failed
 
-    def _may_have_begun(self, job_id: str) -> bool:
+    def _may_have_begun(self, folder: OwnJobFolder) -> bool:
         """The last file that is written before sbatch is called."""
-        return (self._folder / job_id / _WORDS).exists()
+        return folder.has(_WORDS)
 
-    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...], environment: Mapping[str, str]) -> str:
+    def _put(
+        self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
+    ) -> OwnJobFolder:
         return super()._put(job, new, moves, outside(environment))
 
     def _begun(self, job_id: str) -> None:
-        folder = self._folder / job_id
-        (folder / _WORDS).unlink(missing_ok=True)  # of a submit before it, which was refused
-        job, partition = read_job(folder), self._partition().name
-        words = sbatch_words(job, folder, partition, has_accounts=self._has_accounts())
-        with _writing(folder):
+        folder = self._known(job_id)
+        path, partition = folder.path, self._partition().name
+        job = read_job(folder)
+        words = sbatch_words(job, path, partition, has_accounts=self._has_accounts())
+        with _writing(path):
+            folder.remove(_WORDS)  # of a submit before it, which was refused
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
-                shutil.copyfile(TEMPLATES / "job" / name, folder / name)
+                folder.write(name, (TEMPLATES / "job" / name).read_bytes())
             if job.image is not None:
-                for each in (str(folder / HOME_FOLDER), *output_folders(job, str(folder / RUN_FOLDER)).values()):
+                for each in (str(path / HOME_FOLDER), *output_folders(job, str(path / RUN_FOLDER)).values()):
                     Path(each).mkdir(parents=True, exist_ok=True)
-            (folder / "batch.env").write_text(batch_env(job, job_id, partition, read_status(folder).used_before))
-            (folder / "node.env").write_text(node_env(with_data(job, self._folder), folder, sys.executable))
-            (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))
+            folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).used_before).encode())
+            folder.write("node.env", node_env(with_data(job, self._folder), path, sys.executable).encode())
+            folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
         keep_id(folder, _taken(folder, words))
 
-    def _now(self, folder: Path, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
+    def _now(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
         """Out of what its script has left and what Slurm says."""
         slurm_id = _slurm_id(folder)
         if not slurm_id:
@@ -277,14 +285,14 @@ class SlurmEngine(FolderEngine):
             known,
             starts=number_in(folder, "starts") or 0,
             nodes=tuple(first(folder, "nodes").split()),
-            started_at=None if started is None else time_in(folder / "started", started),
+            started_at=None if started is None else time_in(folder.path / "started", started),
             stretches=stretches_of(folder, runs=state in _RUNS),
         )
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
         if kept_id(folder) not in ("", slurm_id):  # it has just been handed over
             return self._now(folder, known, _one_state)
-        if state in _NO_SCRIPT and _cancel_asked(folder):
+        if folder.is_own and state in _NO_SCRIPT and _cancel_asked(folder):
             # Told while it ran, and requeued since: it would be given nodes once more. Not everybody who looks may.
             with suppress(InputError):
                 _slurm("scancel", slurm_id)
@@ -298,7 +306,7 @@ class SlurmEngine(FolderEngine):
         is_cancelled = _cancel_asked(folder) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
         unknown = "Slurm knows it no more" if state == "UNKNOWN" else f"Slurm says {state}"
-        look = f"look at scontrol show job {slurm_id}, and at the room in {folder}"
+        look = f"look at scontrol show job {slurm_id}, and at the room in {folder.path}"
         why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word: {look}"
         return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
 
@@ -370,28 +378,28 @@ def _states(which: str) -> dict[str, _State]:
     return {row[0]: _State(*row[1:]) for row in rows if len(row) == 4}
 
 
-def _own_state(folder: Path, found: _State) -> tuple[str, str]:
+def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
     """Slurm's word and reason; UNKNOWN where it knows the folder's job no more: a controller that was killed may give a
     number once more.
     """
-    if found.comment != comment_of(folder):
+    if found.comment != comment_of(folder.path):
         return "UNKNOWN", ""
     return found.word, "" if found.reason == "None" else found.reason
 
 
-def _slurm_id(folder: Path) -> str:
+def _slurm_id(folder: JobFolder) -> str:
     """The number of the folder's job; empty where Slurm has not taken it. A submit that was cut off has not kept it."""
     if kept := kept_id(folder):
         return kept
     # Who asks may be the owner by another name, where a shared folder makes root nobody.
-    of_owner = _states(f"--user={folder.stat().st_uid},{os.geteuid()}")
-    own = [number for number, state in of_owner.items() if state.comment == comment_of(folder)]
-    if own:
-        keep_id(folder, max(own, key=int))
+    of_owner = _states(f"--user={folder.uid},{os.geteuid()}")
+    own = [number for number, state in of_owner.items() if state.comment == comment_of(folder.path)]
+    if own and (mine := _own(folder)) is not None:
+        keep_id(mine, max(own, key=int))
     return kept_id(folder) or max(own, key=int, default="")
 
 
-def _taken(folder: Path, words: Sequence[str]) -> str:
+def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
     """The number by which Slurm has taken it. PerhapsTakenError: nobody knows whether it has, or will."""
     try:
         said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(environment_of(folder)))
@@ -421,15 +429,21 @@ def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
     return {**{name: value for name, value in of_submit.items() if name not in REACH}, "PATH": path, **own}
 
 
-def _gone_sec(folder: Path) -> float:
+def _gone_sec(folder: JobFolder) -> float:
     """Since it was first seen that Slurm does not run it; 0 where that cannot be kept."""
-    gone = folder / ".gone"
     try:
-        if not gone.exists():
-            gone.touch()
-        return time.time() - gone.stat().st_mtime
+        if not folder.has(_GONE) and (own := _own(folder)) is not None:
+            own.touch(_GONE)
+        return time.time() - folder.mtime(_GONE)
     except OSError:
         return 0.0
+
+
+def _own(folder: JobFolder) -> OwnJobFolder | None:
+    """None of another user's: whoever lists it changes nothing there."""
+    with suppress(OSError, NotOwnError):
+        return folder.own()
+    return None
 
 
 @contextmanager
@@ -440,19 +454,20 @@ def _writing(folder: Path) -> Iterator[None]:
         raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
 
 
-def _being_submitted(folder: Path, known: JobStatus) -> JobStatus:
+def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
     assert known.submitted_at is not None, "of every job here"
     if _cancel_asked(folder):
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
     if (datetime.now(UTC) - known.submitted_at).total_seconds() < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
-    with suppress(OSError):
-        (folder / CANCEL_FILE).touch()  # if it is taken after all, it does nothing
+    if (own := _own(folder)) is not None:
+        with suppress(OSError):
+            own.touch(CANCEL_FILE)  # if it is taken after all, it does nothing
     return replace(known, phase=Phase.FAILED, reason="its submit was cut off: submit it again")
 
 
-def _cancel_asked(folder: Path) -> bool:
-    return (folder / CANCEL_FILE).exists()
+def _cancel_asked(folder: JobFolder) -> bool:
+    return folder.has(CANCEL_FILE)
 
 
 def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None) -> str:

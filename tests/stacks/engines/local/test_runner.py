@@ -14,6 +14,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.config.job_file import Priority
 from stacks.engines.base import Phase, UnreadableError
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 from stacks.engines.job_folders import read_job
 from stacks.engines.local import engine as local
 from stacks.engines.local.ends import Spent, end_of, lacks_room, put_down, say_room, take_room
@@ -160,11 +161,11 @@ def test_a_failure_that_was_half_written_down_counts_once(tmp_path: Path) -> Non
     for process in processes_of(tmp_path / "queue"):
         process.kill()
     until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
-    folder = tmp_path / "queue" / job_id
+    folder = OwnJobFolder(tmp_path / "queue" / job_id)
     take_room(folder, 1)
     put_down(folder, 1, 1)
     Spent(failures=1, start=1, before=0).write(folder)
-    (folder / "run" / "again").touch()
+    (folder.path / "run" / "again").touch()
     found = over(queue, job_id)
     assert (found.phase, found.starts) == (Phase.DONE, 2), "one failure is allowed, and was one"
     assert queue.kept(job_id).failures == 1
@@ -185,17 +186,18 @@ def test_between_two_starts_stands_how_the_last_one_ended(tmp_path: Path, monkey
 
 
 def test_the_end_of_one_start_is_none_of_another(tmp_path: Path) -> None:
-    assert end_of(tmp_path, 1) is None
-    take_room(tmp_path, 2)
-    assert end_of(tmp_path, 2) is None
-    put_down(tmp_path, 2, 143)
-    assert (end_of(tmp_path, 1), end_of(tmp_path, 2)) == (None, 143)
-    say_room(tmp_path, lacks=True)
-    assert (end_of(tmp_path, 2), lacks_room(tmp_path)) == (143, True)
-    say_room(tmp_path, lacks=False)
-    assert (end_of(tmp_path, 2), lacks_room(tmp_path)) == (143, False)
+    folder = OwnJobFolder(tmp_path)
+    assert end_of(folder, 1) is None
+    take_room(folder, 2)
+    assert end_of(folder, 2) is None
+    put_down(folder, 2, 143)
+    assert (end_of(folder, 1), end_of(folder, 2)) == (None, 143)
+    say_room(folder, lacks=True)
+    assert (end_of(folder, 2), lacks_room(folder)) == (143, True)
+    say_room(folder, lacks=False)
+    assert (end_of(folder, 2), lacks_room(folder)) == (143, False)
     (tmp_path / "exit-code").write_bytes(b"\xff\xfe")
-    assert end_of(tmp_path, 2) is None
+    assert end_of(folder, 2) is None
 
 
 def test_one_that_waits_for_room_to_begin_begins_then(tmp_path: Path, full: Path) -> None:
@@ -300,7 +302,7 @@ def test_one_that_cannot_be_read_is_a_row_and_stops_nobody(tmp_path: Path, name:
 def test_a_key_of_another_release_is_named(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(UNREADABLE["job.json"])
     with pytest.raises(UnreadableError, match="key_of_tomorrow"):
-        read_job(tmp_path)
+        read_job(JobFolder(tmp_path))
 
 
 def test_one_that_is_being_cancelled_says_so(tmp_path: Path) -> None:
@@ -326,21 +328,21 @@ def test_a_team_is_told_to_be_no_more_than_a_word(tmp_path: Path) -> None:
 def test_a_full_disk_at_submit_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At each file that a submit writes."""
     queue = LocalQueue(tmp_path / "queue")
-    opened, left = Path.open, 0
+    opened, left = os.open, 0
 
-    def full(path: Path, mode: str = "r", *rest: object, **named: object) -> object:
+    def full(path: str, flags: int, *rest: int, **named: int) -> int:
         nonlocal left
-        if mode[0] in "wax":
+        if flags & os.O_CREAT:
             left -= 1
             if left < 0:
                 raise OSError(28, "No space left on device")
-        return opened(path, mode, *rest, **named)  # type: ignore[call-overload]
+        return opened(path, flags, *rest, **named)
 
     told = list[InputError]()
     while not queue.jobs():
         left = len(told)
         with monkeypatch.context() as disk, suppress(_TakenError):
-            disk.setattr(Path, "open", full)
+            disk.setattr(os, "open", full)
             with pytest.raises(InputError) as refused:
                 submitted(queue)
             told.append(refused.value)
