@@ -3,7 +3,7 @@ turn the direction of writing, half a surrogate pair) either does not come in, o
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields
 from typing import Any, TypeVar, cast
 
 _LAID_OUT = "\n\t"
@@ -46,19 +46,22 @@ def all_visible(value: Any) -> Any:
     return value
 
 
-def visible_record(record: T) -> T:
-    """A record, or a tuple or list of them, each of its texts as `one_line`; of dataclasses, however deep."""
-    return cast("T", _shown(record))
+class OneLineTexts:
+    """A frozen dataclass whose texts come from elsewhere: each is as `one_line`, in tuples too, whoever makes it."""
+
+    def __post_init__(self) -> None:
+        for each in fields(cast("Any", self)):
+            object.__setattr__(self, each.name, one_line_texts(getattr(self, each.name)))
 
 
-def _shown(value: Any) -> Any:
+def one_line_texts(value: T) -> T:
+    """A text, or what is in a tuple or list, as `one_line`; anything else as it is."""
+    shown: Any = value
     if type(value) is str:  # and no enumeration's
-        return one_line(value)
-    if isinstance(value, tuple | list):
-        return type(value)(map(_shown, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: _shown(getattr(value, each.name)) for each in fields(value)})
-    return value
+        shown = one_line(value)
+    elif type(value) in (tuple, list):
+        shown = type(value)(map(one_line_texts, cast("Any", value)))
+    return cast("T", shown)
 
 
 def leaves(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, cast
 
 from components.core.findings import Finding, InputError, Severity
+from components.core.visible import OneLineTexts
 from components.estimate.regions import Place, read_place, refusal
 from stacks.config.job_file import JobFile
 from stacks.config.own_command import RUN_DIR
@@ -56,7 +57,7 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Move:
+class Move(OneLineTexts):
     """One way from an engine to another.
 
     Attributes:
@@ -94,7 +95,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Room:
+class Room(OneLineTexts):
     """Whether a job would begin at once, and why."""
 
     now: bool
@@ -120,8 +121,9 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class JobStatus:
-    """What an engine says of a job now.
+class JobStatus(OneLineTexts):
+    """What an engine says of a job now. Its texts may be another user's, a cluster's or another machine's: what cannot
+    be seen in them is spelled out.
 
     Attributes:
         id: the engine's own.

@@ -66,7 +66,7 @@ def bring_data(
     files = _listed(source)
     place = _place(jobs_folder, source)
     try:
-        jobs_folder.mkdir(parents=True, exist_ok=True)
+        jobs_folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         folder = OwnJobFolder.make(place.parent).subfolder(place.name)
         folder.subfolder(_FILES)
         with folder.append_to(_LOCK) as held:

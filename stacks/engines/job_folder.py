@@ -7,17 +7,19 @@ can write to it. A folder that is renamed or replaced meanwhile is still the one
 """
 
 import errno
+import grp
 import os
 import pwd
 import secrets
 import shutil
 import stat
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
-from components.core.findings import InputError
+from components.core.findings import Finding, InputError
 from components.core.visible import visible
 from stacks.engines.base import UnreadableError
 from stacks.report.rendering import FULL
@@ -238,6 +240,37 @@ def user_name(uid: int) -> str:
         return visible(pwd.getpwuid(uid).pw_name)
     except KeyError:
         return str(uid)
+
+
+def sharing_findings(folder: Path) -> Iterator[Finding]:
+    """What is wrong with a folder of jobs in which others may rename and replace folders: a job's programs find their
+    files by path, and would read those of somebody else.
+    """
+    try:
+        seen = folder.stat()
+    except OSError:
+        return  # it is made, or that fails
+    if seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
+        yield Finding.error(
+            "job.folder", str(folder), "other users can replace a job's folder there, and have their files run as you",
+            f"chmod +t {folder}",
+        )  # fmt: skip
+    elif seen.st_uid not in (0, os.geteuid()):
+        yield Finding.warning(
+            "job.folder", str(folder), f"{user_name(seen.st_uid)} owns it, and could replace a job's folder there",
+            "use a folder of root's or of yours",
+        )  # fmt: skip
+
+
+def _has_private_group(seen: os.stat_result) -> bool:
+    """Of a folder of one's own, made with a umask of 002, where each user has a group of their own."""
+    if seen.st_mode & stat.S_IWOTH or seen.st_uid != os.geteuid():
+        return False
+    try:
+        user, group = pwd.getpwuid(seen.st_uid), grp.getgrgid(seen.st_gid)
+    except KeyError:
+        return False
+    return user.pw_gid == group.gr_gid and user.pw_name == group.gr_name and not {*group.gr_mem} - {user.pw_name}
 
 
 def open_lock(path: Path) -> IO[bytes]:

@@ -29,7 +29,6 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.core.first_wrong import first_wrong
 from components.core.json_lines import lock
-from components.core.visible import visible_record
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
 from stacks.engines.base import (
@@ -46,7 +45,7 @@ from stacks.engines.base import (
 )
 from stacks.engines.data_sets import bring_data, has_data
 from stacks.engines.environment import environment_of, has_environment, keep_environment
-from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder, user_name
+from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder, sharing_findings, user_name
 from stacks.engines.leaving import give_up, leaving, where_gone
 from stacks.engines.stretches import used_sec
 from stacks.report.rendering import FULL
@@ -216,7 +215,7 @@ class FolderEngine(ABC):
                 if not isinstance(error, UnreadableError):
                     raise
                 row = unreadable(job_id, job_id.rpartition("-")[0], error)
-                found.append(visible_record(replace(row, user=_owner(self._folder / job_id))))
+                found.append(replace(row, user=_owner(self._folder / job_id)))
         return found
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
@@ -293,6 +292,7 @@ class FolderEngine(ABC):
     def ensure_begun(self, job_id: str) -> None:
         """See `Engine`."""
         if not self.status(job_id).phase.is_over and not self._has_begun(self._known(job_id)):
+            _refuse(sharing_findings(self._folder))
             self._begun(job_id)
 
     @abstractmethod
@@ -305,16 +305,14 @@ class FolderEngine(ABC):
 
     def _check(self, job: JobFile) -> None:
         """InputError: what this engine cannot do, or where it stands."""
-        for finding in (*region_findings(job, self.region), *self.findings(job)):
-            if finding.severity is Severity.ERROR:
-                raise InputError(finding.path, finding.message, fix=finding.fix)
+        _refuse((*region_findings(job, self.region), *self.findings(job)))
 
     def _made_folder(self, name: str) -> OwnJobFolder:
         """A folder for a job to come, which no other name of a job is. InputError: there can be none, or somebody else
         has put theirs there.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             folder = OwnJobFolder.make(self._folder / name)
             folder.subfolder(RUN_FOLDER)
         except OSError as error:
@@ -366,6 +364,13 @@ class FolderEngine(ABC):
             return _opened(path).own()
         except FileNotFoundError:
             raise InputError("job", f"{self.where} knows no such job", value=job_id, fix="it has just gone") from None
+
+
+def _refuse(findings: Iterable[Finding]) -> None:
+    """InputError: one of them is an error."""
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            raise InputError(finding.path, finding.message, fix=finding.fix)
 
 
 def _opened(path: Path) -> JobFolder:
@@ -470,7 +475,7 @@ def read_status(folder: JobFolder) -> JobStatus:
     if found.id != folder.name:
         said = f"no state of {folder.name}, but of {found.id[:80]}: a folder that was renamed"
         raise UnreadableError(str(folder.path / STATE_FILE), said, fix="give the folder its name again, or remove it")
-    found = visible_record(replace(found, name=folder.name.rpartition("-")[0], user=folder.owner))
+    found = replace(found, name=folder.name.rpartition("-")[0], user=folder.owner)
     if found.phase is Phase.CANCELLED and (gone := where_gone(folder)):
         return replace(found, reason=gone)
     return found

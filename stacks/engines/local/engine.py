@@ -23,7 +23,7 @@ from components.estimate.regions import Place
 from stacks.config.job_file import JobFile, Priority
 from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources
 from stacks.engines.environment import environment_of
-from stacks.engines.job_folder import JobFolder, OwnJobFolder, open_lock
+from stacks.engines.job_folder import JobFolder, OwnJobFolder, open_lock, sharing_findings
 from stacks.engines.job_folders import (
     CANCEL_FILE,
     LOG_FILE,
@@ -72,6 +72,7 @@ class LocalQueue(FolderEngine):
                 "this engine runs no containers: the command would run in another environment than the image's",
                 "leave image out to run in this environment, or submit it to another engine",
             )
+        yield from sharing_findings(self._folder)
         yield from no_outputs(job)
         yield from no_resources(job)
         if job.team:

@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 
 from components.core.findings import Finding, InputError, nearest_hint
-from components.core.visible import visible_record
 from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
@@ -31,7 +30,7 @@ from stacks.engines.base import (
 )
 from stacks.engines.data_sets import with_data
 from stacks.engines.environment import environment_of
-from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder
+from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder, sharing_findings
 from stacks.engines.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
@@ -133,6 +132,7 @@ class SlurmEngine(FolderEngine):
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`. InputError: Slurm does not answer, or has no such partition."""
+        yield from sharing_findings(self._folder)
         # Slurm takes a backslash out of a log's path, and says a job's comment in a line.
         if odd := [character for character in str(self._folder) if character == "\\" or not character.isprintable()]:
             yield Finding.error(
@@ -205,7 +205,7 @@ class SlurmEngine(FolderEngine):
         known = read_status(folder)
         if known.phase.is_over:
             return known
-        found = visible_record(self._now(folder, known, state_of))
+        found = self._now(folder, known, state_of)
         if found.phase.is_over and (own := _own(folder)) is not None:
             with suppress(InputError):  # without room it is found out again
                 write_status(own, found)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from components.core.visible import visible
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folder import JobFolder, OwnJobFolder
 
@@ -25,7 +24,7 @@ _ENDS = {
 def first(folder: JobFolder, name: str) -> str:
     """A file's line; empty where there is no such file yet."""
     try:
-        return visible(folder.read(name).decode().strip())
+        return folder.read(name).decode().strip()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
