@@ -36,8 +36,8 @@ def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
     if job.data is None or job.data.source is None:
         return job
     place = _place(jobs_folder, job.data.source)
-    with suppress(OSError):
-        OwnJobFolder(place.parent)
+    with suppress(FileNotFoundError):
+        OwnJobFolder(place.parent).own_subfolder(place.name)
     return job.model_copy(update={"data_dir": str(place / _FILES)})
 
 

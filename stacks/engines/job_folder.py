@@ -111,7 +111,12 @@ class OwnJobFolder(JobFolder):
 
     def __init__(self, path: Path, dir_fd: int | None = None, same_as: JobFolder | None = None) -> None:
         """`same_as`: the folder that has to be at that path. OSError: as `JobFolder`. NotOwnError."""
-        super().__init__(path, dir_fd)
+        try:
+            super().__init__(path, dir_fd)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise NotOwnError(str(path), "is no folder, but a link or a file", fix=f"remove {path}") from None
         if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
             raise FileNotFoundError(errno.ENOENT, "it has just been replaced", str(path))
         if self.uid != os.geteuid():
@@ -172,10 +177,11 @@ class OwnJobFolder(JobFolder):
         self.write(name, content, 0o600)
 
     def touch(self, name: str) -> bool:
-        """Makes an empty file. Whether there was none. OSError."""
+        """Makes an empty file. Whether there was none. OSError: also where what has its name is no file."""
         try:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666, dir_fd=self._descriptor))
         except FileExistsError:
+            os.close(self._open(name, os.O_RDONLY))
             return False
         return True
 
