@@ -4,11 +4,10 @@ turn the direction of writing, half a surrogate pair) either does not come in, o
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 _LAID_OUT = "\n\t"
 Loc = tuple[int | str, ...]
-T = TypeVar("T")
 
 
 def visible(text: str) -> str:
@@ -54,14 +53,11 @@ class OneLineTexts:
             object.__setattr__(self, each.name, one_line_texts(getattr(self, each.name)))
 
 
-def one_line_texts(value: T) -> T:
+def one_line_texts(value: Any) -> Any:
     """A text, or what is in a tuple or list, as `one_line`; anything else as it is."""
-    shown: Any = value
     if type(value) is str:  # and no enumeration's
-        shown = one_line(value)
-    elif type(value) in (tuple, list):
-        shown = type(value)(map(one_line_texts, cast("Any", value)))
-    return cast("T", shown)
+        return one_line(value)
+    return type(value)(map(one_line_texts, value)) if type(value) in (tuple, list) else value
 
 
 def leaves(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:

@@ -187,8 +187,11 @@ class OwnJobFolder(JobFolder):
 
     def append_to(self, name: str) -> IO[bytes]:
         """A file, made where there is none, whose content only grows. OSError: also of one that is another user's."""
-        self.touch(name)
-        return self._open_own(name, os.O_WRONLY | os.O_APPEND, "ab")
+        try:
+            return self._open_own(name, os.O_WRONLY | os.O_APPEND, "ab")
+        except FileNotFoundError:
+            self.touch(name)
+            return self._open_own(name, os.O_WRONLY | os.O_APPEND, "ab")
 
     def overwrite(self, name: str, content: bytes) -> None:
         """The beginning of a file that is there, in place: that takes no room. OSError."""

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from components.core.findings import InputError
+from components.core.json_lines import lock
 from stacks.config.job_file import Priority
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.job_folder import JobFolder, OwnJobFolder
@@ -24,13 +25,13 @@ from tests.stacks.engines.test_contract import job, limited, over, until
 
 FULL_DISK = """#!{python}
 # A runner on whose disk nothing new can be written while FULL is there; what has its room can be.
-import errno, pathlib, runpy, sys
-opened = pathlib.Path.open
-def full(path, mode="r", *rest, **named):
-    if mode[0] in "wax" and pathlib.Path({full!r}).exists():
+import errno, os, runpy, sys
+opened = os.open
+def full(path, flags, *rest, **named):
+    if flags & (os.O_CREAT | os.O_APPEND) and os.path.exists({full!r}):
         raise OSError(errno.ENOSPC, "No space left on device")
-    return opened(path, mode, *rest, **named)
-pathlib.Path.open = full
+    return opened(path, flags, *rest, **named)
+os.open = full
 sys.path.insert(0, {repo!r})
 sys.argv = sys.argv[2:]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
@@ -375,3 +376,50 @@ def test_a_command_that_ends_as_interrupted_again_and_again_ends(
     assert "3 times" in found.reason
     assert queue.kept(job_id).failures == 1
     assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
+
+
+def test_hours_do_not_follow_the_wall_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which goes on by a day at every look."""
+    lines = "import itertools; days = itertools.count(); now = time.time_ns\n"
+    begun_by_another(tmp_path, monkeypatch, f"{lines}time.time_ns = lambda: now() + next(days) * 86_400 * 10**9")
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job("test -e again && exit 0; touch again; exit 75", max_hours=0.1))
+    assert over(queue, job_id).phase is Phase.DONE
+    assert queue.used(job_id).sec < 360
+
+
+def test_a_job_whose_folder_is_removed_is_ended_and_gives_its_turn_back(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    told = tmp_path / "told"
+    script = f"trap 'touch {told}; exit' TERM; echo begun; while :; do sleep 0.1; done"
+    removed = queue.submit(job(script, max_hours=100))
+    until(queue, removed, lambda found, log: "begun" in log)
+    (tmp_path / "queue" / removed).rename(tmp_path / "removed")
+    assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
+    assert told.exists()
+
+
+def test_who_waits_for_a_removed_job_is_told(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    (tmp_path / "queue").mkdir()
+    with (tmp_path / "queue/turn").open("wb") as turn:
+        lock(turn)
+        assert "removed" in queue.room(job("true")).reason
+
+
+def test_what_a_killed_submit_has_left_goes_with_the_next(tmp_path: Path) -> None:
+    """With its environment; but not what a submit that is at work fills, and nothing that is no folder."""
+    queue = tmp_path / "queue"
+    names = {"killed": 3600, "killed-early": 3600, "fresh": 0, "at-work": 3600}
+    for name, age_sec in names.items():
+        folder = OwnJobFolder.make((queue.mkdir(exist_ok=True) or queue) / f".new-{name}")
+        folder.write_private("environment", b"TOKEN=x\0")
+        if name != "killed-early":
+            folder.touch("submitting")
+        then = time.time() - age_sec
+        os.utime(folder.path, (then, then))
+    (queue / ".new-link").symlink_to(tmp_path)
+    with (queue / ".new-at-work/submitting").open("ab") as held:
+        lock(held)
+        LocalQueue(queue).submit(job("true"))
+    assert sorted(path.name for path in queue.glob(".new-*")) == [".new-at-work", ".new-fresh", ".new-link"]
