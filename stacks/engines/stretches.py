@@ -3,7 +3,8 @@ it in its folder, images/templates/job/slurm-batch.sh in the same form.
 
 FOLDER/<id>/stretches     lines of BEGAN ENDED NODES, in ms since 1970
 FOLDER/<id>/on-nodes      BEGAN NODES LENGTH while it runs, LENGTH in ms, written every few seconds: so far came who was
-                          killed. Without LENGTH, as earlier releases leave it, that is when the file was last touched
+                          killed. Without LENGTH the file's time says so, which Slurm's batch script sets to BEGAN and
+                          that length
 
 The wall clock says when a stretch began. How long it was is measured with a clock that cannot jump and stands still
 while the machine sleeps, so ENDED is BEGAN and that length.

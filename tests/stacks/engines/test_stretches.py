@@ -81,9 +81,7 @@ def test_one_that_was_killed_came_as_far_as_it_said(folder: OwnJobFolder, clocks
 
 
 @pytest.mark.parametrize(("touched_ms", "sec"), [(100_000, 99), (0, 0)])
-def test_one_of_an_earlier_release_came_as_far_as_its_file_was_touched(
-    folder: OwnJobFolder, touched_ms: int, sec: float
-) -> None:
+def test_one_that_has_no_length_came_as_far_as_its_file_says(folder: OwnJobFolder, touched_ms: int, sec: float) -> None:
     """And no less than nothing, where the clock had gone back."""
     (folder.path / "on-nodes").write_text("1000 2\n")
     os.utime(folder.path / "on-nodes", ns=(touched_ms * 1_000_000,) * 2)
