@@ -230,7 +230,7 @@ def test_one_that_waits_looks_at_no_other_job_while_one_runs(tmp_path: Path, mon
     """There may be thousands, and whoever runs needs the CPU."""
     lines = "looks = pathlib.Path(sys.argv[3], 'looks').open('a', buffering=1)\n"
     lines += "def noted(what, real):\n    return lambda *given: (print(what, file=looks), real(*given))[1]\n"
-    lines += "runner.job_ids = noted('at others', runner.job_ids)\n"
+    lines += "runner.own_jobs = noted('at others', runner.own_jobs)\n"
     lines += "runner._Runner._has_turn = noted('for its turn', runner._Runner._has_turn)"
     begun_by_another(tmp_path, monkeypatch, lines)
     queue = LocalQueue(tmp_path / "queue")
