@@ -1,5 +1,5 @@
-"""The key by which the nodes of a job know each other: of a stack made at the first `up`, a secret of the state from then
-on; of a job in a queue made anew for each of its submits.
+"""The key by which the nodes of a job know each other. A stack's is made at the first `up` and is a secret of its state;
+a queued job has a new one for each submit.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -40,9 +40,7 @@ def new_member_key(name: str) -> str:
     return (secret + certificate.public_bytes(serialization.Encoding.PEM)).decode()
 
 
-def member_key(
-    stack: str, refresh: int = 0, opts: "pulumi.ResourceOptions | None" = None
-) -> "pulumi.Output[str]":
+def member_key(stack: str, refresh: int = 0, opts: "pulumi.ResourceOptions | None" = None) -> "pulumi.Output[str]":
     """A stack's key, a secret. `refresh`: another number makes another one, which reaches nodes when they start."""
     from components.core.pinned import pinned_secret  # of Pulumi, which a queue has no use for
 

@@ -19,10 +19,10 @@ RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
 
 OPEN_MEETING = (
     "its processes meet by the torchrun of its own environment, which knows no key, and talk without authentication. "
-    "Who reaches their ports can end the job, change its gradients, and run code in it where it exchanges Python objects "
-    "(broadcast_object_list, torch.distributed.checkpoint). These are"
+    "Who reaches their ports can end the job, change its gradients, and run code in it where it exchanges Python "
+    "objects (broadcast_object_list, torch.distributed.checkpoint). These are"
 )
-"""What remains exposed of a command of several processes, on every engine; who it is comes after it."""
+"""What remains exposed of a command of several processes in a queue; who may use it comes after it."""
 
 _OF_SHELLS = (
     *("BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),

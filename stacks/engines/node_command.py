@@ -86,8 +86,8 @@ def needs_member_key(job: JobFile) -> bool:
 
 
 def _torchrun(job: JobFile, meeting: Meeting | None, backend: str) -> list[str]:
-    """Restarts are the engine's, which counts them for all nodes: none comes or goes meanwhile, so that a command needs no
-    c10d, whose nodes unpickle what anybody can write into the store. `static` unpickles nothing.
+    """Restarts are the engine's, which counts them for all nodes. So no node comes or goes meanwhile, and a command can
+    do without c10d, whose nodes unpickle what anybody may write into the store; `static` unpickles nothing.
     """
     where = ["--standalone", "--nnodes=1"]
     if meeting is not None:

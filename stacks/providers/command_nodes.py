@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from components.core.findings import Finding
-from stacks.config.own_command import OPEN_MEETING
 from stacks.config.stack_config import StackConfig
 
 _PLACE = "gangway:job.command"
@@ -31,7 +30,8 @@ def meeting(config: StackConfig, keep_out: str = "put nothing else into the stac
         yield Finding.info(
             "job.rendezvous-without-key",
             _PLACE,
-            f"{OPEN_MEETING}: the stack's own machines",
+            "its torchruns meet at a store of the head's without a key, and unpickle what it says: who reaches its "
+            "port, as the stack's own machines alone do, runs code in their containers",
             keep_out,
         )
     else:
@@ -49,7 +49,8 @@ def meeting_in_the_open(config: StackConfig, where: str, fix: str) -> Iterable[F
         yield Finding.warning(
             "job.rendezvous-without-key",
             _PLACE,
-            f"{OPEN_MEETING}: whoever reaches {where}",
+            f"its torchruns meet at a store without a key, and unpickle what it says: whoever reaches {where} runs "
+            "code in their containers",
             fix,
         )
     else:

@@ -11,8 +11,8 @@ its workers are gone, it restores what a killed one has left set on a GPU (train
 for peers, or whose rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a
 line on stderr. Workers that hang are ended, and the job meets anew (trainer.launch.watchdog):
 `--hang-after` auto, off or seconds of silence. With `--member-key FILE` the nodes of a job meet through tunnels that
-none opens without that file (trainer.launch.tunnel); with `--store first` besides, the node of `--node-rank 0` serves the
-store in which they meet, where no head does (trainer.launch.rendezvous).
+none opens without that file (trainer.launch.tunnel); with `--store first` besides, the node of `--node-rank 0` serves
+the store in which they meet, where no head does (trainer.launch.rendezvous).
 """
 
 import argparse

@@ -139,37 +139,7 @@ fi
 GANGWAY_ENDS=$(mktemp -d)
 export GANGWAY_ENDS
 trap 'rm -rf "$GANGWAY_ENDS"' EXIT
-# torchrun's nodes unpickle what stands in the store of a c10d rendezvous, whoever has written it: here nothing but its
-# own state, plain values all of them, comes out of that.
-_gw_torchrun='
-import sys
-sys.path.pop(0)  # the working folder, which torchrun has not either
-import io, pickle, types
-from torch.distributed import run
-from torch.distributed.elastic.rendezvous import dynamic_rendezvous as meeting
-
-TIMES = [("datetime", name) for name in ("datetime", "timedelta", "timezone")]
-KNOWN = [(meeting.__name__, name) for name in ("_RendezvousState", "_NodeDesc")] + TIMES
-
-class State(pickle.Unpickler):
-    def find_class(self, module, name):
-        if (module, name) not in KNOWN:
-            raise pickle.UnpicklingError("no state of a rendezvous: " + module + "." + name)
-        return super().find_class(module, name)
-
-def loads(content):
-    try:
-        return State(io.BytesIO(content)).load()
-    except Exception as error:
-        raise pickle.UnpicklingError(str(error)) from None
-
-if getattr(meeting, "pickle", None) is not pickle:
-    sys.exit("gangway: this torch keeps the state of its rendezvous otherwise than those up to 2.15")
-meeting.pickle = types.SimpleNamespace(dumps=pickle.dumps, loads=loads, PickleError=pickle.PickleError)
-run.main()
-'
 # The words before -- are torchrun's: the list is turned round once, word by word, with our own put between.
-_gw_open=
 _gw_before=yes
 for _gw_word in "$@"; do
     shift
@@ -177,18 +147,12 @@ for _gw_word in "$@"; do
         _gw_before=
         set -- "$@" --no-python /bin/sh "$0" --process
     elif [ -n "$_gw_before" ] && [ "$_gw_word" = --standalone ]; then
-        # torchrun's own would listen on all interfaces, and run as code what others write there. A node that meets
-        # nobody needs no heartbeats, by which the file would grow.
-        set -- "$@" --rdzv-backend=c10d "--rdzv-id=$$" "--rdzv-endpoint=$GANGWAY_ENDS/.meeting" \
+        # In a file, for a port is everybody's. Heartbeats, which nobody needs here, would have it grow.
+        set -- "$@" --rdzv-backend=c10d "--rdzv-id=$$" "--rdzv-endpoint=$GANGWAY_ENDS/.store" \
             --rdzv-conf=store_type=file,keep_alive_interval=3600
     else
-        [ -z "$_gw_before" ] || [ "$_gw_word" != --rdzv-backend=c10d ] || _gw_open=yes
         set -- "$@" "$_gw_word"
     fi
 done
-if [ -z "$_gw_open" ]; then
-    run torchrun "$@"
-else
-    run python -c "$_gw_torchrun" "$@"
-fi
+run torchrun "$@"
 leave "$(ended "$_gw_code")"

@@ -432,8 +432,8 @@ def _keep_member_key(path: Path) -> None:
     """A new one, which none but the job's owner reads, whoever may look into the job's folder."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
-        file.write(new_member_key(path.parent.parent.name))
+    path.touch(mode=0o600, exist_ok=False)  # before anything is in it
+    path.write_text(new_member_key(path.parent.parent.name))
 
 
 def _gone_sec(folder: Path) -> float:

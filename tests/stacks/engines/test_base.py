@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stacks.engines.base import LOG_PART_BYTES, EngineAwayError, Phase, follow, waited, written
+from components.core.findings import Severity
+from stacks.config.job_file import JobFile
+from stacks.engines.base import LOG_PART_BYTES, EngineAwayError, Phase, follow, open_meeting, waited, written
 from stacks.engines.job_folders import LOG_FILE
 from stacks.engines.local.engine import LocalQueue
 from tests.stacks.engines.local.test_engine import processes_of
@@ -71,3 +73,24 @@ def test_what_a_job_has_written_has_an_end_though_it_writes_on(tmp_path: Path, b
     assert text.startswith(before)
     assert set(text.removeprefix(before).splitlines()) == {"one more"}
     assert queue.asked < 20
+
+
+@pytest.mark.parametrize(
+    ("keys", "warned"),
+    [
+        ({}, False),
+        ({"processes_per_node": 1}, False),
+        ({"processes_per_node": 2}, True),
+        ({"processes_per_node": 1, "nodes": {"min": 1, "max": 2}}, True),
+        ({"nodes": {"min": 2, "max": 2}}, False),
+    ],
+)
+def test_a_command_whose_processes_meet_without_a_key_is_warned_of(keys: dict[str, object], warned: bool) -> None:
+    found = list(open_meeting(job("true", **keys), "its neighbours"))
+    assert [each.code for each in found] == ["job.rendezvous-without-key"] * warned
+    assert all("its neighbours" in each.message and each.severity is Severity.WARNING for each in found)
+
+
+def test_a_preset_is_not_warned_of() -> None:
+    keys = {"preset": "dcgan-digits", "kimg": 1, "processes_per_node": 2, "nodes": {"min": 2, "max": 2}}
+    assert not list(open_meeting(JobFile.model_validate({"name": "gan", "max_hours": 1, **keys}), "anybody"))
