@@ -1,5 +1,5 @@
-"""The key by which the nodes of a job know each other. A stack's is made at the first `up` and is a secret of its state;
-a queued job has a new one for each submit.
+"""The key by which the nodes of a job know each other. A stack has one from its first `up`, a secret of its state; a
+queued job has a new one for each submit.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ DAYS = 3650
 """A job ends before; another `refresh` makes another key."""
 
 
-def new_member_key(name: str) -> str:
+def new_member_key(job: str) -> str:
     """A private key (P-256) and its own certificate as one PEM text, below 1,200 characters. Who has it is a member:
     both ends of a connection show this very certificate, so it names nobody.
     """
@@ -23,7 +23,7 @@ def new_member_key(name: str) -> str:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"gangway-{name}"[:64])])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"gangway-{job}"[:64])])
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
         x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())
