@@ -327,12 +327,6 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
             *_outputs(job, placing),
         ],
     }
-    if needs_member_key(job):  # envFrom would have the key too, and a preset's variables are no secrets
-        own = variables_of(job, placing.fabric)
-        container["env"] += [{"name": name, "value": _literal(value)} for name, value in own.items()]
-        container["volumeMounts"].append({"name": "member", "mountPath": _MEMBER_DIR, "readOnly": True})
-    else:
-        container["envFrom"] = [{"secretRef": {"name": placing.name}}]
     if job.workdir is not None:
         container["workingDir"] = job.workdir
     if job.data_dir is not None:
@@ -361,16 +355,27 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
     if job.data_dir is not None:
         read = {"claimName": DATA_CLAIM, "readOnly": True}
         spec["volumes"].append({"name": "data", "persistentVolumeClaim": read})
-    if needs_member_key(job):
-        item = {"key": MEMBER_KEY, "path": MEMBER_KEY}
-        # The kubelet adds reading by fsGroup, as whom the pod runs; to others it stays closed.
-        read_by_owner = {"secretName": placing.name, "items": [item], "defaultMode": 0o400}
-        spec["volumes"].append({"name": "member", "secret": read_by_owner})
+    _give_secrets(spec, job, placing)
     if placing.fabric is not None:
         _join(spec, placing.fabric)
     if affinity := _affinity(job, placing):
         spec["affinity"] = affinity
     return spec
+
+
+def _give_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
+    """The job's variables; its key as a file alone."""
+    (container,) = pod["containers"]
+    if not needs_member_key(job):
+        container["envFrom"] = [{"secretRef": {"name": placing.name}}]
+        return
+    # By envFrom the key would be a variable too, and a preset's variables are no secrets.
+    own = variables_of(job, placing.fabric)
+    container["env"] += [{"name": name, "value": _literal(value)} for name, value in own.items()]
+    container["volumeMounts"].append({"name": "member", "mountPath": _MEMBER_DIR, "readOnly": True})
+    # The kubelet adds reading by fsGroup, as which the pod runs; to others it stays closed.
+    file = {"secretName": placing.name, "items": [{"key": MEMBER_KEY, "path": MEMBER_KEY}], "defaultMode": 0o400}
+    pod["volumes"].append({"name": "member", "secret": file})
 
 
 def _join(pod: Manifest, fabric: Fabric) -> None:
