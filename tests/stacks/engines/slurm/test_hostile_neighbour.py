@@ -55,7 +55,7 @@ dist.destroy_process_group()
 def attacked(port: int, number: str, mark: Path) -> str:
     """What came of it: `in` where the store took the state."""
     words = [*STRANGER, sys.executable, "-c", ATTACK, str(port), number, str(mark)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
 
