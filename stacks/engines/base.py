@@ -17,7 +17,7 @@ from components.core.findings import Finding, InputError, Severity
 from components.core.visible import OneLineTexts
 from components.estimate.regions import Place, read_place, refusal
 from stacks.config.job_file import JobFile
-from stacks.config.own_command import RUN_DIR
+from stacks.config.own_command import OPEN_MEETING, RUN_DIR
 
 if TYPE_CHECKING:
     from stacks.engines.hybrid.copying import Copied, Told
@@ -326,6 +326,13 @@ def no_outputs(job: JobFile) -> Iterator[Finding]:
             f"this engine keeps no folders of containers: what is in {job.outputs[0]} would be lost",
             f"write to ${RUN_DIR} and leave outputs out; or give it an image, on an engine with containers",
         )
+
+
+def open_meeting(job: JobFile, who: str) -> Iterator[Finding]:
+    """Of a command whose processes meet. `who`: reaches the ports of its nodes."""
+    if job.processes_per_node is not None and job.preset is None and job.processes_per_node * job.nodes.max > 1:
+        fix = "submit it where nobody else reaches its nodes' ports"
+        yield Finding.warning("job.rendezvous-without-key", "command", f"{OPEN_MEETING} {who}", fix)
 
 
 def no_data_source(job: JobFile) -> Iterator[Finding]:

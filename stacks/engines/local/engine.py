@@ -21,7 +21,7 @@ from components.core.findings import Finding, InputError
 from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile, Priority
-from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources
+from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources, open_meeting
 from stacks.engines.environment import environment_of
 from stacks.engines.job_folder import JobFolder, OwnJobFolder, open_lock, sharing_findings
 from stacks.engines.job_folders import (
@@ -75,6 +75,7 @@ class LocalQueue(FolderEngine):
         yield from sharing_findings(self._folder)
         yield from no_outputs(job)
         yield from no_resources(job)
+        yield from open_meeting(job, "this machine's users, and whoever else reaches its ports")
         if job.team:
             yield Finding.warning(
                 "job.team", "team", "of no effect here but as a word in lists: this engine keeps no quotas",

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from components.core.findings import Finding, InputError, nearest_hint
+from components.core.member_key import new_member_key
 from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
@@ -27,6 +28,7 @@ from stacks.engines.base import (
     Phase,
     Room,
     no_resources,
+    open_meeting,
 )
 from stacks.engines.data_sets import with_data
 from stacks.engines.environment import environment_of
@@ -41,10 +43,12 @@ from stacks.engines.job_folders import (
     write_status,
 )
 from stacks.engines.local.marks import unmarked
+from stacks.engines.node_command import needs_member_key
 from stacks.engines.slurm.container import HOME_FOLDER, image_findings, output_folders
 from stacks.engines.slurm.left import end_of, first, keep_id, kept_id, number_in, time_in
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
+    MEMBER_KEY,
     NODE_SCRIPT,
     OWN_JOB,
     batch_env,
@@ -162,6 +166,7 @@ class SlurmEngine(FolderEngine):
             )
         yield from image_findings(job, self._folder)
         yield from no_resources(job)
+        yield from open_meeting(job, "whoever reaches the cluster's network, such as the jobs of its other users")
         if job.team and not self._has_accounts():
             yield Finding.warning(
                 "job.team", "team", "of no effect in Slurm: this one keeps no accounts", "leave it out, or add slurmdbd"
@@ -270,6 +275,8 @@ class SlurmEngine(FolderEngine):
                     Path(each).mkdir(parents=True, exist_ok=True)
             folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).used_before).encode())
             folder.write("node.env", node_env(with_data(job, self._folder), path, sys.executable).encode())
+            if needs_member_key(job):
+                _write_member_key(folder)
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
         keep_id(folder, _taken(folder, words))
 
@@ -427,6 +434,12 @@ def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
     commands = shutil.which("sbatch")
     path = os.pathsep.join([of_submit.get("PATH", os.defpath), *([str(Path(commands).parent)] if commands else [])])
     return {**{name: value for name, value in of_submit.items() if name not in REACH}, "PATH": path, **own}
+
+
+def _write_member_key(folder: OwnJobFolder) -> None:
+    """A new one, which none but the job's owner reads, whoever may look into the job's folder."""
+    parent, _, name = MEMBER_KEY.partition("/")
+    folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
 
 
 def _gone_sec(folder: JobFolder) -> float:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from components.core.findings import Severity
 from components.core.visible import leaves
+from stacks.config.job_file import JobFile
 from stacks.engines.base import (
     LOG_PART_BYTES,
     EngineAwayError,
@@ -18,6 +20,7 @@ from stacks.engines.base import (
     Room,
     Used,
     follow,
+    open_meeting,
     waited,
     written,
 )
@@ -105,3 +108,24 @@ def test_no_text_of_a_status_moves_a_cursor_or_makes_a_line() -> None:
     texts = [text for record in records for text in leaves(asdict(record)) if isinstance(text[1], str)]
     assert len(texts) > 12
     assert not [text for place, text in texts if not text.isprintable()]
+
+
+@pytest.mark.parametrize(
+    ("keys", "warned"),
+    [
+        ({}, False),
+        ({"processes_per_node": 1}, False),
+        ({"processes_per_node": 2}, True),
+        ({"processes_per_node": 1, "nodes": {"min": 1, "max": 2}}, True),
+        ({"nodes": {"min": 2, "max": 2}}, False),
+    ],
+)
+def test_a_command_whose_processes_meet_without_a_key_is_warned_of(keys: dict[str, object], warned: bool) -> None:
+    found = list(open_meeting(job("true", **keys), "its neighbours"))
+    assert [each.code for each in found] == ["job.rendezvous-without-key"] * warned
+    assert all("its neighbours" in each.message and each.severity is Severity.WARNING for each in found)
+
+
+def test_a_preset_is_not_warned_of() -> None:
+    keys = {"preset": "dcgan-digits", "kimg": 1, "processes_per_node": 2, "nodes": {"min": 2, "max": 2}}
+    assert not list(open_meeting(JobFile.model_validate({"name": "gan", "max_hours": 1, **keys}), "anybody"))
