@@ -9,7 +9,7 @@ import pulumi
 from components.core.findings import InputError
 from components.core.visible import visible
 
-__all__ = ["Lookup", "LookupFailedError", "Postponed", "look_up"]
+__all__ = ["Lookup", "LookupFailedError", "Postponed", "look_up", "look_up_later"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,8 +38,8 @@ class Lookup:
         return LookupFailedError(self, " ".join(visible(str(answer)).split()))
 
 
-class LookupFailedError(InputError, pulumi.RunError):
-    """A cloud refused or could not answer. The engine prints a RunError without a traceback, from an output too.
+class LookupFailedError(InputError):
+    """A cloud refused or could not answer.
 
     Args:
         lookup: what was looked up.
@@ -65,6 +65,16 @@ def look_up(lookup: Lookup, function: Callable[P, T], /, *args: P.args, **kwargs
         if type(error) is not Exception:
             raise
         raise lookup.failed(error) from None
+
+
+def look_up_later(ask: Callable[[], T]) -> T:
+    """`ask()`, inside an output's `apply`. pulumi.RunError: its lookup failed; nobody catches an InputError there, and
+    the engine would print a traceback.
+    """
+    try:
+        return ask()
+    except LookupFailedError as failed:
+        raise pulumi.RunError(str(failed)) from None
 
 
 @dataclass(frozen=True)
@@ -93,4 +103,4 @@ class Postponed(Generic[T]):
         """The answer, once `made` is known where it was not there at first."""
         if self.answer is not None:
             return pulumi.Output.from_input(self.answer)
-        return made.apply(lambda _: self.ask())
+        return made.apply(lambda _: look_up_later(self.ask))

@@ -17,7 +17,7 @@ from components.azure.aks_identity import AksIdentity, AksIdentityArgs
 from components.azure.aks_pools import AksNodePools, AksNodePoolsArgs
 from components.azure.node_pool import CapacityRungArgs
 from components.azure.registry import ImageRegistry, ImageRegistryArgs
-from components.core.lookup import Lookup, look_up
+from components.core.lookup import Lookup, look_up, look_up_later
 from components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import tolerations
@@ -171,7 +171,9 @@ def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Pr
         found = look_up(lookup, function, resource_group_name=group, resource_name=name, opts=opts)
         return kubeconfig_of(found.kubeconfigs[0].value)
 
-    return pulumi.Output.all(stack.group.resource_group_name, cluster.cluster_name, cluster.cluster_id).apply(ask)
+    return pulumi.Output.all(stack.group.resource_group_name, cluster.cluster_name, cluster.cluster_id).apply(
+        lambda place: look_up_later(lambda: ask(place))
+    )
 
 
 def kubeconfig_of(credentials: str) -> str:
