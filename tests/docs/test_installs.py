@@ -1,4 +1,4 @@
-"""Nothing tells a user to install Gangway by its name from an index: there is no release, and anybody could register it."""
+"""Nothing tells a user to install Gangway by its name: there is no release, and anybody could register the name."""
 
 import re
 import subprocess
@@ -21,10 +21,9 @@ BY_NAME = re.compile(
 
 
 def _texts() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "README.md", "docs", "stacks", "components", "trainer", "images", "examples", "pyproject.toml"],
-        cwd=REPO, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+    tops = ["README.md", "docs", "stacks", "components", "trainer", "images", "examples", "pyproject.toml"]
+    argv = ["git", "ls-files", *tops]
+    listed = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, check=True).stdout.split()
     kinds = {".md", ".py", ".txt", ".toml", ".yaml", ".j2", ".sh"}
     return [REPO / name for name in listed if Path(name).suffix in kinds and (REPO / name).is_file()]
 

@@ -47,7 +47,7 @@ def file_problem(error: OSError) -> FileProblem | None:
 
 def closed_folder(path: Path) -> Path | None:
     """The first folder on the way to `path` that this user may not enter, in which nobody can say what there is."""
-    absolute = Path(os.path.abspath(path))  # resolve() would follow links that may not be read
+    absolute = Path.cwd() / path  # resolve() would follow links that may not be read
     for folder in reversed(absolute.parents):
         if folder.is_dir() and not os.access(folder, os.X_OK):
             return folder
@@ -63,7 +63,7 @@ def check_reachable(path: Path) -> None:
 def check_working_directory() -> None:
     """FileNotFoundError where the working directory was deleted."""
     try:
-        os.getcwd()
+        Path.cwd()
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "the working directory") from None
 

@@ -30,7 +30,8 @@ def look_up_all(config: StackConfig, provider: aws.Provider, images: Mapping[str
 
 
 def _newest(config: StackConfig, what: str, parameter: str, opts: pulumi.InvokeOptions) -> str:
-    fix = f"{LOGIN}; `aws ssm get-parameter --region {config.region} --name {parameter}` must name an AMI in gangway:region"
+    command = f"aws ssm get-parameter --region {config.region} --name {parameter}"
+    fix = f"{LOGIN}; `{command}` must name an AMI in gangway:region"
     if what == "nodes":
         fix += f"; or set gangway:cluster.image_id to an AMI of {config.region}"
     place = "gangway:cluster.image_id" if what == "nodes" else "gangway:region"

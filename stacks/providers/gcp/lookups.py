@@ -79,7 +79,8 @@ class _Questions:
         _, of, *_, family = image.split("/")
         place = "gangway:cluster.image_id" if what == "nodes" else "gangway:cluster"
         set_it = "; or set gangway:cluster.image_id to an image of yours" if what == "nodes" else ""
-        fix = f"{LOGIN}; `gcloud compute images describe-from-family {family} --project {of}` must answer for who may use gangway:gcp.project{set_it}"
+        command = f"gcloud compute images describe-from-family {family} --project {of}"
+        fix = f"{LOGIN}; `{command}` must answer for who may use gangway:gcp.project{set_it}"
         lookup = self._lookup(f"the newest image of the {what} (family {family} of {of})", place, fix)
         return look_up(lookup, gcp.compute.get_image, family=family, project=of, opts=self.opts).self_link
 

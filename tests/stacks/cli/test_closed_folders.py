@@ -46,7 +46,7 @@ WORDS: dict[str, str] = {
     "catalog list": "",
     "catalog check": "",
     "prices show": "",
-    "prices refresh": "",
+    "prices refresh": "--help",
     "prices diff": "",
     "bench run": "{c}/x.yaml",
     "bench resume": "{c}/x",
@@ -59,7 +59,7 @@ WORDS: dict[str, str] = {
     "job status": "x-1 --on local:{c}/q",
     "job record": "x-1 --on local:{c}/q",
     "job logs": "x-1 --on local:{c}/q",
-    "job serve": "",
+    "job serve": "--help",
     "job cancel": "x-1 --on local:{c}/q",
     "job wait": "x-1 --on local:{c}/q",
     "breaker show": "{c}/Pulumi.x.yaml",
@@ -67,11 +67,12 @@ WORDS: dict[str, str] = {
 }
 # Imports once; each command is a fork of it.
 RUNNER = """
-import json, os, sys, traceback
+import json, os, signal, sys, traceback
 from stacks.cli.main import main
 import trainer.__main__
 def run(argv, folder, out):
     os.chdir(os.path.dirname(folder))
+    signal.alarm(60)  # what hangs is told
     for number in (1, 2):
         os.dup2(out, number)
     sys.argv = ["gangway", *argv]
@@ -180,7 +181,10 @@ def test_what_is_no_mistake_of_a_users_stays_an_error(tmp_path: Path) -> None:
 def test_a_working_directory_that_was_deleted_is_told(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    program = "import os, sys; os.rmdir(sys.argv.pop()); from stacks.cli.main import main; sys.argv[1:] = ['job', 'list']; main()"
+    program = (
+        "import os, sys; os.rmdir(sys.argv.pop()); sys.argv[1:] = ['job', 'list']\n"
+        "from stacks.cli.main import main; main()"
+    )
     env = {**os.environ, "PYTHONPATH": str(REPO)}
     ran = subprocess.run(
         [sys.executable, "-c", program, str(gone)], cwd=gone, env=env, capture_output=True, text=True, check=False
