@@ -17,6 +17,8 @@ from stacks.program import build
 REPO = Path(__file__).resolve().parents[3]
 _INVOKE = re.compile(r"(get|list|read|invoke)_|invoke$")
 """How the SDKs' generator names functions of a provider."""
+OF_THE_ENGINE = ("get_config_env", "get_monitor", "get_stack")
+"""Of Pulumi's core: they ask no cloud."""
 QUICK = ("aws-demo", "aks-ndv5", "gcp-v5e-pod")
 STACKS = sorted(path.name for path in REPO.glob("stacks/Pulumi.*.yaml"))
 # Of a cluster that the stack creates, so it cannot come first.
@@ -109,7 +111,9 @@ def _outside_the_wrapper(source: str) -> list[str]:
         ast.unparse(node)
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute | ast.Name)
+        and re.fullmatch(r"[\w.]+", ast.unparse(node))
         and ast.unparse(node).partition(".")[0] in names
+        and ast.unparse(node).rpartition(".")[2] not in OF_THE_ENGINE
         and _INVOKE.match(ast.unparse(node).rpartition(".")[2])
         and id(node) not in allowed
     ]
