@@ -24,6 +24,7 @@ from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_names, provider_of
 from stacks.providers.unsupported_settings import provider_mistakes
+from trainer.core.file_errors import check_reachable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -64,6 +65,7 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
     if not stack_or_file.strip():
         raise InputError("stack", "no stack is named", value=stack_or_file, allowed=allowed, fix=hint)
     is_path = path.name != stack_or_file or path.suffix in {".yaml", ".yml"}
+    check_reachable(path if is_path else candidate)
     if not is_path and _holds(candidate, Path.is_file):
         return candidate
     if _holds(path, Path.is_file):

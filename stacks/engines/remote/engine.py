@@ -217,7 +217,7 @@ class _Pipe:
         if code == _NO_PROGRAM:
             return InputError(
                 place, f"no {self._program} there: {said}", allowed="its path, in the engine's key `program`",
-                fix=f"pip install gangway-iac there; {words} has to answer",
+                fix=f"install Gangway there, from the same checkout; {words} has to answer",
             )  # fmt: skip
         kind = EngineAwayError if code == _NO_CONNECTION else InputError
         return kind(place, said, fix=f"{words} has to answer")

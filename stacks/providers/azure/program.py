@@ -14,9 +14,10 @@ from components.catalog.loader import load_provider
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.component_factory import ComponentFactory
+from stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
 from stacks.providers.azure.findings import findings
 from stacks.providers.azure.live_size import refuse_stale_sizes
+from stacks.providers.azure.lookups import look_up_all
 from stacks.providers.azure.plan import AzurePlan, job_spec, plan
 from stacks.providers.azure.user_data import UserDataInputs
 
@@ -31,10 +32,11 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
-    token = azure.authorization.get_client_token_output(opts=pulumi.InvokeOutputOptions(provider=provider)).token
-    opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[refuse_stale_sizes(token)])
+    found = look_up_all(config, planned, provider, {} if planned.standing else marketplace_images(config, planned))
+    sizes = refuse_stale_sizes(found.token)
+    opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[sizes])
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
-    stack = ComponentFactory(config, planned, token, group, opts)
+    stack = ComponentFactory(config, planned, found, group, opts)
     if planned.standing:
         return _cluster(config, planned, stack, provider, opts)
     key = stack.key()
@@ -45,9 +47,8 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
-    tenant = azure.authorization.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=provider)).tenant_id
     signing = signing_key(config.stack)
-    members = stack.keys(network, tenant, signing.pem)
+    members = stack.keys(network, found.tenant_id, signing.pem)
     place = group.resource_group_name
     keys = (members.secret_url, members.signing_secret_url)
     user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, place, *keys)

@@ -16,6 +16,7 @@ from components.gcp.pricing import price_resources
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
 from stacks.providers.gcp.findings import findings
+from stacks.providers.gcp.lookups import look_up_all
 from stacks.providers.gcp.plan import GcpPlan, job_spec, plan
 from stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
 
@@ -30,10 +31,11 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = _provider(config, planned)
+    found = look_up_all(config, planned, provider)
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
     wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])
-    stack = ComponentFactory(config, planned, provider, services, wait)
+    stack = ComponentFactory(config, planned, provider, services, found, wait)
     if planned.standing:
         return _cluster(config, planned, stack, wait)
     key = stack.key()

@@ -149,7 +149,7 @@ def test_where_gangway_is_not_there_its_place_is_asked_for(tmp_path: Path) -> No
     with pytest.raises(InputError, match="there: ") as refused:
         RemoteEngine("login", "local", str(tmp_path / "nowhere" / "gangway")).jobs()
     assert "key `program`" in refused.value.allowed
-    assert "pip install gangway-iac" in refused.value.fix
+    assert "from the same checkout" in refused.value.fix
 
 
 def test_where_nobody_answers_it_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
