@@ -221,7 +221,7 @@ def render_openstack_node(spec: OpenstackNodeSpec) -> str:
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN], spec.job),
         *_units(units, values),
     ]
-    return cloud_config(files, "worker on OpenStack", units=started)
+    return cloud_config(CLOUD, files, "worker on OpenStack", units=started)
 
 
 def render_openstack_head(spec: OpenstackHeadSpec) -> str:
@@ -245,7 +245,7 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers]),
         *_units(units, values),
     ]
-    return cloud_config(files, "head node on OpenStack", units=started)
+    return cloud_config(CLOUD, files, "head node on OpenStack", units=started)
 
 
 def _units(names: Sequence[str], values: Mapping[str, object]) -> list[NodeFile]:

@@ -164,6 +164,7 @@ FILES=(
     /opt/gangway/bin/watch-node.sh
     /opt/gangway/lib/images/node/outbox.py
     /etc/systemd/system/gangway-prepare.service
+    /etc/systemd/system/gangway-metadata.service
     /etc/systemd/system/gangway-rendezvous.service
     /etc/systemd/system/gangway-prometheus.service
     /etc/systemd/system/gangway-trainer.service
@@ -184,6 +185,7 @@ REFUSED=(
 )
 
 SERVICES=(
+    gangway-metadata.service
     gangway-rendezvous.service
     gangway-prometheus.service
     gangway-trainer.service
@@ -476,7 +478,8 @@ up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
 GANGWAY_FILE
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
 
-export METADATA_ADDRESSES='169.254.169.254 168.63.129.16 100.100.100.200 fd00:ec2::254 fd20:ce::254' METADATA_IS_SURE=no
+METADATA_ADDRESSES='169.254.169.254 169.254.170.2 169.254.170.23 169.254.42.42 169.254.0.23 168.63.129.16 100.100.100.200'
+export METADATA_ADDRESSES+=' fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fe80::a9fe:a9fe'
 
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
@@ -719,45 +722,86 @@ put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
+CHAIN=GANGWAY-METADATA
+user=${SLURM_JOB_UID:-${TRAINER_UID:-0}}
+[ "$user" != 0 ] || user=65533
 
-closed() {
-    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
-        --jump REJECT)
-    if [ "$act" = remove ]; then
-        "$1" --wait 10 --delete "${rule[@]}" 2>/dev/null || true
-        return
-    fi
-    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
+addresses() {
+    local address
+    for address in $METADATA_ADDRESSES; do
+        if [[ $address == *:* ]]; then [ "$1" = ip6tables ]; else [ "$1" = iptables ]; fi && echo "$address" || true
+    done
+}
+
+refuse() {
+    local address
+    for address in $(addresses "$2"); do
+        printf -- "-A $CHAIN --destination $address --protocol %s --jump $1\n" \
+            'tcp --match tcp ! --dport 53' 'udp --match multiport ! --dports 53,67,123,547'
+    done
+}
+
+rules() {
+    local name uid
+    printf '*filter\n:%s - [0:0]\n' "$CHAIN"
+    for name in root ${METADATA_USERS:-}; do
+        uid=$(id -u "$name" 2>/dev/null) || continue # not before its package is installed
+        printf -- '-A %s --match owner --uid-owner %s --jump RETURN\n' "$CHAIN" "$uid"
+    done
+    refuse REJECT "$1"
+    printf 'COMMIT\n*mangle\n:%s - [0:0]\n' "$CHAIN"
+    refuse DROP "$1"
+    echo COMMIT
+}
+
+hook() {
+    local at=(--wait 10 --table "$2") rule=("$3" --jump "$CHAIN")
+    "$1" "${at[@]}" --check "${rule[@]}" 2>/dev/null || "$1" "${at[@]}" --insert "${rule[@]}"
+}
+
+close() {
+    "$1-restore" --noflush --wait 10 <<<"$(rules "$1")" && hook "$1" filter OUTPUT && hook "$1" mangle FORWARD
+}
+
+open() {
+    local table at
+    for table in filter/OUTPUT mangle/FORWARD; do
+        at=(--wait 10 --table "${table%/*}")
+        "$1" "${at[@]}" --delete "${table#*/}" --jump "$CHAIN" && "$1" "${at[@]}" --flush "$CHAIN" &&
+            "$1" "${at[@]}" --delete-chain "$CHAIN" || true
+    done 2>/dev/null
 }
 
 refused() {
     local code=0 connected
-    connected=$(setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups curl --silent --globoff --noproxy '*' \
-        --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
+    connected=$(setpriv --reuid "$user" --regid "$user" --clear-groups curl --silent --globoff --noproxy '*' \
+        --connect-timeout 2 --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
     [ "$code" = 7 ] || { [ "$code" = 28 ] && [[ $connected =~ ^0[.,]?0*$ ]]; }
 }
 
-if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
-    log "no iptables here: should this machine have a metadata service, the job reaches it"
-    exit 0
+families=(iptables)
+[ ! -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || families+=(ip6tables)
+if ! command -v iptables >/dev/null; then
+    log "no iptables here: nobody is kept from a metadata service"
+else
+    for tables in "${families[@]}"; do
+        if [ "${1:-}" = remove ]; then
+            open "$tables"
+        elif ! close "$tables"; then
+            log "cannot keep users from $(addresses "$tables" | paste -sd' '): $tables refuses"
+            exit 1
+        fi
+    done
 fi
-act=${1:-close}
-for address in $METADATA_ADDRESSES; do
-    tables=iptables host=$address
-    if [[ $address == *:* ]]; then
-        tables=ip6tables host=[$address]
-        [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
-    fi
-    for protocol in tcp udp; do
-        closed "$tables" "$address" "$protocol" || {
-            log "cannot keep the job from $address"
+[ -z "${1:-}" ] || exit 0
+for tables in "${families[@]}"; do
+    for address in $(addresses "$tables"); do
+        [ "$tables" = iptables ] || address=[$address]
+        refused "$address" || {
+            log "user $user still reaches $address"
             exit 1
         }
     done
-    [ "$act" = remove ] || refused "$host" || {
-        log "the job's user still reaches $address"
-        exit 1
-    }
 done
 GANGWAY_FILE
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
@@ -781,9 +825,7 @@ if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
     log "this node was given up: nothing is started on it"
     exit 4
 fi
-if [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
-    exit 1
-fi
+"$(dirname "$0")/close-metadata.sh" || exit 1
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
         if ! "$(dirname "$0")/$check"; then
@@ -986,7 +1028,7 @@ if trainer_rests; then
     idle=yes
 fi
 count_idle "$idle"
-if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+if [ -z "$idle" ] && ! "$(dirname "$0")/close-metadata.sh"; then
     log "the job could reach this machine's tokens: stopped"
     systemctl stop "$TRAINER"
     exit 1
@@ -1216,6 +1258,23 @@ ExecStart=/opt/gangway/bin/pull-image.sh
 ExecStart=/opt/gangway/bin/check-container.sh
 ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
 GANGWAY_FILE
+put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: keep all users but root from the metadata service, before there is a network
+DefaultDependencies=no
+After=local-fs.target
+Before=network-pre.target shutdown.target
+Wants=network-pre.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/opt/gangway/bin/close-metadata.sh rules
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_FILE
 put /etc/systemd/system/gangway-rendezvous.service 0644 <<'GANGWAY_FILE'
 [Unit]
 Description=Gangway: the store in which the job's nodes meet
@@ -1244,7 +1303,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 ExecStartPre=-/usr/bin/docker rm --force gangway-prometheus
-ExecStart=/usr/bin/docker run --rm --name gangway-prometheus --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --pids-limit 1024 --memory 4g --log-driver none --mount type=bind,source=/etc/gangway/prometheus.yaml,target=/etc/prometheus/prometheus.yml,readonly --mount type=volume,source=gangway-prometheus,target=/prometheus prom/prometheus:v3.7.3 --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/prometheus --web.listen-address=127.0.0.1:9090
+ExecStart=/usr/bin/docker run --rm --name gangway-prometheus --network host --cap-drop ALL --security-opt no-new-privileges --read-only --tmpfs /tmp:rw,exec,nosuid,nodev,mode=1777 --user 65534:65534 --pids-limit 1024 --memory 4g --log-driver none --mount type=bind,source=/etc/gangway/prometheus.yaml,target=/etc/prometheus/prometheus.yml,readonly --mount type=volume,source=gangway-prometheus,target=/prometheus prom/prometheus:v3.7.3 --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=/prometheus --web.listen-address=127.0.0.1:9090
 ExecStop=/usr/bin/docker stop --time 10 gangway-prometheus
 Restart=always
 RestartSec=30
