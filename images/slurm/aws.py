@@ -11,8 +11,6 @@ from images.slurm.spec import SlurmSpec
 from images.specs import TRAINER_UID, FileSystem
 
 CLOUD = "aws"
-USER = "gangway"
-"""Whose jobs run."""
 SLURM_DIR = "/etc/slurm"
 _LUSTRE = "@tcp:/"
 _PACKAGES = ("munge", "python3-boto3", "slurm-client")
@@ -56,6 +54,7 @@ class AwsSlurmSpec:
             "REGION": self.region,
             "ROLE": role,
             "SLURM_HEAD": f"{slurm.head_host}:{slurm.controller_port}",
+            "SLURM_USERS": " ".join(f"{name}:{uid}" for name, uid in slurm.users.items()),
             "STACK": self.stack,
             "TRAINER_UID": str(TRAINER_UID),
         }
@@ -190,7 +189,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         "tries_again": True,
     }
     run = ["slurm-cloud.sh", "slurm-scale.sh", *(["slurm-accounts.sh"] if slurm.accounting else [])]
-    accounts = "".join(" ".join(words) + "\n" for words in account_words(slurm, USER))
+    accounts = "".join(" ".join(words) + "\n" for words in account_words(slurm))
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", bash_assignments(settings)),
         NodeFile(f"{ETC_DIR}/slurm-scaler.json", "0644", json.dumps(spec.scaler, indent=1) + "\n"),

@@ -1,5 +1,5 @@
-"""No user but root reaches a metadata service: close-metadata.sh with fake commands, and with a real firewall, real users
-and namespaces, and services at the addresses that clouds use.
+"""No user but root reaches a metadata service: close-metadata.sh with fake commands, and with a real firewall, real
+users and namespaces, and services at the addresses that clouds use.
 """
 
 import os

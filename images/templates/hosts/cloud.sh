@@ -44,9 +44,9 @@ put_object() {
 # put_blobs FOLDER KEY: each file by its own: `az storage blob upload-batch` asks what the folder is really called, and
 # opens it by that name, which is the job's to change.
 put_blobs() {
-    local name deadline=$((SECONDS + RESULTS_SEC))
+    local name deadline=$(($(up_sec /proc/uptime) + RESULTS_SEC))
     while IFS= read -r -d '' name; do
-        if [ "$SECONDS" -ge "$deadline" ]; then
+        if [ "$(up_sec /proc/uptime)" -ge "$deadline" ]; then
             echo "not all files within $RESULTS_SEC s"
             return 1
         fi
