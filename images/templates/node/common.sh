@@ -156,7 +156,7 @@ put_end() {
 }
 
 # kept_long_enough: nothing that cannot be put keeps this node any more.
-kept_long_enough() { [ "$(up_sec)" -ge $(($(cat "$STATE_DIR/ended-at") + KEEP_SEC)) ]; }
+kept_long_enough() { [ "$(up_sec)" -ge $(($(cat "$STATE_DIR/ended-at" 2>/dev/null || echo 0) + KEEP_SEC)) ]; }
 
 # record_kept: what the run has is where it outlives the stack, or was tried for long enough. A run without a record has
 # nothing to keep.
