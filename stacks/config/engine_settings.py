@@ -86,7 +86,7 @@ class SlurmTeamConfig(TeamConfig):
     def _are_people(cls, users: dict[str, int]) -> dict[str, int]:
         for name, uid in users.items():
             if not _LINUX_USER.fullmatch(name):
-                raise ValueError(f"names of small letters, digits, - and _, and {name!r} is none; rename it")
+                raise ValueError(f"names of at most 31 small letters, digits, - and _, a letter first; rename {name!r}")
             if name in _TAKEN_NAMES:
                 raise ValueError(f"names that the machines have not given already, as they have {name}; rename it")
             if not _FIRST_UID <= uid <= _LAST_UID:

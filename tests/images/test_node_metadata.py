@@ -207,8 +207,9 @@ def test_what_the_machine_forwards_reaches_none(machine: Any, tmp_path: Path) ->
     beyond ip link set eth0 up
     beyond ip route add default via 169.254.0.1
     : >"$folder/up"
-    beyond "$python" "$folder/service.py" 169.254.169.254 >"$folder/up" 2>/dev/null &
-    trap 'kill $! $container $cloud' EXIT
+    nsenter --net=/proc/$cloud/ns/net "$python" "$folder/service.py" 169.254.169.254 >"$folder/up" 2>/dev/null &
+    service=$!
+    trap 'kill $service $container $cloud' EXIT
     until [ -s "$folder/up" ]; do sleep 0.05; done
     at=169.254.169.254
     ask || exit 78

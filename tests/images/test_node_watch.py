@@ -40,7 +40,6 @@ def test_a_node_is_up_no_longer_than_the_jobs_hours(idle_node: Any) -> None:
     assert idle_node.left()
 
 
-@pytest.mark.parametrize(("max_hours", "ends"), [(0.8, True), (0.9, False)])
 def test_a_machine_that_slept_has_not_used_its_hours(idle_node: Any) -> None:
     """Its clock since boot goes on in sleep, and nobody looks."""
     idle_node.plan(terminate_when_done=False)
@@ -53,6 +52,7 @@ def test_a_machine_that_slept_has_not_used_its_hours(idle_node: Any) -> None:
     assert idle_node.state("idle-sec").read_text() == f"{9 * 3600}\n"
 
 
+@pytest.mark.parametrize(("max_hours", "ends"), [(0.8, True), (0.9, False)])
 def test_a_node_on_which_no_job_began_counts_from_its_boot(idle_node: Any, max_hours: float, ends: bool) -> None:
     idle_node.plan(max_hours=max_hours)
     minute_after_minute(idle_node)
