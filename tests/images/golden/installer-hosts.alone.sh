@@ -289,13 +289,25 @@ STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 
 log() { printf 'gangway: %s\n' "$*" >&2; }
 
+up_sec() {
+    local up
+    read -r up _ <"${1:-${GANGWAY_UPTIME:-/proc/uptime}}"
+    echo "${up%%.*}"
+}
+
 retry() {
-    local deadline=$((SECONDS + $1))
+    local deadline=$(($(up_sec /proc/uptime) + $1))
     shift
     until "$@"; do
-        [ "$SECONDS" -lt "$deadline" ] || return 1
+        [ "$(up_sec /proc/uptime)" -lt "$deadline" ] || return 1
         sleep "$POLL_SEC"
     done
+}
+
+STARTED_SEC=$(up_sec /proc/uptime)
+seconds_left() {
+    local left=$((STARTED_SEC + DEADLINE_SEC - $(up_sec /proc/uptime)))
+    echo $((left > 0 ? left : 1))
 }
 
 prepare_folder() {
@@ -336,17 +348,19 @@ give_up() {
 }
 
 rest() {
-    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
-    echo >>"$STATE_DIR/rests"
+    [ "$(up_sec)" -lt $(($(last_rest) + 21600)) ] || rm -f "$STATE_DIR/rests"
+    up_sec >>"$STATE_DIR/rests"
     touch "$STATE_DIR/unfit"
 }
+
+last_rest() { tail -n 1 "$STATE_DIR/rests" 2>/dev/null || echo 0; }
 
 rested() {
     local pauses=(0 0 60 180 420 900 1740) count
     [ -e "$STATE_DIR/rests" ] || return 0
     count=$(wc -l <"$STATE_DIR/rests")
     [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
-    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+    [ "$(up_sec)" -ge $(($(last_rest) + pauses[count])) ]
 }
 
 too_many_given_up() {
@@ -380,7 +394,7 @@ put_end() {
     fi
 }
 
-kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+kept_long_enough() { [ "$(up_sec)" -ge $(($(cat "$STATE_DIR/ended-at" 2>/dev/null || echo 0) + KEEP_SEC)) ]; }
 
 record_kept() {
     if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
@@ -410,19 +424,18 @@ depart() {
 
 end_job() {
     mkdir -p "$STATE_DIR"
+    up_sec >"$STATE_DIR/ended-at"
     echo "$1 $2" >"$STATE_DIR/ended"
     log "the job has ended: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
     { tell && { [ -n "$RESULTS_AT_END" ] || depart; }; } ||
         log "could not tell of it, keep what it made, or leave: watch-node.sh tries again"
 }
-
-up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
 GANGWAY_FILE
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
 
-METADATA_ADDRESSES='169.254.169.254 169.254.170.2 169.254.170.23 169.254.42.42 169.254.0.23 168.63.129.16 100.100.100.200'
-export METADATA_ADDRESSES+=' fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fe80::a9fe:a9fe'
+export METADATA_IPV4='169.254.169.254 169.254.170.2 169.254.170.23 169.254.42.42 169.254.0.23 168.63.129.16 100.100.100.200'
+export METADATA_IPV6='fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fe80::a9fe:a9fe'
 
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
@@ -455,9 +468,9 @@ put_object() {
 }
 
 put_blobs() {
-    local name deadline=$((SECONDS + RESULTS_SEC))
+    local name deadline=$(($(up_sec /proc/uptime) + RESULTS_SEC))
     while IFS= read -r -d '' name; do
-        if [ "$SECONDS" -ge "$deadline" ]; then
+        if [ "$(up_sec /proc/uptime)" -ge "$deadline" ]; then
             echo "not all files within $RESULTS_SEC s"
             return 1
         fi
@@ -516,50 +529,33 @@ CHAIN=GANGWAY-METADATA
 user=${SLURM_JOB_UID:-${TRAINER_UID:-0}}
 [ "$user" != 0 ] || user=65533
 
-addresses() {
-    local address
-    for address in $METADATA_ADDRESSES; do
-        if [[ $address == *:* ]]; then [ "$1" = ip6tables ]; else [ "$1" = iptables ]; fi && echo "$address" || true
-    done
-}
-
 refuse() {
-    local address
-    for address in $(addresses "$2"); do
-        printf -- "-A $CHAIN --destination $address --protocol %s --jump $1\n" \
-            'tcp --match tcp ! --dport 53' 'udp --match multiport ! --dports 53,67,123,547'
+    for address in $addresses; do
+        printf -- "-A $CHAIN -d $address -p %s -j $1\n" \
+            "tcp -m tcp ! --dport 53" "udp -m multiport ! --dports 53,67,123,547"
     done
-}
-
-rules() {
-    local name uid
-    printf '*filter\n:%s - [0:0]\n' "$CHAIN"
-    for name in root ${METADATA_USERS:-}; do
-        uid=$(id -u "$name" 2>/dev/null) || continue # not before its package is installed
-        printf -- '-A %s --match owner --uid-owner %s --jump RETURN\n' "$CHAIN" "$uid"
-    done
-    refuse REJECT "$1"
-    printf 'COMMIT\n*mangle\n:%s - [0:0]\n' "$CHAIN"
-    refuse DROP "$1"
     echo COMMIT
 }
 
+rules() {
+    printf '*filter\n:%s -\n' "$CHAIN"
+    for name in root ${METADATA_USERS:-}; do
+        uid=$(id -u "$name" 2>/dev/null) && echo "-A $CHAIN -m owner --uid-owner $uid -j RETURN"
+    done
+    refuse REJECT
+    printf '*mangle\n:%s -\n' "$CHAIN"
+    refuse DROP
+}
+
 hook() {
-    local at=(--wait 10 --table "$2") rule=("$3" --jump "$CHAIN")
-    "$1" "${at[@]}" --check "${rule[@]}" 2>/dev/null || "$1" "${at[@]}" --insert "${rule[@]}"
-}
-
-close() {
-    "$1-restore" --noflush --wait 10 <<<"$(rules "$1")" && hook "$1" filter OUTPUT && hook "$1" mangle FORWARD
-}
-
-open() {
-    local table at
-    for table in filter/OUTPUT mangle/FORWARD; do
-        at=(--wait 10 --table "${table%/*}")
-        "$1" "${at[@]}" --delete "${table#*/}" --jump "$CHAIN" && "$1" "${at[@]}" --flush "$CHAIN" &&
-            "$1" "${at[@]}" --delete-chain "$CHAIN" || true
-    done 2>/dev/null
+    local at=(--wait 10 --table "$1") rule=("$2" --jump "$CHAIN")
+    if [ "$act" = remove ]; then
+        for rule in "--delete $2 --jump" --flush --delete-chain; do
+            "$tables" "${at[@]}" $rule "$CHAIN" 2>/dev/null || true
+        done
+    else
+        "$tables" "${at[@]}" --check "${rule[@]}" 2>/dev/null || "$tables" "${at[@]}" --insert "${rule[@]}"
+    fi
 }
 
 refused() {
@@ -569,23 +565,22 @@ refused() {
     [ "$code" = 7 ] || { [ "$code" = 28 ] && [[ $connected =~ ^0[.,]?0*$ ]]; }
 }
 
-families=(iptables)
-[ ! -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || families+=(ip6tables)
-if ! command -v iptables >/dev/null; then
-    log "no iptables here: nobody is kept from a metadata service"
-else
-    for tables in "${families[@]}"; do
-        if [ "${1:-}" = remove ]; then
-            open "$tables"
-        elif ! close "$tables"; then
-            log "cannot keep users from $(addresses "$tables" | paste -sd' '): $tables refuses"
-            exit 1
-        fi
-    done
-fi
-[ -z "${1:-}" ] || exit 0
-for tables in "${families[@]}"; do
-    for address in $(addresses "$tables"); do
+act=${1:-}
+for tables in iptables ip6tables; do
+    addresses=$METADATA_IPV4
+    if [ "$tables" = ip6tables ]; then
+        [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+        addresses=$METADATA_IPV6
+    fi
+    if ! command -v "$tables" >/dev/null; then
+        log "no $tables here: no user is kept from $addresses"
+    elif ! { [ "$act" = remove ] || "$tables-restore" --noflush --wait 10 <<<"$(rules)"; } ||
+        ! hook filter OUTPUT || ! hook mangle FORWARD; then
+        log "cannot keep users from $addresses"
+        exit 1
+    fi
+    [ -z "$act" ] || continue
+    for address in $addresses; do
         [ "$tables" = iptables ] || address=[$address]
         refused "$address" || {
             log "user $user still reaches $address"
@@ -692,9 +687,10 @@ if [ -n "$RECORD" ]; then
     else
         status=1
     fi
-elif [ -n "$PROGRESS" ] && [ -z "$(find "$STATE_DIR/progress" -mmin -10 2>/dev/null)" ]; then
+elif [ -n "$PROGRESS" ] && [ "$(up_sec)" -ge "$(cat "$STATE_DIR/progress-due" 2>/dev/null || echo 0)" ]; then
     echo "$PROGRESS" >"$STATE_DIR/progress.json"
     if put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json"; then
+        echo $(($(up_sec) + 600)) >"$STATE_DIR/progress-due"
         echo "$PROGRESS" >"$STATE_DIR/progress"
     else
         log "the progress could not be put"
@@ -784,15 +780,16 @@ idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
 outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
 
 count_idle() {
-    local now last
-    if [ -z "$1" ] || [ ! -e "$STATE_DIR/first-start" ]; then
-        rm -f "$STATE_DIR/idle-at"
-        return
-    fi
+    local now last was
+    [ -e "$STATE_DIR/first-start" ] || return 0
     now=$(up_sec)
-    last=$(cat "$STATE_DIR/idle-at" 2>/dev/null) || last=$now
-    echo "$now" >"$STATE_DIR/idle-at"
-    echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+    read -r last was 2>/dev/null <"$STATE_DIR/looked" || last=$now was=
+    echo "$now $1" >"$STATE_DIR/looked"
+    if [ -n "$1" ] && [ -n "$was" ]; then
+        echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+    elif [ $((now - last)) -gt 600 ]; then
+        echo $(($(idle_sec) + now - last - 60)) >"$STATE_DIR/idle-sec"
+    fi
 }
 
 leave_alone() {
@@ -1044,12 +1041,11 @@ ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
 GANGWAY_FILE
 put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'
 [Unit]
-Description=Gangway: keep all users but root from the metadata service, before there is a network
+Description=Gangway: keep users from the metadata service, before there is a network
 DefaultDependencies=no
 After=local-fs.target
-Before=network-pre.target shutdown.target
 Wants=network-pre.target
-Conflicts=shutdown.target
+Before=network-pre.target
 
 [Service]
 Type=oneshot
