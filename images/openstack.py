@@ -222,7 +222,7 @@ def render_openstack_node(spec: OpenstackNodeSpec) -> str:
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN], spec.job),
         *_units(units, values),
     ]
-    return cloud_config(CLOUD, files, "worker on OpenStack", units=started)
+    return cloud_config(CLOUD, files, "worker on OpenStack", units=started, narrow=True)
 
 
 def render_openstack_head(spec: OpenstackHeadSpec) -> str:
