@@ -95,6 +95,7 @@ _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": 
 class _State:
     """Of a job in Slurm; all empty where it knows none of that number."""
 
+    uid: str
     word: str
     reason: str
     comment: str
@@ -102,7 +103,7 @@ class _State:
 
 _OR = "+"
 """Between partitions; a comma is between engines."""
-_STATE_FORMAT = "%i|%T|%r|%k"
+_STATE_FORMAT = "%i|%U|%T|%r|%k"
 
 
 @dataclass(frozen=True)
@@ -234,10 +235,7 @@ class SlurmEngine(FolderEngine):
             with suppress(InputError):  # without room the file says it alone
                 write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
-        state, _ = _own_state(folder, _one_state(slurm_id))
-        # The batch script tells the step, and waits; where there is none yet the job is gone at once.
-        signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
-        _told(slurm_id, *signal)
+        _end_own(folder, slurm_id)
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
@@ -302,7 +300,7 @@ class SlurmEngine(FolderEngine):
         if folder.is_own and state in _NO_SCRIPT and _cancel_asked(folder):
             # Told while it ran, and requeued since: it would be given nodes once more. Not everybody who looks may.
             with suppress(InputError):
-                _slurm("scancel", slurm_id)
+                _end_own(folder, slurm_id, tries=1)
         if state in _WAITS:
             return replace(seen, phase=Phase.WAITING, reason="being cancelled" if _cancel_asked(folder) else reason)
         if state in _RUNS:
@@ -352,23 +350,36 @@ def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
 
 def _one_state(slurm_id: str) -> _State:
     """What Slurm says of a job."""
-    return _states(f"--jobs={slurm_id}").get(slurm_id, _State("", "", ""))
+    return _states(f"--jobs={slurm_id}").get(slurm_id, _State("", "", "", ""))
 
 
-def _told(slurm_id: str, *signal: str) -> None:
-    """Has Slurm end a job, or tell its batch script, unless it is over. In the first instants of a script there is none
-    to be told yet, and scancel fails without a word.
+def _end_own(folder: JobFolder, slurm_id: str, tries: int = _TELLS) -> None:
+    """Ends the folder's job in Slurm; nothing else here acts on a job of Slurm's. A controller that was killed may give
+    its number to another one: that one has another user or another comment, and is left alone.
     """
-    for left in reversed(range(_TELLS)):
+    state, _ = _own_state(folder, _one_state(slurm_id))
+    if state == "UNKNOWN":
+        return
+    # The batch script tells the step, and waits; where there is none yet the job is gone at once.
+    signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
+    for left in reversed(range(tries)):
         try:
             _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
             return
         except InputError as error:
             if _IS_OVER.search(error.problem):
                 return
+            # In the first instants of a script there is none to be told yet, and scancel fails without a word.
             if error.problem != "scancel: " or not left:
                 raise
         time.sleep(_TELL_SEC)
+
+
+def _users(folder: JobFolder) -> tuple[str, str]:
+    """Who may have submitted the folder's job. Who asks may be its owner by another name, where a shared folder makes
+    root nobody.
+    """
+    return str(folder.uid), str(os.geteuid())
 
 
 def _states(which: str) -> dict[str, _State]:
@@ -381,15 +392,15 @@ def _states(which: str) -> dict[str, _State]:
         if "Invalid job id" not in error.problem:
             raise
         said = ""
-    rows = (line.split("|", 3) for line in said.splitlines())
-    return {row[0]: _State(*row[1:]) for row in rows if len(row) == 4}
+    rows = (line.split("|", 4) for line in said.splitlines())
+    return {row[0]: _State(*row[1:]) for row in rows if len(row) == 5}
 
 
 def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
     """Slurm's word and reason; UNKNOWN where it knows the folder's job no more: a controller that was killed may give a
-    number once more.
+    number once more, and anybody may write any comment.
     """
-    if found.comment != comment_of(folder.path):
+    if found.comment != comment_of(folder.path) or found.uid not in _users(folder):
         return "UNKNOWN", ""
     return found.word, "" if found.reason == "None" else found.reason
 
@@ -398,8 +409,7 @@ def _slurm_id(folder: JobFolder) -> str:
     """The number of the folder's job; empty where Slurm has not taken it. A submit that was cut off has not kept it."""
     if kept := kept_id(folder):
         return kept
-    # Who asks may be the owner by another name, where a shared folder makes root nobody.
-    of_owner = _states(f"--user={folder.uid},{os.geteuid()}")
+    of_owner = _states(f"--user={','.join(_users(folder))}")
     own = [number for number, state in of_owner.items() if state.comment == comment_of(folder.path)]
     if own and (mine := _own(folder)) is not None:
         keep_id(mine, max(own, key=int))

@@ -85,7 +85,7 @@ def test_a_move_whose_submit_has_got_no_answer_goes_on_with_the_same_job(
     with pytest.raises(PerhapsTakenError):
         move_job(here, job_id, there, limited(), lambda done, total: None)
     pretended("sbatch", f"touch {tmp_path}/again; echo 8")
-    pretended("squeue", f"echo '7|PENDING|None|gangway:{tmp_path}/queue/case-1'")
+    pretended("squeue", f"echo '7|{os.geteuid()}|PENDING|None|gangway:{tmp_path}/queue/case-1'")
     assert move_job(here, job_id, there, limited(), lambda done, total: None).job_id == "case-1"
     assert [(each.id, each.phase) for each in there.jobs()] == [("case-1", Phase.WAITING)]
     assert (tmp_path / "queue" / "case-1" / "run" / "state").read_text() == "kept\n"
