@@ -22,8 +22,8 @@ CLOSED_RANGES = (
     *("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"),
     *("169.254.0.0/16", "168.63.129.16/32"),
 )
-"""Where no pod of a team connects, except to other pods: private ranges, with machines, the control plane and file systems
-that trust whoever reaches them; and the services that give machines their credentials.
+"""Where no pod of a team connects, except to other pods: private ranges, with machines, the control plane and file
+systems that trust whoever reaches them; and the services that give machines their credentials.
 """
 
 _ADMISSION, RUNS_APART = "admissionregistration.k8s.io/v1", "gangway-runs-apart"

@@ -19,9 +19,10 @@ class TeamAccess:
     Attributes:
         team: whose members or pods they are.
         principal: as the cluster or the cloud knows them.
-        cluster: where the principal counts, by stack; empty for a grant of the cloud's that names no cluster.
+        cluster: the stack's, if the principal counts there alone; empty for a grant of the cloud's, which may count in
+            any cluster.
         resource: a kind of Kubernetes, a volume claim, or the cloud resource that makes the grant.
-        where: the part of it: a namespace, a folder; `whole cluster` for all of it.
+        where: a namespace, a folder, or `whole cluster`.
         permissions: verbs, or a role of the cloud's.
     """
 
@@ -100,14 +101,12 @@ def _by_the_cloud(team: str, resources: Sequence[PlannedResource]) -> Iterator[T
         rf'(system:serviceaccount:|/ns/|/namespace/|\.svc\.id\.goog\[|"[nN]amespace": "){re.escape(team)}["/:\]]'
     )
     found = [each for each in resources if not each.type.startswith(("kubernetes:", "pulumi:", "gangway:"))]
-    rows = [
-        TeamAccess(
-            team, f"pods of {team}", "", f"{each.type.rpartition(':')[2]} {each.name}", "unknown", (_role(each),)
-        )
-        for each in found
-        if named.search(json.dumps(each.to_json()["inputs"]))
-    ]
-    yield from rows or [TeamAccess(team, f"pods of {team}", "", "the cloud's API", "nothing", ())]
+    grants = [each for each in found if named.search(json.dumps(each.to_json()["inputs"]))]
+    pods = f"pods of {team}"
+    for each in grants:
+        yield TeamAccess(team, pods, "", f"{each.type.rpartition(':')[2]} {each.name}", "unknown", (_role(each),))
+    if not grants:
+        yield TeamAccess(team, pods, "", "the cloud's API", "nothing", ())
 
 
 def _role(resource: PlannedResource) -> str:

@@ -1,5 +1,5 @@
-"""What a team of a shared cluster reaches: RBAC, IAM and network policies of each Kubernetes stack's plan, judged as the
-cluster and the cloud would judge them (simulated); and the table that is made of them.
+"""What a team of a shared cluster reaches: RBAC, IAM and network policies of each Kubernetes stack's plan, judged as
+the cluster and the cloud would judge them (simulated); and the table that is made of them.
 """
 
 import json
@@ -136,8 +136,8 @@ def test_every_teams_pods_are_restricted_by_pod_security(resources: Resources) -
 
 
 def assumed(resources: Resources, cluster: str, namespace: str, account: str) -> list[str]:
-    """Names of grants of the cloud's that a pod gets. `cluster`: the id by which the cloud would know its cluster. Where
-    a cluster has to name a role first, its owner has done so.
+    """Names of the cloud's grants that a pod gets. `cluster`: the id by which the cloud knows the pod's cluster. Where
+    an association has to name the role first, the cluster's owner has made one.
     """
     return [*_of_aws(resources, cluster, namespace, account), *_of_google(resources, cluster, namespace, account),
             *_of_azure(resources, cluster, namespace, account)]  # fmt: skip
@@ -220,12 +220,11 @@ def planted(kind: str, name: str, **inputs: Any) -> PlannedResource:
 
 POOL = "iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog"
 TRUST = {"Effect": "Allow", "Principal": {"Service": "pods.eks.amazonaws.com"}, "Action": "sts:AssumeRole"}
+MEMBER = "gcp:storage/bucketIAMMember:BucketIAMMember"
 GRANTS = {
-    "a namespace on Google": ("gcp:storage/bucketIAMMember:BucketIAMMember",
-                              {"member": f"principalSet://{POOL}/namespace/vision", "role": "roles/storage.objectUser"}),
-    "an account on Google": ("gcp:storage/bucketIAMMember:BucketIAMMember",
-                             {"member": "serviceAccount:p.svc.id.goog[vision/default]", "role": "r"}),
-    "everybody": ("gcp:storage/bucketIAMMember:BucketIAMMember", {"member": "allUsers", "role": "r"}),
+    "a namespace on Google": (MEMBER, {"member": f"principalSet://{POOL}/namespace/vision", "role": "objectUser"}),
+    "an account on Google": (MEMBER, {"member": "serviceAccount:p.svc.id.goog[vision/default]", "role": "r"}),
+    "everybody": (MEMBER, {"member": "allUsers", "role": "r"}),
     "any association": ("aws:iam/role:Role", {"assumeRolePolicy": json.dumps({"Statement": [TRUST]})}),
 }  # fmt: skip
 
@@ -244,7 +243,7 @@ def test_a_grant_of_the_clouds_has_a_row_without_a_cluster(resources: Resources)
     rows = team_access("demo", [*resources, planted(kind, "wide", **inputs)])
     [row] = [each for each in rows if each.cluster == "" and each.permissions]
     assert (row.team, row.resource, row.permissions) == (
-        "vision", "BucketIAMMember wide", ("roles/storage.objectUser",)
+        "vision", "BucketIAMMember wide", ("objectUser",)
     )  # fmt: skip
 
 
