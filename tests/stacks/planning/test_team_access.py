@@ -235,6 +235,21 @@ def test_a_grant_that_names_no_cluster_is_found(kind: str, inputs: dict[str, Any
     assert assumed([planted(kind, "wide", **inputs)], "another", "vision", "default") == ["wide"]
 
 
+def test_a_grant_that_names_its_cluster_counts_there_alone() -> None:
+    tags = {"eks-cluster-arn": "own", "kubernetes-namespace": "vision", "kubernetes-service-account": "default"}
+    wanted = {"StringEquals": {f"aws:RequestTag/{tag}": value for tag, value in tags.items()}}
+    role = {"assumeRolePolicy": json.dumps({"Statement": [{**TRUST, "Condition": wanted}]})}
+    trusted = {"issuer": "${own.issuer}", "subject": "system:serviceaccount:vision:default"}
+    grants = [
+        planted("aws:iam/role:Role", "role", **role),
+        planted("azure-native:managedidentity:FederatedIdentityCredential", "federated", **trusted),
+        planted(MEMBER, "google", member=f"principalSet://{POOL}/kubernetes.cluster/own"),
+    ]
+    assert assumed(grants, "own", "vision", "default") == ["role", "google", "federated"]
+    assert assumed(grants, "another", "vision", "default") == []
+    assert assumed(grants, "own", "speech", "default") == ["google"], "a whole cluster is no one team's"
+
+
 def test_a_grant_of_the_clouds_has_a_row_without_a_cluster(resources: Resources) -> None:
     """The table tells what the plan holds, whatever it holds."""
     if "vision" not in teams_of(resources):
