@@ -104,7 +104,8 @@ MAX_ACCOUNT = 30
 # Managed Lustre: letters and digits, at most eight.
 MAX_FILESYSTEM = 8
 DATA_READER = "roles/storage.objectViewer"
-# Overwriting an object needs the permission to delete it; the bucket, which is the stack's own, keeps every version.
+# Overwriting an object needs the permission to delete it, and nodes overwrite records. The bucket, which is the stack's
+# own, keeps every version, and for some days also one that was deleted.
 RUN_WRITER = "roles/storage.objectUser"
 IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
