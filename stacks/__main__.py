@@ -26,7 +26,7 @@ def _say_findings(config: StackConfig, planned: Any) -> None:
         log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.info}
         log[finding.severity](f"{finding.path}: {finding.message} [{finding.code}]. {finding.fix}")
     if any(finding.severity is Severity.ERROR for finding in findings):
-        raise pulumi.RunError(f"findings of severity error, above; `gangway plan {config.stack}` lists them all")
+        raise pulumi.RunError(f"findings of severity error, above; `gangway plan {config.stack_name}` lists them all")
 
 
 def _check_environment(config: StackConfig, planned: Any) -> None:

@@ -255,7 +255,7 @@ def _who_does_it(config: StackConfig, machine: MachineType) -> Finding:
         return Finding.info(
             "autoscale.by-command",
             _PLACE,
-            f"the group begins with {most}; `gangway job {config.stack} --scale`, from a timer, say, asks it for what "
+            f"the group begins with {most}; `gangway job {config.stack_name} --scale`, from a timer, say, asks it for what "
             f"is wanted then; `pulumi up` sees no difference in that, `up --refresh` begins anew{stay}",
         )
     return Finding.warning(
