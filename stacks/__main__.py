@@ -16,6 +16,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
+from stacks.providers.ownership import check_identity
 from stacks.providers.registry import provider_of
 
 
@@ -54,6 +55,7 @@ def main() -> None:
     _check_engine()
     try:
         config = from_pulumi()
+        check_identity(config)
         planned = program_of(config.provider).plan(config)
         _check_environment(config, planned)
         check_keyless(config)

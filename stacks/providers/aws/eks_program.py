@@ -24,7 +24,9 @@ from components.kubernetes.resources import ClusterCharts, ClusterManifests
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory, Key
 from stacks.providers.aws.eks_plan import EksPlan
+from stacks.providers.aws.owner import find_owner
 from stacks.providers.aws.plan import AwsPlan
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["build_eks"]
 
@@ -32,6 +34,7 @@ __all__ = ["build_eks"]
 def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = aws.Provider(config.stack, region=config.region)
+    check_unclaimed(config, lambda: find_owner(config.stack, provider))
     opts = pulumi.ResourceOptions(providers={"aws": provider})
     common = ComponentFactory(config, planned, provider, opts)
     stack = _Factory(config, planned, eks, provider, opts)

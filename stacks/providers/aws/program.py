@@ -17,10 +17,12 @@ from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory
 from stacks.providers.aws.findings import findings
+from stacks.providers.aws.owner import find_owner
 from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
 from stacks.providers.aws.slurm import check_slurm
 from stacks.providers.aws.slurm_program import build_slurm
 from stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 
@@ -44,6 +46,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     else:
         check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
+    check_unclaimed(config, lambda: find_owner(config.stack, provider))
     stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
     if slurm is not None:
         return build_slurm(stack, slurm)

@@ -123,7 +123,7 @@ def test_what_died_after_an_interruption_is_asked_for_again(standin: Any, props:
 
 def test_somebody_elses_request_of_that_name_is_left_alone(standin: Any, props: dict[str, Any]) -> None:
     QueuedTpuProvider().create(props)
-    with pytest.raises(TpuError, match=r"exists .* asks for something else\n  fix: choose another queued_resource_id"):
+    with pytest.raises(TpuError, match=r"exists .* asks for something else; its labels: team ml\n  fix: choose another queued_resource_id"):
         QueuedTpuProvider().create({**props, "accelerator_type": "v5p-8"})
     del standin.cloud.queued[NAME]["tpu"]
     with pytest.raises(TpuError, match="asks for something else"):
