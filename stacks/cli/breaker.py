@@ -43,9 +43,7 @@ def reset(stack_or_file: _Stack) -> None:
     for line in breaker.reset():
         typer.echo(line)
     if breaker.provider == "gcp" and breaker.group_names:
-        typer.echo(
-            f"then `pulumi up --refresh --stack {stack_name}`: the first group is smaller by those that left it"
-        )
+        typer.echo(f"then `pulumi up --refresh --stack {stack_name}`: the first group is smaller by those that left it")
 
 
 def _found(stack_or_file: str) -> "tuple[Breaker, str]":

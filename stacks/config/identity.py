@@ -1,4 +1,4 @@
-"""A stack's identity: what its names, tags, labels and filters carry, so that no two stacks of an account share them."""
+"""A stack's identity: what its names, tags and filters carry, so that no two stacks of an account share them."""
 
 import re
 from hashlib import sha256
@@ -47,15 +47,26 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
+def folder_stack(folder: str) -> str:
+    """The name of a project's first stack, from its folder's.
+
+    >>> folder_stack("my-cluster"), folder_stack("2nd Try!")
+    ('my-cluster', 'stack-2nd-try')
+    """
+    name = _plain(folder)
+    fits = name if is_valid_identity(name[:1]) and not name.startswith("sg-") else f"stack-{name}"
+    return fits[:MAX_LENGTH].strip("-")
+
+
 def project_name(stack_file: Path) -> str:
     """The name in the Pulumi.yaml that the stack file belongs to: beside it, or one above, where `stackConfigDir` puts
-    stack files into a folder. A file outside any project gets the name of this checkout's. InputError: no readable name.
+    stack files into a folder. A file outside any project gets the name of this checkout's. InputError: no name.
     """
     beside = stack_file.absolute().parent
     for folder in (beside, beside.parent):
         path = folder / "Pulumi.yaml"
         try:
-            project = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)  # noqa: S506 - a safe loader in C
+            project = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
         except FileNotFoundError:
             continue
         except (OSError, ValueError, yaml.YAMLError) as error:

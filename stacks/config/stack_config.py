@@ -32,6 +32,7 @@ from stacks.providers.gcp.settings import GcpConfig
 from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE, HostsConfig
 from stacks.providers.openstack.settings import OpenstackConfig
 
+
 def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
     """InputError: the teams are promised, or allowed, more nodes than there are."""
     promised = sum(team.nodes for team in engine.teams)

@@ -154,7 +154,9 @@ class _Recorder(mocks.MockMonitor):
 
 
 # No engine, no state: as if the stack were up, which asks no cloud who else is called like it.
-_BUILT = {f"urn:pulumi:stack::gangway::{type_}::stack": {"type": type_} for type_ in ("pulumi:providers:any", "any:x:Y")}
+_BUILT = {
+    f"urn:pulumi:stack::gangway::{type_}::stack": {"type": type_} for type_ in ("pulumi:providers:any", "any:x:Y")
+}
 
 
 class _CloudMocks(mocks.Mocks):

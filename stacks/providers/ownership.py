@@ -1,7 +1,9 @@
 """Keeps an identity with its stack: refuses to rename what is built, and to build what another stack has built."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
@@ -33,13 +35,28 @@ def built_identities() -> frozenset[str]:
     """
     organization, stack = pulumi.get_organization(), pulumi.get_stack()
     # A backend without organizations calls its own so, and an older one has no projects either.
-    name = stack if organization == "organization" else f"{organization}/{pulumi.get_project()}/{stack}"
-    state = pulumi.runtime.invoke(READ_STATE, {"stackName": name}).value["outputs"]
+    state = _state(stack if organization == "organization" else f"{organization}/{pulumi.get_project()}/{stack}")
     types = {urn: str(each["type"]) for urn, each in state.items()}
     if all(type_.startswith(("pulumi:", "gangway:")) for type_ in types.values()):
         return frozenset()
     names = (urn.rpartition("::")[2] for urn, type_ in types.items() if type_.startswith("pulumi:providers:"))
     return frozenset(name for name in names if not name.startswith("default"))
+
+
+def _state(stack: str) -> Mapping[str, Mapping[str, Any]]:
+    """URN -> type and outputs. RunError: the backend does not give it."""
+    for pause_sec in (0.1, 0.2, 0.4, 0.8, 1.6, None):
+        try:
+            found: Mapping[str, Mapping[str, Any]] = pulumi.runtime.invoke(READ_STATE, {"stackName": stack}).value[
+                "outputs"
+            ]
+            return found
+        except Exception as error:
+            # A backend of files may just be writing the one that is read.
+            if type(error) is not Exception or pause_sec is None:
+                raise pulumi.RunError(f"the state of stack {stack} cannot be read: {error}") from None
+            time.sleep(pause_sec)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def check_identity(config: StackConfig) -> None:

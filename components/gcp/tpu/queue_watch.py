@@ -85,8 +85,9 @@ class QueueWatch:
         if other or _fingerprint(found) != _fingerprint(body) or labels.get(STACK_LABEL) != own.get(STACK_LABEL):
             who = ", ".join(f"{key} {labels[key]}" for key in OWNER_LABELS if key in labels)
             problem = "is not this program's" if other else "asks for something else"
+            whose = f"{problem}; its labels: {who or 'none that name an owner'}"
             raise TpuError(
-                f"{name} exists ({_state(found)}) and {problem}; its labels: {who or 'none that name an owner'}\n  fix: "
+                f"{name} exists ({_state(found)}) and {whose}\n  fix: "
                 "choose another queued_resource_id, which a stack has from gangway:identity; or ask its owner",
                 ALREADY_EXISTS,
             )

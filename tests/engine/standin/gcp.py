@@ -111,7 +111,7 @@ class Gcp(Service):
                 "region": self._config.get("region", ""),
                 "zone": self._config.get("zone", ""),
             }
-        if function == "gcp:serviceaccount/getAccounts:getAccounts":
+        if function == "gcp:serviceaccount/getS:getS":
             emails = [one["outputs"]["email"] for one in self.held("gcp:serviceaccount/account:Account")]
             return {"id": args["project"], "project": args["project"], "accounts": [{"email": e} for e in emails]}
         if function == "gcp:secretmanager/getSecrets:getSecrets":

@@ -123,12 +123,30 @@ def test_what_died_after_an_interruption_is_asked_for_again(standin: Any, props:
 
 def test_somebody_elses_request_of_that_name_is_left_alone(standin: Any, props: dict[str, Any]) -> None:
     QueuedTpuProvider().create(props)
-    with pytest.raises(TpuError, match=r"exists .* asks for something else; its labels: team ml\n  fix: choose another queued_resource_id"):
+    with pytest.raises(
+        TpuError,
+        match=r"exists .* asks for something else; its labels: team ml\n  fix: choose another queued_resource_id",
+    ):
         QueuedTpuProvider().create({**props, "accelerator_type": "v5p-8"})
     del standin.cloud.queued[NAME]["tpu"]
     with pytest.raises(TpuError, match="asks for something else"):
         QueuedTpuProvider().create(props)
     assert [seen.method for seen in standin.cloud.seen].count("DELETE") == 0
+
+
+def test_an_identical_request_of_another_stack_is_not_taken_over(standin: Any, props: dict[str, Any]) -> None:
+    theirs, ours = ({**props, "labels": {"team": team, "gangway-stack": stack}} for team, stack in
+                    (("speech", "speech-dev-1a2b3c"), ("vision", "vision-dev-4d5e6f")))  # fmt: skip
+    QueuedTpuProvider().create(theirs)
+    standin.cloud.queued[NAME]["tpu"]["nodeSpec"][0]["node"]["metadata"]["gangway-request"] = "0" * 32
+    for again in (ours, {**ours, "labels": {"team": "vision"}}):
+        with pytest.raises(
+            TpuError, match="is not this program's; its labels: gangway-stack speech-dev-1a2b3c"
+        ) as told:
+            QueuedTpuProvider().create(again)
+        assert "delete" not in str(told.value)
+    assert [seen.method for seen in standin.cloud.seen].count("DELETE") == 0
+    assert posts(standin) == 1
 
 
 @pytest.mark.parametrize("nodes_only", [False, True])
