@@ -11,6 +11,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from components.core.findings import InputError
 from components.gcp.tpu.api import QuotaError, TpuError
 from components.gcp.tpu.queued_tpu import ActiveTpuProvider, QueuedTpu, QueuedTpuProvider
+from components.gcp.tpu.request import FINGERPRINT_KEY, queued_resource_body
 
 NAME = "projects/lab/locations/us-east5-a/queuedResources/gan-tpu"
 NODE = "projects/lab/locations/us-east5-a/nodes/gan-tpu"
@@ -138,11 +139,12 @@ def test_an_identical_request_of_another_stack_is_not_taken_over(standin: Any, p
     theirs, ours = ({**props, "labels": {"team": team, "gangway-stack": stack}} for team, stack in
                     (("speech", "speech-dev-1a2b3c"), ("vision", "vision-dev-4d5e6f")))  # fmt: skip
     QueuedTpuProvider().create(theirs)
-    standin.cloud.queued[NAME]["tpu"]["nodeSpec"][0]["node"]["metadata"]["gangway-request"] = "0" * 32
+    # As if the whole request were the same: labels alone tell whose it is.
+    found = standin.cloud.queued[NAME]["tpu"]["nodeSpec"][0]["node"]["metadata"]
     for again in (ours, {**ours, "labels": {"team": "vision"}}):
-        with pytest.raises(
-            TpuError, match="is not this program's; its labels: gangway-stack speech-dev-1a2b3c"
-        ) as told:
+        (spec,) = queued_resource_body(again)["tpu"]["nodeSpec"]
+        found[FINGERPRINT_KEY] = spec["node"]["metadata"][FINGERPRINT_KEY]
+        with pytest.raises(TpuError, match="its labels: gangway-stack speech-dev-1a2b3c, team speech") as told:
             QueuedTpuProvider().create(again)
         assert "delete" not in str(told.value)
     assert [seen.method for seen in standin.cloud.seen].count("DELETE") == 0
