@@ -88,7 +88,17 @@ def shared_names(one: Found, other: Found) -> set[tuple[str, str, str]]:
     return {found for found in names if not any(re.fullmatch(known, f"{found[0]} {found[1]}") for known in SHARED)}
 
 
-@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.name)
+QUICK = ("aws-g5-dev", "azure-nc-dev", "gcp-v5e-pod", "openstack-gpu")
+"""One of each provider in every run, as each stack is planned twice."""
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, id=file.name, marks=() if file.stem.removeprefix("Pulumi.") in QUICK else pytest.mark.slow)
+        for file in STACKS
+    ],
+)
 def test_two_projects_share_nothing_of_a_stack(file: Path, tmp_path: Path) -> None:
     identity, one = planned(file, "speech", tmp_path)
     other_identity, other = planned(file, "vision", tmp_path)
