@@ -29,6 +29,7 @@ class Gcp(Service):
 
     sdk = "pulumi_gcp"
     replacing = REPLACING_INPUTS
+    settings = frozenset({"gcp:projects/service:Service"})
 
     def __init__(self) -> None:
         self._config: Mapping[str, Any] = {}

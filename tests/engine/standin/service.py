@@ -30,12 +30,14 @@ class Service:
         volatile: outputs that an update computes anew, so that a preview does not know them.
         open_enums: names of enumerations that other words may stand in too. None where the real plugin knows none, and
             turns numbers into texts: no single value is looked at.
+        settings: types whose creation sets what is there: to make one twice is no mistake.
     """
 
     sdk: str
     replacing: Mapping[str, frozenset[str]] = {}
     volatile: frozenset[str] = frozenset()
     open_enums: frozenset[str] | None = None
+    settings: frozenset[str] = frozenset()
 
     @property
     def version(self) -> str:
