@@ -16,6 +16,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
+from stacks.providers.ownership import check_identity
 from stacks.providers.registry import provider_of
 
 
@@ -26,7 +27,7 @@ def _say_findings(config: StackConfig, planned: Any) -> None:
         log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.info}
         log[finding.severity](f"{finding.path}: {finding.message} [{finding.code}]. {finding.fix}")
     if any(finding.severity is Severity.ERROR for finding in findings):
-        raise pulumi.RunError(f"findings of severity error, above; `gangway plan {config.stack}` lists them all")
+        raise pulumi.RunError(f"findings of severity error, above; `gangway plan {config.stack_name}` lists them all")
 
 
 def _check_environment(config: StackConfig, planned: Any) -> None:
@@ -54,6 +55,7 @@ def main() -> None:
     _check_engine()
     try:
         config = from_pulumi()
+        check_identity(config)
         planned = program_of(config.provider).plan(config)
         _check_environment(config, planned)
         check_keyless(config)

@@ -35,7 +35,7 @@ _ACCELERATOR = re.compile(r"[A-Za-z0-9-]+x[0-9]+|v[0-9]+[a-z]*-[0-9]+", re.IGNOR
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder; it is made.")],
-    stack: Annotated[str, typer.Option(help="The first stack's name.")] = "dev",
+    stack: Annotated[str | None, typer.Option(help="The first stack's name; else the folder's.")] = None,
     provider: Annotated[str | None, typer.Option(help="aws, gcp, azure, openstack or hosts.")] = None,
     region: Annotated[str | None, typer.Option(help="The provider's region.")] = None,
     accelerator: Annotated[str | None, typer.Option(help="What a node has, such as H100x8.")] = None,
@@ -62,7 +62,10 @@ def init(
     Exit code 1: the plan of what was written has errors, which are said. 2: a mistake in an answer, or a folder that
     holds files already; then nothing is written.
     """
+    from stacks.config.identity import folder_stack
+
     asks = sys.stdin.isatty() if ask is None else ask
+    stack = folder_stack(folder.resolve().name) if stack is None else stack
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
     fixed = {"kimg": kimg, "max_hours": max_hours, "team": team, "cost_center": cost_center}
     provider = _answer("Provider: aws, gcp, azure, openstack or hosts", provider, "aws", asks)

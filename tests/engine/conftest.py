@@ -204,6 +204,10 @@ def make_engine(tmp_path: Path, azure_vm: Any, fsx: Any) -> Callable[[str], Engi
         _copy_project(project)
         engine = _sandbox(tmp_path, project, stack)
         engine.env["GANGWAY_API_URL"] = azure_vm.url
+        azure_vm.tagged = lambda: [
+            {"id": one["id"], "type": one["outputs"].get("type", ""), "tags": one["inputs"].get("tags") or {}}
+            for one in engine.resources()
+        ]
         engine.env.update(AWS_ENDPOINT_URL_FSX=fsx.url, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
         if stack.startswith(("azure-", "aks-", "gcp-", "gke-")):
             engine.change(_hurry)

@@ -19,11 +19,13 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.lookups import look_up_all
+from stacks.providers.aws.owner import find_owner
 from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
 from stacks.providers.aws.slurm import check_slurm
 from stacks.providers.aws.slurm_program import HEAD_IMAGE as SLURM_HEAD_IMAGE
 from stacks.providers.aws.slurm_program import NODE_IMAGE, build_slurm
 from stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 
@@ -47,6 +49,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     else:
         check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
+    check_unclaimed(config, lambda: find_owner(config.stack, provider))
     nodes, head_image = (NODE_IMAGE, SLURM_HEAD_IMAGE) if slurm else (NEWEST_AMI, HEAD_IMAGE)
     newest = {} if config.cluster.image_id else {"nodes": nodes}
     newest |= {"head": head_image} if planned.head else {}

@@ -18,8 +18,10 @@ from stacks.providers.azure.component_factory import ComponentFactory, marketpla
 from stacks.providers.azure.findings import findings
 from stacks.providers.azure.live_size import refuse_stale_sizes
 from stacks.providers.azure.lookups import look_up_all
+from stacks.providers.azure.owner import find_owner
 from stacks.providers.azure.plan import AzurePlan, job_spec, plan
 from stacks.providers.azure.user_data import UserDataInputs
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 
@@ -32,6 +34,7 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
+    check_unclaimed(config, lambda: find_owner(config.stack, planned.subscription_id, provider))
     found = look_up_all(config, planned, provider, {} if planned.standing else marketplace_images(config, planned))
     sizes = refuse_stale_sizes(found.token)
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[sizes])

@@ -17,8 +17,10 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
 from stacks.providers.gcp.findings import findings
 from stacks.providers.gcp.lookups import look_up_all
+from stacks.providers.gcp.owner import find_owner
 from stacks.providers.gcp.plan import GcpPlan, job_spec, plan
 from stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
@@ -31,6 +33,7 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = _provider(config, planned)
+    check_unclaimed(config, lambda: find_owner(config.stack, planned.project, provider))
     found = look_up_all(config, planned, provider)
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))

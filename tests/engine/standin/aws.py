@@ -6,6 +6,7 @@ Prefixed ids, ARNs, versions that count up, one function; and what AWS refuses a
 
 import base64
 import json
+import re
 import secrets
 import zlib
 from collections.abc import Mapping
@@ -91,6 +92,12 @@ class Aws(Service):
         if function == "aws:ssm/getParameter:getParameter":
             image = f"ami-{zlib.crc32(args['name'].encode()):08x}{self.newest():09x}"
             return {"id": args["name"], "name": args["name"], "insecureValue": image, "value": image, "type": "String"}
+        roles = {one["id"]: one["inputs"].get("tags", {}) for one in self.held("aws:iam/role:Role")}
+        if function == "aws:iam/getRoles:getRoles":
+            names = [name for name in roles if re.search(args["nameRegex"], name)]
+            return {"id": "roles", "arns": [self._arn("aws:iam/role:Role", name) for name in names], "names": names}
+        if function == "aws:iam/getRole:getRole":
+            return {"id": args["name"], "name": args["name"], "tags": roles[args["name"]]}
         if function != "aws:ecr/getAuthorizationToken:getAuthorizationToken":
             raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
         password = f"{PASSWORD_PREFIX}{secrets.token_hex(16)}"

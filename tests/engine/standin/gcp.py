@@ -29,6 +29,7 @@ class Gcp(Service):
 
     sdk = "pulumi_gcp"
     replacing = REPLACING_INPUTS
+    settings = frozenset({"gcp:projects/service:Service"})
 
     def __init__(self) -> None:
         self._config: Mapping[str, Any] = {}
@@ -111,6 +112,13 @@ class Gcp(Service):
                 "region": self._config.get("region", ""),
                 "zone": self._config.get("zone", ""),
             }
+        if function == "gcp:serviceaccount/getS:getS":
+            emails = [one["outputs"]["email"] for one in self.held("gcp:serviceaccount/account:Account")]
+            return {"id": args["project"], "project": args["project"], "accounts": [{"email": e} for e in emails]}
+        if function == "gcp:secretmanager/getSecrets:getSecrets":
+            key, _, value = args["filter"].removeprefix("labels.").partition("=")
+            labels = [one["inputs"].get("labels", {}) for one in self.held("gcp:secretmanager/secret:Secret")]
+            return {"id": args["project"], "secrets": [{"labels": own} for own in labels if own.get(key) == value]}
         if function == "gcp:compute/getImage:getImage":
             id_ = f"projects/{args['project']}/global/images/{args['family']}-v{self.newest()}"
             return {"id": id_, "selfLink": self._link(id_), "name": id_.rpartition("/")[2], **args}

@@ -144,7 +144,7 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
             coming = {**dict.fromkeys(self._declared(request.type), UNKNOWN), **self._service.foreseen(request.type)}
             return provider_pb2.CreateResponse(properties=_to_struct(_merged(coming, self._service.told(inputs))))
         id_ = self._service.identify(request.type, request.urn.rpartition("::")[2], inputs)
-        if self._disk.file(request.type, id_).exists():
+        if self._disk.file(request.type, id_).exists() and request.type not in self._service.settings:
             context.abort(grpc.StatusCode.ALREADY_EXISTS, f"there is a {request.type} {id_} already")
         outputs = self._outputs(request.type, id_, inputs, {}, context)
         self._ask(context, self._service.admit, request.type, inputs, self._disk.inputs)
@@ -175,7 +175,7 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         file = self._disk.file(request.type, request.id)
         self._ask(context, self._service.release, request.type, request.id, self._disk.others(file))
-        file.unlink()
+        file.unlink(missing_ok=request.type in self._service.settings)
         return empty_pb2.Empty()
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -3,6 +3,7 @@
 Not a plugin by itself: `standin.provider` talks to the engine.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
@@ -29,12 +30,14 @@ class Service:
         volatile: outputs that an update computes anew, so that a preview does not know them.
         open_enums: names of enumerations that other words may stand in too. None where the real plugin knows none, and
             turns numbers into texts: no single value is looked at.
+        settings: types whose creation sets what is there: to make one twice is no mistake.
     """
 
     sdk: str
     replacing: Mapping[str, frozenset[str]] = {}
     volatile: frozenset[str] = frozenset()
     open_enums: frozenset[str] | None = None
+    settings: frozenset[str] = frozenset()
 
     @property
     def version(self) -> str:
@@ -119,6 +122,12 @@ class Service:
         """Which image is the newest: a number that a test counts up in a file of the cloud's folder."""
         file = Path(os.environ["GANGWAY_STANDIN_STATE"], "newest")
         return int(file.read_text("utf-8")) if file.exists() else 1
+
+    def held(self, type_token: str) -> Iterator[dict[str, Any]]:
+        """The cloud's resources of a type, whichever project made them."""
+        for file in sorted(Path(os.environ["GANGWAY_STANDIN_STATE"]).glob("*.json")):
+            if (record := json.loads(file.read_text("utf-8")))["type"] == type_token:
+                yield record
 
     def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """Answers a function.
