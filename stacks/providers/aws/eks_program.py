@@ -17,6 +17,7 @@ from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool, RungNodesArgs
 from components.aws.storage import LustreFileSystem
 from components.core.capacity import RungPlan, plan_ladder
+from components.core.encryption_choice import keep_choice
 from components.core.pinned import pinned
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import queue_manifests
@@ -31,7 +32,8 @@ __all__ = ["build_eks"]
 
 def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    provider = aws.Provider(config.stack, region=config.region)
+    region = keep_choice(config.stack, config.region, config.encryption)
+    provider = aws.Provider(config.stack, region=region)
     opts = pulumi.ResourceOptions(providers={"aws": provider})
     common = ComponentFactory(config, planned, provider, opts)
     stack = _Factory(config, planned, eks, provider, opts)

@@ -11,6 +11,7 @@ import pulumi_aws as aws
 from components.aws.pricing import price_resources
 from components.catalog.loader import load
 from components.core.dependencies import after
+from components.core.encryption_choice import keep_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, of_resources
 from stacks.config.engine_settings import SlurmConfig
@@ -43,7 +44,8 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
         check_slurm(config, slurm, planned)
     else:
         check_user_data(config, planned)
-    provider = aws.Provider(config.stack, region=config.region)
+    region = keep_choice(config.stack, config.region, config.encryption)
+    provider = aws.Provider(config.stack, region=region)
     stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
     if slurm is not None:
         return build_slurm(stack, slurm)

@@ -11,6 +11,7 @@ import pulumi_azure_native as azure
 from components.azure.identity import ResourceGroup
 from components.azure.pricing import price_resources
 from components.catalog.loader import load_provider
+from components.core.encryption_choice import keep_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from stacks.config.stack_config import StackConfig
@@ -30,7 +31,8 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 
 def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
+    location = keep_choice(config.stack, config.region, config.encryption)
+    provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=location)
     token = azure.authorization.get_client_token_output(opts=pulumi.InvokeOutputOptions(provider=provider)).token
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[refuse_stale_sizes(token)])
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.catalog.loader import load_provider
+from components.core.encryption_choice import keep_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from components.gcp.identity import ProjectServices, plan_services
@@ -103,7 +104,7 @@ def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
     return gcp.Provider(
         config.stack,
         project=project,
-        region=config.region,
+        region=keep_choice(config.stack, config.region, config.encryption),
         zone=planned.zone,
         billing_project=project,
         user_project_override=True,

@@ -167,7 +167,14 @@ IMMUTABLE: Mapping[str, tuple[str, ...]] = {
         "vnetSubnetID",
     ),
     # "AmlFilesystemUpdate" has only the key, the maintenance window and root squash.
-    "storagecache:AmlFilesystem": ("filesystemSubnet", "hsm", "sku", "storageCapacityTiB", "zones"),
+    "storagecache:AmlFilesystem": (
+        "encryptionSettings",
+        "filesystemSubnet",
+        "hsm",
+        "sku",
+        "storageCapacityTiB",
+        "zones",
+    ),
 }
 
 # What Azure does not delete while something else names it, and who may name it all the same.
