@@ -21,6 +21,7 @@ from .azure_facts import (
     IMMUTABLE,
     LOOSE_USERS,
     NAMES,
+    NEVER_SWITCHED,
     OPEN_ENUMS,
     PATHS,
     REPLACING_INPUTS,
@@ -233,6 +234,9 @@ class Azure(Service):
         for path in IMMUTABLE.get(_kind(type_token), ()):
             if _at(before, path) != _at(inputs, path):
                 raise RefusedError(f"PropertyChangeNotAllowed: Changing property '{path}' is not allowed")
+        switch = NEVER_SWITCHED.get(_kind(type_token))
+        if switch and (_at(before, switch) is None) != (_at(inputs, switch) is None):
+            raise RefusedError(f"PropertyChangeNotAllowed: Adding or removing '{switch}' is not allowed")
 
     def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """See Service. A new token each time, as Azure gives."""

@@ -167,14 +167,14 @@ IMMUTABLE: Mapping[str, tuple[str, ...]] = {
         "vnetSubnetID",
     ),
     # "AmlFilesystemUpdate" has only the key, the maintenance window and root squash.
-    "storagecache:AmlFilesystem": (
-        "encryptionSettings",
-        "filesystemSubnet",
-        "hsm",
-        "sku",
-        "storageCapacityTiB",
-        "zones",
-    ),
+    "storagecache:AmlFilesystem": ("filesystemSubnet", "hsm", "sku", "storageCapacityTiB", "zones"),
+}
+
+# What is there from the beginning or never: disks of a running machine, and file systems, do not change between a key of
+# Azure's and one of the customer's.
+NEVER_SWITCHED: Mapping[str, str] = {
+    "compute:VirtualMachine": "storageProfile.osDisk.managedDisk.diskEncryptionSet",
+    "storagecache:AmlFilesystem": "encryptionSettings",
 }
 
 # What Azure does not delete while something else names it, and who may name it all the same.
