@@ -114,9 +114,7 @@ class Service:
         """
         content = [other["id"] for other in others if other["type"] == CONTENT and other["inputs"]["in"] == id_]
         if content and type_token in self.stores and inputs.get(self.stores[type_token]) is not True:
-            raise RefusedError(
-                f"NotEmpty: {id_} holds {', '.join(content)}; the bucket you tried to delete is not empty"
-            )
+            raise RefusedError(f"NotEmpty: the {type_token} {id_} you tried to delete holds {', '.join(content)}")
         return content
 
     def keys_of(self, type_token: str) -> frozenset[str] | None:
