@@ -1,4 +1,4 @@
-"""Data that is still there holds its key and its protections, under the real engine, over the stand-ins of the clouds."""
+"""Data that is still there holds its key and its protections: under the real engine, over stand-ins of the clouds."""
 
 import json
 from typing import Any

@@ -130,8 +130,8 @@ def constructors(folder: Path) -> Iterator[str]:
     """`module.Class` of each resource that the components of a folder make."""
     for file in folder.rglob("*.py"):
         source = file.read_text("utf-8")
-        imported = re.findall(r"from pulumi_\w+ import \(?([\w, \n]+)", source)
-        modules = {name.strip() for names in imported for name in names.split(",")}
+        imported = re.findall(r"from pulumi_\w+ import (?:\(([^)]*)\)|(.+))", source)
+        modules = {name.strip() for names in imported for name in "".join(names).split(",")}
         for module, name in re.findall(r"\b(\w+)\.([A-Z]\w+)\(", source):
             if module in modules and not name.endswith("Args"):
                 yield f"{module.removesuffix('_')}:{name}"
