@@ -10,12 +10,16 @@ __all__ = ["check_choice", "keep_choice"]
 
 def keep_choice(stack: str, region: str, encryption: str) -> pulumi.Output[str]:
     """`region`, known once `encryption` is what the first `up` made the stack with. Every resource waits for a provider
-    that has it. InputError, in a preview too: it is another.
+    that has it. RunError, in a preview too: it is another.
     """
     kept = pinned(f"{stack}-encryption", {"encryption": encryption}, 0)
 
     def check(first: dict[str, str]) -> str:
-        check_choice(first["encryption"], encryption)
+        try:
+            check_choice(first["encryption"], encryption)
+        except InputError as mistake:
+            # The engine shows any other exception with pages of traceback.
+            raise pulumi.RunError(str(mistake)) from None
         return region
 
     return kept.apply(check)
