@@ -16,7 +16,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
-from stacks.providers.ownership import check_identity
+from stacks.providers.ownership import check_encryption, check_identity
 from stacks.providers.registry import provider_of
 
 
@@ -56,6 +56,7 @@ def main() -> None:
     try:
         config = from_pulumi()
         check_identity(config)
+        check_encryption(config.stack, config.encryption)
         planned = program_of(config.provider).plan(config)
         _check_environment(config, planned)
         check_keyless(config)

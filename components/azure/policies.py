@@ -131,9 +131,12 @@ def account_of(account_id: str, source: BlobSource, place: str = "gangway:azure.
     return AccountPlace(found["subscription"], found["group"])
 
 
+IMPORT_LOG = "-lustre-log"
+
+
 def import_log(stack: str) -> str:
     """The container for the log of a stack's imports, in the account of the data."""
-    return f"{stack}-lustre-log"
+    return f"{stack}{IMPORT_LOG}"
 
 
 def importable(

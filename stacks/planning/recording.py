@@ -105,6 +105,7 @@ class PlannedResource:
     """A resource as the program registered it.
 
     Inputs are the wire's, in camelCase. `dependencies` are the URNs of what has to stand before it and to outlive it.
+    `is_retained`: deleting it leaves it in the cloud; `deleted_with`: the URN of the resource whose end is its own.
     """
 
     urn: str
@@ -115,6 +116,8 @@ class PlannedResource:
     inputs: dict[str, Any]
     id: str
     dependencies: frozenset[str] = frozenset()
+    is_retained: bool = False
+    deleted_with: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; secrets are not shown."""
@@ -225,6 +228,8 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
             ),
             id=id_,
             dependencies=frozenset(request.dependencies),
+            is_retained=request.retainOnDelete,
+            deleted_with=request.deletedWith,
         )
         for urn, (request, id_) in sorted(recorder.registered.items())
         if request.type != "pulumi:pulumi:Stack"

@@ -1,4 +1,6 @@
-"""Keeps an identity with its stack: refuses to rename what is built, and to build what another stack has built."""
+"""Compares a stack with its own state before anything is sent: refuses to rename what is built, to change the key of
+its data, and to build what another stack has built.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,7 +9,9 @@ from typing import Any
 
 import pulumi
 
+from components.core.encryption_choice import check_choice, choice_name
 from components.core.findings import InputError
+from components.core.pinned import STASH
 from stacks.config.stack_config import StackConfig
 
 READ_STATE = "pulumi:pulumi:readStackResourceOutputs"
@@ -33,14 +37,18 @@ def built_identities() -> frozenset[str]:
     Every program names its explicit provider by the identity. A provider alone is no resource of a cloud: it may be
     left by an update that was refused.
     """
-    organization, stack = pulumi.get_organization(), pulumi.get_stack()
-    # A backend without organizations calls its own so, and an older one has no projects either.
-    state = _state(stack if organization == "organization" else f"{organization}/{pulumi.get_project()}/{stack}")
-    types = {urn: str(each["type"]) for urn, each in state.items()}
+    types = {urn: str(each["type"]) for urn, each in _own_state().items()}
     if all(type_.startswith(("pulumi:", "gangway:")) for type_ in types.values()):
         return frozenset()
     names = (urn.rpartition("::")[2] for urn, type_ in types.items() if type_.startswith("pulumi:providers:"))
     return frozenset(name for name in names if not name.startswith("default"))
+
+
+def _own_state() -> Mapping[str, Mapping[str, Any]]:
+    """Of the stack that runs, as `_state`."""
+    organization, stack = pulumi.get_organization(), pulumi.get_stack()
+    # A backend without organizations calls its own so, and an older one has no projects either.
+    return _state(stack if organization == "organization" else f"{organization}/{pulumi.get_project()}/{stack}")
 
 
 def _state(stack: str) -> Mapping[str, Mapping[str, Any]]:
@@ -74,6 +82,13 @@ def check_identity(config: StackConfig) -> None:
             fix=f"keep its names: pulumi config set {_SETTING} {before}. Where the stack was renamed, `pulumi stack "
             "rename` back does the same; to have new names, `pulumi destroy` comes first",
         )
+
+
+def check_encryption(stack: str, encryption: str) -> None:
+    """InputError: the stack of this identity was made with another choice of key."""
+    for urn, resource in _own_state().items():
+        if urn.endswith(f"::{choice_name(stack)}") and resource["type"] == STASH:
+            check_choice(resource["output"]["encryption"], encryption)
 
 
 def check_unclaimed(config: StackConfig, find_owner: Callable[[], Owner | None]) -> None:

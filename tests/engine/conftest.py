@@ -6,6 +6,7 @@ that need the CLI are skipped, with the reason, where `pulumi` is not on PATH. R
     pytest -m engine
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -137,6 +138,13 @@ class Engine:
         content = yaml.safe_load(file.read_text("utf-8"))
         edit(content["config"])
         file.write_text(yaml.safe_dump(content), "utf-8")
+
+    def put(self, id_: str, name: str) -> Path:
+        """Puts an object into a bucket of the stand-ins' cloud; its file, to delete it by."""
+        file = self.cloud / f"{hashlib.sha256(f'content|{name}'.encode()).hexdigest()}.json"
+        record = {"type": "content", "id": name, "urn": "", "inputs": {"in": id_}, "outputs": {}}
+        file.write_text(json.dumps(record), "utf-8")
+        return file
 
     def resources(self) -> list[dict[str, Any]]:
         """What the stand-ins' cloud holds."""

@@ -17,6 +17,7 @@ from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool, RungNodesArgs
 from components.aws.storage import LustreFileSystem
 from components.core.capacity import RungPlan, plan_ladder
+from components.core.encryption_choice import record_choice
 from components.core.pinned import pinned
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import queue_manifests
@@ -39,6 +40,7 @@ def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[st
     opts = pulumi.ResourceOptions(providers={"aws": provider})
     parameter = {} if config.cluster.image_id else {"nodes": image_parameter(eks.version, planned.machine)}
     found = look_up_all(config, provider, parameter, builds=False)
+    record_choice(config.stack, config.encryption)
     common = ComponentFactory(config, planned, found, opts)
     stack = _Factory(config, planned, eks, found, opts)
     key = common.key()

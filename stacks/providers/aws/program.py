@@ -12,6 +12,7 @@ from components.aws.launch import HEAD_IMAGE
 from components.aws.pricing import price_resources
 from components.catalog.loader import load
 from components.core.dependencies import after
+from components.core.encryption_choice import record_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, of_resources
 from stacks.config.engine_settings import SlurmConfig
@@ -54,6 +55,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     newest = {} if config.cluster.image_id else {"nodes": nodes}
     newest |= {"head": head_image} if planned.head else {}
     found = look_up_all(config, provider, newest, builds=slurm is None and config.ready_image is None)
+    record_choice(config.stack, config.encryption)
     stack = ComponentFactory(config, planned, found, pulumi.ResourceOptions(providers={"aws": provider}))
     if slurm is not None:
         return build_slurm(stack, slurm)

@@ -11,6 +11,7 @@ import pulumi_azure_native as azure
 from components.azure.identity import ResourceGroup
 from components.azure.pricing import price_resources
 from components.catalog.loader import load_provider
+from components.core.encryption_choice import record_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from stacks.config.stack_config import StackConfig
@@ -36,6 +37,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
     check_unclaimed(config, lambda: find_owner(config.stack, planned.subscription_id, provider))
     found = look_up_all(config, planned, provider, {} if planned.standing else marketplace_images(config, planned))
+    record_choice(config.stack, config.encryption)
     sizes = refuse_stale_sizes(found.token)
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[sizes])
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)

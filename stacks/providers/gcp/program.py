@@ -9,6 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.catalog.loader import load_provider
+from components.core.encryption_choice import record_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from components.gcp.identity import ProjectServices, plan_services
@@ -35,6 +36,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     provider = _provider(config, planned)
     check_unclaimed(config, lambda: find_owner(config.stack, planned.project, provider))
     found = look_up_all(config, planned, provider)
+    record_choice(config.stack, config.encryption)
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
     wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])

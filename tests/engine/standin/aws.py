@@ -13,7 +13,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .aws_facts import ARN_PATHS, GLOBAL_SERVICES, ID_INPUTS, ID_PREFIXES, REPLACING_INPUTS
+from .aws_facts import (
+    ARN_PATHS,
+    GLOBAL_SERVICES,
+    HELD_BY_USERS,
+    ID_INPUTS,
+    ID_PREFIXES,
+    LOOSE_USERS,
+    REPLACING_INPUTS,
+    SETTINGS,
+)
 from .service import Look, RefusedError, Service
 
 ACCOUNT = "123456789012"
@@ -38,6 +47,12 @@ class Aws(Service):
     sdk = "pulumi_aws"
     replacing = REPLACING_INPUTS
     volatile = frozenset({"latestVersion"})
+    held = HELD_BY_USERS
+    loose = LOOSE_USERS
+    settings = SETTINGS
+    stores: Mapping[str, str] = MappingProxyType(
+        {"aws:ecr/repository:Repository": "forceDelete", "aws:s3/bucket:Bucket": "forceDestroy"}
+    )
 
     def __init__(self) -> None:
         self._region = "us-east-1"

@@ -7,9 +7,10 @@ own (`tests/tpu_standin.py`). The tables are `standin.gcp_facts`.
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from .gcp_facts import ID_INPUTS, NUMBERED, OWN_IDS, REPLACING_INPUTS, WHOLE_NAMES
+from .gcp_facts import HELD_BY_USERS, ID_INPUTS, NUMBERED, OWN_IDS, REPLACING_INPUTS, SETTINGS, WHOLE_NAMES
 from .service import Look, RefusedError, Service
 from .shapes import Fault
 
@@ -29,7 +30,9 @@ class Gcp(Service):
 
     sdk = "pulumi_gcp"
     replacing = REPLACING_INPUTS
-    settings = frozenset({"gcp:projects/service:Service"})
+    held = HELD_BY_USERS
+    settings = SETTINGS
+    stores: Mapping[str, str] = MappingProxyType({"gcp:storage/bucket:Bucket": "forceDestroy"})
 
     def __init__(self) -> None:
         self._config: Mapping[str, Any] = {}
