@@ -107,7 +107,7 @@ class Aws(Service):
         if function == "aws:ssm/getParameter:getParameter":
             image = f"ami-{zlib.crc32(args['name'].encode()):08x}{self.newest():09x}"
             return {"id": args["name"], "name": args["name"], "insecureValue": image, "value": image, "type": "String"}
-        roles = {one["id"]: one["inputs"].get("tags", {}) for one in self.held("aws:iam/role:Role")}
+        roles = {one["id"]: one["inputs"].get("tags", {}) for one in self.resources_of_type("aws:iam/role:Role")}
         if function == "aws:iam/getRoles:getRoles":
             names = [name for name in roles if re.search(args["nameRegex"], name)]
             return {"id": "roles", "arns": [self._arn("aws:iam/role:Role", name) for name in names], "names": names}

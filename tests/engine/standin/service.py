@@ -161,7 +161,7 @@ class Service:
         file = Path(os.environ["GANGWAY_STANDIN_STATE"], "newest")
         return int(file.read_text("utf-8")) if file.exists() else 1
 
-    def held(self, type_token: str) -> Iterator[dict[str, Any]]:
+    def resources_of_type(self, type_token: str) -> Iterator[dict[str, Any]]:
         """The cloud's resources of a type, whichever project made them."""
         for file in sorted(Path(os.environ["GANGWAY_STANDIN_STATE"]).glob("*.json")):
             if (record := json.loads(file.read_text("utf-8")))["type"] == type_token:
