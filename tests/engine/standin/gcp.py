@@ -120,7 +120,9 @@ class Gcp(Service):
             return {"id": args["project"], "project": args["project"], "accounts": [{"email": e} for e in emails]}
         if function == "gcp:secretmanager/getSecrets:getSecrets":
             key, _, value = args["filter"].removeprefix("labels.").partition("=")
-            labels = [one["inputs"].get("labels", {}) for one in self.resources_of_type("gcp:secretmanager/secret:Secret")]
+            labels = [
+                one["inputs"].get("labels", {}) for one in self.resources_of_type("gcp:secretmanager/secret:Secret")
+            ]
             return {"id": args["project"], "secrets": [{"labels": own} for own in labels if own.get(key) == value]}
         if function == "gcp:compute/getImage:getImage":
             id_ = f"projects/{args['project']}/global/images/{args['family']}-v{self.newest()}"
