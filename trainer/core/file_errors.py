@@ -35,10 +35,11 @@ class FileProblem(NamedTuple):
 def file_problem(error: OSError) -> FileProblem | None:
     """What to say of an error of the file system; None where it names no file, or is none of a user's."""
     place = error.filename2 or error.filename
-    if error.errno not in _PROBLEMS or not isinstance(place, str | bytes | os.PathLike):
+    known = _PROBLEMS.get(error.errno or 0)
+    if known is None or not isinstance(place, str | bytes | os.PathLike):
         return None
     path = Path(os.fsdecode(place))
-    problem, fix = _PROBLEMS[error.errno]
+    problem, fix = known
     closed = closed_folder(path) or (path if path.exists() else path.parent) if not fix else None
     if closed is not None:
         problem, fix = f"{problem}: {_who_may(closed)}", f"{_OTHER_PLACE}, or run it as a user who may use {closed}"
