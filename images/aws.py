@@ -27,6 +27,7 @@ from images.shell import (
     max_sec_text,
     member_argv,
     member_mount,
+    metadata_settings,
     own_argv,
     own_mounts,
     results_sec,
@@ -202,6 +203,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         "MAX_SEC": max_sec_text(spec.max_hours),
         "REGION": spec.region,
         "RESULTS_SEC": "",
+        **metadata_settings(spec),
         "ROLE": "worker" if node else "head",
         "RUN_DIR": spec.run_dir,
         "STACK": spec.stack,
@@ -247,11 +249,11 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         *(unit(CLOUD, name, values) for name in units),
     ]
     return cloud_config(
+        CLOUD,
         files,
         "worker on AWS's Deep Learning AMI (GPU driver, EFA driver and docker present)",
         units=started,
-        # It brings more scripts than the trainer does.
-        narrow=spec.job.command is not None,
+        narrow=True,
     )
 
 
@@ -282,7 +284,7 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     if with_prometheus:
         text = render_prometheus(spec.stack, spec.region, port=spec.metrics_port)
         files.append(NodeFile(f"{ETC_DIR}/prometheus.yaml", "0644", text))
-    return cloud_config(files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
+    return cloud_config(CLOUD, files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
 
 
 def _node_steps(spec: AwsNodeSpec) -> list[str]:

@@ -30,6 +30,7 @@ from images.shell import (
     job_json_text,
     max_sec_text,
     member_mount,
+    metadata_settings,
     own_mounts,
     results_sec,
     run_array,
@@ -193,6 +194,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         "MOUNT_POINT": files.mount_point if files else "",
         "MOUNT_SOURCE": files.source if files else "",
         "RESULTS_SEC": "",
+        **metadata_settings(spec),
         "ROLE": "worker" if node else "head",
         "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
@@ -231,7 +233,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         *([bare_python_file("breaker.py")] if spec.breaker else []),
         *(unit(CLOUD, name, values) for name in units),
     ]
-    return cloud_config(files, "worker on Azure's HPC image", units=started)
+    return cloud_config(CLOUD, files, "worker on Azure's HPC image", units=started)
 
 
 def render_azure_head(spec: AzureHeadSpec) -> str:
@@ -265,7 +267,7 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify, *helpers]),
         *(unit(CLOUD, name, values) for name in units),
     ]
-    return cloud_config(files, "head node on Ubuntu", units=started)
+    return cloud_config(CLOUD, files, "head node on Ubuntu", units=started)
 
 
 def _node_steps(spec: AzureNodeSpec) -> list[str]:

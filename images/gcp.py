@@ -13,6 +13,7 @@ from images.render import (
     BIN_DIR,
     ETC_DIR,
     LIB_DIR,
+    METADATA_UNIT,
     NodeFile,
     bare_python_file,
     check_heredoc,
@@ -36,6 +37,7 @@ from images.shell import (
     max_sec_text,
     member_argv,
     member_mount,
+    metadata_settings,
     own_mounts,
     results_sec,
     run_array,
@@ -55,7 +57,7 @@ CLOUD = "gcp"
 _MEETING_PORT = 29400
 """Of the store on the first host of all slices; run-tpu.sh has the same."""
 _RUN = ("close-metadata.sh", "run-trainer.sh", "upload-record.sh", "leave-node.sh", "watch-node.sh")
-_STARTED = ("gangway-trainer.service", "gangway-watch.timer")
+_STARTED = (METADATA_UNIT, "gangway-trainer.service", "gangway-watch.timer")
 _NOT_SHIPPED = ("gangway-logs.service", "gangway-prometheus.service")
 
 
@@ -313,6 +315,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "RDMA_NICS_PLANNED": str(node.rdma_nics_planned if node else 0),
         "REGION": spec.region,
         "RESULTS_SEC": "",
+        **metadata_settings(spec),
         "ROLE": "worker" if worker else "head",
         "RUN_DIR": spec.run_dir,
         "SCRATCH_MOUNT_POINT": (node.scratch_mount_point if node else None) or "",
@@ -331,7 +334,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
 def render_gcp_node(spec: GcpNodeSpec) -> str:
     """A GPU worker's `#cloud-config` document, plain ASCII, for Canonical's images with NVIDIA's driver."""
     files, units = _worker_files(spec, _node_steps(spec), [])
-    return cloud_config(files, "worker on Canonical's image with NVIDIA's driver", units=units)
+    return cloud_config(CLOUD, files, "worker on Canonical's image with NVIDIA's driver", units=units)
 
 
 def render_tpu_startup(spec: TpuHostSpec) -> str:
@@ -355,7 +358,7 @@ def render_tpu_startup(spec: TpuHostSpec) -> str:
 def render_gcp_head(spec: GcpHeadSpec) -> str:
     """The head node's `#cloud-config` document, plain ASCII, for Canonical's Ubuntu."""
     files, units = _head_files(spec)
-    return cloud_config(files, "head node on Ubuntu", units=units)
+    return cloud_config(CLOUD, files, "head node on Ubuntu", units=units)
 
 
 def _node_steps(spec: GcpNodeSpec) -> list[str]:

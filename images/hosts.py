@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from images.observability import render_prometheus_static
-from images.render import BIN_DIR, ETC_DIR, STOP_MARGIN_SEC, NodeFile, check_heredoc, script_text, scripts, unit
+from images.render import (
+    BIN_DIR,
+    ETC_DIR,
+    METADATA_UNIT,
+    STOP_MARGIN_SEC,
+    NodeFile,
+    check_heredoc,
+    script_text,
+    scripts,
+    unit,
+)
 from images.shell import (
     CONTAINER_NAME,
     RESULTS_SEC,
@@ -251,6 +261,7 @@ def _steps(spec: HostSpec) -> list[str]:
 def _services(spec: HostSpec) -> list[str]:
     """What is enabled and started; the others are pulled in by them."""
     planned = {
+        METADATA_UNIT: True,
         "gangway-rendezvous.service": spec.port is not None,
         "gangway-prometheus.service": spec.prometheus_image is not None,
         "gangway-trainer.service": True,

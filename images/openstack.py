@@ -11,6 +11,7 @@ from images.render import (
     BIN_DIR,
     ETC_DIR,
     LIB_DIR,
+    METADATA_UNIT,
     NodeFile,
     cloud_config,
     python_file,
@@ -204,7 +205,7 @@ def render_openstack_node(spec: OpenstackNodeSpec) -> str:
     """A GPU worker's `#cloud-config` document, plain ASCII, for an image with NVIDIA's driver and container toolkit."""
     steps = _node_steps(spec)
     started = ["gangway-trainer.service", "gangway-watch.timer"]
-    units = ["gangway-prepare.service", "gangway-watch.service", *started]
+    units = [METADATA_UNIT, "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
         **_values(spec, steps, "worker"),
         "results_sec": results_sec(spec.file_system),
@@ -221,7 +222,7 @@ def render_openstack_node(spec: OpenstackNodeSpec) -> str:
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *_RUN], spec.job),
         *_units(units, values),
     ]
-    return cloud_config(files, "worker on OpenStack", units=started)
+    return cloud_config(CLOUD, files, "worker on OpenStack", units=started, narrow=True)
 
 
 def render_openstack_head(spec: OpenstackHeadSpec) -> str:
@@ -230,7 +231,7 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
     services = ["gangway-rendezvous.service", *(["gangway-prometheus.service"] if spec.prometheus_image else [])]
     timers = ["gangway-record"] if files_there else []
     started = [*services, *(f"{name}.timer" for name in timers)]
-    units = ["gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
+    units = [METADATA_UNIT, "gangway-prepare.service", *started, *(f"{name}.service" for name in timers)]
     steps = [*_first_steps(spec), "close-metadata.sh", "pull-image.sh"]
     helpers = [spec.file_system.script, "upload-record.sh"] if spec.file_system else []
     values = {
@@ -245,7 +246,7 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *verify_scripts(spec.job), *helpers]),
         *_units(units, values),
     ]
-    return cloud_config(files, "head node on OpenStack", units=started)
+    return cloud_config(CLOUD, files, "head node on OpenStack", units=started)
 
 
 def _units(names: Sequence[str], values: Mapping[str, object]) -> list[NodeFile]:

@@ -152,6 +152,9 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
     return shell + called
 
 
+METADATA_UNIT = "gangway-metadata.service"
+
+
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     """A systemd unit, rendered from the template of its name; without comments, as `scripts`."""
     template = _unit_environment().get_template(_template_of(cloud, f"{name}.j2"))
@@ -168,7 +171,13 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)
 
 
+def metadata_files(cloud: str) -> list[NodeFile]:
+    """What keeps all users but root from the metadata service of a machine, from its boot on."""
+    return [*scripts(cloud, ["close-metadata.sh"]), unit(cloud, METADATA_UNIT, {})]
+
+
 def cloud_config(
+    cloud: str,
     files: Sequence[NodeFile],
     what: str,
     *,
@@ -176,10 +185,15 @@ def cloud_config(
     units: Sequence[str] = (),
     narrow: bool = False,
 ) -> str:
-    """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting.
+    """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting,
+    and before them the one that closes the metadata service.
     `narrow`: without prose, with no more blanks than it takes, and what is alike together, where EC2's limit leaves no
     room for more.
     """
+    files, units = (
+        list({file.path: file for file in (*files, *metadata_files(cloud))}.values()),
+        [METADATA_UNIT, *units],
+    )
     if narrow:
         what, files = "", sorted(map(_narrow, files), key=lambda file: PurePosixPath(file.path).suffix)
     _check_lines(files)

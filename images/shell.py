@@ -263,6 +263,11 @@ def store_values(
     }
 
 
+def metadata_settings(spec: MachineSpec) -> dict[str, str]:
+    """Who besides root may ask the metadata service, for close-metadata.sh: Prometheus, to find a cloud's workers."""
+    return {"METADATA_USERS": "nobody"} if getattr(spec, "prometheus_image", None) else {}
+
+
 def bash_assignments(settings: Mapping[str, str]) -> str:
     """Variables of bash, one a line, sorted."""
     return _lines(f"{name}={bash_quote(value)}" for name, value in sorted(settings.items()))

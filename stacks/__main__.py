@@ -17,6 +17,7 @@ from stacks.cosign import check_keyless
 from stacks.data_guard import DataGuard, delete_named_first, standing_resources
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
+from stacks.providers.ownership import check_encryption, check_identity
 from stacks.providers.registry import provider_of
 
 
@@ -27,7 +28,7 @@ def _say_findings(config: StackConfig, planned: Any) -> None:
         log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.info}
         log[finding.severity](f"{finding.path}: {finding.message} [{finding.code}]. {finding.fix}")
     if any(finding.severity is Severity.ERROR for finding in findings):
-        raise pulumi.RunError(f"findings of severity error, above; `gangway plan {config.stack}` lists them all")
+        raise pulumi.RunError(f"findings of severity error, above; `gangway plan {config.stack_name}` lists them all")
 
 
 def _check_environment(config: StackConfig, planned: Any) -> None:
@@ -55,6 +56,8 @@ def main() -> None:
     _check_engine()
     try:
         config = from_pulumi()
+        check_identity(config)
+        check_encryption(config.stack, config.encryption)
         planned = program_of(config.provider).plan(config)
         _check_environment(config, planned)
         check_keyless(config)

@@ -9,6 +9,7 @@ import pulumi
 
 from components.core.findings import InputError
 from stacks.planning.rules.rule import kind
+from stacks.providers.ownership import own_state
 
 Held = tuple[str, str]
 """Type token, as the engine has it, and logical name."""
@@ -16,9 +17,7 @@ Held = tuple[str, str]
 
 def standing_resources() -> frozenset[Held]:
     """What the stack's state holds before this run of the engine, which alone can say so."""
-    stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    answer = pulumi.runtime.invoke("pulumi:pulumi:readStackResourceOutputs", {"stackName": stack})
-    return frozenset(_held(urn) for urn in (answer.value or {}).get("outputs", {}))
+    return frozenset(_held(urn) for urn in own_state())
 
 
 def _held(urn: str) -> Held:

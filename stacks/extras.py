@@ -43,7 +43,9 @@ def missing_extra(error: ModuleNotFoundError, extra: str = "") -> InputError | N
     if package not in brought_by:
         return None
     extra = extra or brought_by[package]
-    return InputError(f"extra {extra!r}", f"{package} is not installed: pip install 'gangway-iac[{extra}]'")
+    return InputError(
+        f"extra {extra!r}", f"{package} is not installed: in Gangway's checkout, pip install '.[{extra}]'"
+    )
 
 
 def need(*packages: str) -> None:

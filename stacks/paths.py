@@ -1,7 +1,9 @@
 """Where the program runs: in `stacks/` of a checkout, or in a project of somebody's that uses an installed Gangway."""
 
+import json
 import os
 from collections.abc import Mapping
+from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +36,21 @@ def for_users(variables: Mapping[str, str]) -> dict[str, str]:
 def in_checkout() -> bool:
     """Whether this is a checkout, and no installed package."""
     return (ROOT / "pyproject.toml").is_file()
+
+
+def installed_from() -> str | None:
+    """The URL that Gangway was installed from, for a requirement such as `gangway-iac[aws] @ URL`; None where it came
+    from an index, which has no release of ours. A name alone would be whoever's registers it there.
+    """
+    if in_checkout():
+        return ROOT.as_uri()
+    text = distribution("gangway-iac").read_text("direct_url.json")  # PEP 610
+    if text is None:
+        return None
+    known = json.loads(text)
+    if "vcs_info" not in known:
+        return str(known["url"])
+    return f"{known['vcs_info']['vcs']}+{known['url']}@{known['vcs_info']['commit_id']}"
 
 
 def in_project() -> bool:

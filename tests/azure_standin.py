@@ -69,6 +69,7 @@ class Azure:
         new_passwords: whether a registry gives another one each time, as Azure's do.
         live: by name, the sizes of scale sets that are nobody's of these, and of AKS's pools.
         versions: of every image in the Marketplace.
+        tagged: what a subscription holds, `{id, type, tags}`.
         calls: of APIs, in their order.
     """
 
@@ -99,6 +100,7 @@ class Azure:
         self.new_passwords = False
         self.live: dict[str, int] = {}
         self.versions = ["22.04.9", "22.04.10", "22.04.2"]
+        self.tagged: Callable[[], list[dict[str, Any]]] = list
         self.calls: list[Call] = []
         self.tokens: dict[str, str] = {}
         self.asleep = threading.Event()
@@ -179,6 +181,10 @@ class Azure:
             if pool not in self.live:
                 raise Refusal(404, call.path)
             return 200, json.dumps({"properties": {"count": self.live[pool]}}).encode()
+        if call.path.endswith("/resources"):
+            _, key, _, value, _ = call.query["$filter"].split("'")
+            found = [one for one in self.tagged() if one["tags"].get(key) == value]
+            return 200, json.dumps({"value": found}).encode()
         if "/artifacttypes/vmimage/" in call.path:
             return 200, json.dumps([{"name": version} for version in self.versions]).encode()
         token = call.headers.get("authorization", "").removeprefix("Bearer ")

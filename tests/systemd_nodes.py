@@ -33,8 +33,9 @@ from stacks.config.job_file import JobFile
 from stacks.config.loader import from_file
 from stacks.engines.attempts import after
 from stacks.engines.base import JobStatus, Phase, Room
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 from stacks.engines.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
-from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of
+from stacks.engines.stretches import RunningStretch, end_stretch, stretches_of
 from stacks.providers.aws.plan import MOUNT, job_spec, plan, run_dir
 from tests.conftest import REPO, Imds
 from tests.images.machines import OWN_DOCKER, files_of
@@ -124,12 +125,14 @@ class Node:
     def live(self) -> None:
         """Until its trainer is dead: what that requires and wants, and it, as often as its unit has it begin."""
 
+        folder, stretches = OwnJobFolder(self._disk.parent), list[RunningStretch]()
+
         def on_node(begins: bool) -> None:
             if begins:
-                begin_stretch(self._disk.parent, 1)
+                stretches.append(RunningStretch(folder, 1))
             else:
-                still_on_nodes(self._disk.parent)
-                end_stretch(self._disk.parent)
+                stretches[-1].update()
+                end_stretch(folder)
 
         if self._prepare.run():
             notices = threading.Thread(target=self._notices.run)
@@ -176,23 +179,23 @@ class StackNodes(FolderEngine):
     def room(self, job: JobFile) -> Room:
         return Room(True, "`pulumi up` brings its nodes")
 
-    def _has_begun(self, job_id: str) -> bool:
+    def _has_begun(self, folder: OwnJobFolder) -> bool:
         return True
 
     def _begun(self, job_id: str) -> None:
         """`pulumi up`."""
         folder = self._known(job_id)
-        (folder / "starts").touch()
-        spec = _node_of(folder, read_job(folder))
+        folder.touch("starts")
+        spec = _node_of(folder.path, read_job(folder))
         threading.Thread(target=self._group, args=(job_id, folder, spec)).start()
 
-    def _group(self, job_id: str, folder: Path, spec: AwsNodeSpec) -> None:
+    def _group(self, job_id: str, folder: OwnJobFolder, spec: AwsNodeSpec) -> None:
         """The stack's Auto Scaling group: one node, and another in the place of one that is unhealthy."""
         names: list[str] = []
         while True:
             names.append(f"i-{len(names):017x}")
-            with _metadata(folder / names[-1]) as url:
-                node = Node(folder / names[-1], spec, url)
+            with _metadata(folder.path / names[-1]) as url:
+                node = Node(folder.path / names[-1], spec, url)
                 with self._turn:
                     self._nodes[job_id] = node
                     is_cancelled = job_id in self._cancelled
@@ -201,17 +204,17 @@ class StackNodes(FolderEngine):
                     node.live()
             if not self._is_replaced(job_id, folder, node):
                 break
-        registry = folder.parent / "registry"
-        if registry.is_symlink() and registry.readlink() == folder:
+        registry = folder.path.parent / "registry"
+        if registry.is_symlink() and registry.readlink() == folder.path:
             registry.unlink()
         write_status(folder, self._over(job_id, folder, node))
 
-    def _is_replaced(self, job_id: str, folder: Path, node: Node) -> bool:
-        held = folder / "suspended"
+    def _is_replaced(self, job_id: str, folder: OwnJobFolder, node: Node) -> bool:
+        held = folder.path / "suspended"
         launches = not held.exists() or " Launch" not in held.read_text()
         return node.is_gone and node.ended is None and launches and job_id not in self._cancelled
 
-    def _over(self, job_id: str, folder: Path, node: Node) -> JobStatus:
+    def _over(self, job_id: str, folder: OwnJobFolder, node: Node) -> JobStatus:
         """What the last node has left."""
         found = self.status(job_id)
         phase = Phase.CANCELLED if job_id in self._cancelled else Phase.FAILED
@@ -220,20 +223,22 @@ class StackNodes(FolderEngine):
         return replace(found, phase=phase, exit_code=node.ended, ended_at=datetime.now(UTC))
 
     def status(self, job_id: str) -> JobStatus:
-        folder = self._known(job_id)
+        return self._seen(self._known(job_id))
+
+    def _seen(self, folder: JobFolder) -> JobStatus:
         found = read_status(folder)
         stretches = stretches_of(folder, runs=not found.phase.is_over)
-        starts = len((folder / "starts").read_text().splitlines())
+        starts = len(folder.read("starts").splitlines())
         phase = Phase.RUNNING if starts and not found.phase.is_over else found.phase
         began = stretches[0].start if stretches else None
         return replace(found, phase=phase, starts=starts, started_at=began, stretches=stretches)
 
-    def _failures(self, folder: Path) -> int:
+    def _failures(self, folder: JobFolder) -> int:
         """As its nodes keep them in the job's folder: one alone counts, several have a file for each round."""
-        alone = sum(int(path.read_text()) for path in folder.glob("fsx/**/.launch/*/failures"))
-        return alone + len(list(folder.glob("fsx/**/.launch/*/failed-*")))
+        alone = sum(int(path.read_text()) for path in folder.path.glob("fsx/**/.launch/*/failures"))
+        return alone + len(list(folder.path.glob("fsx/**/.launch/*/failed-*")))
 
-    def _interruptions(self, folder: Path) -> int:
+    def _interruptions(self, folder: JobFolder) -> int:
         """Nobody asks: no job is moved from a stack."""
         raise NotImplementedError
 

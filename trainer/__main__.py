@@ -12,10 +12,15 @@ reports a user's mistake. On a TPU host `train` starts torchrun itself, a proces
 import argparse
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Ctrl-C while all this is imported ends the process as a signal does, without a traceback: 130 in a shell.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from trainer.commands.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from trainer.commands.control import add_control_command
@@ -39,6 +44,7 @@ from trainer.core.errors import (
     WorkerFailedError,
     from_validation,
 )
+from trainer.core.file_errors import check_working_directory, file_problem
 from trainer.core.program import program
 from trainer.distributed.ranks import Ranks
 from trainer.power.limits import add_power, power_asked
@@ -56,12 +62,19 @@ _OF_THE_EXTRA = ("PIL", "av", "fsspec", "numpy", "obstore", "scipy", "sklearn", 
 def main(argv: Sequence[str]) -> int:
     """Runs one command and returns its exit code."""
     try:
+        check_working_directory()
         arguments = _parser().parse_args(argv, argparse.Namespace(argv=argv))
         code: int = arguments.run(arguments)
     except (TrainerError, WorkerFailedError) as error:
         if Ranks.speaks() or isinstance(error, LoneError):  # nobody else knows of that one
             warn(str(error))
         return error.exit_code
+    except OSError as error:
+        if (found := file_problem(error)) is None:
+            raise
+        if Ranks.speaks():
+            warn(str(TrainerError(place=found.place, problem=found.problem, fix=found.fix)))
+        return EXIT_BAD_INPUT
     except KeyboardInterrupt:  # train takes signals itself, and data prepare says what it keeps
         if Ranks.speaks():
             warn("interrupted: nothing is left half written, and the same command does it from the beginning")
@@ -70,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in _OF_THE_EXTRA:
             raise
-        warn(f"error: extra 'train': {package} is not installed: pip install 'gangway-iac[train]'")
+        warn(f"error: extra 'train': {package} is not installed: in Gangway's checkout, pip install '.[train]'")
         return EXIT_BAD_INPUT
     return code
 
@@ -382,4 +395,6 @@ def _lost_peers(error: BaseException) -> bool:
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     run(sys.argv[1:])

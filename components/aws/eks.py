@@ -29,6 +29,7 @@ __all__ = ["LOG_KINDS", "EksCluster", "EksClusterArgs", "kubeconfig"]
 
 LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """All that a control plane writes."""
+CNI_ACCOUNT = "aws-node"
 SYSTEM_NODES = 2
 SYSTEM_DISK_GIB = 40
 SYSTEM_MACHINE = "t3.large"
@@ -188,8 +189,9 @@ class EksCluster(pulumi.ComponentResource):
         """Of the version that EKS has for the cluster's."""
         identities = None
         if addon == "vpc-cni":
-            role = pod_role(f"{self._name}-network", CNI_POLICY, self._args["tags"], self._child)
-            identities = [eks.AddonPodIdentityAssociationArgs(role_arn=role, service_account="aws-node")]
+            account = (SYSTEM, CNI_ACCOUNT)
+            role = pod_role(f"{self._name}-network", CNI_POLICY, cluster.arn, account, self._args["tags"], self._child)
+            identities = [eks.AddonPodIdentityAssociationArgs(role_arn=role, service_account=CNI_ACCOUNT)]
         return eks.Addon(
             f"{self._name}-{addon}",
             cluster_name=cluster.name,
@@ -217,12 +219,13 @@ class EksCluster(pulumi.ComponentResource):
         """The right to set the sizes of the stack's groups, to the autoscaler's pods alone."""
         stack, tags = self._args["stack"], self._args["tags"]
         policy = cluster.arn.apply(lambda arn: autoscaler_policy(stack, arn))
+        account = (SYSTEM, AUTOSCALER_ACCOUNT)
         return eks.PodIdentityAssociation(
             f"{self._name}-autoscaler",
             cluster_name=cluster.name,
-            namespace=SYSTEM,
-            service_account=AUTOSCALER_ACCOUNT,
-            role_arn=pod_role(f"{self._name}-autoscaler", policy, tags, self._child),
+            namespace=account[0],
+            service_account=account[1],
+            role_arn=pod_role(f"{self._name}-autoscaler", policy, cluster.arn, account, tags, self._child),
             tags=tags,
             opts=self._child,
         )

@@ -37,12 +37,18 @@ _READ_ACTIONS = (
 _SIZE_ACTIONS = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
 
 
-def pod_trust() -> dict[str, Any]:
-    """Lets EKS Pod Identity, and nobody else, take a role for the pods of a service account."""
+def pod_trust(cluster_arn: str, account: tuple[str, str]) -> dict[str, Any]:
+    """Lets EKS Pod Identity take a role for the pods of one service account (namespace, name) of one cluster.
+
+    Without the conditions an association in any cluster of the AWS account could name the role.
+    """
+    tags = ("eks-cluster-arn", "kubernetes-namespace", "kubernetes-service-account")
+    wanted = {f"aws:RequestTag/{tag}": value for tag, value in zip(tags, (cluster_arn, *account), strict=True)}
     allowed: Statement = {
         "Effect": "Allow",
         "Principal": {"Service": "pods.eks.amazonaws.com"},
         "Action": ["sts:AssumeRole", "sts:TagSession"],
+        "Condition": {"StringEquals": wanted},
     }
     return document([allowed])
 
@@ -85,20 +91,25 @@ def machine_profile(
 def pod_role(
     name: str,
     policy: pulumi.Output[dict[str, Any]] | str,
+    cluster_arn: pulumi.Output[str],
+    account: tuple[str, str],
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.Output[str]:
-    """ARN of a role for pods, which waits for its permissions: a document of one's own, or the name of one of AWS's."""
+    """ARN of a role for the pods of a service account, which waits for its permissions: a document, or the name of a
+    policy of AWS's.
+    """
+    trusted = cluster_arn.apply(lambda arn: pod_trust(arn, account))
+    role, arn = _role(name, trusted, (policy,) if isinstance(policy, str) else (), tags, opts)
     if isinstance(policy, str):
-        return _role(name, pod_trust(), (policy,), tags, opts)[1]
-    role, arn = _role(name, pod_trust(), (), tags, opts)
+        return arn
     own = iam.RolePolicy(name, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=opts)
     return after(arn, own)
 
 
 def _role(
     name: str,
-    trusted: dict[str, Any],
+    trusted: pulumi.Input[dict[str, Any]],
     policies: Sequence[str],
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,

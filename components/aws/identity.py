@@ -136,7 +136,7 @@ class EncryptionKey(pulumi.ComponentResource):
             tags=args["tags"],
             opts=child,
         )
-        kms.Alias(f"{name}-data", name=f"alias/{name}-data", target_key_id=key.id, opts=child)
+        alias = kms.Alias(f"{name}-data", name=f"alias/{name}-data", target_key_id=key.id, opts=child)
         # A resource of its own, because the policy needs the account's number, which the key's ARN tells.
         policy = kms.KeyPolicy(
             f"{name}-data",
@@ -144,8 +144,8 @@ class EncryptionKey(pulumi.ComponentResource):
             policy=pulumi.Output.json_dumps(key.arn.apply(lambda arn: key_policy(account_of(arn), args["region"]))),
             opts=child,
         )
-        # Whoever takes the ARN from here waits until the services may use the key.
-        self.key_arn = after(key.arn, policy)
+        # Whoever takes the ARN from here waits until the services may use the key, and is deleted before it.
+        self.key_arn = after(key.arn, policy, alias)
         self.register_outputs({"key_arn": self.key_arn})
 
 

@@ -9,7 +9,7 @@ from pulumi_aws import cloudwatch, fsx, s3
 from components.aws.last_export import LastExport
 from components.catalog.loader import load
 from components.catalog.schema import LustreOffer
-from components.core.dependencies import after
+from components.core.dependencies import after, resources_of
 from components.core.fields import LustreDeployment
 from components.core.findings import InputError
 from components.core.limits import check_tier, nearest_number
@@ -323,13 +323,16 @@ class RunBucket(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: RunBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:RunBucket", name, None, opts)
-        self._name, self._child = f"{name}-runs", pulumi.ResourceOptions(parent=self)
+        self._name = f"{name}-runs"
         self._bucket = s3.Bucket(
             self._name,
             tags=args["tags"],
             force_destroy=None if args.get("keep", True) else True,
-            opts=self._child,
+            # The key goes after the objects, or not at all where S3 refuses to delete them.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=resources_of(args.get("kms_key_arn"))),
         )
+        # What protects the bucket is deleted with it, never before: a bucket that is not empty keeps it.
+        self._child = pulumi.ResourceOptions(parent=self, deleted_with=self._bucket)
         self._private()
         self._encrypted(args.get("kms_key_arn"))
         self._kept()
@@ -358,7 +361,7 @@ class RunBucket(pulumi.ComponentResource):
             bucket=self._bucket.id,
             policy=pulumi.Output.json_dumps(self._bucket.arn.apply(bucket_policy)),
             # S3 answers "conflicting operation" when a policy and the block arrive together.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[block]),
+            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=[block])),
         )
 
     def _encrypted(self, kms_key_arn: pulumi.Input[str] | None) -> None:
@@ -395,5 +398,5 @@ class RunBucket(pulumi.ComponentResource):
             self._name,
             bucket=self._bucket.id,
             rules=[rule],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[versioning]),
+            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=[versioning])),
         )

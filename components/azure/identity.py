@@ -11,10 +11,10 @@ from components.azure.member_key import MAX_VAULT_NAME
 from components.azure.names import RANDOM_DIGITS, guid
 from components.azure.policies import (
     ACR_PULL,
-    BLOB_CONTRIBUTOR,
     BLOB_READER,
     KEY_USER,
     LOG_WRITER,
+    RUN_WRITER_ACTIONS,
     SECRET_USER,
     account_of,
     blob_source,
@@ -259,10 +259,19 @@ class Grantee:
         return self._assign(label, role_id(self.subscription_id, role), scope)
 
     def may_do(
-        self, label: str, title: str, actions: Sequence[str], resource_group_name: pulumi.Input[str]
+        self,
+        label: str,
+        title: str,
+        actions: Sequence[str],
+        resource_group_name: pulumi.Input[str],
+        *,
+        data_actions: Sequence[str] = (),
+        scope: pulumi.Input[str] | None = None,
     ) -> list[pulumi.CustomResource]:
-        """Makes a role of these actions alone and assigns it on the stack's resource group; nothing for no action."""
-        if not actions:
+        """Makes a role of these actions alone and assigns it on `scope`, by default the stack's resource group. Makes
+        nothing where there is no action.
+        """
+        if not actions and not data_actions:
             return []
         name = pulumi.Output.from_input(resource_group_name)
         group = name.apply(lambda known: group_id(self.subscription_id, known))
@@ -276,10 +285,10 @@ class Grantee:
             description=f"Made and removed by the stack {self.stack}",
             scope=group,
             assignable_scopes=[group],
-            permissions=[authorization.PermissionArgs(actions=list(actions))],
+            permissions=[authorization.PermissionArgs(actions=list(actions), data_actions=list(data_actions) or None)],
             opts=self.opts,
         )
-        return [role, self._assign(label, self._known(role, label, title), group)]
+        return [role, self._assign(label, self._known(role, label, title), group if scope is None else scope)]
 
     def _known(self, role: authorization.RoleDefinition, label: str, title: str) -> pulumi.Input[str]:
         """The id of a role of our own, once Azure knows it everywhere."""
@@ -362,7 +371,14 @@ def _identity(
     grantee = Grantee(*whose, wait_sec=args.get("role_wait_sec", 0))
     grants: list[pulumi.CustomResource] = [
         grantee.may("image", ACR_PULL, args["repository_id"]),
-        grantee.may("runs", BLOB_CONTRIBUTOR, args["run_container_id"]),
+        *grantee.may_do(
+            "runs",
+            f"a {kind} writes records",
+            (),
+            args["resource_group_name"],
+            data_actions=RUN_WRITER_ACTIONS,
+            scope=args["run_container_id"],
+        ),
     ]
     for label, role, scope in (
         ("lines", LOG_WRITER, args.get("data_collection_rule_id")),

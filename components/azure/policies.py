@@ -16,6 +16,7 @@ __all__ = [
     "GROUP_WIDE",
     "KEY_USER",
     "LOG_WRITER",
+    "RUN_WRITER_ACTIONS",
     "SECRET_USER",
     "STORAGE_CONTRIBUTOR",
     "AccountPlace",
@@ -43,6 +44,10 @@ KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
 LOG_WRITER = "3913510d-42f4-4e42-8a64-420c390055eb"
 SECRET_USER = "4633458b-17de-408a-b874-0445c86b69e6"
 STORAGE_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
+
+_BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+RUN_WRITER_ACTIONS = (f"{_BLOBS}/read", f"{_BLOBS}/write")
+"""Data actions by which a machine puts and lists records. None deletes: an overwritten blob keeps its old version."""
 
 _SET = "Microsoft.Compute/virtualMachineScaleSets"
 _CLUSTER = "Microsoft.ContainerService/managedClusters"
@@ -126,9 +131,12 @@ def account_of(account_id: str, source: BlobSource, place: str = "gangway:azure.
     return AccountPlace(found["subscription"], found["group"])
 
 
+IMPORT_LOG = "-lustre-log"
+
+
 def import_log(stack: str) -> str:
     """The container for the log of a stack's imports, in the account of the data."""
-    return f"{stack}-lustre-log"
+    return f"{stack}{IMPORT_LOG}"
 
 
 def importable(

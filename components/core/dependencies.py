@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pulumi
 
-__all__ = ["after"]
+__all__ = ["after", "resources_of"]
 
 Value = TypeVar("Value")
 
@@ -17,3 +17,11 @@ def after(value: pulumi.Input[Value], *others: pulumi.CustomResource | pulumi.Ou
     # A URN is known in a preview, where an id is not: the value stays as known as it was.
     waits = [other.urn if isinstance(other, pulumi.CustomResource) else other for other in others]
     return pulumi.Output.all(value, *waits).apply(lambda known: known[0])
+
+
+def resources_of(value: pulumi.Input[str] | None) -> pulumi.Output[list[pulumi.Resource]]:
+    """For `depends_on`: the resources that `value` comes from. For what takes no input of them and must not outlive
+    them, as a bucket must not outlive the key of its objects.
+    """
+    # The list is empty: an output's own resources count as dependencies.
+    return pulumi.Output.from_input(value).apply(lambda _: [])

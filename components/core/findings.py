@@ -74,7 +74,8 @@ class InputError(ValueError):
     """
 
     def __init__(self, place: str, problem: str, *, value: object = None, allowed: str = "", fix: str = "") -> None:
-        self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
+        self.place, self.problem, self.value = visible(place), visible(problem), value
+        self.allowed, self.fix = visible(allowed), visible(fix)
         rows = [("got", None if value is None else _short(repr(value))), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
         super().__init__(visible("\n".join([f"{place}: {problem}", *details])))

@@ -40,7 +40,8 @@ class OwnCommand(_Frozen):
     Attributes:
         words: the program and its arguments.
         workdir: folder in which it begins; empty for the image's own.
-        torchrun_processes: on a node, by torchrun; 0 runs the command once, as it is.
+        torchrun_processes: on a node, by torchrun; 0 runs the command once, as it is. Its nodes meet without the job's
+            key, which that torchrun does not know: who reaches their ports is let in.
         outputs: folders that outlive the node beside the run folder, as the command sees them.
     """
 

@@ -1,10 +1,12 @@
-"""The key by which the nodes of a job know each other: made at the first `up`, a secret of the state from then on."""
+"""The key by which the nodes of a job know each other. A stack has one from its first `up`, a secret of its state; a
+queued job has a new one for each submit.
+"""
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-import pulumi
-
-from components.core.pinned import pinned_secret
+if TYPE_CHECKING:
+    import pulumi
 
 __all__ = ["member_key", "new_member_key"]
 
@@ -12,7 +14,7 @@ DAYS = 3650
 """A job ends before; another `refresh` makes another key."""
 
 
-def new_member_key(stack: str) -> str:
+def new_member_key(job: str) -> str:
     """A private key (P-256) and its own certificate as one PEM text, below 1,200 characters. Who has it is a member:
     both ends of a connection show this very certificate, so it names nobody.
     """
@@ -21,7 +23,7 @@ def new_member_key(stack: str) -> str:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"gangway-{stack}"[:64])])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"gangway-{job}"[:64])])
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
         x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())
@@ -38,6 +40,8 @@ def new_member_key(stack: str) -> str:
     return (secret + certificate.public_bytes(serialization.Encoding.PEM)).decode()
 
 
-def member_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
+def member_key(stack: str, refresh: int = 0, opts: "pulumi.ResourceOptions | None" = None) -> "pulumi.Output[str]":
     """A stack's key, a secret. `refresh`: another number makes another one, which reaches nodes when they start."""
+    from components.core.pinned import pinned_secret  # of Pulumi, which a queue has no use for
+
     return pinned_secret(f"{stack}-member-key", "pem", new_member_key(stack), refresh, opts)

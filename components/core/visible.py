@@ -3,7 +3,8 @@ turn the direction of writing, half a surrogate pair) either does not come in, o
 """
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
 
 _LAID_OUT = "\n\t"
 Loc = tuple[int | str, ...]
@@ -24,6 +25,15 @@ def _seen(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def one_line(text: str) -> str:
+    r"""As `visible`, with line breaks and tabs spelled out too: a word of a table's row makes no row of its own.
+
+    >>> one_line("a\nb")
+    'a\\nb'
+    """
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def all_visible(value: Any) -> Any:
     """Plain data, read from JSON, with its texts visible, keys too."""
     if isinstance(value, str):
@@ -33,6 +43,21 @@ def all_visible(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [all_visible(item) for item in value]
     return value
+
+
+class OneLineTexts:
+    """A frozen dataclass whose texts come from elsewhere: each is as `one_line`, in tuples too, whoever makes it."""
+
+    def __post_init__(self) -> None:
+        for each in fields(cast("Any", self)):
+            object.__setattr__(self, each.name, one_line_texts(getattr(self, each.name)))
+
+
+def one_line_texts(value: Any) -> Any:
+    """A text, or what is in a tuple or list, as `one_line`; anything else as it is."""
+    if type(value) is str:  # and no enumeration's
+        return one_line(value)
+    return type(value)(map(one_line_texts, value)) if type(value) in (tuple, list) else value
 
 
 def leaves(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:

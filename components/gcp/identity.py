@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NotRequired, TypedDict
 
 import pulumi
-from pulumi_gcp import artifactregistry, kms, logging, projects, secretmanager, serviceaccount, storage
+from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage
 
 from components.core.dependencies import after
 from components.core.settling import Settling
@@ -104,7 +104,8 @@ MAX_ACCOUNT = 30
 # Managed Lustre: letters and digits, at most eight.
 MAX_FILESYSTEM = 8
 DATA_READER = "roles/storage.objectViewer"
-# Overwriting an object needs the permission to delete it; the bucket, which is the stack's own, keeps every version.
+# Overwriting an object needs the permission to delete it, and nodes overwrite records. The bucket, which is the stack's
+# own, keeps every version, and for some days also one that was deleted.
 RUN_WRITER = "roles/storage.objectUser"
 IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
@@ -158,14 +159,16 @@ class ProjectServices(pulumi.ComponentResource):
 
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` are those that use the key
-    besides USUAL: lustre, filestore, kubernetes, secretmanager, tpu, workflows. `grant_wait_sec` (0) is how long Google
-    gets to heed who may use the key: from Python programs alone (`components.core.settling`).
+    besides USUAL: lustre, filestore, kubernetes, secretmanager, tpu, workflows. `agents` are the service agents of
+    storage and logging as members, which Google creates when they are looked up. `grant_wait_sec` (0) is how long
+    Google gets to heed who may use the key: from Python programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
     project_number: pulumi.Input[str]
     region: str
     services: list[str]
+    agents: Mapping[str, pulumi.Input[str]]
     grant_wait_sec: NotRequired[float]
     tags: dict[str, str]
 
@@ -201,13 +204,10 @@ class EncryptionKey(pulumi.ComponentResource):
         self.register_outputs({"key_name": self.key_name})
 
     def _agent(self, service: str) -> pulumi.Output[str]:
-        """The service agent as a member. Asking for those of Storage and Logging makes them."""
-        project, invoke = self._args["project"], pulumi.InvokeOptions(parent=self)
-        if service == "storage":
-            return storage.get_project_service_account_output(project=project, opts=invoke).member
-        if service == "logging":
-            settings = logging.get_project_cmek_settings_output(project=project, opts=invoke)
-            return pulumi.Output.concat("serviceAccount:", settings.service_account_id)
+        """The service agent as a member."""
+        project = self._args["project"]
+        if service in self._args["agents"]:
+            return pulumi.Output.from_input(self._args["agents"][service])
         if service in MADE_ON_REQUEST:
             full = f"{API_NAMES.get(service, service)}.googleapis.com"
             return projects.ServiceIdentity(

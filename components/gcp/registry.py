@@ -69,7 +69,8 @@ class ImageRegistry(pulumi.ComponentResource):
             ),
             kms_key_name=args.get("kms_key_name"),
             labels=args["tags"],
-            opts=pulumi.ResourceOptions(parent=self),
+            # Its name is fixed: the old one has to go first.
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
         self.repository_url = pulumi.Output.concat(repository.registry_uri, "/", IMAGE)
         self.repository_id = repository.id

@@ -32,6 +32,8 @@ class StackSecret(pulumi.ComponentResource):
     def __init__(self, name: str, args: StackSecretArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:StackSecret", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
+        # Its name is fixed: the old one has to go first.
+        first = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(delete_before_replace=True))
         key = args.get("kms_key_name")
         encryption = secretmanager.SecretReplicationUserManagedReplicaCustomerManagedEncryptionArgs
         secret = secretmanager.Secret(
@@ -49,7 +51,7 @@ class StackSecret(pulumi.ComponentResource):
                 )
             ),
             labels=args["tags"],
-            opts=child,
+            opts=first,
         )
         version = secretmanager.SecretVersion(
             name, secret=secret.id, secret_data=pulumi.Output.secret(args["pem"]), opts=child

@@ -7,7 +7,7 @@ from components.kubernetes.manifest import OURS, Manifest, manifest
 from components.kubernetes.queues import KUEUE
 from components.kubernetes.spec import ClusterSpec, Team
 
-__all__ = ["CLAIM", "MEMBER_GROUP", "RunVolume", "namespace_manifests"]
+__all__ = ["CLAIM", "CLOSED_RANGES", "MEMBER_GROUP", "RUNS_APART", "RunVolume", "namespace_manifests"]
 
 CLAIM = "gangway-runs"
 """Of run folders, by the name that the Kubernetes engine asks for."""
@@ -16,7 +16,25 @@ MEMBER_GROUP = "gangway:"
 _RBAC = "rbac.authorization.k8s.io/v1"
 _READ, _MAKE = ["get", "list", "watch"], ["get", "list", "watch", "create", "patch", "delete"]
 
-_ADMISSION, _POLICY = "admissionregistration.k8s.io/v1", "gangway-runs-apart"
+_NETWORK = "networking.k8s.io/v1"
+_NOTHING_IN, _ONLY_OUTSIDE = "nothing-comes-in", "only-pods-and-internet"
+CLOSED_RANGES = (
+    *("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"),
+    *("169.254.0.0/16", "168.63.129.16/32"),
+)
+"""Where no pod of a team connects, except to other pods: private ranges, with machines, the control plane and file
+systems that trust whoever reaches them; and the services that give machines their credentials.
+"""
+
+_ADMISSION, RUNS_APART = "admissionregistration.k8s.io/v1", "gangway-runs-apart"
+"""The latter: of the policy that keeps teams' folders in the volume apart."""
+_NETWORK_POLICY = "gangway-network-policies"
+_BY_MEMBER = """!authorizer.group("networking.k8s.io").resource("networkpolicies").namespace(request.namespace)
+    .check("deletecollection").allowed()"""
+"""True for whoever has a member's rights to policies and no more. Controllers of Kubernetes have more."""
+_KEEPS_OURS = f'!(request.name in ["{_NOTHING_IN}", "{_ONLY_OUTSIDE}"])'
+_INGRESS_ALONE = """request.operation == "DELETE" || (!has(object.spec.egress)
+    && object.spec.policyTypes.all(t, t == "Ingress"))"""
 _BEFORE = "[a-z][a-z0-9-]*-[0-9]+-[0-9a-f]{16}"
 """Folder of a job that was submitted before teams had theirs: its name, which nobody can guess, is its only key."""
 _RUNS = f"""!has(object.spec.volumes) ? [] : object.spec.volumes.filter(v, has(v.persistentVolumeClaim)
@@ -46,7 +64,7 @@ def namespace_manifests(spec: ClusterSpec, volume: RunVolume | None, size_gib: i
     if volume is not None:
         found += [each for team in spec.queues for each in _claim(team.name, volume, size_gib)]
         found += _apart()
-    return (*found, *_cluster_reader(spec))
+    return (*found, *_guarded_policies(), *_cluster_reader(spec))
 
 
 def _of_team(spec: ClusterSpec, team: Team) -> tuple[Manifest, ...]:
@@ -63,15 +81,11 @@ def _of_team(spec: ClusterSpec, team: Team) -> tuple[Manifest, ...]:
             },
         },
         # A pod of the same job may connect to it: a policy that the engine makes beside each job.
-        _in(
-            team,
-            "networking.k8s.io/v1",
-            "NetworkPolicy",
-            "nothing-comes-in",
-            {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
-        ),
+        _in(team, _NETWORK, "NetworkPolicy", _NOTHING_IN, {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}),
+        _in(team, _NETWORK, "NetworkPolicy", _ONLY_OUTSIDE, {"spec": _outgoing()}),
         _in(team, "v1", "ServiceAccount", "default", {"automountServiceAccountToken": False}),
         _in(team, "v1", "ResourceQuota", "gangway", {"spec": {"hard": _limits(spec)}}),
+        _in(team, "v1", "ResourceQuota", "no-system-pods", {"spec": _no_system_pods()}),
         *_members(team),
     )
 
@@ -84,6 +98,27 @@ def _limits(spec: ClusterSpec) -> dict[str, str]:
         "services.nodeports": "0",
         **devices,
     }
+
+
+def _outgoing() -> dict[str, Any]:
+    """Other pods, and the internet. Port 53 is open: the resolver may be on a node, or at the metadata service."""
+    dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+    return {
+        "podSelector": {},
+        "policyTypes": ["Egress"],
+        "egress": [
+            {"to": [{"namespaceSelector": {}}]},
+            {"ports": dns},
+            {"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": list(CLOSED_RANGES)}}]},
+        ],
+    }
+
+
+def _no_system_pods() -> dict[str, Any]:
+    """Pods of these classes would evict pods of other teams."""
+    classes = ["system-cluster-critical", "system-node-critical"]
+    matched = {"scopeName": "PriorityClass", "operator": "In", "values": classes}
+    return {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [matched]}}
 
 
 def _members(team: Team) -> tuple[Manifest, ...]:
@@ -174,28 +209,44 @@ def _apart() -> tuple[Manifest, ...]:
         {"operations": [verb], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource]}
         for verb, resource in (("CREATE", "pods"), ("UPDATE", "pods/ephemeralcontainers"))
     ]
-    policy = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": rules},
-        "variables": [{"name": name, "expression": expression} for name, expression in names.items()],
-        "validations": [
-            {
-                "expression": _ITS_OWN,
-                "messageExpression": f"""'all teams share the volume of {CLAIM}: mount it with a subPath such as '
+    validations = [
+        {
+            "expression": _ITS_OWN,
+            "messageExpression": f"""'all teams share the volume of {CLAIM}: mount it with a subPath such as '
     + request.namespace + '/NAME, right below the folder of the namespace, and without subPathExpr'""",
-            },
-            {"expression": _NO_DEVICE, "message": f"{CLAIM} is no device: mount it in volumeMounts, with a subPath"},
-            {"expression": _NOT_LATER, "message": f"a container that comes later has no subPath: leave {CLAIM} out"},
-        ],
-    }
+        },
+        {"expression": _NO_DEVICE, "message": f"{CLAIM} is no device: mount it in volumeMounts, with a subPath"},
+        {"expression": _NOT_LATER, "message": f"a container that comes later has no subPath: leave {CLAIM} out"},
+    ]
+    variables = [{"name": name, "expression": expression} for name, expression in names.items()]
+    return _admission(RUNS_APART, rules, validations, variables=variables)
+
+
+def _guarded_policies() -> tuple[Manifest, ...]:
+    """Members make a NetworkPolicy for each job. Policies add up, so one with egress would undo `_outgoing`."""
+    verbs, group = ["CREATE", "UPDATE", "DELETE"], _NETWORK.partition("/")[0]
+    rule = {"operations": verbs, "apiGroups": [group], "apiVersions": ["v1"], "resources": ["networkpolicies"]}
+    validations = [
+        {"expression": _KEEPS_OURS, "message": "this policy keeps pods of all teams apart, and is not a member's"},
+        {"expression": _INGRESS_ALONE, "message": "a member's policy is for ingress alone: write no egress"},
+    ]
+    conditions = [{"name": "by-member", "expression": _BY_MEMBER}]
+    return _admission(_NETWORK_POLICY, [rule], validations, matchConditions=conditions)
+
+
+def _admission(
+    name: str, rules: list[dict[str, Any]], validations: list[dict[str, str]], **more: Any
+) -> tuple[Manifest, ...]:
+    """A policy for all namespaces of teams, and its binding."""
+    matched = {"matchConstraints": {"resourceRules": rules}, "validations": validations}
     bound = {
-        "policyName": _POLICY,
+        "policyName": name,
         "validationActions": ["Deny"],
         "matchResources": {"namespaceSelector": {"matchLabels": dict(OURS)}},
     }
     return (
-        manifest(_ADMISSION, "ValidatingAdmissionPolicy", _POLICY, {"spec": policy}),
-        manifest(_ADMISSION, "ValidatingAdmissionPolicyBinding", _POLICY, {"spec": bound}),
+        manifest(_ADMISSION, "ValidatingAdmissionPolicy", name, {"spec": {"failurePolicy": "Fail", **matched, **more}}),
+        manifest(_ADMISSION, "ValidatingAdmissionPolicyBinding", name, {"spec": bound}),
     )
 
 

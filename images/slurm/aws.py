@@ -11,8 +11,6 @@ from images.slurm.spec import SlurmSpec
 from images.specs import TRAINER_UID, FileSystem
 
 CLOUD = "aws"
-USER = "gangway"
-"""Whose jobs run."""
 SLURM_DIR = "/etc/slurm"
 _LUSTRE = "@tcp:/"
 _PACKAGES = ("munge", "python3-boto3", "slurm-client")
@@ -56,6 +54,7 @@ class AwsSlurmSpec:
             "REGION": self.region,
             "ROLE": role,
             "SLURM_HEAD": f"{slurm.head_host}:{slurm.controller_port}",
+            "SLURM_USERS": " ".join(f"{name}:{uid}" for name, uid in slurm.users.items()),
             "STACK": self.stack,
             "TRAINER_UID": str(TRAINER_UID),
         }
@@ -138,7 +137,8 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
 
 def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
     """A node's `#cloud-config` for AWS's Deep Learning AMI on Ubuntu. Which node it is, its controller says later."""
-    checks = [step for step in spec.steps if step.startswith("check-")]
+    # Before each job as well: whoever manages a firewall may have emptied it.
+    checks = [step for step in spec.steps if step.startswith(("check-", "close-"))]
     settings = {
         **spec.settings("worker"),
         "EFA_INTERFACES_PLANNED": str(spec.efa_interfaces_planned),
@@ -161,7 +161,7 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
         *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", "gangway-notices.service", *started]),
     ]
-    return cloud_config(files, "node of Slurm's on AWS's Deep Learning AMI (Ubuntu)", units=started)
+    return cloud_config(CLOUD, files, "node of Slurm's on AWS's Deep Learning AMI (Ubuntu)", units=started)
 
 
 def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
@@ -170,13 +170,15 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     accounting = ["slurmdbd", "mariadb-server"] if slurm.accounting else []
     settings = {
         **spec.settings("head"),
+        "METADATA_USERS": "slurm",
         "SLURM_ACCOUNTS": "yes" if slurm.accounting else "",
         "SLURM_HEAD_NAME": slurm.head_name,
         "SLURM_PACKAGES": " ".join([*_PACKAGES, "slurmctld", *accounting]),
         "SLURM_SHARED_DIR": spec.shared_dir,
         "SLURM_STATE_DIR": slurm.state_dir,
     }
-    steps = ["close-metadata.sh", *spec.mount_steps, "slurm-install.sh", "slurm-head.sh"]
+    # The last one knows the user slurm, which sizes groups, once its package is there.
+    steps = [*spec.mount_steps, "slurm-install.sh", "slurm-head.sh", "close-metadata.sh"]
     daemons = [*(["gangway-slurmdbd.service"] if slurm.accounting else []), "gangway-slurmctld.service"]
     started = [*daemons, "gangway-fill.timer"]
     values = {
@@ -187,7 +189,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         "tries_again": True,
     }
     run = ["slurm-cloud.sh", "slurm-scale.sh", *(["slurm-accounts.sh"] if slurm.accounting else [])]
-    accounts = "".join(" ".join(words) + "\n" for words in account_words(slurm, USER))
+    accounts = "".join(" ".join(words) + "\n" for words in account_words(slurm))
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", bash_assignments(settings)),
         NodeFile(f"{ETC_DIR}/slurm-scaler.json", "0644", json.dumps(spec.scaler, indent=1) + "\n"),
@@ -198,4 +200,4 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", "gangway-fill.service", *started]),
     ]
     assert slurm.bin_dir == BIN_DIR, "where slurm.conf looks for the programs"
-    return cloud_config(files, "controller of Slurm's on Ubuntu", units=started)
+    return cloud_config(CLOUD, files, "controller of Slurm's on Ubuntu", units=started)

@@ -219,9 +219,9 @@ def conf_files(spec: SlurmSpec) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def account_words(spec: SlurmSpec, user: str) -> list[list[str]]:
-    """What sacctmgr is told, in order: which QOS goes before which, each team's share and limit, the user who is in all
-    teams.
+def account_words(spec: SlurmSpec) -> list[list[str]]:
+    """What sacctmgr is told, in order: which QOS goes before which, each team's share and limit, its users, and the
+    account of those who name none. slurm-accounts.sh takes users out of accounts in which they are not here.
     """
     if not spec.accounting:
         return []
@@ -236,12 +236,16 @@ def account_words(spec: SlurmSpec, user: str) -> list[list[str]]:
             ["modify", "qos", name, "set", f"priority={QOS[name]}", "preemptmode=requeue", "flags=DenyOnLimit", *before]
         )
     every = ["qos=high,normal,low", "defaultqos=normal"]
-    for team in spec.teams or (SlurmTeam("main", 1),):
+    teams = spec.teams or (SlurmTeam("main", 1, users=spec.users),)
+    for team in teams:
         limit = -1 if team.max_nodes is None else team.max_nodes  # -1 takes an earlier one away
         shares = [f"fairshare={max(1, team.nodes)}", f"grptres=node={limit}"]
         words.append(["add", "account", team.name, f"cluster={spec.cluster}"])
         words.append(["modify", "account", team.name, f"cluster={spec.cluster}", "set", *shares, *every])
-        words.append(["add", "user", user, f"account={team.name}", f"cluster={spec.cluster}"])
+        words += [["add", "user", user, f"account={team.name}", f"cluster={spec.cluster}"] for user in team.users]
+    for user in spec.users:
+        first = next(team.name for team in teams if user in team.users)
+        words.append(["modify", "user", user, f"cluster={spec.cluster}", "set", f"defaultaccount={first}"])
     return words
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from images.hosts import CLOUD, installer_text
-from images.render import BIN_DIR, ETC_DIR, NodeFile, scripts, unit
+from images.render import BIN_DIR, ETC_DIR, METADATA_UNIT, NodeFile, scripts, unit
 from images.shell import bash_assignments
 from images.slurm.conf import SRUN_PORTS, conf_files
 from images.slurm.spec import SlurmSpec
@@ -62,7 +62,7 @@ class SlurmHostSpec:
     def checks(self) -> list[str]:
         """What a machine has to pass, at boot and around each job."""
         found = {"check-gpu.sh": self.slurm.machine.gpus > 0, "check-rdma.sh": self.fabric is not None}
-        return [name for name, wanted in found.items() if wanted]
+        return ["close-metadata.sh", *(name for name, wanted in found.items() if wanted)]
 
     @property
     def steps(self) -> list[str]:
@@ -79,7 +79,7 @@ class SlurmHostSpec:
     def services(self) -> list[str]:
         """What is enabled and started."""
         head = ["gangway-slurmctld.service"] if self.is_head else []
-        return ["gangway-munged.service", *head, "gangway-slurmd.service"]
+        return [METADATA_UNIT, "gangway-munged.service", *head, "gangway-slurmd.service"]
 
 
 def render_slurm_host_installer(spec: SlurmHostSpec) -> str:

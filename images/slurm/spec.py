@@ -3,13 +3,18 @@ fail later.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
+
+from images.specs import TRAINER_UID
 
 Release = Literal["21.08", "22.05", "23.11"]
 """Of Ubuntu 22.04, Debian 12 and Ubuntu 24.04."""
 RungKind = Literal["capacity-block", "reservation", "flex-start", "spot", "on-demand"]
 
+USER = "gangway"
+"""Whose jobs run where there are no teams."""
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z])?(-[0-9]{1,2})?")
 """A partition's: its nodes' begin so, and end with a number of their own."""
 _OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -99,12 +104,13 @@ class SlurmMachine:
 @dataclass(frozen=True)
 class SlurmTeam:
     """An account: the more `nodes` are its share, the sooner its jobs begin while it uses less. `max_nodes`: that its
-    jobs have at once; None for no limit.
+    jobs have at once; None for no limit. `users`: who may submit to it, with their numbers.
     """
 
     name: str
     nodes: int
     max_nodes: int | None = None
+    users: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check("SlurmTeam.name", self.name, _OWN_NAME.fullmatch(self.name) and self.name != "root", "such as vision")
@@ -172,6 +178,13 @@ class SlurmSpec:
         for place in ("state_dir", "log_dir", "bin_dir"):
             value = getattr(self, place)
             _check(f"SlurmSpec.{place}", value, _FOLDER.fullmatch(value) is not None, "an absolute path without spaces")
+
+    @property
+    def users(self) -> Mapping[str, int]:
+        """Who is made on each machine, by the same number: the teams' people; without teams one user for all jobs."""
+        if not self.teams:
+            return {USER: TRAINER_UID}
+        return {name: uid for team in self.teams for name, uid in sorted(team.users.items())}
 
     @property
     def is_there(self) -> bool:

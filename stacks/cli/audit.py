@@ -69,7 +69,7 @@ def audit(
     # What takes long says so, beside what is printed for other programs.
     with Console(stderr=True).status("") as status:
         status.update("reading the state")
-        known = _state(config.stack, state, no_state)
+        known = _state(config.stack_name, state, no_state)
         status.update(f"asking {config.provider} for what carries the tag of {config.stack}")
         listing = _listing(config, regions)
     outcome = audited(config.stack, provider, known, listing)

@@ -31,7 +31,7 @@ def show(stack_or_file: _Stack) -> None:
 
     Exit code 0: they are not. 1: they are.
     """
-    held = _found(stack_or_file).held()
+    held = _found(stack_or_file)[0].held()
     typer.echo("launches are not held" if held is None else str(held))
     raise typer.Exit(0 if held is None else EXIT_HELD)
 
@@ -39,16 +39,15 @@ def show(stack_or_file: _Stack) -> None:
 @app.command()
 def reset(stack_or_file: _Stack) -> None:
     """Have a stack's nodes launched again, once what was wrong with them is mended."""
-    breaker = _found(stack_or_file)
+    breaker, stack_name = _found(stack_or_file)
     for line in breaker.reset():
         typer.echo(line)
     if breaker.provider == "gcp" and breaker.group_names:
-        typer.echo(
-            f"then `pulumi up --refresh --stack {breaker.stack}`: the first group is smaller by those that left it"
-        )
+        typer.echo(f"then `pulumi up --refresh --stack {stack_name}`: the first group is smaller by those that left it")
 
 
-def _found(stack_or_file: str) -> "Breaker":
+def _found(stack_or_file: str) -> "tuple[Breaker, str]":
+    """The stack's breaker, and the name that Pulumi knows the stack by."""
     from stacks.cli.common import stacks_dir
     from stacks.config.loader import find_stack_file, from_file
     from stacks.engines.systemd.breaker import breaker_of, check_launches
@@ -57,5 +56,5 @@ def _found(stack_or_file: str) -> "Breaker":
 
     config = from_file(find_stack_file(stack_or_file, stacks_dir()))
     check_launches(config.provider)
-    outputs = stack_outputs(config.stack, project_folder())
-    return breaker_of(config.provider, config.stack, config.region, outputs)
+    outputs = stack_outputs(config.stack_name, project_folder())
+    return breaker_of(config.provider, config.stack, config.region, outputs), config.stack_name

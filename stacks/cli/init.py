@@ -35,7 +35,7 @@ _ACCELERATOR = re.compile(r"[A-Za-z0-9-]+x[0-9]+|v[0-9]+[a-z]*-[0-9]+", re.IGNOR
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder; it is made.")],
-    stack: Annotated[str, typer.Option(help="The first stack's name.")] = "dev",
+    stack: Annotated[str | None, typer.Option(help="The first stack's name; else the folder's.")] = None,
     provider: Annotated[str | None, typer.Option(help="aws, gcp, azure, openstack or hosts.")] = None,
     region: Annotated[str | None, typer.Option(help="The provider's region.")] = None,
     accelerator: Annotated[str | None, typer.Option(help="What a node has, such as H100x8.")] = None,
@@ -51,6 +51,9 @@ def init(
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other: gcp.project=my-project.")
     ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="URL", help="What the project installs Gangway from; else as here.")
+    ] = None,
     policy: Annotated[bool, typer.Option("--policy", help="The guardrails beside it, as a policy pack.")] = False,
     ask: Annotated[bool | None, typer.Option("--ask/--no-ask", help="Ask for the rest; else on a terminal.")] = None,
 ) -> None:
@@ -59,7 +62,10 @@ def init(
     Exit code 1: the plan of what was written has errors, which are said. 2: a mistake in an answer, or a folder that
     holds files already; then nothing is written.
     """
+    from stacks.config.identity import folder_stack
+
     asks = sys.stdin.isatty() if ask is None else ask
+    stack = folder_stack(folder.resolve().name) if stack is None else stack
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
     fixed = {"kimg": kimg, "max_hours": max_hours, "team": team, "cost_center": cost_center}
     provider = _answer("Provider: aws, gcp, azure, openstack or hosts", provider, "aws", asks)
@@ -68,7 +74,7 @@ def init(
     own = {**answers.own, **dict(_setting(text) for text in setting or ())}
     answers = replace(answers, **fixed, own=own)  # type: ignore[arg-type]  # each of its own type
     answers, errors = _with_budget(answers, budget, folder, asks)
-    _write(folder, _files(folder, answers, policy))
+    _write(folder, _files(folder, answers, _source(source), policy))
     _say(folder, answers, policy, errors)
     raise typer.Exit(EXIT_FINDINGS if errors else 0)
 
@@ -201,12 +207,24 @@ def _plan(config: "StackConfig", place: str) -> "Plan | None":
         raise mistake.within(place) from None
 
 
-def _files(folder: Path, answers: "Answers", policy: bool) -> Mapping[str, str]:
-    from importlib.metadata import version
-
+def _files(folder: Path, answers: "Answers", source: str, policy: bool) -> Mapping[str, str]:
     from stacks.config.new_project import project_files
 
-    return project_files(answers, folder.resolve().name, version("gangway-iac"), policy=policy)
+    return project_files(answers, folder.resolve().name, source, policy=policy)
+
+
+def _source(given: str | None) -> str:
+    """The URL of requirements.txt. InputError: none is known, or it is none."""
+    from stacks.paths import installed_from
+
+    allowed, fix = "a URL: file:///..., git+https://...@COMMIT", "--from file:///path/of/a/checkout"
+    url = given or installed_from()
+    if url is None:
+        problem = "Gangway has no release, and where this one was installed from is not known"
+        raise InputError("--from", problem, allowed=allowed, fix=fix)
+    if not re.fullmatch(r"(file|https|git\+https|git\+ssh|git\+file)://\S+", url):
+        raise InputError("--from", "not a URL that pip installs from", value=url, allowed=allowed, fix=fix)
+    return url
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

@@ -73,12 +73,12 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     config = from_file(find_stack_file(stack, stacks_dir()))
     if scale:
         check_scaled(config)
-    outputs = stack_outputs(config.stack, project_folder())
+    outputs = stack_outputs(config.stack_name, project_folder())
     breaker = breaker_of(config.provider, config.stack, config.region, outputs)
     cloud = (config.openstack.cloud or "") if config.openstack else ""
     region = bucket_region(config.provider, config.region)
     state = JobState.read(RunStore(breaker.url, region, cloud))
-    said = state.lines(config.stack if config.own_command else "")
+    said = state.lines(config.stack_name if config.own_command else "")
     lines = [*said, *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
     held = breaker.held() if config.provider in LAUNCHED_BY else None
     now = datetime.now(UTC)

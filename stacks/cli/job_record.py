@@ -43,12 +43,12 @@ def ask_stack(stack: str, now: datetime) -> "JobRecord":
     if config.own_command is None:
         raise InputError(
             "gangway:job", "no command: what a preset's run has used stands in its own record",
-            allowed="a stack with job.command", fix=f"gangway job {config.stack}",
+            allowed="a stack with job.command", fix=f"gangway job {config.stack_name}",
         )  # fmt: skip
-    outputs = stack_outputs(config.stack, project_folder())
+    outputs = stack_outputs(config.stack_name, project_folder())
     if not outputs.get("job") or not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
         raise InputError(
-            f"pulumi stack output --stack {config.stack}",
+            f"pulumi stack output --stack {config.stack_name}",
             "no job and no run_bucket: the stack is not up",
             fix="pulumi up",
         )

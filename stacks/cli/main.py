@@ -37,6 +37,8 @@ from stacks.cli.when import when
 from stacks.extras import missing_extra
 from stacks.planning.gc_pause import without_gc
 
+EXIT_INTERRUPTED = 128 + 2
+"""As a shell reports a program ended by SIGINT."""
 EXIT_BROKEN_PIPE = 128 + 13
 """As a shell reports a program ended by SIGPIPE: whoever read our output has seen enough."""
 
@@ -162,10 +164,18 @@ app.command(rich_help_panel=_AFTER)(audit)
 
 
 def _run_app() -> None:
+    from trainer.core.file_errors import check_working_directory, file_problem
+
     try:
+        check_working_directory()
         app()
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
+    except OSError as error:
+        # A pipe's reader that has left is none of these.
+        if (found := file_problem(error)) is None:
+            raise
+        raise InputError(found.place, found.problem, fix=found.fix) from None
     except SystemExit as leaving:
         # Typer and Rich both turn a closed pipe into a quiet exit with code 1, which is that of a finding.
         if isinstance(leaving.__context__, BrokenPipeError):
@@ -182,6 +192,8 @@ def main() -> NoReturn:
             typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
             typer.echo(str(mistake), err=True)
         sys.exit(EXIT_BAD_INPUT)
+    except* KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
     finally:
         # The process ends here: without this, Python looks through a cloud's whole SDK for garbage first, which takes
         # a third of a plan's time.

@@ -2,10 +2,11 @@
 Slurm or a Kubernetes of the stack's own.
 """
 
+import re
 from ipaddress import IPv4Network
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictBool, model_validator
+from pydantic import AfterValidator, Field, StrictBool, field_validator, model_validator
 
 from components.core.fields import PositiveWhole, Whole
 from stacks.config.section import Section
@@ -54,6 +55,47 @@ class TeamConfig(Section):
         return self
 
 
+_LINUX_USER = re.compile(r"[a-z][a-z0-9_-]{0,30}")
+_FIRST_UID, _LAST_UID = 20_000, 59_999
+"""Above Ubuntu's own users and the trainer's, below those of systemd and of user namespaces."""
+_TAKEN_NAMES = frozenset({
+    "adm", "admin", "audio", "backup", "bin", "cdrom", "chrony", "crontab", "daemon", "dialout", "dip", "disk",
+    "dnsmasq", "docker", "ec2-instance-connect", "ec2-user", "fax", "floppy", "fwupd-refresh", "games",
+    "gangway", "input", "irc", "kmem", "kvm", "landscape", "list", "lp", "lxd", "mail", "man", "messagebus",
+    "munge", "mysql", "netdev", "news", "nobody", "nogroup", "nvidia-persistenced", "operator", "plugdev",
+    "polkitd", "pollinate", "proxy", "render", "root", "sasl", "sgx", "shadow", "slurm", "src", "ssh", "sshd",
+    "ssm-user", "staff", "sudo", "sync", "sys", "syslog", "systemd-network", "systemd-resolve",
+    "systemd-timesync", "tape", "tcpdump", "tss", "tty", "ubuntu", "users", "utmp", "uucp", "uuidd", "video",
+    "voice", "www-data",
+})  # fmt: skip
+"""Users and groups of the machines' images and of the packages that are installed."""
+
+
+class SlurmTeamConfig(TeamConfig):
+    """A team of a Slurm: an account.
+
+    Attributes:
+        users: people who may submit to it, each with a number, the same on all machines and for ever: files on the
+            file system are its, so that nobody is given the number of somebody who has left.
+    """
+
+    users: dict[str, Whole] = Field(default={}, max_length=200, examples=[{"ann": 20001}])
+
+    @field_validator("users")
+    @classmethod
+    def _are_people(cls, users: dict[str, int]) -> dict[str, int]:
+        for name, uid in users.items():
+            if not _LINUX_USER.fullmatch(name):
+                raise ValueError(f"names of at most 31 small letters, digits, - and _, a letter first; rename {name!r}")
+            if name in _TAKEN_NAMES:
+                raise ValueError(f"names that the machines have not given already, as they have {name}; rename it")
+            if not _FIRST_UID <= uid <= _LAST_UID:
+                raise ValueError(f"numbers from {_FIRST_UID} to {_LAST_UID}, and {name} has {uid}; give another one")
+        if len(set(users.values())) < len(users):
+            raise ValueError("a number for each user alone; give one of them another")
+        return users
+
+
 class _Queue(Section):
     """A standing cluster: jobs come and go, one after another or beside each other.
 
@@ -87,15 +129,31 @@ class SlurmConfig(_Queue):
 
     Attributes:
         accounting: slurmdbd with MariaDB on the head: who has used how much, and quotas by it.
+        teams: quotas, and the people whom they are for.
     """
 
     kind: Literal["slurm"]
     accounting: StrictBool = False
+    teams: tuple[SlurmTeamConfig, ...] = Field(
+        default=(), max_length=50, examples=[[{"name": "vision", "nodes": 4, "users": {"ann": 20001}}]]
+    )
 
     @model_validator(mode="after")
     def _teams_are_accounts(self) -> Self:
         if self.teams and not self.accounting:
             raise ValueError("teams only with accounting, in which Slurm has their quotas; add accounting: true")
+        return self
+
+    @model_validator(mode="after")
+    def _each_user_is_one(self) -> Self:
+        uids: dict[str, int] = {}
+        for name, uid in (user for team in self.teams for user in team.users.items()):
+            if uids.setdefault(name, uid) != uid:
+                raise ValueError(f"one number for each user, and {name} has {uids[name]} and {uid}; write one of them")
+        names: dict[int, str] = {}
+        for name, uid in uids.items():
+            if names.setdefault(uid, name) != name:
+                raise ValueError(f"a number for each user alone, and {names[uid]} and {name} have {uid}; change one")
         return self
 
 

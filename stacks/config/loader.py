@@ -18,12 +18,14 @@ from components.core.findings import InputError, nearest, nearest_hint
 from components.core.visible import Loc
 from components.estimate.storage_sizes import nearest_size
 from stacks.config.explain_errors import explain, spell, wanted_at
+from stacks.config.identity import is_valid_identity, project_name, stack_identity
 from stacks.config.own_command import LINED
 from stacks.config.plain_text import odd_texts
 from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
 from stacks.providers.registry import all_providers, provider_names, provider_of
 from stacks.providers.unsupported_settings import provider_mistakes
+from trainer.core.file_errors import check_reachable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -56,7 +58,7 @@ _GO_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([-+]\d\d)(
 
 
 def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
-    """The stack file for a stack name, or the file itself. InputError: naming the stacks there are."""
+    """The stack file for a stack name or identity, or the file itself. InputError: naming the stacks there are."""
     path, candidate = Path(stack_or_file), stacks_dir / f"Pulumi.{stack_or_file}.yaml"
     names = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in stacks_dir.glob("Pulumi.*.yaml"))
     allowed = f"the path of a stack file, or one of the stacks in {stacks_dir}: {', '.join(names)}"
@@ -64,6 +66,7 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
     if not stack_or_file.strip():
         raise InputError("stack", "no stack is named", value=stack_or_file, allowed=allowed, fix=hint)
     is_path = path.name != stack_or_file or path.suffix in {".yaml", ".yml"}
+    check_reachable(path if is_path else candidate)
     if not is_path and _holds(candidate, Path.is_file):
         return candidate
     if _holds(path, Path.is_file):
@@ -77,7 +80,24 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
         raise InputError(stack_or_file, "no regular file", allowed=allowed, fix="copy it to a file and name that")
     if is_path:
         raise InputError(stack_or_file, "no such stack file", allowed=allowed, fix="check the path")
+    for file in sorted(stacks_dir.glob("Pulumi.*.yaml")):
+        if _identity_in(file) == stack_or_file:
+            return file
     raise InputError(f"stack {stack_or_file!r}", f"no file {candidate.name} in {stacks_dir}", allowed=allowed, fix=hint)
+
+
+def _identity_in(path: Path) -> str:
+    """The identity of a file's stack: nodes and records know no other name of it. Empty for a file that is wrong."""
+    try:
+        own = read_settings(path).get("gangway:identity")
+        return str(own or stack_identity(project_name(path), _stack_in(path)))
+    except* InputError:
+        pass
+    return ""
+
+
+def _stack_in(path: Path) -> str:
+    return path.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
 
 
 def _holds(path: Path, test: Callable[[Path], bool]) -> bool:
@@ -330,8 +350,7 @@ def from_file(path: Path) -> StackConfig:
     """Reads a stack file. ExceptionGroup: of InputError, one for each mistake; InputError: when the file cannot be
     read at all.
     """
-    stack = path.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
-    return _validate(stack, _own(read_settings(path), str(path)), str(path))
+    return _validate(project_name(path), _stack_in(path), _own(read_settings(path), str(path)), str(path))
 
 
 def from_pulumi() -> StackConfig:
@@ -349,7 +368,7 @@ def from_pulumi() -> StackConfig:
             value = config.get(name)
         if value is not None:
             values[name] = _times_as_written(value)
-    return _validate(pulumi.get_stack(), values, place)
+    return _validate(pulumi.get_project(), pulumi.get_stack(), values, place)
 
 
 def _times_as_written(value: Any) -> Any:
@@ -416,19 +435,21 @@ def _settled(values: Mapping[str, Any], loc: Sequence[int | str], meant: Any) ->
     return meant
 
 
-def _validate(stack: str, values: dict[str, Any], place: str) -> StackConfig:
-    if "stack" in values:
+def _validate(project: str, stack: str, values: dict[str, Any], place: str) -> StackConfig:
+    for name in values.keys() & {"stack", "stack_name"}:
         raise InputError(
-            f"{place}: gangway:stack",
+            f"{place}: gangway:{name}",
             "unknown key: a stack is named by its file",
-            value=values["stack"],
+            value=values[name],
             fix="leave it out, or rename the file",
         )
     if odd := list(odd_texts(values, f"{place}: gangway:", [("job", *lined) for lined in LINED])):
         raise ExceptionGroup(f"{place} is not valid", odd)
-    model, provider = stack_model(), values.get("provider", "aws")
+    model, provider, own = stack_model(), values.get("provider", "aws"), values.get("identity")
+    # An identity that is no identity is one mistake, and not one of the stack's name as well.
+    identity = own if isinstance(own, str) and is_valid_identity(own) else stack_identity(project, stack)
     try:
-        config = model.model_validate({**values, "stack": stack})
+        config = model.model_validate({**values, "stack": identity, "stack_name": stack})
     except ValidationError as error:
         examples = provider_of(provider).settings.examples if provider in provider_names() else {}
         mistakes = explain(error, model, place, examples, settle=lambda loc, meant: _settled(values, loc, meant))

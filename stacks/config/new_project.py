@@ -270,8 +270,8 @@ def _set(settings: dict[str, Any], path: str, text: str) -> None:
     )
 
 
-def project_files(answers: Answers, name: str, version: str, *, policy: bool) -> dict[str, str]:
-    """The project's files, path -> text. `version`: of Gangway, which the project is pinned to; `policy`: whether the
+def project_files(answers: Answers, name: str, source: str, *, policy: bool) -> dict[str, str]:
+    """The project's files, path -> text. `source`: the URL that Gangway is installed from; `policy`: whether the
     guardrails come with it, as a policy pack.
     """
     stack, extras = answers.stack, [answers.provider, *(["policy"] if policy else [])]
@@ -280,7 +280,7 @@ def project_files(answers: Answers, name: str, version: str, *, policy: bool) ->
         + (_REFRESH if answers.provider == "azure" else ""),
         stack_file(answers),
         _PROGRAM.format(stack=stack),
-        f"gangway-iac[{','.join(extras)}]=={version}\n",
+        f"gangway-iac[{','.join(extras)}] @ {source}\n",
         "/.venv/\n/runs/\n__pycache__/\n",
         *((_POLICY_YAML, _POLICY.format(stack=stack)) if policy else ()),
     )

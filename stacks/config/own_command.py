@@ -17,6 +17,13 @@ from stacks.config.section import Section
 RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
 """Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
 
+OPEN_MEETING = (
+    "its processes meet by the torchrun of its own environment, which knows no key, and talk without authentication. "
+    "Who reaches their ports can end the job, change its gradients, and run code in it where it exchanges Python "
+    "objects (broadcast_object_list, torch.distributed.checkpoint). These are"
+)
+"""What remains exposed of a command of several processes in a queue; who may use it comes after it."""
+
 _OF_SHELLS = (
     *("BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
     *("BASH_COMMAND", "BASH_LINENO", "BASH_MONOSECONDS", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_TRAPSIG"),

@@ -2,7 +2,6 @@
 `stacks.config.loader` fills it from a file or from the engine.
 """
 
-import re
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -11,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from components.catalog.site import SiteConfig
 from components.core.findings import InputError
 from stacks.config.engine_settings import AnyEngine, KubernetesConfig, SlurmConfig, SystemdConfig
+from stacks.config.identity import is_valid_identity
 from stacks.config.region_settings import RegionsConfig
 from stacks.config.section import Section
 from stacks.config.sections import (
@@ -31,8 +31,6 @@ from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.gcp.settings import GcpConfig
 from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE, HostsConfig
 from stacks.providers.openstack.settings import OpenstackConfig
-
-_STACK = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
@@ -61,10 +59,14 @@ class StackConfig(Section):
     """One environment, as its stack file declares it. What only one provider has is in
     `stacks.providers.unsupported_settings`. `encryption`: whose key data at rest is under: the provider's own, at
     no cost, or one of the stack. `allow_replace`: names of file systems and buckets that a change may replace or
-    remove with what they hold.
+    remove with what they hold. `stack`: its identity (`stacks.config.identity`), which all names, tags and filters
+    carry; `stack_name`: its name among the project's stacks, for commands; `identity`: the setting, empty where the
+    identity follows from project and stack.
     """
 
     stack: str
+    stack_name: str = Field(default_factory=lambda data: data.get("stack", ""))
+    identity: str = Field(default="", examples=["team-a-dev"])
     provider: Literal["aws", "gcp", "azure", "openstack", "hosts"] = "aws"
     region: str = Field(
         examples=["us-east-2"],
@@ -136,15 +138,17 @@ class StackConfig(Section):
     def _units_when_empty(cls, engine: Any) -> Any:
         return engine or SystemdConfig()
 
-    @field_validator("stack")
+    @field_validator("stack", "identity")
     @classmethod
-    def _fits_every_name(cls, stack: str) -> str:
-        """The stack's name begins those of buckets and security groups, and is a label of the head node's DNS name."""
-        if not _STACK.fullmatch(stack) or stack.startswith("sg-"):
+    def _fits_every_name(cls, identity: str, info: ValidationInfo) -> str:
+        """The identity begins the names of buckets and security groups, and is a label of the head's DNS name."""
+        setting = info.field_name == "identity"
+        if not is_valid_identity(identity) and not (setting and not identity):
             raise ValueError(
-                "1 to 40 of a-z, 0-9 and -, beginning with a letter, not with sg-, not ending with -; rename the stack"
+                "1 to 40 of a-z, 0-9 and -, beginning with a letter, not with sg-, not ending with -; "
+                + ("write another identity, or leave it out" if setting else "rename the stack")
             )
-        return stack
+        return identity
 
     @field_validator("storage", "gcp", "azure", "site", "openstack", "hosts", mode="before")
     @classmethod

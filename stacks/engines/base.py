@@ -9,14 +9,15 @@ is tried again `max_restarts` times. A command's own codes are put into these te
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, cast
 
 from components.core.findings import Finding, InputError, Severity
+from components.core.visible import OneLineTexts
 from components.estimate.regions import Place, read_place, refusal
 from stacks.config.job_file import JobFile
-from stacks.config.own_command import RUN_DIR
+from stacks.config.own_command import OPEN_MEETING, RUN_DIR
 
 if TYPE_CHECKING:
     from stacks.engines.hybrid.copying import Copied, Told
@@ -56,7 +57,7 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Move:
+class Move(OneLineTexts):
     """One way from an engine to another.
 
     Attributes:
@@ -77,15 +78,24 @@ class Move:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A time on nodes. `end`: None while it goes on; `nodes`: how many."""
+    """A time on nodes. `end`: None while it goes on; `nodes`: how many; `so_far_sec`: its length until now, by a clock
+    that cannot jump; None where nobody measures that.
+    """
 
     start: datetime
     end: datetime | None
     nodes: int
+    so_far_sec: float | None = None
+
+    def until(self, now: datetime) -> datetime:
+        """Its end, or how far it has come."""
+        if self.end is None and self.so_far_sec is not None:
+            return self.start + timedelta(seconds=self.so_far_sec)
+        return self.end or now
 
 
 @dataclass(frozen=True)
-class Room:
+class Room(OneLineTexts):
     """Whether a job would begin at once, and why."""
 
     now: bool
@@ -111,8 +121,9 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class JobStatus:
-    """What an engine says of a job now.
+class JobStatus(OneLineTexts):
+    """What an engine says of a job now. Its texts may be another user's, a cluster's or another machine's: what cannot
+    be seen in them is spelled out.
 
     Attributes:
         id: the engine's own.
@@ -315,6 +326,13 @@ def no_outputs(job: JobFile) -> Iterator[Finding]:
             f"this engine keeps no folders of containers: what is in {job.outputs[0]} would be lost",
             f"write to ${RUN_DIR} and leave outputs out; or give it an image, on an engine with containers",
         )
+
+
+def open_meeting(job: JobFile, who: str) -> Iterator[Finding]:
+    """Of a command whose processes meet. `who`: reaches the ports of its nodes."""
+    if job.processes_per_node is not None and job.preset is None and job.processes_per_node * job.nodes.max > 1:
+        fix = "submit it where nobody else reaches its nodes' ports"
+        yield Finding.warning("job.rendezvous-without-key", "command", f"{OPEN_MEETING} {who}", fix)
 
 
 def no_data_source(job: JobFile) -> Iterator[Finding]:

@@ -13,33 +13,43 @@ import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
 from stacks.config.job_file import JobFile
-from stacks.engines.users import owner_of
-from stacks.report.rendering import write_whole
+from stacks.engines.job_folder import OwnJobFolder
 
 if TYPE_CHECKING:
     from stacks.engines.hybrid.copying import Copied, Told
 
 _FILES, _WHOLE, _LOCK = "files", "whole.json", "lock"
 _POLL_SEC = 0.2
+_MOST_BYTES = 2_000_000_000
+"""Of the list of a data set's files, which may be millions."""
 
 
 def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
-    """The same, which reads the copy that is in that folder of jobs."""
+    """The same, which reads the copy that is in that folder of jobs. NotOwnError: another user's is in its place."""
     if job.data is None or job.data.source is None:
         return job
-    return job.model_copy(update={"data_dir": str(_place(jobs_folder, job.data.source) / _FILES)})
+    place = _place(jobs_folder, job.data.source)
+    with suppress(FileNotFoundError):
+        OwnJobFolder(place.parent).own_subfolder(place.name)
+    return job.model_copy(update={"data_dir": str(place / _FILES)})
 
 
 def has_data(job: JobFile, jobs_folder: Path) -> bool:
     """Whether what it reads from elsewhere is there, whole."""
-    source = None if job.data is None else job.data.source
-    return source is not None and (_place(jobs_folder, source) / _WHOLE).is_file()
+    if job.data is None or job.data.source is None:
+        return False
+    place = _place(jobs_folder, job.data.source)
+    try:
+        return OwnJobFolder(place.parent).own_subfolder(place.name).has(_WHOLE)
+    except FileNotFoundError:
+        return False
 
 
 def bring_data(
@@ -56,19 +66,18 @@ def bring_data(
     files = _listed(source)
     place = _place(jobs_folder, source)
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if place.parent.stat().st_uid != os.geteuid():
-            raise InputError(str(place.parent), f"is {owner_of(place.parent)}'s", fix="have them remove it")
-        (place / _FILES).mkdir(parents=True, exist_ok=True)
-        with (place / _LOCK).open("ab") as held:
+        jobs_folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        folder = OwnJobFolder.make(place.parent).subfolder(place.name)
+        folder.subfolder(_FILES)
+        with folder.append_to(_LOCK) as held:
             if _has_waited(held, source, say):
                 files = _listed(source)  # hours may have gone by
-            if (place / _WHOLE).exists():
-                _check_same(source, files, place)
+            if folder.has(_WHOLE):
+                _check_same(source, files, folder)
                 return None
             copied = copy_run(source, (place / _FILES).as_uri(), tell, whole=True)
             _check_whole(source, files, copied)
-            write_whole(place / _WHOLE, json.dumps({"source": source, "files": files}).encode())
+            folder.write(_WHOLE, json.dumps({"source": source, "files": files}).encode())
     except OSError as error:
         raise InputError(
             str(place), f"the data set cannot be kept there: {error.strerror}", fix="make room there, and submit again"
@@ -114,15 +123,15 @@ def _check_whole(source: str, files: dict[str, int], copied: "Copied") -> None:
         )  # fmt: skip
 
 
-def _check_same(source: str, files: dict[str, int], place: Path) -> None:
-    known: dict[str, int] = json.loads((place / _WHOLE).read_bytes())["files"]
+def _check_same(source: str, files: dict[str, int], folder: OwnJobFolder) -> None:
+    known: dict[str, int] = json.loads(folder.read(_WHOLE, _MOST_BYTES))["files"]
     if known == files:
         return
     odd = sorted(name for name in known.keys() | files.keys() if known.get(name) != files.get(name))
     raise InputError(
         "data.source", f"is no longer what was copied from it: {len(odd)} files differ, such as {odd[0]}", value=source,
         allowed="a folder that stays as it is, since jobs may be reading the copy",
-        fix=f"put the new data set into a folder of another name, or remove {place} once no job reads it",
+        fix=f"put the new data set into a folder of another name, or remove {folder.path} once no job reads it",
     )  # fmt: skip
 
 

@@ -5,34 +5,34 @@ FOLDER/<id>/environment    NAME=VALUE, each with a zero byte behind it; no other
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from stacks.engines.base import UnreadableError
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 from stacks.engines.local.marks import unmarked
 
 _FILE = "environment"
+_MOST_BYTES = 16_000_000
+"""Several times what Linux hands to a program."""
 
 
-def keep_environment(folder: Path, variables: Mapping[str, str]) -> None:
+def keep_environment(folder: OwnJobFolder, variables: Mapping[str, str]) -> None:
     """OSError: there is no room for it."""
     content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in unmarked(variables).items())
-    (folder / _FILE).touch(mode=0o600)  # before anything is in it
-    (folder / _FILE).write_bytes(content)
+    folder.write_private(_FILE, content)
 
 
-def has_environment(folder: Path) -> bool:
+def has_environment(folder: JobFolder) -> bool:
     """Whether one is kept: of jobs in Slurm an earlier release has kept none."""
-    return (folder / _FILE).exists()
+    return folder.has(_FILE)
 
 
-def environment_of(folder: Path) -> dict[str, str]:
+def environment_of(folder: JobFolder) -> dict[str, str]:
     """UnreadableError: there is none, or somebody else has written there."""
-    path = folder / _FILE
-    fix = f"submit it again, and remove {folder}"
+    place, fix = str(folder.path / _FILE), f"submit it again, and remove {folder.path}"
     try:
-        lines = path.read_bytes().split(b"\0")
+        lines = folder.read(_FILE, _MOST_BYTES).split(b"\0")
     except OSError as error:
-        raise UnreadableError(str(path), f"no environment of a job: {error.strerror}", fix=fix) from None
+        raise UnreadableError(place, f"no environment of a job: {error.strerror}", fix=fix) from None
     if lines.pop() or not all(line.find(b"=") > 0 for line in lines):
-        raise UnreadableError(str(path), "no environment of a job: not as a submit leaves it", fix=fix)
+        raise UnreadableError(place, "no environment of a job: not as a submit leaves it", fix=fix)
     return {name: value for name, _, value in (os.fsdecode(line).partition("=") for line in lines)}

@@ -5,6 +5,9 @@ FOLDER/<id>/state.json        its JobStatus, as it was last known
 FOLDER/<id>/{log,run}         what it wrote, and its GANGWAY_RUN_DIR
 FOLDER/<id>/cancel            somebody wants it to end
 FOLDER/<id>/environment       in which it was submitted, see `stacks.engines.environment`
+FOLDER/.new-*                 being filled by a submit, which holds its file `submitting`
+
+Several users may share FOLDER. Jobs of others are rows of a list and nothing else: `stacks.engines.job_folder`.
 """
 
 import codecs
@@ -12,14 +15,12 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
-import stat
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.core.first_wrong import first_wrong
+from components.core.json_lines import lock
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
 from stacks.engines.base import (
@@ -43,17 +45,22 @@ from stacks.engines.base import (
 )
 from stacks.engines.data_sets import bring_data, has_data
 from stacks.engines.environment import environment_of, has_environment, keep_environment
+from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder, sharing_findings, user_name
 from stacks.engines.leaving import give_up, leaving, where_gone
 from stacks.engines.stretches import used_sec
-from stacks.engines.users import own_name, owner_of
-from stacks.report.rendering import FULL, write_whole
+from stacks.report.rendering import FULL
 
 if TYPE_CHECKING:
     from stacks.engines.hybrid.copying import Copied, Told
 
 JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
 _STATUS = TypeAdapter(JobStatus)
-_ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]+)")
+_ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]{1,18})")
+_MOST_FOREIGN_NUMBER = 10**9
+"""Another user's folder of a higher number takes none: else one folder could use all numbers up."""
+_NEW, _SUBMITTING = ".new-", "submitting"
+_STALE_SEC = 60.0
+"""After which a new folder that no submit holds was left by one that was killed."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +77,13 @@ class Kept:
 
 
 class FolderEngine(ABC):
-    """Most of `Movable`, over one folder. `user`: whose jobs these are, in their status; `region`: the region of
-    the machines that run them, and of the folder.
-    """
+    """Most of `Movable`, over one folder. `region`: the region of the machines that run them, and of the folder."""
 
     kind: str
     run_folders_are_here = True
 
-    def __init__(self, folder: Path, user: str = "", region: Place | None = None) -> None:
+    def __init__(self, folder: Path, region: Place | None = None) -> None:
         self._folder, self.where, self.region = folder, str(folder), region
-        self._user = user or own_name()
 
     @abstractmethod
     def findings(self, job: JobFile) -> Iterable[Finding]:
@@ -105,12 +109,29 @@ class FolderEngine(ABC):
         self.bring_data(job, lambda done, total: None)
         if job.command and job.workdir is None and job.image is None:
             job = job.model_copy(update={"workdir": _working_folder()})
-        name = f".new-{secrets.token_hex(8)}"
+        self._remove_stale()
+        new = self._made_folder(f"{_NEW}{secrets.token_hex(8)}")
+        back = new.path
         try:
-            new = self._made_folder(name)
-            return self._begun_or_back(self._put(job, new, (), os.environ), new)
+            with new.append_to(_SUBMITTING) as held:
+                lock(held)
+                return self._begun_or_back(self._put(job, new, (), os.environ), back)
+        except OSError as error:
+            raise self._no_room(error, "it takes no job") from None
         finally:
-            shutil.rmtree(self._folder / name, ignore_errors=True)
+            if new.path == back:
+                with suppress(OSError):
+                    new.remove_tree()
+
+    def _remove_stale(self) -> None:
+        """What killed submits of this user have left, with their environments."""
+        for path in self._folder.glob(f"{_NEW}*"):
+            with suppress(OSError, NotOwnError):
+                folder = OwnJobFolder(path)
+                if time.time() - folder.path.lstat().st_mtime > _STALE_SEC:
+                    with folder.append_to(_SUBMITTING) as held:
+                        lock(held)
+                        folder.remove_tree()
 
     def bring_data(self, job: JobFile, tell: "Told", say: Callable[[str], None] | None = None) -> "Copied | None":
         """See `Movable`."""
@@ -123,42 +144,41 @@ class FolderEngine(ABC):
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
         """See `Movable`."""
         self._check(job)
-        staged = self._folder / _staged(moves[-1].source)
-        return self._begun_or_back(
-            self._put(job, staged, moves, os.environ if environment is None else environment), staged
-        )
+        staged = self._made_folder(_staged(moves[-1].source))
+        back, variables = staged.path, os.environ if environment is None else environment
+        return self._begun_or_back(self._put(job, staged, moves, variables), back)
 
-    def _begun_or_back(self, job_id: str, back: Path) -> str:
+    def _begun_or_back(self, folder: OwnJobFolder, back: Path) -> str:
         """Begins it, or its folder is again where it was: what was copied for it is not copied twice."""
+        job_id = folder.name
         try:
             self._begun(job_id)
         except PerhapsTakenError:
             raise  # it may be at work there
         except (InputError, OSError) as error:
-            self._take_back(job_id, back)
+            self._take_back(folder, back)
             if isinstance(error, OSError):
                 raise self._no_room(error, "it takes no job") from None
             raise
         except BaseException:  # a signal
-            if not self._may_have_begun(job_id):
-                self._take_back(job_id, back)
-            elif not read_status(self._folder / job_id).moves:
+            if not self._may_have_begun(folder):
+                self._take_back(folder, back)
+            elif not read_status(folder).moves:
                 # Who submits hears of no id, while a move finds it again.
                 with suppress(InputError):  # its file says so first, and is heard
                     self.cancel(job_id)
             raise
         return job_id
 
-    def _take_back(self, job_id: str, back: Path) -> None:
-        folder = self._folder / job_id
-        (folder / STATE_FILE).unlink()
-        folder.rename(back)
+    def _take_back(self, folder: OwnJobFolder, back: Path) -> None:
+        folder.remove(STATE_FILE)
+        folder.move_to(back)
 
-    def _may_have_begun(self, job_id: str) -> bool:
+    def _may_have_begun(self, folder: OwnJobFolder) -> bool:
         """Whether it is more than a folder, after a begin that was cut off."""
-        if self._has_begun(job_id):
+        if self._has_begun(folder):
             return True
-        found = read_status(self._folder / job_id)
+        found = read_status(folder)
         return found.phase is not Phase.WAITING or found.starts > 0
 
     def cancel(self, job_id: str) -> None:
@@ -175,33 +195,40 @@ class FolderEngine(ABC):
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""
-        return self._listed(self.status)
+        return self._listed(lambda folder: self.status(folder.name) if folder.is_own else self._seen(folder))
 
-    def _listed(self, ask: Callable[[str], JobStatus]) -> list[JobStatus]:
+    @abstractmethod
+    def _seen(self, folder: JobFolder) -> JobStatus:
+        """Of anybody's job, without a change to it. UnreadableError."""
+
+    def _listed(self, ask: Callable[[JobFolder], JobStatus]) -> list[JobStatus]:
         """One that cannot be read hides no other, and one whose folder is removed meanwhile is in no list."""
         found = list[JobStatus]()
         for job_id in job_ids(self._folder):
-            folder = self._folder / job_id
             try:
-                found.append(ask(job_id))
+                found.append(ask(_opened(self._folder / job_id)))
+            except FileNotFoundError:
+                continue
             except InputError as error:
-                if _look(folder) is _Look.NO_JOB:
+                if not is_job(self._folder / job_id):
                     continue
                 if not isinstance(error, UnreadableError):
                     raise
                 row = unreadable(job_id, job_id.rpartition("-")[0], error)
-                found.append(replace(row, user=_owner(folder)))
+                found.append(replace(row, user=_owner(self._folder / job_id)))
         return found
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`."""
         folder = self._known(job_id)
-        path = folder / LOG_FILE
-        if not path.exists():
+        try:
+            with folder.open_file(LOG_FILE) as file:
+                file.seek(offset)
+                content = file.read(LOG_PART_BYTES)
+        except FileNotFoundError:
             return "", offset
-        with path.open("rb") as file:
-            file.seek(offset)
-            content = file.read(LOG_PART_BYTES)
+        except OSError as error:
+            raise _unreadable(folder, LOG_FILE, "no log of a job", error) from None
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text, half = decoder.decode(content), decoder.getstate()[0]
         # A letter that is there by half is waited for, as long as somebody may write the rest.
@@ -216,14 +243,14 @@ class FolderEngine(ABC):
     def kept(self, job_id: str) -> Kept:
         """InputError: as `status`."""
         folder = self._known(job_id)
-        return Kept(folder, read_job(folder), self._failures(folder))
+        return Kept(folder.path, read_job(folder), self._failures(folder))
 
     @abstractmethod
-    def _failures(self, folder: Path) -> int:
+    def _failures(self, folder: JobFolder) -> int:
         """Of the job's starts so far, on this engine."""
 
     @abstractmethod
-    def _interruptions(self, folder: Path) -> int:
+    def _interruptions(self, folder: JobFolder) -> int:
         """The same."""
 
     def used(self, job_id: str) -> Used:
@@ -243,32 +270,33 @@ class FolderEngine(ABC):
 
     def run_url(self, job_id: str) -> str:
         """See `Movable`."""
-        return (self._known(job_id) / RUN_FOLDER).as_uri()
+        return (self._known(job_id).path / RUN_FOLDER).as_uri()
 
     def stage(self, source: str) -> str:
         """See `Movable`."""
-        return (self._made_folder(_staged(source)) / RUN_FOLDER).as_uri()
+        return (self._made_folder(_staged(source)).path / RUN_FOLDER).as_uri()
 
     def unstage(self, source: str) -> None:
         """See `Movable`."""
-        if (staged := self._folder / _staged(source)).exists():
-            shutil.rmtree(staged)
+        with suppress(FileNotFoundError):
+            OwnJobFolder(self._folder / _staged(source)).remove_tree()
 
     def moved(self, source: str) -> str | None:
         """See `Movable`."""
         for job_id in job_ids(self._folder):
-            with suppress(UnreadableError):
-                if (moves := read_status(self._folder / job_id).moves) and moves[-1].source == source:
+            with suppress(OSError, UnreadableError):  # another user's has not come from there, whatever it says
+                if (moves := read_status(OwnJobFolder(self._folder / job_id)).moves) and moves[-1].source == source:
                     return job_id
         return None
 
     def ensure_begun(self, job_id: str) -> None:
         """See `Engine`."""
-        if not self.status(job_id).phase.is_over and not self._has_begun(job_id):
+        if not self.status(job_id).phase.is_over and not self._has_begun(self._known(job_id)):
+            _refuse(sharing_findings(self._folder))
             self._begun(job_id)
 
     @abstractmethod
-    def _has_begun(self, job_id: str) -> bool:
+    def _has_begun(self, folder: OwnJobFolder) -> bool:
         """Whether somebody sees to a job that is not over."""
 
     def leaving(self, job_id: str, target: str) -> AbstractContextManager[Leaving]:
@@ -277,19 +305,19 @@ class FolderEngine(ABC):
 
     def _check(self, job: JobFile) -> None:
         """InputError: what this engine cannot do, or where it stands."""
-        for finding in (*region_findings(job, self.region), *self.findings(job)):
-            if finding.severity is Severity.ERROR:
-                raise InputError(finding.path, finding.message, fix=finding.fix)
+        _refuse((*region_findings(job, self.region), *self.findings(job)))
 
-    def _made_folder(self, name: str) -> Path:
-        """A folder for a job to come, which no other name of a job is. InputError: there can be none."""
+    def _made_folder(self, name: str) -> OwnJobFolder:
+        """A folder for a job to come, which no other name of a job is. InputError: there can be none, or somebody else
+        has put theirs there.
+        """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / name).mkdir(mode=0o700, exist_ok=True)  # of env, which may hold what is nobody else's
-            (self._folder / name / RUN_FOLDER).mkdir(exist_ok=True)
+            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            folder = OwnJobFolder.make(self._folder / name)
+            folder.subfolder(RUN_FOLDER)
         except OSError as error:
             raise self._no_room(error, "no folder for jobs") from None
-        return self._folder / name
+        return folder
 
     def _no_room(self, error: OSError, said: str) -> InputError:
         """Of a folder in which nothing can be written."""
@@ -299,50 +327,68 @@ class FolderEngine(ABC):
             fix=f"make room there, or {other}" if error.errno in FULL else other,
         )  # fmt: skip
 
-    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...], environment: Mapping[str, str]) -> str:
+    def _put(
+        self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
+    ) -> OwnJobFolder:
         """Fills the new folder, and gives it the first free number of all."""
-        write_whole(new / JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
-        try:
-            keep_environment(new, environment)
-        except OSError as error:
-            raise self._no_room(error, "it takes no job") from None
+        new.save(JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
+        number = 0
         while True:
             # Whosever it is and whatever it holds: of what has the name of a job, no other can be made.
-            taken = [number_of(each) for each in _names(self._folder)]
-            job_id = f"{job.name}-{max(taken, default=0) + 1}"
+            number = 1 + max(number, *map(_taken_number, _names(self._folder)), 0)
+            job_id = f"{job.name}-{number}"
             status = JobStatus(
-                job_id, job.name, self._user, job.team or "", Phase.WAITING, (), 0, None, "", datetime.now(UTC),
+                job_id, job.name, new.owner, job.team or "", Phase.WAITING, (), 0, None, "", datetime.now(UTC),
                 moves=moves,
             )  # fmt: skip
             write_status(new, status)
             try:
-                new.rename(self._folder / job_id)
+                keep_environment(new, environment)  # last of all: a submit that is killed leaves none
+                new.move_to(self._folder / job_id)
             except OSError as error:
-                if not (self._folder / job_id).exists():
+                if not os.path.lexists(self._folder / job_id):
                     raise self._no_room(error, "it takes no job") from None
                 continue  # somebody else had it first
-            return job_id
+            return new
 
-    def _known(self, job_id: str) -> Path:
-        folder = self._folder / job_id
-        look = _look(folder) if _ID.fullmatch(job_id) else _Look.NO_JOB
-        if look is _Look.NO_JOB:
+    def _known(self, job_id: str) -> OwnJobFolder:
+        """InputError: there is no such job. UnreadableError: it is another user's."""
+        path = self._folder / job_id
+        if not _ID.fullmatch(job_id) or not is_job(path):
             ids = job_ids(self._folder)
             raise InputError(
                 "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
                 fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
             )  # fmt: skip
-        if look is _Look.ANOTHERS:
-            owner = _owner(folder) or "somebody else"
-            fix = f"ask {owner}, or as {owner}"
-            raise UnreadableError(str(folder), f"is {owner}'s, and nobody else can look into it", fix=fix)
-        return folder
+        try:
+            return _opened(path).own()
+        except FileNotFoundError:
+            raise InputError("job", f"{self.where} knows no such job", value=job_id, fix="it has just gone") from None
 
 
-def _owner(folder: Path) -> str:
+def _refuse(findings: Iterable[Finding]) -> None:
+    """InputError: one of them is an error."""
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            raise InputError(finding.path, finding.message, fix=finding.fix)
+
+
+def _opened(path: Path) -> JobFolder:
+    """UnreadableError: it is closed to this user. FileNotFoundError: it has just been removed."""
+    try:
+        return JobFolder(path)
+    except PermissionError:
+        owner = _owner(path) or "somebody else"
+        fix = f"ask {owner}, or as {owner}"
+        raise UnreadableError(str(path), f"is {owner}'s, and nobody else can look into it", fix=fix) from None
+    except OSError as error:
+        raise FileNotFoundError(error.errno, error.strerror, str(path)) from None
+
+
+def _owner(path: Path) -> str:
     """Empty where nobody may know."""
     with suppress(OSError):
-        return owner_of(folder)
+        return user_name(path.lstat().st_uid)
     return ""
 
 
@@ -357,40 +403,52 @@ def _working_folder() -> str:
 
 
 def _staged(source: str) -> str:
-    return f".staged-{hashlib.sha256(source.encode()).hexdigest()[:32]}"
+    """Each user has their own."""
+    return f".staged-{os.geteuid()}-{hashlib.sha256(source.encode()).hexdigest()[:32]}"
 
 
 def job_ids(folder: Path) -> list[str]:
     """Of all jobs in the folder, the oldest first."""
-    return sorted((name for name in _names(folder) if _look(folder / name) is not _Look.NO_JOB), key=number_of)
+    return sorted((path.name for path in _names(folder) if is_job(path)), key=number_of)
 
 
-def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.glob("*") if _ID.fullmatch(path.name)]
+def own_jobs(folder: Path) -> list[OwnJobFolder]:
+    """Those that this user may begin and end, the oldest first."""
+    found = list[OwnJobFolder]()
+    for job_id in job_ids(folder):
+        with suppress(OSError, NotOwnError):
+            found.append(OwnJobFolder(folder / job_id))
+    return found
 
 
-class _Look(Enum):
-    """What a folder with the name of a job is."""
-
-    JOB = auto()
-    ANOTHERS = auto()
-    """A job's by its name: it is closed to all but its owner."""
-    NO_JOB = auto()
-    """Or one that has just been removed."""
+def has_others(folder: Path) -> bool:
+    """Whether there is a job of another user's."""
+    return any(is_job(path) and not _is_own(path) for path in _names(folder))
 
 
-def _look(folder: Path) -> _Look:
+def _is_own(path: Path) -> bool:
+    with suppress(OSError):
+        return path.lstat().st_uid == os.geteuid()
+    return True  # it has just been removed
+
+
+def _names(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if _ID.fullmatch(path.name)]
+
+
+def _taken_number(path: Path) -> int:
+    number = number_of(path.name)
+    return number if number <= _MOST_FOREIGN_NUMBER or _is_own(path) else 0
+
+
+def is_job(path: Path) -> bool:
+    """Whether a folder with the name of a job is one; of a folder that is closed to this user its name says so."""
     try:
-        return _Look.JOB if stat.S_ISREG((folder / STATE_FILE).stat().st_mode) else _Look.NO_JOB
+        return JobFolder(path).has(STATE_FILE)
     except PermissionError:
-        return _Look.ANOTHERS
+        return True
     except OSError:
-        return _Look.NO_JOB
-
-
-def is_anothers(folder: Path) -> bool:
-    """Whether a job's folder cannot be looked into."""
-    return _look(folder) is _Look.ANOTHERS
+        return False  # or it has just been removed
 
 
 def number_of(job_id: str) -> int:
@@ -398,43 +456,37 @@ def number_of(job_id: str) -> int:
     return int(job_id.rpartition("-")[2])
 
 
-def read_job(folder: Path) -> JobFile:
+def read_job(folder: JobFolder) -> JobFile:
     """As it was submitted. UnreadableError: by another release, say."""
-    path = folder / JOB_FILE
     try:
-        return JobFile.model_validate_json(path.read_bytes())
+        return JobFile.model_validate_json(folder.read(JOB_FILE))
     except (OSError, ValidationError) as error:
-        raise _unreadable(path, "no job file of this release", error) from None
+        raise _unreadable(folder, JOB_FILE, "no job file of this release", error) from None
 
 
-def read_status(folder: Path) -> JobStatus:
-    """As it was last written; of one that a move has taken, where to. UnreadableError: somebody else has written
-    there.
+def read_status(folder: JobFolder) -> JobStatus:
+    """As it was last written; of one that a move has taken, where to. Whose job it is, and its id, the folder says, and
+    no file in it. UnreadableError: somebody else has written there.
     """
-    path = folder / STATE_FILE
     try:
-        found = _STATUS.validate_json(path.read_bytes())
+        found = _STATUS.validate_json(folder.read(STATE_FILE))
     except (OSError, ValidationError) as error:
-        raise _unreadable(path, "no state of a job", error) from None
+        raise _unreadable(folder, STATE_FILE, "no state of a job", error) from None
+    if found.id != folder.name:
+        said = f"no state of {folder.name}, but of {found.id[:80]}: a folder that was renamed"
+        raise UnreadableError(str(folder.path / STATE_FILE), said, fix="give the folder its name again, or remove it")
+    found = replace(found, name=folder.name.rpartition("-")[0], user=folder.owner)
     if found.phase is Phase.CANCELLED and (gone := where_gone(folder)):
         return replace(found, reason=gone)
     return found
 
 
-def _unreadable(path: Path, said: str, error: OSError | ValidationError) -> UnreadableError:
+def _unreadable(folder: JobFolder, name: str, said: str, error: OSError | ValidationError) -> UnreadableError:
     why = error.strerror if isinstance(error, OSError) else first_wrong(error)
-    fix = f"ask with the release that wrote it, or remove {path.parent}"
-    return UnreadableError(str(path), f"{said}: {why}", fix=fix)
+    fix = f"ask with the release that wrote it, or remove {folder.path}"
+    return UnreadableError(str(folder.path / name), f"{said}: {why}", fix=fix)
 
 
-def write_status(folder: Path, status: JobStatus) -> None:
-    """In one step; several may write at once."""
-    partial = folder / f".{STATE_FILE}-{secrets.token_hex(8)}"
-    try:
-        partial.write_bytes(_STATUS.dump_json(status))
-        partial.replace(folder / STATE_FILE)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InputError(
-            str(folder), f"cannot be written: {error.strerror}", allowed="a folder with room", fix="make room there"
-        ) from None
+def write_status(folder: OwnJobFolder, status: JobStatus) -> None:
+    """In one step; several may write at once. InputError: there is no room."""
+    folder.save(STATE_FILE, _STATUS.dump_json(status))

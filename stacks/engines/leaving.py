@@ -9,12 +9,11 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 from components.core.findings import InputError
 from components.core.json_lines import is_locked, lock_soon
 from stacks.engines.base import UnreadableError
-from stacks.report.rendering import write_whole
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 
 _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"
 
@@ -37,7 +36,7 @@ class _Way:
 class Leave:
     """A move that is at work, see `stacks.engines.base.Leaving`."""
 
-    def __init__(self, folder: Path, target: str, before: _Way | None) -> None:
+    def __init__(self, folder: OwnJobFolder, target: str, before: _Way | None) -> None:
         tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
         self._folder = folder
         self._is_noted = target in tried
@@ -55,7 +54,7 @@ class Leave:
     @property
     def is_unwanted(self) -> bool:
         """Whether somebody has cancelled it."""
-        return (self._folder / _UNWANTED).exists()
+        return self._folder.has(_UNWANTED)
 
     @property
     def is_noted(self) -> bool:
@@ -98,7 +97,7 @@ class Leave:
         if self.tried or is_left:  # what is left there is still to be removed
             self._write(replace(self._way, is_stopped=False, is_gone=False))
         else:
-            (self._folder / _WAY).unlink(missing_ok=True)
+            self._folder.remove(_WAY)
 
     def gone(self) -> None:
         """It is copied, and goes nowhere else."""
@@ -113,14 +112,14 @@ class Leave:
         self._write(replace(self._way, tried=tuple(each for each in self.tried if each != place)))
 
     def _write(self, way: _Way) -> None:
-        write_whole(self._folder / _WAY, json.dumps(asdict(way)).encode())
+        self._folder.save(_WAY, json.dumps(asdict(way)).encode())
         self._way = way
 
 
 @contextmanager
-def leaving(folder: Path, target: str) -> Iterator[Leave]:
+def leaving(folder: OwnJobFolder, target: str) -> Iterator[Leave]:
     """See `stacks.engines.base.Movable`."""
-    with (folder / _LOCK).open("ab") as file:
+    with folder.append_to(_LOCK) as file:
         if not lock_soon(file):
             raise InputError("job", "another move of it is at work", value=folder.name, fix="let it end")
         before = _read(folder)
@@ -129,12 +128,12 @@ def leaving(folder: Path, target: str) -> Iterator[Leave]:
         yield Leave(folder, target, before)
 
 
-def give_up(folder: Path) -> None:
+def give_up(folder: OwnJobFolder) -> None:
     """Somebody has cancelled the job: no move takes it elsewhere. InputError: one has, and it may begin there, or was
     cut off; the next one hears that. OSError: there is no room to say so.
     """
     # Written before the other is looked at, as the move does: one of the two hears the other.
-    is_first = _is_made(folder / _UNWANTED)
+    is_first = folder.touch(_UNWANTED)
     moves = _is_moving(folder)  # looked at before how far it is: it may end meanwhile
     way = _read(folder)
     if way is None or not way.is_gone:
@@ -146,7 +145,7 @@ def give_up(folder: Path) -> None:
             "has it",
         )  # fmt: skip
     if is_first:  # what another cancel has said, the move may be about to hear
-        (folder / _UNWANTED).unlink(missing_ok=True)
+        folder.remove(_UNWANTED)
     if not way.job_id:
         raise InputError(
             "job", f"it is on its way to {way.to}, and may have begun there", value=folder.name,
@@ -154,45 +153,36 @@ def give_up(folder: Path) -> None:
         )  # fmt: skip
 
 
-def _is_made(path: Path) -> bool:
-    """Whether it is this call that has made the file."""
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _is_moving(folder: Path) -> bool:
+def _is_moving(folder: JobFolder) -> bool:
     """Whether a move is at work."""
     try:
-        with (folder / _LOCK).open("rb") as file:
+        with folder.open_file(_LOCK) as file:
             return is_locked(file)
     except FileNotFoundError:
         return False
 
 
-def where_gone(folder: Path) -> str:
+def where_gone(folder: JobFolder) -> str:
     """Of a cancelled job, in words: to which place, and as what; empty where no move has taken it. UnreadableError."""
-    if (way := _read(folder)) is None or not way.is_stopped or (not way.is_gone and (folder / _UNWANTED).exists()):
+    if (way := _read(folder)) is None or not way.is_stopped or (not way.is_gone and folder.has(_UNWANTED)):
         return ""
     if way.job_id:
         return f"gone to {way.to}, as {way.job_id}"
     if _is_moving(folder):
         return f"on its way to {way.to}"
-    then = "ends it" if (folder / _UNWANTED).exists() else "goes on with it"
+    then = "ends it" if folder.has(_UNWANTED) else "goes on with it"
     return f"its move to {way.to} was cut off: the same move again {then}"
 
 
-def _read(folder: Path) -> _Way | None:
-    path = folder / _WAY
+def _read(folder: JobFolder) -> _Way | None:
+    path = folder.path / _WAY
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(folder.read(_WAY))
         return _Way(
             str(found["to"]), bool(found["is_stopped"]), bool(found["is_gone"]), str(found["job_id"]),
             tuple(map(str, found["tried"])), {str(to): int(size) for to, size in found.get("data_bytes", {}).items()},
         )  # fmt: skip
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UnreadableError(str(path), f"no move of a job: {error}", fix=f"remove {path}") from None

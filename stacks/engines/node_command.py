@@ -15,12 +15,20 @@ DATA_DIR = "GANGWAY_DATA_DIR"
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where several nodes meet: `host` is one of them and serves the store, by torchrun's c10d rendezvous."""
+    """Where several nodes meet: the first of them serves the store.
+
+    Attributes:
+        host: the first node.
+        member_key: file on every node, with the job's key; of a preset alone.
+        rank: of this node, from 0; empty where its environment has it as PET_NODE_RANK.
+    """
 
     host: str
     port: int
     id: str
     nodes: int
+    member_key: str
+    rank: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,12 +49,13 @@ class Place:
 def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> list[str]:
     """The words; `meeting` None for a job on one node. It ends with the codes of `stacks.engines.base`."""
     if job.preset is None:
-        torchrun = [] if job.processes_per_node is None else _torchrun(job, meeting)
+        torchrun = [] if job.processes_per_node is None else _torchrun(job, meeting, "static")
         return ["/bin/sh", place.own_job, *torchrun, "--", *job.command]
     data = () if job.data_dir is None else ("--data", job.data_dir)
     return [
         *(place.python, "-m", "trainer.launch"),
-        *_torchrun(job, meeting),
+        *([] if meeting is None else [f"--member-key={meeting.member_key}", "--store=first"]),
+        *_torchrun(job, meeting, "gangway"),
         f"--shutdown-timeout={job.grace_sec}",
         *("-m", "trainer", "train"),
         *trainer_flags(job.preset, job.settings, job.overrides()),
@@ -71,14 +80,22 @@ def own_job_script() -> Path:
     return TEMPLATES / "job" / "own-job.sh"
 
 
-def _torchrun(job: JobFile, meeting: Meeting | None) -> list[str]:
-    """Restarts are the engine's, which counts them for all nodes."""
+def needs_member_key(job: JobFile) -> bool:
+    """Whether its nodes know each other by a key, which torchrun itself has no use for."""
+    return job.preset is not None and job.nodes.max > 1
+
+
+def _torchrun(job: JobFile, meeting: Meeting | None, backend: str) -> list[str]:
+    """Restarts are the engine's, which counts them for all nodes. So no node comes or goes meanwhile, and a command can
+    do without c10d, whose nodes unpickle what anybody may write into the store; `static` unpickles nothing.
+    """
     where = ["--standalone", "--nnodes=1"]
     if meeting is not None:
         where = [
             f"--nnodes={meeting.nodes}",
-            "--rdzv-backend=c10d",
+            f"--rdzv-backend={backend}",
             f"--rdzv-endpoint={meeting.host}:{meeting.port}",
             f"--rdzv-id={meeting.id}",
+            *([f"--node-rank={meeting.rank}"] if meeting.rank else []),
         ]
     return [*where, f"--nproc-per-node={job.processes_per_node or 1}", "--max-restarts=0"]

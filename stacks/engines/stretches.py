@@ -2,91 +2,109 @@
 it in its folder, images/templates/job/slurm-batch.sh in the same form.
 
 FOLDER/<id>/stretches     lines of BEGAN ENDED NODES, in ms since 1970
-FOLDER/<id>/on-nodes      BEGAN NODES while it runs, touched every few seconds: so far came who was killed
+FOLDER/<id>/on-nodes      BEGAN NODES LENGTH while it runs, LENGTH in ms, written every few seconds: so far came who was
+                          killed. Without LENGTH the file's time says so, which Slurm's batch script sets to BEGAN and
+                          that length
+
+The wall clock says when a stretch began. How long it was is measured with a clock that cannot jump and stands still
+while the machine sleeps, so ENDED is BEGAN and that length.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from stacks.engines.base import Stretch, UnreadableError
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 
 _STRETCHES, _ON_NODES = "stretches", "on-nodes"
+_BYTES = 64
+"""Of ON_NODES, always: what it says next takes no more room."""
 
 
-def begin_stretch(folder: Path, nodes: int) -> None:
-    """It is on nodes from now on."""
-    whole = folder / f"{_ON_NODES}.new"  # whoever asks for the job meanwhile finds all of it or none
-    whole.write_text(f"{time.time_ns() // 1_000_000} {nodes}\n")
-    whole.replace(folder / _ON_NODES)
+class RunningStretch:
+    """One that this process sees to: it is on nodes from now on. OSError."""
+
+    def __init__(self, folder: OwnJobFolder, nodes: int) -> None:
+        self._folder, self._nodes = folder, nodes
+        self._began_ms, self._started_ns = time.time_ns() // 1_000_000, time.monotonic_ns()
+        folder.write(_ON_NODES, self._line())
+
+    def update(self) -> None:
+        """Again and again, from its beginning to its end. OSError: it was not written, this time."""
+        self._folder.overwrite(_ON_NODES, self._line())
+
+    def _line(self) -> bytes:
+        length_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
+        return f"{self._began_ms} {self._nodes} {length_ms}".ljust(_BYTES - 1).encode() + b"\n"
 
 
-def still_on_nodes(folder: Path) -> None:
-    """Said again and again, from the beginning of a stretch to its end. OSError: it was not, this time."""
-    now = time.time_ns()  # the file system's own clock may be some ms behind
-    os.utime(folder / _ON_NODES, ns=(now, now))
-
-
-def end_stretch(folder: Path) -> None:
-    """It is on no nodes any more, since it was last said that it is. Nothing, where none has begun.
-    OSError: it could not be written, and can be tried again. UnreadableError.
+def end_stretch(folder: OwnJobFolder) -> None:
+    """It is on no nodes any more, since that was last said. Nothing, where none has begun. OSError: it could not be
+    written, and can be tried again. UnreadableError.
     """
     try:
         if (found := _on_nodes(folder)) is None:
             return
+        before = _text(folder, _STRETCHES)
     except ValueError as error:
-        raise _no_stretches(folder / _ON_NODES, error) from None
-    began, nodes, last_said = found
-    path = folder / _STRETCHES
-    before = path.read_text() if path.exists() else ""
-    line = f"{began} {max(began, last_said)} {nodes}\n"
+        raise _no_stretches(folder, _ON_NODES, error) from None
+    began, nodes, length = found
+    line = f"{began} {began + length} {nodes}\n"
     # Whole or not at all, and once: a full disk or a kill may come between any two steps.
     if not before.endswith(line):
-        whole = folder / f"{_STRETCHES}.new"
-        whole.write_text(before + line)
-        whole.replace(path)
-    (folder / _ON_NODES).unlink()
+        folder.write(_STRETCHES, (before + line).encode())
+    folder.remove(_ON_NODES)
 
 
-def stretches_of(folder: Path, *, runs: bool) -> tuple[Stretch, ...]:
+def stretches_of(folder: JobFolder, *, runs: bool) -> tuple[Stretch, ...]:
     """All of a job's, the earliest first. `runs`: whether one that has not ended goes on; else it ended when it was
     last said to go on. UnreadableError: somebody else has written there.
     """
-    path = folder / _STRETCHES
     try:
-        lines = path.read_text().splitlines() if path.exists() else []
-        found = [_stretch(*map(int, line.split())) for line in lines]
+        found = [_stretch(*map(int, line.split())) for line in _text(folder, _STRETCHES).splitlines()]
         last = _on_nodes(folder)
+        if last is not None:
+            began, nodes, length = last
+            found.append(_stretch(began, began + length, nodes))
     except (ValueError, TypeError, OverflowError, OSError) as error:
-        raise _no_stretches(path, error) from None
-    if last is not None:
-        began, nodes, last_said = last
-        found.append(_stretch(began, None if runs else max(began, last_said), nodes))
+        raise _no_stretches(folder, _STRETCHES, error) from None
+    if last is not None and runs:
+        found[-1] = Stretch(found[-1].start, None, nodes, so_far_sec=length / 1000)
     return tuple(found)
 
 
 def used_sec(stretches: Sequence[Stretch], now: datetime) -> float:
     """How long it was on nodes, however many."""
-    return sum(((each.end or now) - each.start).total_seconds() for each in stretches)
+    return sum((each.until(now) - each.start).total_seconds() for each in stretches)
 
 
-def _on_nodes(folder: Path) -> tuple[int, int, int] | None:
-    path = folder / _ON_NODES
+def _on_nodes(folder: JobFolder) -> tuple[int, int, int] | None:
+    """BEGAN, NODES and LENGTH. ValueError: it says something else."""
     try:
-        began, nodes = path.read_text().split()
-        return int(began), int(nodes), path.stat().st_mtime_ns // 1_000_000
+        began, nodes, *length = map(int, folder.read(_ON_NODES).split())
+        if len(length) > 1:
+            raise ValueError("more than three numbers")
+        said = length[0] if length else round(folder.mtime(_ON_NODES) * 1000) - began
+        return began, nodes, max(0, said)
     except FileNotFoundError:
         return None
 
 
-def _no_stretches(path: Path, error: Exception) -> UnreadableError:
+def _text(folder: JobFolder, name: str) -> str:
+    try:
+        return folder.read(name).decode()
+    except FileNotFoundError:
+        return ""
+
+
+def _no_stretches(folder: JobFolder, name: str, error: Exception) -> UnreadableError:
+    path = folder.path / name
     return UnreadableError(str(path), f"no stretches of a job: {error}", fix=f"remove {path}")
 
 
-def _stretch(began_ms: int, ended_ms: int | None, nodes: int) -> Stretch:
-    return Stretch(_time(began_ms), None if ended_ms is None else _time(ended_ms), nodes)
+def _stretch(began_ms: int, ended_ms: int, nodes: int) -> Stretch:
+    return Stretch(_time(began_ms), _time(ended_ms), nodes)
 
 
 def _time(ms: int) -> datetime:

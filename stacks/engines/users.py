@@ -1,10 +1,7 @@
-"""Whose login this is, and whose a file is, for people; the user's number where that has no name, as in many
-containers.
-"""
+"""Whose login this is, for people; the user's number where that has no name, as in many containers."""
 
 import getpass
 import os
-from pathlib import Path
 
 
 def own_name() -> str:
@@ -15,11 +12,3 @@ def own_name() -> str:
         name = str(os.getuid())
     came_from = os.environ.get("SUDO_USER", "")
     return name if came_from in ("", "root") or name == "root" else came_from
-
-
-def owner_of(path: Path) -> str:
-    """OSError: nobody may know."""
-    try:
-        return path.owner()
-    except KeyError:
-        return str(path.stat().st_uid)

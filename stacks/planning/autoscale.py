@@ -255,8 +255,8 @@ def _who_does_it(config: StackConfig, machine: MachineType) -> Finding:
         return Finding.info(
             "autoscale.by-command",
             _PLACE,
-            f"the group begins with {most}; `gangway job {config.stack} --scale`, from a timer, say, asks it for what "
-            f"is wanted then; `pulumi up` sees no difference in that, `up --refresh` begins anew{stay}",
+            f"the group begins with {most}; `gangway job {config.stack_name} --scale`, from a timer, say, asks it for "
+            f"what is wanted then; `pulumi up` sees no difference in that, `up --refresh` begins anew{stay}",
         )
     return Finding.warning(
         "autoscale.told-not-done",

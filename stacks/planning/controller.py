@@ -197,7 +197,9 @@ def _too_dear(config: StackConfig, machine: MachineType, bounds: Bounds, cost: C
         return
     scaled = config.work.autoscale is not None and not why_not_scaled(config, machine)
     keeps = (
-        f"`gangway job {config.stack} --scale` keeps to it, whenever it is called" if scaled else "nobody keeps to it"
+        f"`gangway job {config.stack_name} --scale` keeps to it, whenever it is called"
+        if scaled
+        else "nobody keeps to it"
     )
     yield Finding.warning(
         "controller.usd-per-hour",

@@ -37,6 +37,7 @@ from stacks.planning.run_costs import (
     price_ladder,
     usage_lines,
 )
+from stacks.planning.team_access import TeamAccess, team_access
 from stacks.planning.throughput import throughput
 from stacks.program import build, program_of
 from stacks.providers.registry import provider_of
@@ -101,6 +102,11 @@ class Plan:
         if of_all is None:
             return None
         return self.cost.hourly - of_all * (1 - nodes / self.config.cluster.nodes.max)
+
+    @property
+    def team_access(self) -> tuple[TeamAccess, ...]:
+        """What each team of a cluster with a queue may do."""
+        return team_access(self.config.stack, self.resources)
 
     def _standing(self) -> dict[str, Any] | None:
         """What a cluster with a queue costs an hour, by the nodes that are up; None where the stack is one job."""
@@ -170,6 +176,7 @@ class Plan:
                 "sci_g_per_kimg": self.sci_g_per_kimg,
             },
             "job": self.job or None,
+            "team_access": [row.to_json() for row in self.team_access],
             "versions": {name: version(package) for name, package in packages.items()},
         }
 

@@ -13,6 +13,7 @@ from google.protobuf import json_format  # type: ignore[import-untyped]  # ships
 from pulumi.runtime import mocks, register_stack_transformation, rpc, settings
 
 from components.core.pinned import STASH
+from stacks.providers.ownership import READ_STATE
 
 # Outputs that other resources or the exports read; a plan names them instead of knowing them.
 _COMPUTED = (
@@ -104,6 +105,7 @@ class PlannedResource:
     """A resource as the program registered it.
 
     Inputs are the wire's, in camelCase. `dependencies` are the URNs of what has to stand before it and to outlive it.
+    `is_retained`: deleting it leaves it in the cloud; `deleted_with`: the URN of the resource whose end is its own.
     """
 
     urn: str
@@ -115,6 +117,8 @@ class PlannedResource:
     id: str
     dependencies: frozenset[str] = frozenset()
     delete_before_replace: bool = False
+    is_retained: bool = False
+    deleted_with: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; secrets are not shown."""
@@ -153,6 +157,12 @@ class _Recorder(mocks.MockMonitor):
         return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]  # as above
 
 
+# No engine, no state: as if the stack were up, which asks no cloud who else is called like it.
+_BUILT = {
+    f"urn:pulumi:stack::gangway::{type_}::stack": {"type": type_} for type_ in ("pulumi:providers:any", "any:x:Y")
+}
+
+
 class _CloudMocks(mocks.Mocks):
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -163,6 +173,8 @@ class _CloudMocks(mocks.Mocks):
         return self._cloud(args.typ, args.name, args.inputs) if args.custom else ("", args.inputs)
 
     def call(self, args: mocks.MockCallArgs) -> Any:
+        if args.token == READ_STATE:
+            return {"outputs": _BUILT}
         return self._cloud.ask(args.token, args.args)
 
 
@@ -218,6 +230,8 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
             id=id_,
             dependencies=frozenset(request.dependencies),
             delete_before_replace=request.deleteBeforeReplace,
+            is_retained=request.retainOnDelete,
+            deleted_with=request.deletedWith,
         )
         for urn, (request, id_) in sorted(recorder.registered.items())
         if request.type != "pulumi:pulumi:Stack"

@@ -25,6 +25,7 @@ from stacks.planning.ladder_cost import assumptions
 from stacks.planning.plan import Plan
 from stacks.planning.recording import PlannedResource
 from stacks.planning.run_costs import RungCost
+from stacks.planning.team_access import TeamAccess
 from stacks.planning.throughput import about
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
         if plan.ladder_if_trained is not None and len(plan.rungs) > 1:
             console.print(_ladder(plan, sources=full), highlight=False)
         console.print(_envelope(plan, sources=full))
+        if full and plan.team_access:
+            console.print(team_table(plan.team_access))
     shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
     if detail is Detail.SUMMARY:
         for note in notes_in_short(shown, console.width):
@@ -286,6 +289,20 @@ def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
         label = f"{kind} [dim]{escape(resource.name)}[/]"
         branches[resource.urn] = branches.get(resource.parent, tree).add(label)
     return tree
+
+
+def team_table(rows: Iterable[TeamAccess]) -> Table:
+    """What teams may do, rows of the same permissions in one."""
+    table = Table(title="teams", title_justify="left", expand=True)
+    for column in ("principal", "where", "may", "resources"):
+        table.add_column(column, overflow="fold")
+    merged = dict[tuple[str, str, str], list[str]]()
+    for row in rows:
+        key = (row.principal, row.where, ", ".join(row.permissions) or "nothing")
+        merged.setdefault(key, []).append(row.resource)
+    for key, resources in merged.items():
+        table.add_row(*map(escape, (*key, ", ".join(resources))))
+    return table
 
 
 def notes_in_short(findings: Iterable[Finding], width: int) -> Iterator[Text]:

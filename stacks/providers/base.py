@@ -12,6 +12,7 @@ import pulumi
 from components.catalog.loader import Catalog
 from components.catalog.schema import Fact, MachineType, Region
 from components.core.findings import Finding, InputError
+from components.core.retention import NO_RETENTION, Retention
 from components.estimate.cost import CostComponent, CostEstimate, Declared
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
@@ -133,6 +134,7 @@ class Provider:
         caps_spot: whether `max_usd_per_hour` has an effect, as where spot machines are bid for.
         tags: of its resources.
         data_types: type tokens of what holds data: a change that would lose it is refused.
+        retention: which of its resources hold, protect and decrypt data that outlives a `destroy`.
         machine_types: type tokens of what is billed by the hour as long as it stands.
         budget_types: type tokens of what counts that.
         region_inputs: type token -> the input that says in which region of the catalogue a stack's machines are.
@@ -154,6 +156,7 @@ class Provider:
     caps_spot: bool = False
     tags: TagRules = TagRules()
     data_types: frozenset[str] = frozenset()
+    retention: Retention = NO_RETENTION
     machine_types: frozenset[str] = frozenset()
     budget_types: frozenset[str] = frozenset()
     region_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -74,7 +74,10 @@ class _Service(SourceFileLoader):
 
         def find(name: str) -> Any:
             if name in here:
-                return import_module(f"{module.__name__}.{name}")
+                found = import_module(f"{module.__name__}.{name}")
+                # A function has its module's name, and hides it.
+                setattr(module, name, vars(found).get(name, found))
+                return vars(module)[name]
             if name.startswith("__") and name != "__all__":
                 raise AttributeError(name)
             for home in (home for home in _homes(name) if home in here):

@@ -6,6 +6,7 @@ that need the CLI are skipped, with the reason, where `pulumi` is not on PATH. R
     pytest -m engine
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -138,6 +139,13 @@ class Engine:
         edit(content["config"])
         file.write_text(yaml.safe_dump(content), "utf-8")
 
+    def put(self, id_: str, name: str) -> Path:
+        """Puts an object into a bucket of the stand-ins' cloud; its file, to delete it by."""
+        file = self.cloud / f"{hashlib.sha256(f'content|{name}'.encode()).hexdigest()}.json"
+        record = {"type": "content", "id": name, "urn": "", "inputs": {"in": id_}, "outputs": {}}
+        file.write_text(json.dumps(record), "utf-8")
+        return file
+
     def resources(self) -> list[dict[str, Any]]:
         """What the stand-ins' cloud holds."""
         return [json.loads(file.read_text("utf-8")) for file in sorted(self.cloud.glob("*.json"))]
@@ -204,6 +212,10 @@ def make_engine(tmp_path: Path, azure_vm: Any, fsx: Any) -> Callable[[str], Engi
         _copy_project(project)
         engine = _sandbox(tmp_path, project, stack)
         engine.env["GANGWAY_API_URL"] = azure_vm.url
+        azure_vm.tagged = lambda: [
+            {"id": one["id"], "type": one["outputs"].get("type", ""), "tags": one["inputs"].get("tags") or {}}
+            for one in engine.resources()
+        ]
         engine.env.update(AWS_ENDPOINT_URL_FSX=fsx.url, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
         if stack.startswith(("azure-", "aks-", "gcp-", "gke-")):
             engine.change(_hurry)

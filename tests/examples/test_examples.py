@@ -72,7 +72,7 @@ def test_each_is_a_project_that_says_what_it_needs(folder: str) -> None:
     project = yaml.safe_load((EXAMPLES / folder / "Pulumi.yaml").read_text("utf-8"))
     assert project["name"] == f"gangway-example-{folder}"
     if folder == "python":
-        (line,) = (EXAMPLES / folder / "requirements.txt").read_text("utf-8").splitlines()
+        _, line = (EXAMPLES / folder / "requirements.txt").read_text("utf-8").splitlines()
         assert line.startswith("gangway-iac[aws]")
     else:
         package = json.loads((EXAMPLES / folder / "package.json").read_text("utf-8"))

@@ -101,7 +101,7 @@ def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHea
     files = machines.files_of(machines.rendered(azure_head))
     assert "def reconcile(" in files["/opt/gangway/lib/images/node/fill_order.py"][1]
     assert json.loads(files["/etc/gangway/fallback.json"][1]) == azure_head.fallback
-    started = yaml.safe_load(machines.rendered(azure_head))["runcmd"][1][2:]
+    started = yaml.safe_load(machines.rendered(azure_head))["runcmd"][1][3:]
     services = ["rendezvous", "prometheus", "alive", "logs"]
     timers = ["gangway-record.timer", "gangway-fill.timer"]
     assert started == [*(f"gangway-{name}.service" for name in services), *timers]
@@ -109,7 +109,7 @@ def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHea
 
 def test_a_head_that_only_keeps_the_rendezvous(azure_head: AzureHeadSpec, machines: Any) -> None:
     plain = replace(azure_head, file_system=None, prometheus_image=None, fallback=None)
-    started = yaml.safe_load(machines.rendered(plain))["runcmd"][1][2:]
+    started = yaml.safe_load(machines.rendered(plain))["runcmd"][1][3:]
     assert started == ["gangway-rendezvous.service", "gangway-alive.service", "gangway-logs.service"]
     assert not [path for path in machines.files_of(machines.rendered(plain)) if "fill" in path]
 

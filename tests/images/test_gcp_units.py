@@ -95,7 +95,7 @@ def test_the_head_fills_imports_and_puts_what_it_is_told(unit: Any, gcp_head: Gc
         "/opt/gangway/bin/mount-lustre.sh",
         "/opt/gangway/bin/fill-data.sh",
     ]
-    started = yaml.safe_load(machines.rendered(gcp_head))["runcmd"][1][2:]
+    started = yaml.safe_load(machines.rendered(gcp_head))["runcmd"][1][3:]
     timers = ["gangway-record.timer", "gangway-fill.timer"]
     services = ["rendezvous", "prometheus", "data", "logs"]
     assert started == [*(f"gangway-{name}.service" for name in services), *timers]
@@ -124,7 +124,7 @@ def test_a_head_that_only_keeps_the_rendezvous(gcp_head: GcpHeadSpec, machines: 
         prometheus_image=None,
         fallback_uri=None,
     )
-    started = yaml.safe_load(machines.rendered(plain))["runcmd"][1][2:]
+    started = yaml.safe_load(machines.rendered(plain))["runcmd"][1][3:]
     assert started == ["gangway-rendezvous.service", "gangway-logs.service"]
 
 

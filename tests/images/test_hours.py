@@ -92,3 +92,20 @@ def test_the_program_sees_nothing_of_it(tmp_path: Path) -> None:
     done = subprocess.run(argv, env={"A": "1", "PATH": "/nowhere"}, capture_output=True, text=True, timeout=60)
     assert {line.partition("=")[0] for line in done.stdout.splitlines()} <= {"A", "PATH", "PWD", "OLDPWD", "SHLVL", "_"}
     assert "PATH=/nowhere\n" in done.stdout
+
+
+def test_what_the_machine_slept_does_not_count(tmp_path: Path) -> None:
+    """The first pod's count is by the machine's clock since boot, which goes on in sleep, and by its own pauses."""
+    kept, clock = tmp_path / "used", tmp_path / "uptime"
+    clock.write_text("100.00 1.00\n")
+    text = (
+        SCRIPT.read_text().replace("/proc/uptime", str(clock)).replace("-lt 5 ] || _gw_step=5", "-lt 1 ] || _gw_step=1")
+    )
+    (script := tmp_path / "hours.sh").write_text(text)
+    program = (
+        f'wait_for() {{ until [ "$(cat {kept} 2>/dev/null)" = $1 ]; do sleep 0.05; done; }}; '
+        f"wait_for 0; echo '9000.00 1' >{clock}; wait_for 1; echo '9030.00 1' >{clock}; wait_for 31; exit 3"
+    )
+    argv = words(kept, program, sec=3600)
+    argv[1] = str(script)
+    assert ended(argv) == 3

@@ -1,7 +1,5 @@
 """A node whose job has ended leaves once the record is where it outlives it, and does not stay for ever without."""
 
-import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,8 +64,8 @@ def test_a_bucket_that_hesitates_gets_the_record_at_once(done_node: Any) -> None
 def test_a_bucket_that_is_gone_keeps_a_node_for_an_hour(done_node: Any, minutes: int, stays: bool) -> None:
     done_node.fake("aws", f"{REFUSED}; {TWO_GROUPS}")
     done_node.state("ended").write_text("0 done\n")
-    ended_at = time.time() - minutes * 60
-    os.utime(done_node.state("ended"), (ended_at, ended_at))
+    done_node.up_for(1e6)
+    done_node.state("ended-at").write_text(f"{1_000_000 - minutes * 60}\n")
     assert ("goes without" in done_node.run("watch-node.sh").stderr) == (not stays)
     assert done_node.left() == (not stays)
 
@@ -133,8 +131,8 @@ def test_a_bucket_that_takes_no_word_of_the_end_keeps_a_node_for_an_hour(untold:
     assert untold.run("leave-node.sh").returncode == 0
     went = []
     for minutes in (59, 61, 62):
-        ended_at = time.time() - minutes * 60
-        os.utime(untold.state("ended"), (ended_at, ended_at))
+        untold.up_for(1e6)
+        untold.state("ended-at").write_text(f"{1_000_000 - minutes * 60}\n")
         done = untold.run("watch-node.sh")
         went.append("nobody could be told for 3600 s that the job has ended: this node waits no longer" in done.stderr)
         assert untold.state("kept").exists() == (minutes > 60), done.stderr

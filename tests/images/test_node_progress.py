@@ -1,8 +1,6 @@
 """How far a trainer is, put while it trains: without it nobody outside knows before its first stop."""
 
 import json
-import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +42,8 @@ def put(node: Any) -> dict[str, Any]:
 
 def minutes_pass(node: Any, minutes: float) -> None:
     """Since progress was put."""
-    then = time.time() - 60 * minutes
-    os.utime(node.state("progress"), (then, then))
+    due = int(node.state("progress-due").read_text())
+    node.state("progress-due").write_text(f"{due - round(60 * minutes)}\n")
 
 
 def looks(node: Any) -> None:

@@ -40,6 +40,18 @@ def test_a_node_is_up_no_longer_than_the_jobs_hours(idle_node: Any) -> None:
     assert idle_node.left()
 
 
+def test_a_machine_that_slept_has_not_used_its_hours(idle_node: Any) -> None:
+    """Its clock since boot goes on in sleep, and nobody looks."""
+    idle_node.plan(terminate_when_done=False)
+    idle_node.fake("systemctl", "echo active")
+    idle_node.state("first-start").write_text("1000\n")
+    for up in (1060, 1120 + 9 * 3600, 1180 + 9 * 3600):
+        idle_node.up_for(up)
+        minute_after_minute(idle_node, 1)
+    assert ["stop", "gangway-trainer.service"] not in idle_node.calls("systemctl")
+    assert idle_node.state("idle-sec").read_text() == f"{9 * 3600}\n"
+
+
 @pytest.mark.parametrize(("max_hours", "ends"), [(0.8, True), (0.9, False)])
 def test_a_node_on_which_no_job_began_counts_from_its_boot(idle_node: Any, max_hours: float, ends: bool) -> None:
     idle_node.plan(max_hours=max_hours)
@@ -138,10 +150,12 @@ def test_a_machine_made_for_the_job_goes_alone_where_its_trainer_rested(idle_nod
 def test_a_launcher_that_hangs_after_a_rest_ends_the_job_for_all(idle_node: Any) -> None:
     idle_node.plan(terminate_when_done=False)
     rested(idle_node, 1000, 7)
-    idle_node.up_for(1000 + (7 + 8) * 3600 + GRACE_SEC - 1)
+    over = 1000 + (7 + 8) * 3600 + GRACE_SEC
+    idle_node.state("looked").write_text(f"{over - 61} \n")
+    idle_node.up_for(over - 1)
     minute_after_minute(idle_node, 1)
     assert idle_node.events() == []
-    idle_node.up_for(1000 + (7 + 8) * 3600 + GRACE_SEC)
+    idle_node.up_for(over)
     minute_after_minute(idle_node, 1)
     assert [(event["exit_status"], event["reason"]) for event in idle_node.events()] == [(6, "max-hours")]
 

@@ -53,9 +53,9 @@ def test_what_a_worker_prepares_is_what_was_planned(
 def test_what_the_head_starts(machines: Any, openstack_head: OpenstackHeadSpec) -> None:
     timers = ["gangway-record.timer"]
     services = ["gangway-rendezvous.service", "gangway-prometheus.service"]
-    assert started(machines, openstack_head) == [*services, *timers]
+    assert started(machines, openstack_head) == ["gangway-metadata.service", *services, *timers]
     plain = replace(openstack_head, file_system=None, prometheus_image=None)
-    assert started(machines, plain) == ["gangway-rendezvous.service"]
+    assert started(machines, plain) == ["gangway-metadata.service", "gangway-rendezvous.service"]
 
 
 def test_prometheus_knows_where_the_workers_are(machines: Any, openstack_head: OpenstackHeadSpec) -> None:

@@ -395,6 +395,25 @@ def test_hours_count_once_while_any_node_is_up(nodes: Nodes, spec_of: SpecOf) ->
     assert (nodes.folder(spec.job) / "used").read_text() == "60\n"
 
 
+def test_hours_in_which_the_machine_slept_do_not_count(nodes: Nodes, spec_of: SpecOf) -> None:
+    uptime, gone = nodes.root / "uptime", nodes.root / "gone"
+    uptime.write_text("100.00 1.0\n")
+    nodes.env["GANGWAY_UPTIME"] = str(uptime)
+    nodes.max_hours = 1
+    spec = spec_of(f"echo up; while [ ! -e {gone} ]; do sleep 0.05; done; exit 75")
+    with nodes.begun(spec, "a") as one:
+        until_line(one, "up")
+        time.sleep(1.2)  # it looks each second
+        uptime.write_text("9000.00 1.0\n")
+        while not list(nodes.folder(spec.job).glob("slept.*")):
+            time.sleep(0.05)
+        uptime.write_text("9005.00 1.0\n")
+        gone.touch()
+        assert one.wait(60) == 75
+    assert (nodes.folder(spec.job) / "used").read_text() == "6\n"
+    assert not list(nodes.folder(spec.job).glob("slept.*"))
+
+
 def test_the_end_of_the_hours_is_that_of_all(nodes: Nodes, spec_of: SpecOf) -> None:
     spec, nodes.max_hours = spec_of(SAVES), 2
     folder = nodes.folder(spec.job)

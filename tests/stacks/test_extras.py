@@ -45,6 +45,8 @@ sys.argv = ["gangway", *sys.argv[2:]]
 main()
 """
 
+FROM = "in Gangway's checkout, pip install "
+
 
 def without(packages: tuple[str, ...], *arguments: str, cwd: Path = REPO) -> subprocess.CompletedProcess[str]:
     """Runs the command without some packages."""
@@ -65,7 +67,7 @@ def test_a_missing_sdk_is_one_line_with_the_command(provider: str) -> None:
     done = without((SDKS[provider],), "plan", STACKS[provider])
     assert (done.returncode, done.stdout) == (2, "")
     place = f"error: stacks/Pulumi.{STACKS[provider]}.yaml: extra '{provider}': "
-    assert done.stderr == f"{place}{SDKS[provider]} is not installed: pip install 'gangway-iac[{provider}]'\n"
+    assert done.stderr == f"{place}{SDKS[provider]} is not installed: {FROM}'.[{provider}]'\n"
 
 
 MODULE_WITHOUT = (
@@ -93,7 +95,7 @@ def test_other_programs_say_it_in_a_line_too(
         command, cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(REPO)}
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: extra '{extra}': {package} is not installed: pip install 'gangway-iac[{extra}]'\n"
+    assert done.stderr == f"error: extra '{extra}': {package} is not installed: {FROM}'.[{extra}]'\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,7 +114,7 @@ def test_a_command_that_needs_more_says_so_and_begins_nothing(what: str, tmp_pat
     package, extra, arguments = MISSING[what]
     done = without((package,), *arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert done.stderr == f"error: extra {extra!r}: {package} is not installed: pip install 'gangway-iac[{extra}]'\n"
+    assert done.stderr == f"error: extra {extra!r}: {package} is not installed: {FROM}'.[{extra}]'\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
+from trainer.core.file_errors import check_reachable
 from trainer.core.files import atomic_writer
 from trainer.core.memory_limit import memory_limit
 
@@ -84,6 +85,7 @@ def fetch(source: str, copies: Path) -> Path:
     all. TrainerError: there is no such file, the storage cannot be reached, or the disk is full.
     """
     if not is_remote(source):
+        check_reachable(Path(source))
         if not Path(source).is_file():
             raise no_such_source(source, "a file")
         return Path(source)
@@ -249,6 +251,7 @@ def files_in(source: str, copies: Path) -> FileSet:
     if is_remote(source):
         return Bucket(source)
     path = Path(source)
+    check_reachable(path)
     if not path.is_dir():
         raise no_such_source(source, "a folder or a .zip archive")
     return LocalFolder(path)

@@ -11,7 +11,8 @@ its workers are gone, it restores what a killed one has left set on a GPU (train
 for peers, or whose rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a
 line on stderr. Workers that hang are ended, and the job meets anew (trainer.launch.watchdog):
 `--hang-after` auto, off or seconds of silence. With `--member-key FILE` the nodes of a job meet through tunnels that
-none opens without that file (trainer.launch.tunnel).
+none opens without that file (trainer.launch.tunnel); with `--store first` besides, the node of `--node-rank 0` serves
+the store in which they meet, where no head does (trainer.launch.rendezvous).
 """
 
 import argparse
@@ -22,7 +23,8 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -43,12 +45,15 @@ from trainer.launch.elastic_rendezvous import (
     POLL_SEC,
     ElasticRendezvous,
     StoreAnswersAgainError,
+    address_of,
     wait_for_store,
 )
 from trainer.launch.failures import Nodes, code_of_worker, is_bad_luck
 from trainer.launch.job import Job, job_folder
 from trainer.launch.lifecycle import Event, State
+from trainer.launch.tunnel import listen_everywhere
 from trainer.launch.watchdog import Watchdog, watch_workers
+from trainer.launch.workers_store import keyed_store
 from trainer.power import carbon_start
 from trainer.power.saved_limits import undo_left_over
 from trainer.preemption.notices import NOTICES_VARIABLE
@@ -58,7 +63,9 @@ _WATCH = "--watch"
 _START_WHEN = "--start-when"
 _MAX_HOURS = "--max-hours"
 _HANG_AFTER = "--hang-after"
-_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, "--job-dir", "--node", member_key.FLAG)
+_STORE, _FIRST = "--store", "first"
+_OF_NODE = ("--job-dir", "--node", member_key.FLAG, _STORE)
+_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_OF_NODE)
 _NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -75,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
         parsed = _parsed(torchrun_argv)
         key = _member_key(own.get(member_key.FLAG), parsed)
         folder = job_folder(own.get("--job-dir"), own.get("--node") or socket.gethostname())
-        with Job(_nodes(parsed), folder, max_sec) as job:
+        with _meeting_store(own.get(_STORE), parsed, key), Job(_nodes(parsed), folder, max_sec) as job:
             if job.life.exit_code is None and not _waited(own, torchrun_argv, job.left_sec()):
                 job.on(Event.SIGNAL)
             if job.life.exit_code is None:
@@ -294,6 +301,36 @@ def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.Memb
             fix="unset it",
         )
     return member_key.MemberKey.read(Path(path))
+
+
+@contextmanager
+def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key.MemberKey | None) -> Iterator[None]:
+    """Serves the store of the job's nodes during the block, where that falls to this node."""
+    if text is None:
+        yield
+        return
+    if text != _FIRST or key is None:
+        raise TrainerError(
+            place=_STORE,
+            problem="no node to serve the store" if key else f"without {member_key.FLAG} it would be everybody's",
+            value=text,
+            allowed=f"{_FIRST}, with {member_key.FLAG}",
+            fix=f"{_STORE} {_FIRST} {member_key.FLAG} job.pem, or leave it out where a head serves the store",
+        )
+    if parsed.node_rank != 0:
+        yield
+        return
+    try:
+        listening = listen_everywhere(address_of(parsed.rdzv_endpoint)[1])
+    except OSError as error:  # another process has the port: another start may have another
+        warn(f"{_STORE}: cannot listen at {parsed.rdzv_endpoint}: {error.strerror}")
+        raise SystemExit(EXIT_FAILED) from None
+    store, door = keyed_store(key, listening)
+    try:
+        yield
+    finally:
+        door.close()
+        del store
 
 
 def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:

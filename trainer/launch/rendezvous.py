@@ -26,8 +26,8 @@ from trainer.commands.arguments import Parser
 from trainer.core.console import info, warn
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
 from trainer.launch.member_key import FLAG, MemberKey
-from trainer.launch.tunnel import LOOPBACK, FrontDoor, listen_everywhere, why_refused
-from trainer.launch.workers_store import loopback_store
+from trainer.launch.tunnel import LOOPBACK, listen_everywhere, why_refused
+from trainer.launch.workers_store import keyed_store
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
@@ -130,8 +130,7 @@ def _without_key(listening: socket.socket) -> _Served:
 def _with_key(key: MemberKey, listening: socket.socket) -> _Served:
     """The store on the loopback, a front door in its place."""
     name = _own_name(listening)
-    store = loopback_store(_STORE_TIMEOUT)
-    door = FrontDoor(key, listening, store.port)
+    store, door = keyed_store(key, listening, _STORE_TIMEOUT)
     return _Served(store, door.port, door.hosts, lambda: why_refused(key, name, door.port))
 
 

@@ -290,8 +290,8 @@ class _Target(NamedTuple):
 TARGETS: Mapping[str, _Target] = MappingProxyType(
     {
         "tensorboard": _Target("tensorboard", "pip install tensorboard", _tensorboard),
-        "mlflow": _Target("mlflow", "pip install 'gangway-iac[tracking]'", _mlflow),
-        "wandb": _Target("wandb", "pip install 'gangway-iac[tracking]'", _wandb),
+        "mlflow": _Target("mlflow", "in Gangway's checkout, pip install '.[tracking]'", _mlflow),
+        "wandb": _Target("wandb", "in Gangway's checkout, pip install '.[tracking]'", _wandb),
     }
 )
 """What `--track` may name."""

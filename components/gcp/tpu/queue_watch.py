@@ -18,6 +18,9 @@ NOT_YET_ACCEPTED = {"STATE_UNSPECIFIED", "CREATING"}
 DEAD = {"SUSPENDING", "SUSPENDED", "FAILED", "DELETING"}
 DEAD_NODE = {"PREEMPTED", "TERMINATED"}
 ALREADY_EXISTS = 409
+STACK_LABEL = "gangway-stack"
+OWNER_LABELS = (STACK_LABEL, "team", "cost_center")
+"""Labels that say whose a queued resource is."""
 
 
 def _state(found: Mapping[str, Any]) -> str:
@@ -33,10 +36,16 @@ def _why_dead(found: Mapping[str, Any]) -> str:
     return f"it is {state}" + "".join(f" ({detail})" for detail in (failure, initiator) if detail)
 
 
+def _node(queued: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The node that a queued resource, sent or received, asks for."""
+    (spec,) = queued.get("tpu", {}).get("nodeSpec") or [{}]
+    node: Mapping[str, Any] = spec.get("node", {})
+    return node
+
+
 def _fingerprint(queued: Mapping[str, Any]) -> str | None:
     """What marks a queued resource, sent or received, as made by one set of arguments."""
-    (spec,) = queued.get("tpu", {}).get("nodeSpec") or [{}]
-    mark = spec.get("node", {}).get("metadata", {}).get(FINGERPRINT_KEY)
+    mark = _node(queued).get("metadata", {}).get(FINGERPRINT_KEY)
     return None if mark is None else str(mark)
 
 
@@ -70,10 +79,16 @@ class QueueWatch:
         return name
 
     def _must_be_ours(self, name: str, found: Mapping[str, Any], body: Mapping[str, Any]) -> None:
-        if _fingerprint(found) != _fingerprint(body):
+        """An identical request may be another stack's: only labels and fingerprint together make it ours."""
+        labels, own = _node(found).get("labels", {}), _node(body).get("labels", {})
+        other = {key: value for key, value in labels.items() if key in OWNER_LABELS and own.get(key) != value}
+        if other or _fingerprint(found) != _fingerprint(body) or labels.get(STACK_LABEL) != own.get(STACK_LABEL):
+            who = ", ".join(f"{key} {labels[key]}" for key in OWNER_LABELS if key in labels)
+            problem = "is not this program's" if other else "asks for something else"
+            whose = f"{problem}; its labels: {who or 'none that name an owner'}"
             raise TpuError(
-                f"{name} exists ({_state(found)}) and asks for something else\n  fix: choose another "
-                f"queued_resource_id, or delete it: gcloud compute tpus queued-resources delete {name} --force",
+                f"{name} exists ({_state(found)}) and {whose}\n  fix: "
+                "choose another queued_resource_id, which a stack has from gangway:identity; or ask its owner",
                 ALREADY_EXISTS,
             )
 

@@ -164,7 +164,7 @@ def run(
     """Looks and does, alone: whoever comes meanwhile looks after it, so that nothing Slurm has asked for is missed."""
     with state.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = look(config, read_memory(state), slurm, groups, time.time())
+        found = look(config, read_memory(state), slurm, groups, time.monotonic())
         write_memory(state, found.memory)
         for action in found.actions:
             said = {"event": f"slurm-{type(action).__name__.lower()}", **action._asdict()}
@@ -177,7 +177,9 @@ def run(
 
 
 def read_memory(state: Path) -> Memory:
-    """What the last look left; nothing before the first one, and after a file that a full disk has cut."""
+    """What the last look left, by the clock of this boot; nothing before the first one, and after a file that a full
+    disk has cut.
+    """
     try:
         held = json.loads(state.read_text("utf-8"))
     except (FileNotFoundError, ValueError):

@@ -86,10 +86,11 @@ class AzureApi:
     def token(self, resource: str) -> str:
         """An access token for one of Azure's services; kept while it is good for another minute."""
         token, until = self._tokens.get(resource, ("", 0.0))
-        if time.time() > until - 60:
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)  # also of a machine that has slept
+        if now > until - 60:
             query = {"api-version": "2018-02-01", "resource": resource, "client_id": self._client_id}
             answer = self.metadata("identity/oauth2/token", query)
-            token, until = answer["access_token"], time.time() + int(answer["expires_in"])
+            token, until = answer["access_token"], now + int(answer["expires_in"])
             self._tokens[resource] = token, until
         return token
 

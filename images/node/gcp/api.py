@@ -66,9 +66,10 @@ class GoogleApi:
 
     def token(self) -> str:
         """An access token of the machine's service account; kept while it is good for another minute."""
-        if time.time() > self._token_until - 60:
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)  # also of a machine that has slept
+        if now > self._token_until - 60:
             answer = json.loads(self.metadata("instance/service-accounts/default/token"))
-            self._token, self._token_until = answer["access_token"], time.time() + answer["expires_in"]
+            self._token, self._token_until = answer["access_token"], now + answer["expires_in"]
         return self._token
 
     def call(self, method: str, url: str, body: Any = None) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # AWS for common.sh, which says what each of its functions is for: IMDSv2, the Auto Scaling group, CloudWatch, S3, ECR.
 IMDS_URL=${GANGWAY_IMDS_URL:-http://169.254.169.254}
-# close-metadata.sh: of instances, of IPv6, and of ECS, whose agent an AMI may bring.
-export METADATA_ADDRESSES='169.254.169.254 fd00:ec2::254 169.254.170.2' METADATA_IS_SURE=yes
+# close-metadata.sh: of instances, and of ECS and EKS, whose agents an AMI may bring.
+export METADATA_IPV4='169.254.169.254 169.254.170.2 169.254.170.23' METADATA_IPV6='fd00:ec2::254 fd00:ec2::23'
 # How long a node that was given up waits for its group to let it go, and how long completing the hook is tried.
 LET_GO_SEC=${GANGWAY_LET_GO_SEC:-300}
 COMPLETE_SEC=${GANGWAY_COMPLETE_SEC:-20}

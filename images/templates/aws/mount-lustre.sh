@@ -14,9 +14,6 @@ FINGERPRINT=9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1
 EFA_SETUP=configure-efa-fsx-lustre-client
 EFA_SETUP_URL=https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/$EFA_SETUP.zip
 
-# seconds_left: of the deadline, which counts from the start of this script, as SECONDS does.
-seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
-
 # FSx for Lustre user guide, "Installing the Lustre client": Amazon Linux 2023 has it, Ubuntu needs FSx's packages.
 install_client() {
     if command -v dnf >/dev/null; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tells slurmdbd of the teams: each line of the file is sacctmgr's words. What is there already stays, and is changed.
+# Tells slurmdbd of the teams: each line of the file is sacctmgr's words. What is there already stays, and is changed. Users
+# are taken out of accounts in which the file does not have them.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -10,3 +11,9 @@ while read -ra words; do
     # It says "Nothing new added" with exit code 1 as well.
     sacctmgr --immediate --quiet "${words[@]}" || log "sacctmgr ${words[*]}: nothing to do"
 done <"$FILE"
+sacctmgr --noheader --parsable2 list associations format=cluster,account,user | while IFS='|' read -r cluster account user; do
+    if [ -n "$user" ] && [ "$user" != root ] && ! grep -qxF "add user $user account=$account cluster=$cluster" "$FILE"; then
+        sacctmgr --immediate --quiet remove user "name=$user" "account=$account" "cluster=$cluster" </dev/null ||
+            log "$user stays in $account: tried again when the controller begins anew"
+    fi
+done

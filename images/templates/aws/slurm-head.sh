@@ -7,11 +7,12 @@ set -euo pipefail
 ROOT=${GANGWAY_ROOT:-}
 # By which slurm.conf knows it.
 hostnamectl set-hostname "$SLURM_HEAD_NAME"
-for folder in "$SLURM_STATE_DIR" "$SLURM_STATE_DIR/state" /var/log/slurm /var/lib/gangway/scaler; do
+for folder in "$SLURM_STATE_DIR" "$SLURM_STATE_DIR/state" /var/log/slurm /run/gangway-scaler; do
     install -d -m 0700 -o slurm -g slurm "$ROOT$folder"
 done
 if [ -n "$SLURM_SHARED_DIR" ]; then
-    prepare_folder "$ROOT$SLURM_SHARED_DIR"
+    # Everybody's jobs, each in a folder of its owner's.
+    install -d -m 1777 -o root -g root "$ROOT$SLURM_SHARED_DIR"
 fi
 [ -n "$SLURM_ACCOUNTS" ] || exit 0
 # slurmdbd refuses one that others may read.

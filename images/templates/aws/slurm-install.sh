@@ -31,6 +31,11 @@ mv "$key.new" "$key"
 umask 022
 systemctl restart munge.service || give_up "munge does not start"
 # Whose jobs run, by the same number on each machine.
-id gangway >/dev/null 2>&1 || useradd --uid "$TRAINER_UID" --create-home --shell /bin/bash gangway
+for user in $SLURM_USERS; do
+    name=${user%:*} uid=${user#*:}
+    id "$name" >/dev/null 2>&1 || useradd --uid "$uid" --create-home --shell /bin/bash "$name" ||
+        give_up "cannot make the user $name with number $uid"
+    [ "$(id -u "$name")" = "$uid" ] || give_up "the image has a user $name with another number than $uid"
+done
 mkdir -p "$ROOT/var/spool/slurmd" "$ROOT/var/log/slurm"
 log "slurm: $SLURM_PACKAGES"

@@ -12,7 +12,7 @@ if [ -n "$SCRATCH_TEMPORARY" ]; then
     IMAGE_SCRATCH=$(findmnt --noheadings --first-only --output TARGET --source "$(readlink -f "$GANGWAY_DISK_BY_ID/resource-part1")" || true)
 fi
 # close-metadata.sh: the metadata service, and the host's own, which is the resolver too.
-export METADATA_ADDRESSES='169.254.169.254 168.63.129.16' METADATA_IS_SURE=yes
+export METADATA_IPV4='169.254.169.254 168.63.129.16' METADATA_IPV6=''
 # images/node/azure/heartbeat.py says Unhealthy where this is.
 GIVEN_UP=${GANGWAY_STATE_DIR:-/run/gangway}/given-up
 

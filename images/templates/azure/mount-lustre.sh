@@ -47,8 +47,6 @@ install_client() {
     [ -n "$source" ] && apt_get install "linux-headers-$(uname -r)" "$source" && modprobe lustre
 }
 
-seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
-
 # After the same documentation, "Connect clients"; a mount that hangs must not outlive the deadline.
 mount_once() {
     timeout --kill-after=5 "$(seconds_left)" mount -t lustre -o noatime,flock "$MOUNT_SOURCE" "$MOUNT_POINT"

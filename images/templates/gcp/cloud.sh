@@ -9,7 +9,7 @@ ROOT=${GANGWAY_ROOT:-}
 export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
 
 # close-metadata.sh: the metadata server, which is the resolver too; over IPv6 as well.
-export METADATA_ADDRESSES='169.254.169.254 fd20:ce::254' METADATA_IS_SURE=yes
+export METADATA_IPV4='169.254.169.254' METADATA_IPV6='fd20:ce::254'
 
 # metadata PATH: one item of metadata; fails where there is no such item.
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }

@@ -37,8 +37,6 @@ secure_boot() {
     fi
 }
 
-seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
-
 mount_once() {
     # A mount that hangs must not outlive the deadline.
     timeout --kill-after=5 "$(seconds_left)" mount -t lustre -o relatime,flock "$MOUNT_SOURCE" "$MOUNT_POINT"

@@ -7,8 +7,6 @@ DEADLINE_SEC=${GANGWAY_NFS_DEADLINE_SEC:-600}
 
 install_client() { command -v mount.nfs >/dev/null || { apt_get update && apt_get install nfs-common; }; }
 
-seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
-
 # Filestore documentation, "Mount file shares on Compute Engine clients": these options for its basic tiers, NFSv3.
 mount_once() {
     timeout --kill-after=5 "$(seconds_left)" \

@@ -2,8 +2,10 @@
 # Machines that are there already, for common.sh, which says what each of its functions is for: no metadata, no group, no
 # log service. A bucket is reached by the machine's own credentials.
 
-# close-metadata.sh: rented machines may have one: most clouds' own, Azure's, Alibaba's, EC2's and Google's over IPv6.
-export METADATA_ADDRESSES='169.254.169.254 168.63.129.16 100.100.100.200 fd00:ec2::254 fd20:ce::254' METADATA_IS_SURE=no
+# close-metadata.sh: rented machines may have one: most clouds', that of containers on EC2, Scaleway's, Tencent's, Azure's,
+# Alibaba's; over IPv6 EC2's, Google's, Oracle's and OpenStack's.
+export METADATA_IPV4='169.254.169.254 169.254.170.2 169.254.170.23 169.254.42.42 169.254.0.23 168.63.129.16 100.100.100.200'
+export METADATA_IPV6='fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fe80::a9fe:a9fe'
 
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
@@ -42,9 +44,9 @@ put_object() {
 # put_blobs FOLDER KEY: each file by its own: `az storage blob upload-batch` asks what the folder is really called, and
 # opens it by that name, which is the job's to change.
 put_blobs() {
-    local name deadline=$((SECONDS + RESULTS_SEC))
+    local name deadline=$(($(up_sec /proc/uptime) + RESULTS_SEC))
     while IFS= read -r -d '' name; do
-        if [ "$SECONDS" -ge "$deadline" ]; then
+        if [ "$(up_sec /proc/uptime)" -ge "$deadline" ]; then
             echo "not all files within $RESULTS_SEC s"
             return 1
         fi

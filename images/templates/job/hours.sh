@@ -27,18 +27,27 @@ look() {
     esac
 }
 
+# up: seconds since the machine's boot, by a clock that nobody sets.
+up() {
+    read -r _gw_up _gw_rest </proc/uptime
+    echo "${_gw_up%%.*}"
+}
+
 # count: until the hours are over; then tells the shell that waits, and kills what does not hear.
 count() {
     trap - TERM INT USR1
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
-    _gw_from=$(($(date +%s) - _gw_used))
+    _gw_from=$(up)
     _gw_moves=
     while [ "$_gw_used" -lt "$_gw_max" ]; do
         _gw_step=$((_gw_max - _gw_used))
         [ "$_gw_step" -lt 5 ] || _gw_step=5
         sleep "$_gw_step"
         if [ "${JOB_COMPLETION_INDEX:-0}" = 0 ]; then
-            _gw_used=$(($(date +%s) - _gw_from))
+            # Of a time in which the machine slept no more counts than this shell did.
+            _gw_now=$(up)
+            [ $((_gw_now - _gw_from)) -le 60 ] || _gw_from=$((_gw_now - _gw_step))
+            _gw_used=$((_gw_used + _gw_now - _gw_from)) _gw_from=$_gw_now
             echo "$_gw_used" >"$_gw_file.new" && mv -f "$_gw_file.new" "$_gw_file"
         else
             _gw_last=$_gw_used

@@ -146,6 +146,10 @@ for _gw_word in "$@"; do
     if [ -n "$_gw_before" ] && [ "$_gw_word" = -- ]; then
         _gw_before=
         set -- "$@" --no-python /bin/sh "$0" --process
+    elif [ -n "$_gw_before" ] && [ "$_gw_word" = --standalone ]; then
+        # In a file, for a port is everybody's. Heartbeats, which nobody needs here, would have it grow.
+        set -- "$@" --rdzv-backend=c10d "--rdzv-id=$$" "--rdzv-endpoint=$GANGWAY_ENDS/.store" \
+            --rdzv-conf=store_type=file,keep_alive_interval=3600
     else
         set -- "$@" "$_gw_word"
     fi

@@ -39,7 +39,8 @@ _gw_store=
 _gw_failed=
 case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
 _gw_me=$(uname -n).$$
-_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$(date +%s)
+_gw_at=$(date +%s)
+_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$_gw_at
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
@@ -56,7 +57,7 @@ keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_g
 
 # at_work [CODE [failed]]: so far.
 at_work() {
-    echo "$(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
+    echo "$((_gw_at + $(here_sec))) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
 }
 
 # count NAME: how many NAME-* are kept.
@@ -72,9 +73,12 @@ up_sec() {
     echo "${_gw_up%%.*}"
 }
 
+# here_sec: of this start, without what the machine slept meanwhile.
+here_sec() { echo $(($(up_sec) - _gw_began - $(number "slept.$_gw_me"))); }
+
 # used_now: each node counts on from what it has found, and the longest count is the job's.
 used_now() {
-    _gw_sec=$((_gw_used + $(up_sec) - _gw_began))
+    _gw_sec=$((_gw_used + $(here_sec)))
     _gw_others=$(number used)
     [ "$_gw_sec" -ge "$_gw_others" ] || _gw_sec=$_gw_others
     echo "$_gw_sec"
@@ -101,7 +105,13 @@ watch() {
     _gw_seen=
     _gw_beats=0
     _gw_gone=0
+    _gw_last=$(up_sec)
     while sleep 1; do
+        _gw_now=$(up_sec)
+        # It looks each second: more than a minute is the machine's sleep.
+        [ $((_gw_now - _gw_last)) -le 60 ] ||
+            keep "slept.$_gw_me" $(($(number "slept.$_gw_me") + _gw_now - _gw_last - 1))
+        _gw_last=$_gw_now
         look
         # Who has lost a peer ends by itself, if it does not hang; who waits for one has nobody to wait for.
         if [ -n "$_gw_round" ] && { [ -e "$_gw_folder/round-$_gw_round" ] || over; }; then
@@ -202,6 +212,7 @@ if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     exit 6
 fi
 _gw_began=$(up_sec)
+rm -f "$_gw_folder/slept.$_gw_me"
 at_work
 # shellcheck disable=SC2154 # the child, once there is one
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
@@ -252,4 +263,5 @@ elif [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
     fi
 fi
 at_work "$_gw_code" $_gw_failed
+rm -f "$_gw_folder/slept.$_gw_me"
 exit "$_gw_code"

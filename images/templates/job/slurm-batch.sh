@@ -27,9 +27,9 @@ nap() {
 
 # put NAME LINE...: whole or not at all.
 put() {
-    local until=$((SECONDS + ${GANGWAY_ROOM_SEC:-300}))
+    local until=$(($(up_ms) + ${GANGWAY_ROOM_SEC:-300} * 1000))
     until printf '%s\n' "${@:2}" >"$folder/.$1" && mv "$folder/.$1" "$folder/$1"; do
-        if [ ! -d "$folder" ] || [ "$SECONDS" -ge "$until" ]; then
+        if [ ! -d "$folder" ] || [ "$(up_ms)" -ge "$until" ]; then
             echo "gangway: $1 cannot be written in $folder, which has to have room: the job is given up: ${*:2}"
             exit 1
         fi
@@ -47,14 +47,19 @@ end() {
     exit 0
 }
 
-# off_nodes ENDED: what was begun is noted as a stretch, in the form of stacks/engines/stretches.py.
+# off_nodes [UP_BEGAN]: what was begun is noted as a stretch, in the form of stacks/engines/stretches.py. Its length is what
+# `beat` has said last, or what has gone by since UP_BEGAN, where that is hardly more: the machine has not slept.
 off_nodes() {
-    local began nodes stretches
+    local began nodes stretches ended since
     read -r began nodes <"$folder/on-nodes"
+    ended=$(stat -c %.3Y "$folder/on-nodes")
+    ended=${ended/[.,]/}
+    since=$(($(up_ms) - ${1:-0}))
+    [ -z "${1:-}" ] || [ $((began + since - ended)) -ge 60000 ] || ended=$((began + since))
     mapfile -t stretches <"$folder/stretches"
     # Once: a kill may come between any two steps, and then the start after it is here with the same one.
     grep -q "^$began " "$folder/stretches" ||
-        put stretches "${stretches[@]}" "$began $(($1 > began ? $1 : began)) $nodes"
+        put stretches "${stretches[@]}" "$began $((ended > began ? ended : began)) $nodes"
     rm "$folder/on-nodes"
 }
 
@@ -67,8 +72,32 @@ used_ms() {
     echo "$sum"
 }
 
+# now_ms: a date, for people.
 now_ms() {
     date +%s%3N
+}
+
+# up_ms: since the machine's boot, by a clock that nobody sets.
+up_ms() {
+    local up
+    read -r up _ </proc/uptime
+    echo $((10#${up/./}0))
+}
+
+# came_to MS: when the stretch was last known to go on is the time of its file, whatever the clocks say.
+came_to() {
+    touch -c -d "@${1::-3}.${1: -3}" "$folder/on-nodes"
+}
+
+# beat BEGAN: while this script lives; of a longer pause, in which the machine slept, no more than its own counts.
+beat() {
+    local from now came=$1
+    from=$(up_ms)
+    while nap 20 && kill -0 $$ 2>/dev/null; do
+        now=$(up_ms)
+        came=$((came + (now - from < 60000 ? now - from : 20000))) from=$now
+        came_to "$came"
+    done
 }
 
 # heard: what a trap has noted is done outside of it, which the step's end must not meet at work.
@@ -249,7 +278,7 @@ srun_said() {
 put slurm-id "$SLURM_JOB_ID"
 touch "$folder/stretches"
 # A start that was killed came as far as it has said.
-[ ! -e "$folder/on-nodes" ] || off_nodes "$(stat -c %Y000 "$folder/on-nodes")"
+[ ! -e "$folder/on-nodes" ] || off_nodes
 trap 'is_told=yes is_heard=yes' TERM
 trap 'is_late=yes is_heard=yes' USR1
 number=0
@@ -266,8 +295,10 @@ while :; do
     [ -e "$folder/started" ] || put started "$(now_ms)"
     : >"$folder/notices.jsonl"
     [ -z "$is_told" ] || is_heard=yes
-    put on-nodes "$(now_ms) $SLURM_NNODES"
-    (while nap 20 && kill -0 $$ 2>/dev/null; do touch -c "$folder/on-nodes"; done) &
+    began=$(now_ms) up_began=$(up_ms)
+    put on-nodes "$began $SLURM_NNODES"
+    came_to "$began"
+    beat "$began" &
     beat=$!
     disown
     step=gangway-$((number += 1))
@@ -291,7 +322,7 @@ while :; do
     # shellcheck disable=SC2086 # none or several
     kill -KILL $killer "$timer" "$beat" 2>/dev/null
     killer=
-    off_nodes "$(now_ms)"
+    off_nodes "$up_began"
     code=$(meaning "$code")
     [ "$code" != 0 ] || end "done" 0
     [ ! -e "$folder/cancel" ] || end cancelled "$code" "cancelled while it ran"

@@ -1,51 +1,84 @@
 #!/usr/bin/env bash
-# Keeps the job's user from the metadata service, and so from this machine's tokens and its user data: who wants something
-# of a cloud there is root. Names are still answered: some clouds have their resolver at the same address. A machine on
-# which that cannot be seen to hold runs no job.
+# Keeps all users but root, and those in METADATA_USERS, from the cloud's metadata services, and so from this machine's
+# tokens and user data. Containers and network namespaces that send through this machine are kept from them as well,
+# whatever user they run as. Before a job it also tries to connect as the job's user: a machine on which that works runs
+# no job.
+#     close-metadata.sh           sets the rules, then tries
+#     close-metadata.sh rules     sets the rules alone: at boot, before there is a network
+#     close-metadata.sh remove    takes the rules away
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
+CHAIN=GANGWAY-METADATA
+# Slurm says in a prolog whose job begins. Any user but root stands for all others, also one without a name.
+user=${SLURM_JOB_UID:-${TRAINER_UID:-0}}
+[ "$user" != 0 ] || user=65533
 
-# closed TABLES ADDRESS PROTOCOL: docker, which comes with iptables, leaves this chain alone.
-closed() {
-    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
-        --jump REJECT)
-    if [ "$act" = remove ]; then
-        "$1" --wait 10 --delete "${rule[@]}" 2>/dev/null || true
-        return
-    fi
-    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
+# refuse TARGET: some clouds have their resolver, time server (chrony) and DHCP server (systemd-networkd), which users other
+# than root talk to, at the same address.
+refuse() {
+    for address in $addresses; do
+        printf -- "-A $CHAIN -d $address -p %s -j $1\n" \
+            "tcp -m tcp ! --dport 53" "udp -m multiport ! --dports 53,67,123,547"
+    done
+    echo COMMIT
 }
 
-# refused ADDRESS: as the job's user; 7 is curl's word for a connection that is not taken, 28 for one that nobody takes in
-# time. A service that takes it and is slow to answer is reached.
+# rules: one chain for what users of this machine send, and one for what is forwarded.
+rules() {
+    printf '*filter\n:%s -\n' "$CHAIN"
+    for name in root ${METADATA_USERS:-}; do
+        # Not before its package is installed.
+        uid=$(id -u "$name" 2>/dev/null) && echo "-A $CHAIN -m owner --uid-owner $uid -j RETURN"
+    done
+    refuse REJECT
+    printf '*mangle\n:%s -\n' "$CHAIN"
+    refuse DROP
+}
+
+# hook TABLE CHAIN: leads there, once; with `remove`, no more. Docker writes to neither of the two.
+hook() {
+    local at=(--wait 10 --table "$1") rule=("$2" --jump "$CHAIN")
+    if [ "$act" = remove ]; then
+        for rule in "--delete $2 --jump" --flush --delete-chain; do
+            # shellcheck disable=SC2086 # words
+            "$tables" "${at[@]}" $rule "$CHAIN" 2>/dev/null || true
+        done
+    else
+        "$tables" "${at[@]}" --check "${rule[@]}" 2>/dev/null || "$tables" "${at[@]}" --insert "${rule[@]}"
+    fi
+}
+
+# refused HOST: as the user. For curl 7 is a connection that is refused, and 28 one that nobody accepts in time. A
+# service that accepts it and is slow to answer is reached.
 refused() {
     local code=0 connected
-    connected=$(setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups curl --silent --globoff --noproxy '*' \
-        --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
+    connected=$(setpriv --reuid "$user" --regid "$user" --clear-groups curl --silent --globoff --noproxy '*' \
+        --connect-timeout 2 --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
     [ "$code" = 7 ] || { [ "$code" = 28 ] && [[ $connected =~ ^0[.,]?0*$ ]]; }
 }
 
-if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
-    log "no iptables here: should this machine have a metadata service, the job reaches it"
-    exit 0
-fi
-act=${1:-close}
-for address in $METADATA_ADDRESSES; do
-    tables=iptables host=$address
-    if [[ $address == *:* ]]; then
-        tables=ip6tables host=[$address]
-        # A machine without IPv6 has nobody there.
+act=${1:-}
+for tables in iptables ip6tables; do
+    addresses=$METADATA_IPV4
+    if [ "$tables" = ip6tables ]; then
+        # A machine without IPv6 reaches nobody there.
         [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+        addresses=$METADATA_IPV6
     fi
-    for protocol in tcp udp; do
-        closed "$tables" "$address" "$protocol" || {
-            log "cannot keep the job from $address"
+    if ! command -v "$tables" >/dev/null; then
+        log "no $tables here: no user is kept from $addresses"
+    elif ! { [ "$act" = remove ] || "$tables-restore" --noflush --wait 10 <<<"$(rules)"; } ||
+        ! hook filter OUTPUT || ! hook mangle FORWARD; then
+        log "cannot keep users from $addresses"
+        exit 1
+    fi
+    [ -z "$act" ] || continue
+    for address in $addresses; do
+        [ "$tables" = iptables ] || address=[$address]
+        refused "$address" || {
+            log "user $user still reaches $address"
             exit 1
         }
     done
-    [ "$act" = remove ] || refused "$host" || {
-        log "the job's user still reaches $address"
-        exit 1
-    }
 done

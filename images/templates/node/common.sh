@@ -31,14 +31,28 @@ STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 
 log() { printf 'gangway: %s\n' "$*" >&2; }
 
+# up_sec [FILE]: since this machine's boot, by a clock that nobody sets.
+up_sec() {
+    local up
+    read -r up _ <"${1:-${GANGWAY_UPTIME:-/proc/uptime}}"
+    echo "${up%%.*}"
+}
+
 # retry SECONDS COMMAND...: until COMMAND succeeds; fails when SECONDS have passed.
 retry() {
-    local deadline=$((SECONDS + $1))
+    local deadline=$(($(up_sec /proc/uptime) + $1))
     shift
     until "$@"; do
-        [ "$SECONDS" -lt "$deadline" ] || return 1
+        [ "$(up_sec /proc/uptime)" -lt "$deadline" ] || return 1
         sleep "$POLL_SEC"
     done
+}
+
+# seconds_left: of DEADLINE_SEC, which counts from the start of the script; 1 once it is over.
+STARTED_SEC=$(up_sec /proc/uptime)
+seconds_left() {
+    local left=$((STARTED_SEC + DEADLINE_SEC - $(up_sec /proc/uptime)))
+    echo $((left > 0 ? left : 1))
 }
 
 # prepare_folder FOLDER: makes it, and the trainer's, but nothing that a link in its place leads to. A bucket mounted as a
@@ -90,10 +104,12 @@ give_up() {
 # grows with each rest: somebody may mend it, and others that train would stop for it each time. Six hours without one,
 # for which the launcher counts failures, are a fresh start.
 rest() {
-    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
-    echo >>"$STATE_DIR/rests"
+    [ "$(up_sec)" -lt $(($(last_rest) + 21600)) ] || rm -f "$STATE_DIR/rests"
+    up_sec >>"$STATE_DIR/rests"
     touch "$STATE_DIR/unfit"
 }
+
+last_rest() { tail -n 1 "$STATE_DIR/rests" 2>/dev/null || echo 0; }
 
 # rested: the pause is over.
 rested() {
@@ -101,7 +117,7 @@ rested() {
     [ -e "$STATE_DIR/rests" ] || return 0
     count=$(wc -l <"$STATE_DIR/rests")
     [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
-    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+    [ "$(up_sec)" -ge $(($(last_rest) + pauses[count])) ]
 }
 
 # too_many_given_up REASON: with this one, the breaker's limit of nodes is reached (images/node/breaker.py), or was before;
@@ -140,7 +156,7 @@ put_end() {
 }
 
 # kept_long_enough: nothing that cannot be put keeps this node any more.
-kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+kept_long_enough() { [ "$(up_sec)" -ge $(($(cat "$STATE_DIR/ended-at" 2>/dev/null || echo 0) + KEEP_SEC)) ]; }
 
 # record_kept: what the run has is where it outlives the stack, or was tried for long enough. A run without a record has
 # nothing to keep.
@@ -178,12 +194,10 @@ depart() {
 # wanted. Results that are put at the end alone are left to watch-node.sh, which has the time for it.
 end_job() {
     mkdir -p "$STATE_DIR"
+    up_sec >"$STATE_DIR/ended-at"
     echo "$1 $2" >"$STATE_DIR/ended"
     log "the job has ended: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
     { tell && { [ -n "$RESULTS_AT_END" ] || depart; }; } ||
         log "could not tell of it, keep what it made, or leave: watch-node.sh tries again"
 }
-
-# up_sec: since this machine's boot, by a clock that nobody sets.
-up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }

@@ -59,10 +59,11 @@ if [ -n "$RECORD" ]; then
     else
         status=1
     fi
-elif [ -n "$PROGRESS" ] && [ -z "$(find "$STATE_DIR/progress" -mmin -10 2>/dev/null)" ]; then
+elif [ -n "$PROGRESS" ] && [ "$(up_sec)" -ge "$(cat "$STATE_DIR/progress-due" 2>/dev/null || echo 0)" ]; then
     # A record tells it too. It holds up nobody, and is tried again in a minute.
     echo "$PROGRESS" >"$STATE_DIR/progress.json"
     if put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json"; then
+        echo $(($(up_sec) + 600)) >"$STATE_DIR/progress-due"
         echo "$PROGRESS" >"$STATE_DIR/progress"
     else
         log "the progress could not be put"

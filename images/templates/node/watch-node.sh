@@ -24,17 +24,19 @@ idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
 # outlived: no machine that was made for the job and is to leave is up longer than the job's hours, idle or not.
 outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
 
-# count_idle IDLE: the time from one look to the next in which the trainer rests is none of the job's hours.
+# count_idle IDLE: none of the job's hours is the time from one look to the next in which the trainer rests, or the
+# machine sleeps: it looks each minute, so that of a longer time a minute counts.
 count_idle() {
-    local now last
-    if [ -z "$1" ] || [ ! -e "$STATE_DIR/first-start" ]; then
-        rm -f "$STATE_DIR/idle-at"
-        return
-    fi
+    local now last was
+    [ -e "$STATE_DIR/first-start" ] || return 0
     now=$(up_sec)
-    last=$(cat "$STATE_DIR/idle-at" 2>/dev/null) || last=$now
-    echo "$now" >"$STATE_DIR/idle-at"
-    echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+    read -r last was 2>/dev/null <"$STATE_DIR/looked" || last=$now was=
+    echo "$now $1" >"$STATE_DIR/looked"
+    if [ -n "$1" ] && [ -n "$was" ]; then
+        echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+    elif [ $((now - last)) -gt 600 ]; then
+        echo $(($(idle_sec) + now - last - 60)) >"$STATE_DIR/idle-sec"
+    fi
 }
 
 # leave_alone: the job may have hours left, and goes on with the others or those that come.
@@ -63,7 +65,7 @@ if trainer_rests; then
 fi
 count_idle "$idle"
 # Whoever manages a firewall may have emptied it since the trainer was started.
-if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+if [ -z "$idle" ] && ! "$(dirname "$0")/close-metadata.sh"; then
     log "the job could reach this machine's tokens: stopped"
     systemctl stop "$TRAINER"
     exit 1

@@ -6,7 +6,7 @@ LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 export ROOT=${GANGWAY_ROOT:-}
 
 # close-metadata.sh: Nova's metadata service; over IPv6 as well.
-export METADATA_ADDRESSES='169.254.169.254 fe80::a9fe:a9fe' METADATA_IS_SURE=yes
+export METADATA_IPV4='169.254.169.254' METADATA_IPV6='fe80::a9fe:a9fe'
 
 # swift COMMAND...: see images/node/openstack/api.py.
 swift() { PYTHONPATH=$LIB_DIR python3 -m images.node.openstack.api "$@"; }

@@ -10,8 +10,6 @@ SECRET_FILE=${GANGWAY_CEPH_SECRET:-/run/gangway-ceph.secret}
 write_secret() { (umask 077 && swift secret mount_key >"$SECRET_FILE"); }
 install_client() { command -v mount.ceph >/dev/null || { apt_get update && apt_get install ceph-common; }; }
 
-seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
-
 mount_once() {
     timeout --kill-after=5 "$(seconds_left)" \
         mount -t ceph -o "name=$MOUNT_USER,secretfile=$SECRET_FILE,noatime" "$MOUNT_SOURCE" "$MOUNT_POINT"

@@ -7,8 +7,6 @@ DEADLINE_SEC=${GANGWAY_NFS_DEADLINE_SEC:-600}
 
 install_client() { command -v mount.nfs >/dev/null || { apt_get update && apt_get install nfs-common; }; }
 
-seconds_left() { echo $((DEADLINE_SEC > SECONDS ? DEADLINE_SEC - SECONDS : 1)); }
-
 # NFSv4.1: one port, no callbacks, and what Ganesha before CephFS speaks (Manila's documentation, "CephFS driver"). A mount
 # that hangs must not outlive the deadline.
 mount_once() {

@@ -4,6 +4,7 @@ Each step can be made again: a move that was cut off anywhere, by a kill too, go
 one job at the target.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -83,7 +84,7 @@ def move_job(
         data = target.bring_data(job, tell, say)  # while it goes on
         # What an earlier try that was cut off had sent of it is in no other record.
         way.noted(0 if data is None else data.bytes)
-        stage, began = target.stage(origin), datetime.now(UTC)
+        stage, began, started = target.stage(origin), datetime.now(UTC), time.monotonic()
         if before.phase is Phase.WAITING:
             copy_run(run_url, stage, tell, whole=job.preset is None)  # so that it keeps its turn where this fails
         _unless_over(source.status(job_id), way, target, origin)  # the copies took their time
@@ -93,7 +94,7 @@ def move_job(
         _unless_over(ended, way, target, origin)
         used = _used(source, job_id, job, way, target, origin)
         copied = copy_run(run_url, stage, tell, whole=job.preset is None)
-        sec = (datetime.now(UTC) - began).total_seconds()
+        sec = time.monotonic() - started
         move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
         way.gone()
         _unless_over(ended, way, target, origin)  # it was cancelled while it was copied

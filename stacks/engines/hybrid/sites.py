@@ -141,7 +141,7 @@ def spent_on(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
     """The same, on such nodes."""
     if status.stretches is None:
         return Spent(None, None, "its engine does not know any more when it was on nodes")
-    hours = sum(((each.end or now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
+    hours = sum((each.until(now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
     if nodes is None or nodes.usd_per_hour is None:
         return Spent(hours, None, "nobody has said what a node costs" if nodes is None else nodes.source)
     return Spent(hours, hours * nodes.usd_per_hour, nodes.source)

@@ -20,6 +20,7 @@ from stacks.engines.base import (
     Room,
     UnreadableError,
     no_data_source,
+    open_meeting,
     region_findings,
     unreadable,
 )
@@ -102,6 +103,7 @@ class KubernetesEngine:
             )  # fmt: skip
         yield from output_findings(job)
         yield from no_data_source(job)
+        yield from open_meeting(job, "the job's own pods, where the cluster enforces NetworkPolicies, else all pods")
         yield from self._missing(job)
         yield from self._team(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)

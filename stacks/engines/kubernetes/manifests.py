@@ -20,7 +20,14 @@ from stacks.config.job_file import JobFile, Priority
 from stacks.config.own_command import RUN_DIR, output_folder, outputs_in_mounts
 from stacks.engines.attempts import most_restarts
 from stacks.engines.kubernetes.fabric import Fabric
-from stacks.engines.node_command import Meeting, Place, node_argv, node_variables, own_job_script
+from stacks.engines.node_command import (
+    Meeting,
+    Place,
+    needs_member_key,
+    node_argv,
+    node_variables,
+    own_job_script,
+)
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_ENDED_FOR_ALL,
@@ -56,7 +63,9 @@ HOURS_ANNOTATION = "gangway.dev/max-sec"
 PATIENCE_SEC = 4 * 3600
 """Beyond its hours, for nodes that have to come, in all of a JobSet's tries."""
 _MOUNTS = "/mnt/gangway"
-_RUN_DIR, _SCRIPTS_DIR = f"{_MOUNTS}/run", f"{_MOUNTS}/scripts"
+_RUN_DIR, _SCRIPTS_DIR, _MEMBER_DIR = f"{_MOUNTS}/run", f"{_MOUNTS}/scripts", f"{_MOUNTS}/member"
+MEMBER_KEY = "member.pem"
+"""In a job's Secret, and in `_MEMBER_DIR`: its nodes' key. In no pod's environment."""
 _OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
 _HOURS, _USED = "hours.sh", f"{_RUN_DIR}/.gangway-used-sec"
 _PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
@@ -71,10 +80,8 @@ _GOES_ON = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
     exit %(code)d
 fi
 """
-_MEETS = """[ "$JOB_COMPLETION_INDEX" = 0 ] && PET_RDZV_CONF=is_host=1 || PET_RDZV_CONF=is_host=0
-export PET_RDZV_CONF
-"""
-"""For a pod's shell: torchrun would guess from names and addresses which pod serves the store; a pod has several."""
+_MEETS = 'export PET_NODE_RANK="$JOB_COMPLETION_INDEX"\n'
+"""For a pod's shell: the argument of torchrun's by which the first pod serves the store."""
 _WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
 _APART: Mapping[str, str] = MappingProxyType({INFINIBAND: RUNG_LABEL, TPU: "cloud.google.com/gke-nodepool"})
 """By a resource, the label of nodes in which those that can reach each other by it are alike."""
@@ -172,8 +179,8 @@ def variables_of(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, str
     return {"HOME": "/tmp", **joins, **node_variables(job, _PLACE, _NOTICES), **held}
 
 
-def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, ...]:
-    """What there is before the JobSet: the script, the job's variables, and who may talk to its pods."""
+def supports(placing: Placing, secrets: Mapping[str, str]) -> tuple[Manifest, ...]:
+    """What there is before the JobSet: the script, the job's variables and key, and who may talk to its pods."""
     return (
         {
             "apiVersion": "v1",
@@ -188,7 +195,7 @@ def supports(placing: Placing, variables: Mapping[str, str]) -> tuple[Manifest, 
             "metadata": _meta(placing, placing.name),
             "immutable": True,
             "type": "Opaque",
-            "stringData": dict(variables),
+            "stringData": dict(secrets),
         },
         {
             "apiVersion": "networking.k8s.io/v1",
@@ -305,7 +312,6 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
         "name": CONTAINER,
         "image": job.image,
         "command": [_literal(word) for word in _words(job, placing)],
-        "envFrom": [{"secretRef": {"name": placing.name}}],
         "env": [{"name": _RESTARTS, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{_RESTARTS_LABEL}']"}}}],
         "resources": {"requests": asked, "limits": asked},
         "securityContext": {
@@ -349,11 +355,27 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
     if job.data_dir is not None:
         read = {"claimName": DATA_CLAIM, "readOnly": True}
         spec["volumes"].append({"name": "data", "persistentVolumeClaim": read})
+    _give_secrets(spec, job, placing)
     if placing.fabric is not None:
         _join(spec, placing.fabric)
     if affinity := _affinity(job, placing):
         spec["affinity"] = affinity
     return spec
+
+
+def _give_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
+    """The job's variables; its key as a file alone."""
+    (container,) = pod["containers"]
+    if not needs_member_key(job):
+        container["envFrom"] = [{"secretRef": {"name": placing.name}}]
+        return
+    # By envFrom the key would be a variable too, and a preset's variables are no secrets.
+    own = variables_of(job, placing.fabric)
+    container["env"] += [{"name": name, "value": _literal(value)} for name, value in own.items()]
+    container["volumeMounts"].append({"name": "member", "mountPath": _MEMBER_DIR, "readOnly": True})
+    # The kubelet adds reading by fsGroup, as which the pod runs; to others it stays closed.
+    file = {"secretName": placing.name, "items": [{"key": MEMBER_KEY, "path": MEMBER_KEY}], "defaultMode": 0o400}
+    pod["volumes"].append({"name": "member", "secret": file})
 
 
 def _join(pod: Manifest, fabric: Fabric) -> None:
@@ -404,8 +426,9 @@ def _words(job: JobFile, placing: Placing) -> list[str]:
         ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script, "told": EXIT_INTERRUPTED})
     )
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
-    argv = node_argv(job, _PLACE, Meeting(first, _PORT, placing.name, job.nodes.max))
-    return [shell, "-c", f'{goes_on}{_MEETS}{joins}exec "$@"', "node", *hours, *argv]
+    meeting = Meeting(first, _PORT, placing.name, job.nodes.max, f"{_MEMBER_DIR}/{MEMBER_KEY}")
+    meets = _MEETS if job.preset is not None or job.processes_per_node is not None else ""
+    return [shell, "-c", f'{goes_on}{meets}{joins}exec "$@"', "node", *hours, *node_argv(job, _PLACE, meeting)]
 
 
 def _literal(word: str) -> str:

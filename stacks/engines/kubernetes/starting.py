@@ -8,16 +8,19 @@ from types import MappingProxyType
 from typing import Any
 
 from components.core.findings import InputError
+from components.core.member_key import new_member_key
 from stacks.config.job_file import JobFile
 from stacks.engines.kubernetes.kubectl import Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.manifests import (
     JOB_SET_VERSION,
+    MEMBER_KEY,
     Manifest,
     Placing,
     job_set,
     supports,
 )
 from stacks.engines.kubernetes.objects import time_of
+from stacks.engines.node_command import needs_member_key
 
 SETS = "jobsets.jobset.x-k8s.io"
 SUPPORTS: Mapping[str, str] = MappingProxyType(
@@ -37,7 +40,7 @@ def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str
     made, tried, token = list[str](), "", secrets.token_hex(8)
     try:
         # The first one's name nobody else can have from then on.
-        for each in (*supports(placing, variables), job_set(job, placing)):
+        for each in (*supports(placing, {**variables, **_member_key(job, placing)}), job_set(job, placing)):
             tried = each["kind"]
             stored = kubectl.create(_signed(each, token))
             made.append(tried)
@@ -56,6 +59,11 @@ def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str
                     value=placing.job_id, fix="list the jobs there, and cancel this one where it is among them",
                 ) from error  # fmt: skip
         raise
+
+
+def _member_key(job: JobFile, placing: Placing) -> Mapping[str, str]:
+    """Made anew for each start; empty where none is needed."""
+    return {MEMBER_KEY: new_member_key(placing.job_id)} if needs_member_key(job) else {}
 
 
 def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: str) -> None:

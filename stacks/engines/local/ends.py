@@ -8,40 +8,39 @@ FOLDER/<id>/spent.json    the failures so far, and the interruptions that nobody
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Self
 
 from stacks.engines.base import UnreadableError
-from stacks.report.rendering import write_whole
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 
 _EXIT, _SPENT = "exit-code", "spent.json"
 _BYTES = 32
 _OPEN, _NO_ROOM = "-", "no-room"
 
 
-def take_room(folder: Path, start: int) -> None:
+def take_room(folder: OwnJobFolder, start: int) -> None:
     """Before that start begins. OSError: there is none."""
-    (folder / _EXIT).write_bytes(_padded(start, _OPEN))
+    folder.write(_EXIT, _padded(start, _OPEN))
 
 
-def put_down(folder: Path, start: int, code: int) -> None:
+def put_down(folder: OwnJobFolder, start: int, code: int) -> None:
     """In the room that was taken, and so on a full disk too."""
-    _overwrite(folder, _padded(start, code))
+    folder.overwrite(_EXIT, _padded(start, code))
 
 
-def say_room(folder: Path, *, lacks: bool) -> None:
+def say_room(folder: OwnJobFolder, *, lacks: bool) -> None:
     """Whether what comes of the last start's end waits for room; nothing where none has ended."""
     if len(words := _words(folder)) >= 2 and words[1].isdecimal():
         with suppress(OSError):  # it stands in the log, too
-            _overwrite(folder, _padded(*words[:2], *([_NO_ROOM] if lacks else [])))
+            folder.overwrite(_EXIT, _padded(*words[:2], *([_NO_ROOM] if lacks else [])))
 
 
-def lacks_room(folder: Path) -> bool:
+def lacks_room(folder: JobFolder) -> bool:
     """Whether that was said last."""
     return _words(folder)[2:] == [_NO_ROOM]
 
 
-def end_of(folder: Path, start: int) -> int | None:
+def end_of(folder: JobFolder, start: int) -> int | None:
     """The exit code of that start; None where it has not ended, or was killed with its runner."""
     words = _words(folder)
     known = len(words) >= 2 and words[0] == str(start) and words[1].isdecimal()
@@ -67,20 +66,20 @@ class Spent:
     interruptions_before: int = 0
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def read(cls, folder: JobFolder) -> Self:
         """UnreadableError: somebody else has written there."""
-        path = folder / _SPENT
+        path = folder.path / _SPENT
         try:
-            found = json.loads(path.read_bytes())
+            found = json.loads(folder.read(_SPENT))
             return cls(*(int(found[each.name]) for each in fields(cls)))
         except FileNotFoundError:
             return cls()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise UnreadableError(str(path), f"no count of a job's failures: {error}", fix=f"remove {path}") from None
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: OwnJobFolder) -> None:
         """InputError: there is no room."""
-        write_whole(folder / _SPENT, json.dumps(asdict(self)).encode())
+        folder.save(_SPENT, json.dumps(asdict(self)).encode())
 
     def without(self, start: int) -> tuple[int, int]:
         """Failures and interruptions of the starts before that one."""
@@ -89,16 +88,11 @@ class Spent:
         return self.failures, self.interruptions
 
 
-def _words(folder: Path) -> list[str]:
+def _words(folder: JobFolder) -> list[str]:
     try:
-        return (folder / _EXIT).read_text().split()
+        return folder.read(_EXIT).decode().split()
     except (OSError, UnicodeDecodeError):
         return []
-
-
-def _overwrite(folder: Path, line: bytes) -> None:
-    with (folder / _EXIT).open("r+b") as file:
-        file.write(line)
 
 
 def _padded(*words: object) -> bytes:

@@ -21,15 +21,16 @@ from components.core.findings import Finding, InputError
 from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile, Priority
-from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources
+from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources, open_meeting
 from stacks.engines.environment import environment_of
+from stacks.engines.job_folder import JobFolder, OwnJobFolder, open_lock, sharing_findings
 from stacks.engines.job_folders import (
     CANCEL_FILE,
     LOG_FILE,
     FolderEngine,
-    is_anothers,
-    job_ids,
+    has_others,
     number_of,
+    own_jobs,
     read_job,
     read_status,
 )
@@ -49,8 +50,8 @@ class LocalQueue(FolderEngine):
 
     kind = "local"
 
-    def __init__(self, folder: Path, user: str = "", region: Place | None = None, *, is_named: bool = False) -> None:
-        super().__init__(folder, user, region)
+    def __init__(self, folder: Path, region: Place | None = None, *, is_named: bool = False) -> None:
+        super().__init__(folder, region)
         self._is_named = is_named
 
     def jobs(self) -> Sequence[JobStatus]:
@@ -71,8 +72,10 @@ class LocalQueue(FolderEngine):
                 "this engine runs no containers: the command would run in another environment than the image's",
                 "leave image out to run in this environment, or submit it to another engine",
             )
+        yield from sharing_findings(self._folder)
         yield from no_outputs(job)
         yield from no_resources(job)
+        yield from open_meeting(job, "this machine's users, and whoever else reaches its ports")
         if job.team:
             yield Finding.warning(
                 "job.team", "team", "of no effect here but as a word in lists: this engine keeps no quotas",
@@ -90,49 +93,44 @@ class LocalQueue(FolderEngine):
         before = self._before((RANK[job.priority], math.inf))
         return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
 
-    def _has_begun(self, job_id: str) -> bool:
-        return is_alive(self._folder / job_id)
+    def _has_begun(self, folder: OwnJobFolder) -> bool:
+        return is_alive(folder)
 
     def _begun(self, job_id: str) -> None:
         """Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
-        for each in super().jobs():
-            if each.id == job_id:
-                begin_runner(self._folder / job_id)
-            elif not each.phase.is_over and not is_alive(self._folder / each.id):
-                with suppress(InputError, OSError):  # it is not this job's affair, and its own status says so
-                    if (self._folder / each.id).stat().st_uid == os.geteuid():  # root reads others' jobs, and runs none
-                        begin_runner(self._folder / each.id)
+        self._is_turn_taken()  # what somebody else has put there would be waited for in vain
+        begin_runner(self._known(job_id))
+        for each in own_jobs(self._folder):
+            with suppress(InputError, OSError):  # it is not this job's affair, and its own status says so
+                if each.name != job_id and not self._seen(each).phase.is_over and not is_alive(each):
+                    begin_runner(each)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        found = self._seen(job_id)
+        folder = self._known(job_id)
+        found = self._seen(folder)
         if found.phase is not Phase.WAITING or found.reason:
             return found
-        before = self._before(order_of(self._folder / job_id))
+        before = self._before(order_of(folder))
         return replace(found, reason=f"{', '.join(before)} before it" if before else "")
 
     def _before(self, place: tuple[float, float]) -> list[str]:
-        """Jobs that run, or wait and begin before one of this place in the order; of other users' that one runs."""
-        ids = job_ids(self._folder)
-        found = [job_id for job_id in ids if self._is_before(job_id, place)]
-        if not found and any(is_anothers(self._folder / job_id) for job_id in ids):
-            with suppress(OSError), open_turn(self._folder) as turn:
-                return ["another user's job"] if is_locked(turn) else []
-        return found
+        """Own jobs that run, or wait and begin before one of this place in the order; else who has the turn."""
+        if found := [each.name for each in own_jobs(self._folder) if _is_before(each, place)]:
+            return found
+        with suppress(OSError):
+            if self._is_turn_taken():
+                return ["another user's job" if has_others(self._folder) else "a job whose folder was removed"]
+        return []
 
-    def _is_before(self, job_id: str, place: tuple[float, float]) -> bool:
-        folder = self._folder / job_id
-        try:
-            phase = read_status(folder).phase
-            if phase is Phase.RUNNING and is_alive(folder):
-                return True
-            return not phase.is_over and order_of(folder) < place
-        except UnreadableError:
-            return False  # or its folder has just been removed
+    def _is_turn_taken(self) -> bool:
+        """OSError: no job gets it, for what has its name is no such file."""
+        if not os.path.lexists(self._folder / TURN_FILE):
+            return False
+        with open_turn(self._folder) as turn:
+            return is_locked(turn)
 
-    def _seen(self, job_id: str) -> JobStatus:
-        """But for whom it waits for."""
-        folder = self._known(job_id)
+    def _seen(self, folder: JobFolder) -> JobStatus:
         found, runs = read_status(folder), is_alive(folder)
         if not runs:
             found = read_status(folder)  # it may have ended between the two looks
@@ -148,71 +146,74 @@ class LocalQueue(FolderEngine):
             reason="its process is gone; the next submit, or a wait for it, takes it up again",
         )
 
-    def _failures(self, folder: Path) -> int:
+    def _failures(self, folder: JobFolder) -> int:
         return Spent.read(folder).failures
 
-    def _interruptions(self, folder: Path) -> int:
+    def _interruptions(self, folder: JobFolder) -> int:
         return Spent.read(folder).interruptions
 
     def stop(self, job_id: str) -> None:
         """See `Movable`."""
         folder = self._known(job_id)
         try:
-            (folder / CANCEL_FILE).touch()
+            folder.touch(CANCEL_FILE)
             if not self.status(job_id).phase.is_over and not is_alive(folder):
                 begin_runner(folder)  # which does no more than say so
         except OSError as error:
             raise self._no_room(error, f"{job_id} cannot be cancelled") from None
 
 
-def _now(folder: Path, found: JobStatus) -> str:
+def _now(folder: JobFolder, found: JobStatus) -> str:
     """Why a job that somebody sees to is where it is; its own reason, where nothing else is known."""
     code = end_of(folder, found.starts) if found.phase is Phase.RUNNING else None
     if code is not None and lacks_room(folder):
         return f"ended with exit code {code}; what comes of it waits for room on the disk"
-    if not (folder / CANCEL_FILE).exists():
+    if not folder.has(CANCEL_FILE):
         return found.reason if found.reason or code is None else f"ended with exit code {code}"
     if found.phase is Phase.RUNNING and code is None:
         return f"being cancelled: it is told to stop, and ended after {read_job(folder).grace_sec} s at the latest"
     return "being cancelled"
 
 
-def order_of(folder: Path) -> tuple[int, int]:
+def order_of(folder: JobFolder) -> tuple[int, int]:
     """Of two jobs that wait, whose is less begins first. UnreadableError."""
     return RANK[read_job(folder).priority], number_of(folder.name)
 
 
-def is_alive(folder: Path) -> bool:
+def _is_before(folder: OwnJobFolder, place: tuple[float, float]) -> bool:
+    try:
+        phase = read_status(folder).phase
+        if phase is Phase.RUNNING and is_alive(folder):
+            return True
+        return not phase.is_over and order_of(folder) < place
+    except UnreadableError:
+        return False  # or its folder has just been removed
+
+
+def is_alive(folder: JobFolder) -> bool:
     """Whether the job's process lives."""
     try:
-        with (folder / ALIVE_FILE).open("rb") as file:
+        with folder.open_file(ALIVE_FILE) as file:
             return is_locked(file)
-    except FileNotFoundError:
+    except OSError:
         return False
 
 
 def open_turn(folder: Path) -> IO[bytes]:
-    """The file of the lock, of a folder of jobs. OSError: there is none, and no room for it."""
-    path = folder / TURN_FILE
-    try:
-        file = path.open("ab")
-    except PermissionError:
-        return path.open("rb")  # who was here first is another user; a lock takes no more
-    with suppress(OSError):
-        path.chmod(0o644)  # for the others, whatever this one's umask is
-    return file
+    """The file of the lock, of a folder of jobs. OSError: there is none, and no room for it; or it is no such file."""
+    return open_lock(folder / TURN_FILE)
 
 
-def begin_runner(folder: Path) -> None:
+def begin_runner(folder: OwnJobFolder) -> None:
     """A process of its own, which no Ctrl-C here reaches; what goes wrong in it stands in the job's log. It has the
     lock from its first moment, so that a job of a lower priority does not begin meanwhile.
     """
-    with (folder / LOG_FILE).open("ab") as output, (folder / ALIVE_FILE).open("ab") as alive:
+    with folder.append_to(LOG_FILE) as output, folder.append_to(ALIVE_FILE) as alive:
         if not lock_soon(alive):
             return  # somebody else has begun one
         if read_status(folder).phase.is_over:
             return  # it has ended meanwhile
-        runner = [sys.executable, "-m", "stacks.engines.local.runner", str(folder), str(alive.fileno())]
+        runner = [sys.executable, "-m", "stacks.engines.local.runner", str(folder.path), str(alive.fileno())]
         # By way of a shell that ends at once: whoever submits may live for long, and is nobody's parent.
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *runner],
@@ -221,7 +222,7 @@ def begin_runner(folder: Path) -> None:
             stderr=output,
             start_new_session=True,
             # One that a job has submitted is not of that job.
-            env={**for_modules(unmarked(os.environ)), RUNNER_MARK: str(folder)},
+            env={**for_modules(unmarked(os.environ)), RUNNER_MARK: str(folder.path)},
             pass_fds=(alive.fileno(),),
             check=True,
         )

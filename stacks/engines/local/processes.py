@@ -15,6 +15,7 @@ from pathlib import Path
 from stacks.config.job_file import JobFile
 from stacks.engines.base import UnreadableError
 from stacks.engines.environment import environment_of
+from stacks.engines.job_folder import OwnJobFolder
 from stacks.engines.local.marks import MARK, RUNNER_MARK
 
 _POLL_SEC = 0.1
@@ -40,7 +41,7 @@ def reap_orphans(but: int) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
-def end_all(folder: Path, grace_sec: float) -> None:
+def end_all(folder: OwnJobFolder, grace_sec: float) -> None:
     """Ends every process of the job that lives: of its workers, which have sessions of their own, and of what it has
     left in the background. They are told first where they have a grace. To be called while no child is waited for.
     """
@@ -70,19 +71,19 @@ def told_to_end(process: subprocess.Popen[bytes], job: JobFile) -> int:
         return process.wait()
 
 
-def _processes_of(folder: Path) -> Iterator[int]:
+def _processes_of(folder: OwnJobFolder) -> Iterator[int]:
     """Those that have ended, and wait for their parent, are none."""
     reap_orphans(but=0)
     parents = dict(_parents())
     variables = {pid: _variables(pid) for pid in parents}
-    own, slurm_id = os.fsencode(f"{MARK}={folder}"), _slurm_id(folder)
+    own, slurm_id = os.fsencode(f"{MARK}={folder.path}"), _slurm_id(folder)
     for pid in parents:
         is_marked = own in variables[pid] and not _is_of_slurm(variables[pid], slurm_id)
         if is_marked or _is_descendant(pid, parents, variables, own):
             yield pid
 
 
-def _slurm_id(folder: Path) -> str:
+def _slurm_id(folder: OwnJobFolder) -> str:
     """Of the job of Slurm's in which the folder's was submitted; mostly none."""
     with suppress(UnreadableError):
         return environment_of(folder).get("SLURM_JOB_ID", "")

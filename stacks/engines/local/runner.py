@@ -24,13 +24,14 @@ from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.data_sets import with_data
 from stacks.engines.environment import environment_of
-from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, job_ids, read_job, read_status, write_status
+from stacks.engines.job_folder import OwnJobFolder
+from stacks.engines.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, own_jobs, read_job, read_status, write_status
 from stacks.engines.local.ends import Spent, end_of, put_down, say_room, take_room
 from stacks.engines.local.engine import is_alive, open_turn, order_of
 from stacks.engines.local.marks import MARK
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
-from stacks.engines.stretches import begin_stretch, end_stretch, still_on_nodes, stretches_of, used_sec
+from stacks.engines.stretches import RunningStretch, end_stretch, stretches_of, used_sec
 from stacks.paths import for_modules
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
@@ -41,12 +42,13 @@ _ROOM_SEC, _MOST_ROOM_SEC = 0.2, 5.0
 """Between two tries to write on a full disk: at first, and at most."""
 _SAY_SEC = 5.0
 _PAUSE_SEC = 1.0
+_NOTICES = "notices.jsonl"
 """Between two starts."""
 
 
 def main(argv: list[str]) -> int:
     """Returns 0; what became of the job stands in its state."""
-    folder = Path(argv[0])
+    folder = OwnJobFolder(Path(argv[0]))
     adopt_orphans()
     with os.fdopen(int(argv[1]), "ab"):
         runner = _Runner(folder)
@@ -67,8 +69,8 @@ class _StoppedError(Exception):
 class _Runner:
     """One job in its folder, whose lock is held meanwhile."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: OwnJobFolder) -> None:
+        self._folder, self._queue = folder, folder.path.parent
         self._job, self._status = read_job(folder), read_status(folder)
         self._leaves = self._is_told = False
         self._over = set[str]()
@@ -86,7 +88,7 @@ class _Runner:
             # What that one has left, before this one waits: others are begun meanwhile, and only one is to run.
             end_all(self._folder, self._job.grace_sec)
             self._say(phase=Phase.WAITING, reason="taken up again")
-        with self._kept(lambda: open_turn(self._folder.parent)) as turn:
+        with self._kept(lambda: open_turn(self._queue)) as turn:
             if not self._waited_for(turn):
                 return
             self._end_lost()
@@ -120,12 +122,11 @@ class _Runner:
         return self._leaves
 
     def _end_lost(self) -> None:
-        """Whoever has the turn runs alone: what lives of a job whose process was killed is told and ended, and a
+        """Whoever has the turn runs alone: what lives of an own job whose process was killed is told and ended, and a
         process that takes such a job up does so itself.
         """
-        for job_id in job_ids(self._folder.parent):
-            other = self._folder.parent / job_id
-            while other != self._folder and not (self._leaves or self._is_cancelled) and _is_running(other):
+        for other in own_jobs(self._queue):
+            while other.name != self._folder.name and not self._is_stopping and _is_running(other):
                 if is_alive(other):
                     time.sleep(_POLL_SEC)
                 elif _is_running(other):  # still: it may have ended between the two looks
@@ -173,17 +174,22 @@ class _Runner:
 
     @property
     def _is_cancelled(self) -> bool:
-        return (self._folder / CANCEL_FILE).exists()
+        return self._folder.has(CANCEL_FILE)
+
+    @property
+    def _is_stopping(self) -> bool:
+        """Whether nothing more of it is to run, by this process at least."""
+        return self._leaves or self._is_cancelled or not self._folder.is_in_place
 
     def _has_turn(self, turn: IO[bytes]) -> bool:
         """Whether nobody runs, and none that waits comes before this one."""
         if is_locked(turn):
             return False  # before all others are looked at, which takes long where there are many
         own = order_of(self._folder)
-        for job_id in job_ids(self._folder.parent):
-            if job_id != self._folder.name and job_id not in self._over and self._waits(job_id, before=own):
+        for other in own_jobs(self._queue):
+            if other.name != self._folder.name and other.name not in self._over and self._waits(other, before=own):
                 return False
-        if self._is_cancelled or self._leaves:
+        if self._is_stopping:
             return False
         try:
             lock(turn)
@@ -191,15 +197,14 @@ class _Runner:
             return False
         return True
 
-    def _waits(self, job_id: str, before: tuple[int, int]) -> bool:
+    def _waits(self, other: OwnJobFolder, before: tuple[int, int]) -> bool:
         """Whether that job waits, and comes first. One that cannot be read, or whose folder has just been removed, does
         not.
         """
-        other = self._folder.parent / job_id
         try:
             phase = read_status(other).phase
             if phase.is_over:
-                self._over.add(job_id)
+                self._over.add(other.name)
             return phase is Phase.WAITING and order_of(other) < before and is_alive(other)
         except InputError:
             return False
@@ -215,52 +220,48 @@ class _Runner:
             started_at=self._status.started_at or datetime.now(UTC),
         )
         self._kept(lambda: take_room(self._folder, self._status.starts))
-        self._kept(lambda: begin_stretch(self._folder, nodes=1))
-        job = with_data(self._job, self._folder.parent)
-        place = Place(str(self._folder / RUN_FOLDER), str(own_job_script()), sys.executable)
-        notices = self._folder / "notices.jsonl"
-        self._kept(lambda: notices.write_text(""))
+        stretch = self._kept(lambda: RunningStretch(self._folder, nodes=1))
+        job = with_data(self._job, self._queue)
+        folder = self._folder.path
+        place = Place(str(folder / RUN_FOLDER), str(own_job_script()), sys.executable)
+        self._kept(lambda: self._folder.write(_NOTICES, b""))
         of_submit = of_submit if job.preset is None else for_modules(of_submit)
-        variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(notices))}
-        with (self._folder / LOG_FILE).open("ab") as output:
+        variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(folder / _NOTICES))}
+        with self._folder.append_to(LOG_FILE) as output:
             try:
                 process = subprocess.Popen(
                     node_argv(job, place),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    cwd=self._job.workdir or self._folder / RUN_FOLDER,
-                    env={**variables, MARK: str(self._folder)},
+                    cwd=self._job.workdir or folder / RUN_FOLDER,
+                    env={**variables, MARK: str(folder)},
                     start_new_session=True,
                 )
             except OSError as error:
                 _tell(f"gangway: cannot begin: {error}")
                 return EXIT_BAD_INPUT
-        code = self._attended(process, notices, time.monotonic() + left_sec)
-        self._still_on_nodes()
+        code = self._attended(process, stretch, time.monotonic() + left_sec)
+        _update(stretch)
         return 128 - code if code < 0 else code
 
-    def _attended(self, process: subprocess.Popen[bytes], notices: Path, deadline: float) -> int:
+    def _attended(self, process: subprocess.Popen[bytes], stretch: RunningStretch, deadline: float) -> int:
         """Until it has ended, by itself or by us; its exit code."""
         say_at = time.monotonic() + _SAY_SEC
-        while process.poll() is None and time.monotonic() < deadline and not self._is_cancelled and not self._leaves:
+        while process.poll() is None and time.monotonic() < deadline and not self._is_stopping:
             time.sleep(_POLL_SEC)
             reap_orphans(but=process.pid)
             if time.monotonic() > say_at:
-                self._still_on_nodes()
+                _update(stretch)
                 say_at += _SAY_SEC
         if process.poll() is not None:
             return process.returncode
         try:
-            with notices.open("a") as file:  # before the signal, so that who hears it finds it there
-                file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}) + "\n")
+            with self._folder.append_to(_NOTICES) as file:  # before the signal, so that who hears it finds it there
+                file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}).encode() + b"\n")
         except OSError as error:  # the signal says it all the same, and must not wait for room
-            _tell(f"gangway: {notices}: {error.strerror}")
+            _tell(f"gangway: {_NOTICES}: {error.strerror}")
         return told_to_end(process, self._job)
-
-    def _still_on_nodes(self) -> None:
-        with suppress(OSError):  # then its time is known to the last time that this was said
-            still_on_nodes(self._folder)
 
     def _say(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]  # of JobStatus, each
@@ -277,7 +278,7 @@ class _Runner:
             except UnreadableError:
                 raise
             except (OSError, InputError) as error:
-                if self._leaves or not self._folder.is_dir():
+                if self._leaves or not self._folder.is_in_place:
                     raise _StoppedError(f"gangway: {error}") from None
                 if not self._is_told:
                     self._is_told = _tell(f"gangway: waits for room: {error}")
@@ -291,18 +292,23 @@ class _Runner:
                 return written
 
 
-def _is_running(folder: Path) -> bool:
+def _is_running(folder: OwnJobFolder) -> bool:
     """Whether its state says so. One that cannot be read, or whose folder has just been removed, is not known to."""
     with suppress(InputError):
         return read_status(folder).phase is Phase.RUNNING
     return False
 
 
-def _grace_sec(folder: Path) -> float:
+def _grace_sec(folder: OwnJobFolder) -> float:
     """None, of a job that cannot be read."""
     with suppress(InputError):
         return read_job(folder).grace_sec
     return 0.0
+
+
+def _update(stretch: RunningStretch) -> None:
+    with suppress(OSError):  # then its time is known to the last time that this was said
+        stretch.update()
 
 
 def _tell(line: str) -> bool:

@@ -11,12 +11,14 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from tempfile import TemporaryFile
 from typing import IO, Any
 
 from pydantic import ValidationError
 
 from components.core.findings import Finding, InputError
+from components.core.visible import one_line_texts
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile
 from stacks.engines.base import EngineAwayError, JobStatus, Room, no_data_source
@@ -25,6 +27,7 @@ from stacks.engines.remote.wire import ANSWER, ANSWERS, HELLO, PROTOCOL, QUESTIO
 _CONNECT_SEC, _ANSWER_SEC = 30.0, 180.0
 _NO_PROGRAM, _NO_CONNECTION = 127, 255
 """Exit codes: a shell's, where a program is missing; ssh's own."""
+_MOST_ANSWER_BYTES = 256_000_000
 _MOST_GREETINGS = 200
 """Lines that a login shell may print before Gangway does."""
 
@@ -64,7 +67,7 @@ class RemoteEngine:
                     why.place, f"{why.problem}; the job may have been taken there", allowed=why.allowed,
                     fix="look whether `gangway job list` has it, before you submit it again",
                 ) from None  # fmt: skip
-        return str(_result(Call.SUBMIT, answer))
+        return str(self._result(Call.SUBMIT, answer))
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
@@ -98,9 +101,21 @@ class RemoteEngine:
         """EngineAwayError: nobody answers; the next call dials anew. InputError: as it was raised there."""
         text = "" if job is None else job.model_dump_json(exclude_unset=True)
         try:
-            return _result(call, self._answered(Question(call, self._on, text, job_id, offset)))
+            return self._result(call, self._answered(Question(call, self._on, text, job_id, offset)))
         except _UnansweredError as error:
             raise error.why from None
+
+    def _result(self, call: Call, answer: Answer) -> Any:
+        """InputError: as it was raised there."""
+        if answer.refusal is not None:
+            raise answer.refusal.error()
+        try:
+            found = ANSWERS[call].validate_json(answer.result)
+        except ValidationError:
+            raise self._no_answer() from None
+        if call is Call.FINDINGS:  # statuses and rooms are visible by themselves, and a log is the job's own words
+            return [Finding(each.severity, *one_line_texts(astuple(each)[1:])) for each in found]
+        return one_line_texts(found) if call is Call.SUBMIT else found
 
     def _answered(self, question: Question) -> Answer:
         """InputError: nobody is there to be asked. _UnansweredError."""
@@ -112,7 +127,13 @@ class RemoteEngine:
             self._pipe.close()
             self._pipe = None
             raise
-        return ANSWER.validate_json(said)
+        try:
+            return ANSWER.validate_json(said)
+        except ValidationError:
+            raise _UnansweredError(self._no_answer()) from None
+
+    def _no_answer(self) -> InputError:
+        return InputError(f"via {self._via}", "what came back is no answer of Gangway's", fix="ask its administrator")
 
 
 class _UnansweredError(Exception):
@@ -121,13 +142,6 @@ class _UnansweredError(Exception):
     def __init__(self, why: InputError) -> None:
         super().__init__(str(why))
         self.why = why
-
-
-def _result(call: Call, answer: Answer) -> Any:
-    """InputError: as it was raised there."""
-    if answer.refusal is not None:
-        raise answer.refusal.error()
-    return ANSWERS[call].validate_json(answer.result)
 
 
 class _Pipe:
@@ -188,6 +202,8 @@ class _Pipe:
             if not part:
                 raise self._gone()
             self._rest += part
+            if len(self._rest) > _MOST_ANSWER_BYTES:
+                raise InputError(f"via {self._via}", "an answer without an end", fix="ask its administrator")
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
@@ -201,7 +217,7 @@ class _Pipe:
         if code == _NO_PROGRAM:
             return InputError(
                 place, f"no {self._program} there: {said}", allowed="its path, in the engine's key `program`",
-                fix=f"pip install gangway-iac there; {words} has to answer",
+                fix=f"install Gangway there, from the same checkout; {words} has to answer",
             )  # fmt: skip
         kind = EngineAwayError if code == _NO_CONNECTION else InputError
         return kind(place, said, fix=f"{words} has to answer")

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from components.core.findings import Finding, InputError, nearest_hint
+from components.core.member_key import new_member_key
 from components.estimate.regions import Place
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
@@ -27,9 +28,11 @@ from stacks.engines.base import (
     Phase,
     Room,
     no_resources,
+    open_meeting,
 )
 from stacks.engines.data_sets import with_data
 from stacks.engines.environment import environment_of
+from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder, sharing_findings
 from stacks.engines.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
@@ -40,10 +43,12 @@ from stacks.engines.job_folders import (
     write_status,
 )
 from stacks.engines.local.marks import unmarked
+from stacks.engines.node_command import needs_member_key
 from stacks.engines.slurm.container import HOME_FOLDER, image_findings, output_folders
 from stacks.engines.slurm.left import end_of, first, keep_id, kept_id, number_in, time_in
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
+    MEMBER_KEY,
     NODE_SCRIPT,
     OWN_JOB,
     batch_env,
@@ -58,7 +63,7 @@ from stacks.engines.slurm.variables import REACH, outside
 from stacks.engines.stretches import stretches_of
 
 _TIMEOUT_SEC = 60.0
-_WORDS = "sbatch.words"
+_WORDS, _GONE = "sbatch.words", ".gone"
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 _NO_SCRIPT = (*_WAITS, "CONFIGURING")
@@ -90,6 +95,7 @@ _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": 
 class _State:
     """Of a job in Slurm; all empty where it knows none of that number."""
 
+    uid: str
     word: str
     reason: str
     comment: str
@@ -97,7 +103,7 @@ class _State:
 
 _OR = "+"
 """Between partitions; a comma is between engines."""
-_STATE_FORMAT = "%i|%T|%r|%k"
+_STATE_FORMAT = "%i|%U|%T|%r|%k"
 
 
 @dataclass(frozen=True)
@@ -118,8 +124,8 @@ class SlurmEngine(FolderEngine):
 
     kind = "slurm"
 
-    def __init__(self, folder: Path, partition: str = "", user: str = "", region: Place | None = None) -> None:
-        super().__init__(folder, user, region)
+    def __init__(self, folder: Path, partition: str = "", region: Place | None = None) -> None:
+        super().__init__(folder, region)
         self._asked = partition
         self.where = f"{folder}{f'@{partition}' if partition else ''}"
         if partition and "" in partition.split(_OR):
@@ -131,6 +137,7 @@ class SlurmEngine(FolderEngine):
 
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`. InputError: Slurm does not answer, or has no such partition."""
+        yield from sharing_findings(self._folder)
         # Slurm takes a backslash out of a log's path, and says a job's comment in a line.
         if odd := [character for character in str(self._folder) if character == "\\" or not character.isprintable()]:
             yield Finding.error(
@@ -160,6 +167,7 @@ class SlurmEngine(FolderEngine):
             )
         yield from image_findings(job, self._folder)
         yield from no_resources(job)
+        yield from open_meeting(job, "whoever reaches the cluster's network, such as the jobs of its other users")
         if job.team and not self._has_accounts():
             yield Finding.warning(
                 "job.team", "team", "of no effect in Slurm: this one keeps no accounts", "leave it out, or add slurmdbd"
@@ -167,7 +175,10 @@ class SlurmEngine(FolderEngine):
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        return self._status(job_id, _one_state)
+        return self._status(self._known(job_id), _one_state)
+
+    def _seen(self, folder: JobFolder) -> JobStatus:
+        return self._status(folder, _one_state)
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`. Slurm is asked once for all of them. InputError: there is no such folder."""
@@ -185,31 +196,31 @@ class SlurmEngine(FolderEngine):
         def state(slurm_id: str) -> _State:
             return listed().get(slurm_id) or _one_state(slurm_id)
 
-        return self._listed(lambda job_id: self._status(job_id, state))
+        return self._listed(lambda folder: self._status(folder, state))
 
     def _numbers(self) -> Iterator[str]:
         """Slurm's, of the jobs that are not over."""
         for job_id in job_ids(self._folder):
-            folder = self._folder / job_id
-            with suppress(InputError):
+            with suppress(InputError, OSError):
+                folder = JobFolder(self._folder / job_id)
                 if not read_status(folder).phase.is_over and (number := kept_id(folder)):
                     yield number
 
-    def _status(self, job_id: str, state_of: Callable[[str], _State]) -> JobStatus:
-        folder = self._known(job_id)
+    def _status(self, folder: JobFolder, state_of: Callable[[str], _State]) -> JobStatus:
+        """Kept in the folder where that is this user's own."""
         known = read_status(folder)
         if known.phase.is_over:
             return known
         found = self._now(folder, known, state_of)
-        if found.phase.is_over:
+        if found.phase.is_over and (own := _own(folder)) is not None:
             with suppress(InputError):  # without room it is found out again
-                write_status(folder, found)
+                write_status(own, found)
         return found
 
-    def _failures(self, folder: Path) -> int:
+    def _failures(self, folder: JobFolder) -> int:
         return number_in(folder, "failures") or 0
 
-    def _interruptions(self, folder: Path) -> int:
+    def _interruptions(self, folder: JobFolder) -> int:
         return number_in(folder, "interruptions") or 0
 
     def stop(self, job_id: str) -> None:
@@ -217,17 +228,14 @@ class SlurmEngine(FolderEngine):
         folder = self._known(job_id)
         if self.status(job_id).phase.is_over:
             return
-        with _writing(folder):
-            (folder / CANCEL_FILE).touch()
+        with _writing(folder.path):
+            folder.touch(CANCEL_FILE)
         # Asked for after the file is there, which a batch script that has not begun by now will find.
         if not (slurm_id := _slurm_id(folder)):
             with suppress(InputError):  # without room the file says it alone
                 write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
-        state, _ = _own_state(folder, _one_state(slurm_id))
-        # The batch script tells the step, and waits; where there is none yet the job is gone at once.
-        signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
-        _told(slurm_id, *signal)
+        _end_own(folder, slurm_id)
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
@@ -239,33 +247,38 @@ class SlurmEngine(FolderEngine):
         idle = _most_of_one(line.split("|") for line in lines)
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
-    def _has_begun(self, job_id: str) -> bool:
+    def _has_begun(self, folder: OwnJobFolder) -> bool:
         return True  # by Slurm, or by a submit that is at work; one that was cut off is told as failed
 
-    def _may_have_begun(self, job_id: str) -> bool:
+    def _may_have_begun(self, folder: OwnJobFolder) -> bool:
         """The last file that is written before sbatch is called."""
-        return (self._folder / job_id / _WORDS).exists()
+        return folder.has(_WORDS)
 
-    def _put(self, job: JobFile, new: Path, moves: tuple[Move, ...], environment: Mapping[str, str]) -> str:
+    def _put(
+        self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
+    ) -> OwnJobFolder:
         return super()._put(job, new, moves, outside(environment))
 
     def _begun(self, job_id: str) -> None:
-        folder = self._folder / job_id
-        (folder / _WORDS).unlink(missing_ok=True)  # of a submit before it, which was refused
-        job, partition = read_job(folder), self._partition().name
-        words = sbatch_words(job, folder, partition, has_accounts=self._has_accounts())
-        with _writing(folder):
+        folder = self._known(job_id)
+        path, partition = folder.path, self._partition().name
+        job = read_job(folder)
+        words = sbatch_words(job, path, partition, has_accounts=self._has_accounts())
+        with _writing(path):
+            folder.remove(_WORDS)  # of a submit before it, which was refused
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
-                shutil.copyfile(TEMPLATES / "job" / name, folder / name)
+                folder.write(name, (TEMPLATES / "job" / name).read_bytes())
             if job.image is not None:
-                for each in (str(folder / HOME_FOLDER), *output_folders(job, str(folder / RUN_FOLDER)).values()):
+                for each in (str(path / HOME_FOLDER), *output_folders(job, str(path / RUN_FOLDER)).values()):
                     Path(each).mkdir(parents=True, exist_ok=True)
-            (folder / "batch.env").write_text(batch_env(job, job_id, partition, read_status(folder).used_before))
-            (folder / "node.env").write_text(node_env(with_data(job, self._folder), folder, sys.executable))
-            (folder / _WORDS).write_text("".join(f"{word}\n" for word in words))
+            folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).used_before).encode())
+            folder.write("node.env", node_env(with_data(job, self._folder), path, sys.executable).encode())
+            if needs_member_key(job):
+                _write_member_key(folder)
+            folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
         keep_id(folder, _taken(folder, words))
 
-    def _now(self, folder: Path, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
+    def _now(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
         """Out of what its script has left and what Slurm says."""
         slurm_id = _slurm_id(folder)
         if not slurm_id:
@@ -277,17 +290,17 @@ class SlurmEngine(FolderEngine):
             known,
             starts=number_in(folder, "starts") or 0,
             nodes=tuple(first(folder, "nodes").split()),
-            started_at=None if started is None else time_in(folder / "started", started),
+            started_at=None if started is None else time_in(folder.path / "started", started),
             stretches=stretches_of(folder, runs=state in _RUNS),
         )
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
         if kept_id(folder) not in ("", slurm_id):  # it has just been handed over
             return self._now(folder, known, _one_state)
-        if state in _NO_SCRIPT and _cancel_asked(folder):
+        if folder.is_own and state in _NO_SCRIPT and _cancel_asked(folder):
             # Told while it ran, and requeued since: it would be given nodes once more. Not everybody who looks may.
             with suppress(InputError):
-                _slurm("scancel", slurm_id)
+                _end_own(folder, slurm_id, tries=1)
         if state in _WAITS:
             return replace(seen, phase=Phase.WAITING, reason="being cancelled" if _cancel_asked(folder) else reason)
         if state in _RUNS:
@@ -298,7 +311,7 @@ class SlurmEngine(FolderEngine):
         is_cancelled = _cancel_asked(folder) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
         unknown = "Slurm knows it no more" if state == "UNKNOWN" else f"Slurm says {state}"
-        look = f"look at scontrol show job {slurm_id}, and at the room in {folder}"
+        look = f"look at scontrol show job {slurm_id}, and at the room in {folder.path}"
         why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word: {look}"
         return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
 
@@ -337,23 +350,36 @@ def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
 
 def _one_state(slurm_id: str) -> _State:
     """What Slurm says of a job."""
-    return _states(f"--jobs={slurm_id}").get(slurm_id, _State("", "", ""))
+    return _states(f"--jobs={slurm_id}").get(slurm_id, _State("", "", "", ""))
 
 
-def _told(slurm_id: str, *signal: str) -> None:
-    """Has Slurm end a job, or tell its batch script, unless it is over. In the first instants of a script there is none
-    to be told yet, and scancel fails without a word.
+def _end_own(folder: JobFolder, slurm_id: str, tries: int = _TELLS) -> None:
+    """Ends the folder's job in Slurm; nothing else here acts on a job of Slurm's. A controller that was killed may give
+    its number to another one: that one has another user or another comment, and is left alone.
     """
-    for left in reversed(range(_TELLS)):
+    state, _ = _own_state(folder, _one_state(slurm_id))
+    if state == "UNKNOWN":
+        return
+    # The batch script tells the step, and waits; where there is none yet the job is gone at once.
+    signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
+    for left in reversed(range(tries)):
         try:
             _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
             return
         except InputError as error:
             if _IS_OVER.search(error.problem):
                 return
+            # In the first instants of a script there is none to be told yet, and scancel fails without a word.
             if error.problem != "scancel: " or not left:
                 raise
         time.sleep(_TELL_SEC)
+
+
+def _users(folder: JobFolder) -> tuple[str, str]:
+    """Who may have submitted the folder's job. Who asks may be its owner by another name, where a shared folder makes
+    root nobody.
+    """
+    return str(folder.uid), str(os.geteuid())
 
 
 def _states(which: str) -> dict[str, _State]:
@@ -366,32 +392,31 @@ def _states(which: str) -> dict[str, _State]:
         if "Invalid job id" not in error.problem:
             raise
         said = ""
-    rows = (line.split("|", 3) for line in said.splitlines())
-    return {row[0]: _State(*row[1:]) for row in rows if len(row) == 4}
+    rows = (line.split("|", 4) for line in said.splitlines())
+    return {row[0]: _State(*row[1:]) for row in rows if len(row) == 5}
 
 
-def _own_state(folder: Path, found: _State) -> tuple[str, str]:
+def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
     """Slurm's word and reason; UNKNOWN where it knows the folder's job no more: a controller that was killed may give a
-    number once more.
+    number once more, and anybody may write any comment.
     """
-    if found.comment != comment_of(folder):
+    if found.comment != comment_of(folder.path) or found.uid not in _users(folder):
         return "UNKNOWN", ""
     return found.word, "" if found.reason == "None" else found.reason
 
 
-def _slurm_id(folder: Path) -> str:
+def _slurm_id(folder: JobFolder) -> str:
     """The number of the folder's job; empty where Slurm has not taken it. A submit that was cut off has not kept it."""
     if kept := kept_id(folder):
         return kept
-    # Who asks may be the owner by another name, where a shared folder makes root nobody.
-    of_owner = _states(f"--user={folder.stat().st_uid},{os.geteuid()}")
-    own = [number for number, state in of_owner.items() if state.comment == comment_of(folder)]
-    if own:
-        keep_id(folder, max(own, key=int))
+    of_owner = _states(f"--user={','.join(_users(folder))}")
+    own = [number for number, state in of_owner.items() if state.comment == comment_of(folder.path)]
+    if own and (mine := _own(folder)) is not None:
+        keep_id(mine, max(own, key=int))
     return kept_id(folder) or max(own, key=int, default="")
 
 
-def _taken(folder: Path, words: Sequence[str]) -> str:
+def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
     """The number by which Slurm has taken it. PerhapsTakenError: nobody knows whether it has, or will."""
     try:
         said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(environment_of(folder)))
@@ -421,15 +446,27 @@ def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
     return {**{name: value for name, value in of_submit.items() if name not in REACH}, "PATH": path, **own}
 
 
-def _gone_sec(folder: Path) -> float:
+def _write_member_key(folder: OwnJobFolder) -> None:
+    """A new one, which none but the job's owner reads, whoever may look into the job's folder."""
+    parent, _, name = MEMBER_KEY.partition("/")
+    folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
+
+
+def _gone_sec(folder: JobFolder) -> float:
     """Since it was first seen that Slurm does not run it; 0 where that cannot be kept."""
-    gone = folder / ".gone"
     try:
-        if not gone.exists():
-            gone.touch()
-        return time.time() - gone.stat().st_mtime
+        if not folder.has(_GONE) and (own := _own(folder)) is not None:
+            own.touch(_GONE)
+        return time.time() - folder.mtime(_GONE)
     except OSError:
         return 0.0
+
+
+def _own(folder: JobFolder) -> OwnJobFolder | None:
+    """None of another user's: whoever lists it changes nothing there."""
+    with suppress(OSError, NotOwnError):
+        return folder.own()
+    return None
 
 
 @contextmanager
@@ -440,19 +477,20 @@ def _writing(folder: Path) -> Iterator[None]:
         raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
 
 
-def _being_submitted(folder: Path, known: JobStatus) -> JobStatus:
+def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
     assert known.submitted_at is not None, "of every job here"
     if _cancel_asked(folder):
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
     if (datetime.now(UTC) - known.submitted_at).total_seconds() < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
-    with suppress(OSError):
-        (folder / CANCEL_FILE).touch()  # if it is taken after all, it does nothing
+    if (own := _own(folder)) is not None:
+        with suppress(OSError):
+            own.touch(CANCEL_FILE)  # if it is taken after all, it does nothing
     return replace(known, phase=Phase.FAILED, reason="its submit was cut off: submit it again")
 
 
-def _cancel_asked(folder: Path) -> bool:
-    return (folder / CANCEL_FILE).exists()
+def _cancel_asked(folder: JobFolder) -> bool:
+    return folder.has(CANCEL_FILE)
 
 
 def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None) -> str:

@@ -3,13 +3,13 @@ files. Somebody else may have written there: UnreadableError, of all that reads.
 """
 
 import re
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from stacks.engines.base import Phase, UnreadableError
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 
 _ID_FILE = "slurm-id"
 _ENDS = {
@@ -21,40 +21,36 @@ _ENDS = {
 }
 
 
-def first(folder: Path, name: str) -> str:
+def first(folder: JobFolder, name: str) -> str:
     """A file's line; empty where there is no such file yet."""
     try:
-        return (folder / name).read_text().strip()
+        return folder.read(name).decode().strip()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise _damaged(folder / name, str(error)) from None
+        raise _damaged(folder.path / name, str(error)) from None
 
 
-def kept_id(folder: Path) -> str:
+def kept_id(folder: JobFolder) -> str:
     """Empty where nobody has kept it yet."""
     kept = number_in(folder, _ID_FILE)
     return "" if kept is None else str(kept)
 
 
-def keep_id(folder: Path, slurm_id: str) -> None:
+def keep_id(folder: OwnJobFolder, slurm_id: str) -> None:
     """Unless its script has, which knows better. Without room the next one who asks finds it by its comment."""
-    partial = folder / f".{_ID_FILE}-{secrets.token_hex(8)}"
     with suppress(OSError, UnreadableError):
-        partial.write_text(f"{slurm_id}\n")
         if not kept_id(folder):
-            partial.replace(folder / _ID_FILE)
-    with suppress(OSError):
-        partial.unlink(missing_ok=True)
+            folder.write(_ID_FILE, f"{slurm_id}\n".encode())
 
 
-def number_in(folder: Path, name: str) -> int | None:
+def number_in(folder: JobFolder, name: str) -> int | None:
     """Of a file's line; None where there is no such file yet."""
     line = first(folder, name)
     if not line:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", line):
-        raise _damaged(folder / name, f"{line[:40]!r} is no number")
+        raise _damaged(folder.path / name, f"{line[:40]!r} is no number")
     return int(line)
 
 
@@ -68,14 +64,14 @@ class End:
     why: str
 
 
-def end_of(folder: Path) -> End | None:
+def end_of(folder: JobFolder) -> End | None:
     """None where its script has left no end yet."""
     if not (line := first(folder, "end")):
         return None
     match = re.fullmatch(r"(\S+) ([0-9]{1,3}) ([0-9]{1,18})(?: (.*))?", line, re.DOTALL)
     if match is None or (phase := _ENDS.get(match[1])) is None:
-        raise _damaged(folder / "end", f"{line[:40]!r} is no end of a job")
-    return End(phase, int(match[2]), time_in(folder / "end", int(match[3])), (match[4] or "").strip())
+        raise _damaged(folder.path / "end", f"{line[:40]!r} is no end of a job")
+    return End(phase, int(match[2]), time_in(folder.path / "end", int(match[3])), (match[4] or "").strip())
 
 
 def time_in(path: Path, ms: int) -> datetime:

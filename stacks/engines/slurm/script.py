@@ -17,6 +17,8 @@ from stacks.engines.slurm.variables import OF_ALLOCATION, REACH
 from stacks.paths import ROOT
 
 BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
+MEMBER_KEY = "member/key.pem"
+"""Of a job's folder; the folder that it is in is closed to others by itself."""
 NICE = {Priority.HIGH: 0, Priority.NORMAL: 1000, Priority.LOW: 100_000}
 """What any user may ask for: to be behind others. What others submit without --nice comes before a normal one."""
 _MARGIN_MINUTES = 10
@@ -98,13 +100,15 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     run_dir = str(folder / RUN_FOLDER)
     place = Place(run_dir, str(folder / OWN_JOB), python if job.image is None else "python")
     # What is known on the node alone: in the place of it names that nobody else could have written.
-    host, meeting_id, port, nodes = secrets.token_hex(16), secrets.token_hex(16), *_two_numbers()
-    meeting = Meeting(host, port, meeting_id, nodes) if job.nodes.max > 1 else None
+    (host, meeting_id, rank), (port, nodes) = (secrets.token_hex(16) for _ in range(3)), _two_numbers()
+    key = str(folder / MEMBER_KEY)
+    meeting = Meeting(host, port, meeting_id, nodes, key, rank) if job.nodes.max > 1 else None
     at_run_time = {
         host: "${GANGWAY_HOST}",
         str(port): "${GANGWAY_PORT}",
         meeting_id: "${SLURM_JOB_ID}",
         str(nodes): "${SLURM_NNODES}",
+        rank: "${SLURM_NODEID}",
     }
     variables = node_variables(job, place, str(folder / "notices.jsonl"))
     words = " ".join(_word(each, at_run_time) for each in node_argv(job, place, meeting))

@@ -57,7 +57,7 @@ def autoscale_line(config: StackConfig, images_done: int, now: datetime, unknown
         return f"autoscale: {wanted}"
     missed = "" if wanted.reached else "; not enough, as expected"
     more = " --images N" if unknown else ""
-    known = f"`gangway job {config.stack} {SCALE_FLAG}{more}`"
+    known = f"`gangway job {config.stack_name} {SCALE_FLAG}{more}`"
     way = f"not done: {why_not}" if why_not else f"{known} asks for them"
     doubt = f": {unknown}; with {images_done:,} it" if unknown else ""
     return f"autoscale{doubt} would have {wanted.reason}{missed} (told; {way})"

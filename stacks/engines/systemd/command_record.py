@@ -42,7 +42,7 @@ def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: date
             store.url,
             f"nothing of this command is there yet{f': {problems[0]}' if problems else ''}",
             allowed=f"what its nodes put there {puts}",
-            fix=f"wait for it: `gangway job {config.stack}` says how it has ended, where it has",
+            fix=f"wait for it: `gangway job {config.stack_name}` says how it has ended, where it has",
         )
     ran = Ran("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
     begun = Begun(times_failed(starts), job.max_restarts)

@@ -122,7 +122,7 @@ def show_audit(audit: Audit, console: Console) -> None:
     month = audit.known_usd * HOURS_PER_MONTH
     count = f"{len(audit.orphans)} orphan{'' if len(audit.orphans) == 1 else 's'}"
     console.print(f"[bold]{count}: ${audit.known_usd:,.2f} an hour, ${month:,.2f} a month[/bold]{more}")
-    console.print("nothing was changed: delete them by these ids with the provider's own tool")
+    console.print("nothing was changed: delete what no other stack needs, by these ids, with the provider's own tool")
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:

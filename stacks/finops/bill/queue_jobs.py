@@ -127,14 +127,14 @@ def _spans(status: JobStatus, file: str, listed_at: datetime) -> tuple[Span, ...
             "beside it, or unexplained",
         )  # fmt: skip
     for each in status.stretches:
-        times = (each.start, listed_at if each.end is None else each.end)
+        times = (each.start, each.until(listed_at))
         if None in (time.tzinfo for time in times) or times[1] < times[0] or each.nodes < 1:
             raise InputError(
                 f"{file}: {status.id}", "no time on nodes", value=f"{each.start} to {times[1]}, {each.nodes} nodes",
                 allowed="a start, an end that is not before it, both with their zones, and 1 node at least",
                 fix="gangway job list --json > jobs.json; one that goes on ends when the file was written",
             )  # fmt: skip
-    return tuple(Span(each.start, each.end or listed_at, each.nodes) for each in status.stretches)
+    return tuple(Span(each.start, each.until(listed_at), each.nodes) for each in status.stretches)
 
 
 def _listed(path: Path) -> list[JobStatus]:

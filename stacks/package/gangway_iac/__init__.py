@@ -3,6 +3,7 @@ another project's environment has no such names at its top; only a process that 
 """
 
 import os
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -29,9 +30,14 @@ def add_to_path() -> None:
 
 def main() -> None:
     """The `gangway` command."""
+    # Ctrl-C while all this is imported ends the process as a signal does, without a traceback: 130 in a shell.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if before is not signal.default_int_handler:  # ignored, as in a background job: it stays so
+        signal.signal(signal.SIGINT, before)
     add_to_path()
     from stacks.cli.main import main as run_command
 
+    signal.signal(signal.SIGINT, before)
     run_command()
 
 

@@ -9,7 +9,9 @@ from components.core.capacity import Spot
 from components.core.findings import Finding, Severity
 from components.estimate.cost import Declared
 from stacks.config.stack_config import StackConfig
+from stacks.planning.recording import PlannedResource
 from stacks.planning.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, grid_of
+from stacks.planning.rules.retention import PROTECTED_TO_THE_END, unprotected
 from stacks.planning.rules.rule import Limits, ResourceRule, Rule, StackRule, below, is_unknown, items, kind
 from stacks.planning.rules.tags import REQUIRED_TAGS
 from stacks.planning.run_costs import Pace
@@ -44,6 +46,7 @@ _SAID_BY_PLAN = (
 PLAN_RULES: tuple[Rule, ...] = (
     PLAN_REFUSED,
     SPOT_SAVES,
+    PROTECTED_TO_THE_END,
     # What mends it depends on the stack, and each finding says it.
     *(Rule(code, severity, holds, f"gangway:{path}", "") for code, severity, holds, path in _SAID_BY_PLAN),
 )
@@ -142,7 +145,7 @@ def findings_of_resources(resources: Sequence[Declared], limits: Limits) -> Iter
 def with_guardrails(
     said: Iterable[Finding],
     config: StackConfig,
-    resources: Sequence[Declared],
+    resources: Sequence[PlannedResource],
     job: Pace | None,
 ) -> tuple[Finding, ...]:
     """`said` and what the rules have to add to it; nothing is said twice. `job`: None for a command of one's own."""
@@ -151,7 +154,9 @@ def with_guardrails(
     grid = grid_of(config)
     judged = (*resources, *(() if grid is None else (grid,)))
     rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
-    found = (*rules, *(() if job is None else unsaved_spot(config, job)))
+    breaches = list(unprotected(provider_of(config.provider), resources))
+    order = [PROTECTED_TO_THE_END.finding(breaches)] if breaches else []
+    found = (*rules, *order, *(() if job is None else unsaved_spot(config, job)))
     return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))
 
 

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import cast
 
 import pulumi
-import pulumi_aws as aws
 
 from components.aws.budget import Budget, CostTagActivation
 from components.aws.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity
-from components.aws.launch import HEAD_IMAGE, HeadNode, count_efa
+from components.aws.launch import HeadNode, count_efa
 from components.aws.monitoring import NodeLogs, Observability
 from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool
@@ -17,7 +16,6 @@ from components.aws.secret_parameter import SecretParameter, SecretParameterArgs
 from components.aws.slurm import SlurmIdentity
 from components.aws.storage import LustreFileSystem, RunBucket
 from components.core.fields import Egress
-from components.core.image import RegistryLogin
 from components.core.member_key import member_key
 from components.core.munge_key import munge_key
 from components.core.network import SlurmPortsArgs
@@ -25,13 +23,13 @@ from components.core.pinned import pinned
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
+from stacks.providers.aws.lookups import Lookups
 from stacks.providers.aws.plan import AwsPlan, head_type
 from stacks.providers.aws.user_data import UserDataInputs, head_user_data
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker.
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
-_BY_SSM = "resolve:ssm:"
 TAG_KEY = "gangway:stack"
 EXPORT_WAIT_MINUTES = 120.0
 """How long `destroy` waits until what nodes wrote last is in S3; the file system costs meanwhile, nodes do not."""
@@ -52,7 +50,7 @@ class ComponentFactory:
 
     config: StackConfig
     planned: AwsPlan
-    provider: aws.Provider
+    found: Lookups
     opts: pulumi.ResourceOptions
 
     def key(self) -> Key:
@@ -121,31 +119,19 @@ class ComponentFactory:
             assert self.planned.repository_arn is not None, "AwsPlan has taken it from the image's name"
             return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_arn)
         registry = ImageRegistry(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
-        login = aws.ecr.get_authorization_token_output(opts=pulumi.InvokeOutputOptions(provider=self.provider))
+        assert self.found.login is not None, "look_up_all has asked for it where an image is built"
         flavour: Flavour = "cuda-efa" if count_efa(self.planned.machine) else "cuda"
-        asked: RegistryLogin = {
-            "address": login.proxy_endpoint,
-            "username": login.user_name,
-            "password": login.password,
-        }
-        image = build_image(self.config.stack, flavour, registry.repository_url, asked, self.opts)
+        image = build_image(self.config.stack, flavour, registry.repository_url, self.found.login, self.opts)
         return Image(image.image, registry.repository_arn)
 
-    def machine_images(self, nodes: str = NEWEST_AMI, head: str = HEAD_IMAGE) -> pulumi.Output[dict[str, str]]:
+    def machine_images(self) -> pulumi.Output[dict[str, str]]:
         """The AMIs of the nodes and the head, where they have one: as written, or as the first `up` found them."""
         cluster = self.config.cluster
-        found = {} if cluster.image_id else {"nodes": self._newest(nodes)}
-        found |= {"head": self._newest(head)} if self.planned.head else {}
         written = {"nodes": cluster.image_id} if cluster.image_id else {}
-        if not found:
+        if not self.found.images:
             return pulumi.Output.from_input(written)
-        return pinned(f"{self.config.stack}-images", found, cluster.image_refresh).apply(lambda kept: kept | written)
-
-    def _newest(self, reference: str) -> pulumi.Output[str]:
-        """The AMI that a parameter of AWS's names today."""
-        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
-        # The other output of the same value is a secret, which no AMI is.
-        return aws.ssm.get_parameter_output(name=reference.removeprefix(_BY_SSM), opts=invoke).insecure_value
+        kept = pinned(f"{self.config.stack}-images", self.found.images, cluster.image_refresh)
+        return kept.apply(lambda known: known | written)
 
     def lustre(self, network: TrainingNetwork, runs: RunBucket, key: Key) -> LustreFileSystem | None:
         """The shared file system; None where the stack has none."""

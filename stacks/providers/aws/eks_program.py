@@ -17,6 +17,7 @@ from components.aws.network import TrainingNetwork
 from components.aws.node_pool import CapacityRungArgs, EfaNodePool, RungNodesArgs
 from components.aws.storage import LustreFileSystem
 from components.core.capacity import RungPlan, plan_ladder
+from components.core.encryption_choice import record_choice
 from components.core.pinned import pinned
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import queue_manifests
@@ -24,7 +25,10 @@ from components.kubernetes.resources import ClusterCharts, ClusterManifests
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory, Key
 from stacks.providers.aws.eks_plan import EksPlan
+from stacks.providers.aws.lookups import Lookups, look_up_all
+from stacks.providers.aws.owner import find_owner
 from stacks.providers.aws.plan import AwsPlan
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["build_eks"]
 
@@ -32,9 +36,13 @@ __all__ = ["build_eks"]
 def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = aws.Provider(config.stack, region=config.region)
+    check_unclaimed(config, lambda: find_owner(config.stack, provider))
     opts = pulumi.ResourceOptions(providers={"aws": provider})
-    common = ComponentFactory(config, planned, provider, opts)
-    stack = _Factory(config, planned, eks, provider, opts)
+    parameter = {} if config.cluster.image_id else {"nodes": image_parameter(eks.version, planned.machine)}
+    found = look_up_all(config, provider, parameter, builds=False)
+    record_choice(config.stack, config.encryption)
+    common = ComponentFactory(config, planned, found, opts)
+    stack = _Factory(config, planned, eks, found, opts)
     key = common.key()
     runs = common.runs(key)
     network = common.network(runs, None, key)
@@ -63,7 +71,7 @@ class _Factory:
     config: StackConfig
     planned: AwsPlan
     eks: EksPlan
-    provider: aws.Provider
+    found: Lookups
     opts: pulumi.ResourceOptions
 
     @cached_property
@@ -94,12 +102,9 @@ class _Factory:
         cluster = self.config.cluster
         if cluster.image_id is not None:
             return pulumi.Output.from_input({"nodes": cluster.image_id})
-        parameter = image_parameter(self.eks.version, self.planned.machine)
-        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
-        newest = aws.ssm.get_parameter_output(name=parameter, opts=invoke).insecure_value
         # Of each version one: a cluster's machines are not older than its control plane by much.
         name = f"{self.config.stack}-images-{self.eks.version.replace('.', '-')}"
-        return pinned(name, {"nodes": newest}, cluster.image_refresh)
+        return pinned(name, self.found.images, cluster.image_refresh)
 
     def workers(
         self, network: TrainingNetwork, cluster: EksCluster, images: pulumi.Output[dict[str, str]], key: Key

@@ -8,19 +8,25 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from components.aws.launch import HEAD_IMAGE
 from components.aws.pricing import price_resources
 from components.catalog.loader import load
 from components.core.dependencies import after
+from components.core.encryption_choice import record_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, of_resources
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
-from stacks.providers.aws.component_factory import ComponentFactory
+from stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
 from stacks.providers.aws.findings import findings
+from stacks.providers.aws.lookups import look_up_all
+from stacks.providers.aws.owner import find_owner
 from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
 from stacks.providers.aws.slurm import check_slurm
-from stacks.providers.aws.slurm_program import build_slurm
+from stacks.providers.aws.slurm_program import HEAD_IMAGE as SLURM_HEAD_IMAGE
+from stacks.providers.aws.slurm_program import NODE_IMAGE, build_slurm
 from stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 
@@ -44,7 +50,13 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     else:
         check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
-    stack = ComponentFactory(config, planned, provider, pulumi.ResourceOptions(providers={"aws": provider}))
+    check_unclaimed(config, lambda: find_owner(config.stack, provider))
+    nodes, head_image = (NODE_IMAGE, SLURM_HEAD_IMAGE) if slurm else (NEWEST_AMI, HEAD_IMAGE)
+    newest = {} if config.cluster.image_id else {"nodes": nodes}
+    newest |= {"head": head_image} if planned.head else {}
+    found = look_up_all(config, provider, newest, builds=slurm is None and config.ready_image is None)
+    record_choice(config.stack, config.encryption)
+    stack = ComponentFactory(config, planned, found, pulumi.ResourceOptions(providers={"aws": provider}))
     if slurm is not None:
         return build_slurm(stack, slurm)
     key = stack.key()

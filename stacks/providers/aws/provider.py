@@ -6,6 +6,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from components.aws.retention import RETENTION
 from components.catalog.loader import load_provider
 from components.catalog.tables import taken_per_month
 from components.estimate.cost import Declared
@@ -96,6 +97,7 @@ PROVIDER = Provider(
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "aws"),
     caps_spot=True,
+    retention=RETENTION,
     tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
     data_types=frozenset({"aws:fsx:LustreFileSystem", "aws:s3:Bucket"}),
     machine_types=frozenset(

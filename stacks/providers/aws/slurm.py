@@ -54,7 +54,7 @@ def slurm_spec(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> Sl
         nodes_up=cluster.nodes.min,
         idle_minutes=engine.idle_minutes,
         accounting=engine.accounting,
-        teams=tuple(SlurmTeam(team.name, team.nodes, team.max_nodes) for team in engine.teams),
+        teams=tuple(SlurmTeam(team.name, team.nodes, team.max_nodes, team.users) for team in engine.teams),
         # Whoever becomes the head knows the queue.
         state_dir=_STATE_DIR if config.storage else SlurmSpec.state_dir,
     )
@@ -146,7 +146,7 @@ def _check_size(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> N
     except ValueError as error:
         raise InputError(
             "gangway:engine.teams", f"the controller's file does not fit EC2: {str(error).partition(';')[0]}",
-            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip", fix="name fewer teams",
+            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip", fix="name fewer teams and users",
         ) from None  # fmt: skip
 
 
@@ -172,6 +172,14 @@ def slurm_findings(config: StackConfig, engine: SlurmConfig) -> Iterable[Finding
             f"its Slurm has to be that of the controller, {RELEASE} of Ubuntu 24.04: nodes with another may not join",
             "pin an image of Ubuntu 24.04",
         )
+    for index, team in enumerate(engine.teams):
+        if not team.users:
+            yield Finding.warning(
+                "slurm.team-without-users",
+                f"gangway:engine.teams[{index}].users",
+                f"{team.name} has no users: nobody can submit to its account",
+                "name them, each with a number of their own: users: {ann: 20001}",
+            )
     if engine.accounting:
         yield Finding.info(
             "slurm.accounts",

@@ -41,7 +41,7 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     lustre = stack.lustre(network, runs, key)
     munge = stack.munge_key(key)
     names = _known(munge.name, lustre, logs.log_group_name)
-    images = stack.machine_images(NODE_IMAGE, HEAD_IMAGE)
+    images = stack.machine_images()
     node = _identity(stack, "node", munge, key, logs)
     user_data = names.apply(lambda known: node_user_data(config, engine, planned, known))
     pool = stack.pool(network, node, images, user_data, key)

@@ -28,6 +28,7 @@ from components.azure.identity import (
     NodeIdentityArgs,
     ResourceGroup,
 )
+from components.azure.launch import Image as MachineImage
 from components.azure.launch import plan_image
 from components.azure.member_key import MemberKeyVault, MemberKeyVaultArgs
 from components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
@@ -41,7 +42,7 @@ from components.core.member_key import member_key
 from components.core.pinned import pinned
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
-from stacks.providers.azure.newest_image import newest_version
+from stacks.providers.azure.lookups import Lookups
 from stacks.providers.azure.plan import AzurePlan, head_type, scrapes
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
@@ -109,6 +110,12 @@ def _exchanged(host: str, token: str) -> str:
 Key = EncryptionKey | None
 
 
+def marketplace_images(config: StackConfig, planned: AzurePlan) -> dict[str, MachineImage]:
+    """The images that nodes and head start from."""
+    assert config.azure is not None, "stacks.providers.unsupported_settings has seen to it"
+    return {"nodes": planned.image, "head": plan_image(config.azure.head_image or HEAD_IMAGE)}
+
+
 def _version(images: Mapping[str, pulumi.Output[str]], what: str) -> dict[str, pulumi.Output[str]]:
     """A component's argument, where there is one."""
     return {"image_version": images[what]} if what in images else {}
@@ -124,13 +131,11 @@ class Image:
 
 @dataclass(frozen=True)
 class ComponentFactory:
-    """One method for each part; what parts need of each other stands in `build`. `token`: for Azure's Resource Manager,
-    of whoever runs `up`.
-    """
+    """One method for each part; what parts need of each other stands in `build`."""
 
     config: StackConfig
     planned: AzurePlan
-    token: pulumi.Output[str]
+    found: Lookups
     group: ResourceGroup
     opts: pulumi.ResourceOptions
 
@@ -228,7 +233,7 @@ class ComponentFactory:
         login = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
-            "password": push_password(registry.registry_host, self.token),
+            "password": push_password(registry.registry_host, self.found.token),
         }
         built = build_image(name, "cuda", registry.repository_url, typed_args(RegistryLogin, login), self.opts)
         return Image(built.image, registry.repository_id)
@@ -306,15 +311,8 @@ class ComponentFactory:
         """The versions of the Marketplace images that nodes and head start from, as the first `up` found them; none
         where the version is written, or the image is somebody's own.
         """
-        cluster, token = self.config.cluster, self.token
-        images = {"nodes": self.planned.image, "head": plan_image(self.own.head_image or HEAD_IMAGE)}
-        newest = {
-            what: newest_version(self.planned.subscription_id, self.config.region, image, token)
-            for what, image in images.items()
-            if image.floats
-        }
-        kept = pinned(f"{self.config.stack}-images", newest, cluster.image_refresh)
-        return {what: kept[what] for what in newest}
+        kept = pinned(f"{self.config.stack}-images", self.found.images, self.config.cluster.image_refresh)
+        return {what: kept[what] for what in self.found.images}
 
     def pool(
         self,

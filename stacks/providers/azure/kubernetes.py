@@ -17,7 +17,7 @@ from components.azure.aks_identity import AksIdentity, AksIdentityArgs
 from components.azure.aks_pools import AksNodePools, AksNodePoolsArgs
 from components.azure.node_pool import CapacityRungArgs
 from components.azure.registry import ImageRegistry, ImageRegistryArgs
-from components.core.dependencies import after
+from components.core.lookup import Lookup, look_up, look_up_later
 from components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import tolerations
@@ -35,6 +35,7 @@ from stacks.providers.azure.kubernetes_plan import (
     spot_tolerations,
     taint,
 )
+from stacks.providers.azure.lookups import LOGIN
 from stacks.providers.azure.plan import AzurePlan
 from stacks.providers.cluster_queues import engine_of, version_of
 from stacks.providers.shared import typed_args
@@ -59,7 +60,7 @@ def build_cluster(
     registry = ImageRegistry(config.stack, typed_args(ImageRegistryArgs, registry_args), opts)
     subnet = network.private_subnet_ids[0]
     identity = _identity(config, stack, subnet, key, registry, opts)
-    cluster = _cluster(config, stack, subnet, key, identity, logs.workspace_id, provider, opts)
+    cluster = _cluster(config, stack, subnet, key, identity, logs.workspace_id, opts)
     pools = _pools(config, planned, stack, cluster, subnet, opts)
     kubeconfig = _kubeconfig(stack, cluster, provider)
     inside = _inside(config, planned, kubeconfig)
@@ -105,13 +106,11 @@ def _cluster(
     key: Key,
     identity: AksIdentity,
     workspace_id: pulumi.Output[str],
-    provider: azure.Provider,
     opts: pulumi.ResourceOptions,
 ) -> AksCluster:
-    invoke = pulumi.InvokeOutputOptions(provider=provider)
     args = {
         **stack.place("zone"),
-        "tenant_id": azure.authorization.get_client_config_output(opts=invoke).tenant_id,
+        "tenant_id": stack.found.tenant_id,
         "admin_group_ids": list(stack.own.admin_group_ids),
         "version": version_of(config),
         "idle_minutes": engine_of(config).idle_minutes,
@@ -162,12 +161,19 @@ def _pools(
 
 def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Provider) -> pulumi.Output[str]:
     """By which people and `up` log in, as whoever has run `az login`."""
-    asked = azure.containerservice.list_managed_cluster_user_credentials_output(
-        resource_group_name=stack.group.resource_group_name,
-        resource_name=cluster.cluster_name,
-        opts=pulumi.InvokeOutputOptions(provider=provider),
+    fix = f"{LOGIN}, with the role Azure Kubernetes Service Cluster User; then run `up` again"
+    lookup = Lookup("the address of the AKS cluster", stack.config.region, "gangway:engine", fix)
+
+    def ask(place: list[str]) -> str:
+        function = azure.containerservice.list_managed_cluster_user_credentials
+        group, name, _ = place
+        opts = pulumi.InvokeOptions(provider=provider)
+        found = look_up(lookup, function, resource_group_name=group, resource_name=name, opts=opts)
+        return kubeconfig_of(found.kubeconfigs[0].value)
+
+    return pulumi.Output.all(stack.group.resource_group_name, cluster.cluster_name, cluster.cluster_id).apply(
+        lambda place: look_up_later(lambda: ask(place))
     )
-    return after(asked.kubeconfigs.apply(lambda found: kubeconfig_of(found[0].value)), cluster.cluster_id)
 
 
 def kubeconfig_of(credentials: str) -> str:

@@ -11,14 +11,18 @@ import pulumi_azure_native as azure
 from components.azure.identity import ResourceGroup
 from components.azure.pricing import price_resources
 from components.catalog.loader import load_provider
+from components.core.encryption_choice import record_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.component_factory import ComponentFactory
+from stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
 from stacks.providers.azure.findings import findings
 from stacks.providers.azure.live_size import refuse_stale_sizes
+from stacks.providers.azure.lookups import look_up_all
+from stacks.providers.azure.owner import find_owner
 from stacks.providers.azure.plan import AzurePlan, job_spec, plan
 from stacks.providers.azure.user_data import UserDataInputs
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 
@@ -31,10 +35,13 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
-    token = azure.authorization.get_client_token_output(opts=pulumi.InvokeOutputOptions(provider=provider)).token
-    opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[refuse_stale_sizes(token)])
+    check_unclaimed(config, lambda: find_owner(config.stack, planned.subscription_id, provider))
+    found = look_up_all(config, planned, provider, {} if planned.standing else marketplace_images(config, planned))
+    record_choice(config.stack, config.encryption)
+    sizes = refuse_stale_sizes(found.token)
+    opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[sizes])
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
-    stack = ComponentFactory(config, planned, token, group, opts)
+    stack = ComponentFactory(config, planned, found, group, opts)
     if planned.standing:
         return _cluster(config, planned, stack, provider, opts)
     key = stack.key()
@@ -45,9 +52,8 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     mount = storage.mount_point if storage else None
-    tenant = azure.authorization.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=provider)).tenant_id
     signing = signing_key(config.stack)
-    members = stack.keys(network, tenant, signing.pem)
+    members = stack.keys(network, found.tenant_id, signing.pem)
     place = group.resource_group_name
     keys = (members.secret_url, members.signing_secret_url)
     user_data_inputs = UserDataInputs(job, runs.bucket_url, logs.ingestion_url, mount, place, *keys)

@@ -17,7 +17,7 @@ from components.gcp.budget import Budget, BudgetArgs
 from components.gcp.capacity import rung_zone
 from components.gcp.group_tag import GroupTag, GroupTagArgs
 from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdentity, NodeIdentity, ProjectServices
-from components.gcp.launch import GPU_IMAGE, HEAD_IMAGE, HeadNode, HeadNodeArgs
+from components.gcp.launch import HeadNode, HeadNodeArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
 from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
@@ -40,6 +40,7 @@ from components.gcp.tpu.request import QueuedTpuArgs, queued_resource_body
 from images.specs import Flavour
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
+from stacks.providers.gcp.lookups import Lookups, written_images
 from stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
 from stacks.providers.gcp.settings import GcpConfig
 from stacks.providers.gcp.user_data import (
@@ -54,8 +55,6 @@ from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, st
 
 Key = pulumi.Output[str] | None
 LABEL_KEY = "gangway-stack"
-FAMILY = "/images/family/"
-"""In the name of an image that is whatever is the newest."""
 
 
 @dataclass(frozen=True)
@@ -240,6 +239,7 @@ class ComponentFactory:
     planned: GcpPlan
     provider: gcp.Provider
     services: ProjectServices
+    found: Lookups
     opts: pulumi.ResourceOptions
 
     @property
@@ -250,8 +250,7 @@ class ComponentFactory:
 
     def project_number(self) -> pulumi.Output[str]:
         """Of the project that everything is made in."""
-        invoke = pulumi.InvokeOutputOptions(provider=self.provider)
-        return gcp.organizations.get_project_output(project_id=self.services.project, opts=invoke).number
+        return self.found.project_number.after(self.services.project)
 
     def key(self) -> Key:
         """The stack's own key; None where data is under Google's."""
@@ -270,6 +269,7 @@ class ComponentFactory:
             **place(self.config, self.planned),
             "project_number": self.project_number(),
             "services": services,
+            "agents": {name: agent.after(self.services.project) for name, agent in self.found.agents.items()},
             "grant_wait_sec": self._own.grant_wait_sec,
             "tags": self.planned.tags,
         }
@@ -331,11 +331,11 @@ class ComponentFactory:
             return Image(pulumi.Output.from_input(prebuilt), self.planned.repository_id)
         args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
         registry = ImageRegistry(self.config.stack, typed_args(ImageRegistryArgs, args), self.opts)
-        login = gcp.organizations.get_client_config_output(opts=pulumi.InvokeOutputOptions(provider=self.provider))
+        assert self.found.token is not None, "look_up_all has asked for it where an image is built"
         asked: RegistryLogin = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
-            "password": login.access_token,
+            "password": self.found.token,
         }
         image = build_image(self.config.stack, _flavour(self.planned), registry.repository_url, asked, self.opts)
         return Image(image.image, registry.repository_id)
@@ -421,20 +421,12 @@ class ComponentFactory:
         """The images of the GPU nodes and the head, where they have one: as written, or the newest of their family at
         the first `up`.
         """
-        cluster = self.config.cluster
-        written = {} if self.planned.tpu else {"nodes": cluster.image_id or GPU_IMAGE}
-        written |= {"head": HEAD_IMAGE} if self.planned.head else {}
-        newest = {what: self._newest(image) for what, image in written.items() if FAMILY in image}
+        written = written_images(self.config, self.planned)
+        newest = {what: image.after(self.services.project) for what, image in self.found.images.items()}
         if not newest:
             return pulumi.Output.from_input(written)
-        kept = pinned(f"{self.config.stack}-images", newest, cluster.image_refresh)
+        kept = pinned(f"{self.config.stack}-images", newest, self.config.cluster.image_refresh)
         return kept.apply(lambda known: written | known)
-
-    def _newest(self, image: str) -> pulumi.Output[str]:
-        """What a family names today. Asked in the stack's project, once it may use Compute Engine."""
-        _, of, *_, family = image.split("/")
-        invoke, project = pulumi.InvokeOutputOptions(provider=self.provider), self.services.project.apply(lambda _: of)
-        return gcp.compute.get_image_output(family=family, project=project, opts=invoke).self_link
 
     def head(
         self,

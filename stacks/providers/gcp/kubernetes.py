@@ -13,7 +13,7 @@ from components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
 from components.gcp.network import TrainingNetwork
 from components.gcp.node_pool import CapacityRungArgs
 from components.gcp.registry import ImageRegistry, ImageRegistryArgs
-from components.gcp.storage import Filestore, RunBucket
+from components.gcp.storage import Filestore
 from components.kubernetes.charts import job_set, kueue
 from components.kubernetes.namespaces import RunVolume, namespace_manifests
 from components.kubernetes.queues import queue_manifests
@@ -39,7 +39,7 @@ def build_cluster(
     registry = _registry(config, planned, key, opts)
     storage = stack.storage(network, key)
     assert storage is None or isinstance(storage, Filestore), "check_cluster has seen to it"
-    usual = _usual(config, planned, stack, network, runs, registry, key, opts)
+    usual = _usual(config, planned, network, registry, key, opts)
     cluster = _cluster(config, planned, network, usual, storage is not None, opts)
     pools = _pools(config, planned, network, usual, cluster, opts)
     queues = _queues(config, planned, network, cluster, storage)
@@ -63,9 +63,7 @@ def build_cluster(
 def _usual(
     config: StackConfig,
     planned: GcpPlan,
-    stack: ComponentFactory,
     network: TrainingNetwork,
-    runs: RunBucket,
     registry: ImageRegistry,
     key: Key,
     opts: pulumi.ResourceOptions,
@@ -73,10 +71,7 @@ def _usual(
     """What every node is told: where it is, and whom it acts as."""
     args = {
         "project": planned.project,
-        "project_number": stack.project_number(),
         "stack": config.stack,
-        "namespaces": engine_of(config).queues,
-        "run_bucket_name": runs.bucket_name,
         "repository_id": registry.repository_id,
     }
     identity = ClusterIdentity(config.stack, typed_args(ClusterIdentityArgs, args), opts)

@@ -109,7 +109,7 @@ def _check_storage(config: StackConfig) -> None:
             "nothing copies data for the jobs of a queue",
             value=storage.source,
             allowed="left out with engine: kubernetes",
-            fix="leave source out; jobs may read the bucket, whose name they know",
+            fix="leave source out, and have a job copy the data into the volume",
         )
 
 

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from components.catalog.loader import load_provider
+from components.core.encryption_choice import record_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from components.gcp.identity import ProjectServices, plan_services
@@ -16,8 +17,11 @@ from components.gcp.pricing import price_resources
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
 from stacks.providers.gcp.findings import findings
+from stacks.providers.gcp.lookups import look_up_all
+from stacks.providers.gcp.owner import find_owner
 from stacks.providers.gcp.plan import GcpPlan, job_spec, plan
 from stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
+from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
@@ -30,10 +34,13 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = _provider(config, planned)
+    check_unclaimed(config, lambda: find_owner(config.stack, planned.project, provider))
+    found = look_up_all(config, planned, provider)
+    record_choice(config.stack, config.encryption)
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
     wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])
-    stack = ComponentFactory(config, planned, provider, services, wait)
+    stack = ComponentFactory(config, planned, provider, services, found, wait)
     if planned.standing:
         return _cluster(config, planned, stack, wait)
     key = stack.key()

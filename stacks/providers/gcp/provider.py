@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from components.catalog.loader import load_provider
 from components.catalog.tables import taken_per_month
 from components.estimate.cost import Declared
+from components.gcp.retention import RETENTION
 from stacks.config.stack_config import StackConfig
 from stacks.planning.rules.rule import is_unknown, kind
 from stacks.providers.base import Program, Provider, TagRules
@@ -84,6 +85,7 @@ PROVIDER = Provider(
     catalog=partial(load_provider, "gcp"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "gcp"),
+    retention=RETENTION,
     tags=TagRules(
         package="gcp",
         types=_TAGGABLE,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from components.core.findings import InputError
 from components.estimate.cost import Declared
+from components.openstack.retention import RETENTION
 from components.openstack.tags import header_tags
 from stacks.config.encrypted import in_plain_text
 from stacks.config.stack_config import StackConfig
@@ -63,6 +64,7 @@ PROVIDER = Provider(
     program=_program,
     settings=SETTINGS,
     mistakes=_url_key,
+    retention=RETENTION,
     tags=TagRules(
         package="openstack",
         types=_TAGGABLE,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from components.aws.eks import LOG_KINDS, SYSTEM_NODES, EksCluster, kubeconfig
-from components.aws.eks_access import autoscaler_policy, pod_trust
+from components.aws.eks_access import autoscaler_policy
 from components.aws.eks_nodes import JoinSpec
 from components.aws.identity import SESSION_ACTIONS
 
@@ -86,9 +86,20 @@ def test_the_autoscaler_sets_sizes_of_the_stacks_groups_alone() -> None:
     }
 
 
-def test_a_role_of_pods_is_eks_pod_identitys_to_take() -> None:
-    [statement] = pod_trust()["Statement"]
-    assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+def test_a_role_of_pods_is_one_service_accounts_of_one_cluster(make: Callable[..., Any]) -> None:
+    made = make(EksCluster)
+    roles = {each.name: json.loads(each.inputs["assumeRolePolicy"])["Statement"] for each in made.of("Role")}
+    accounts = {"demo-network": "aws-node", "demo-autoscaler": "cluster-autoscaler"}
+    for name, account in accounts.items():
+        [statement] = roles[name]
+        assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+        assert statement["Condition"] == {
+            "StringEquals": {
+                "aws:RequestTag/eks-cluster-arn": "${Cluster.demo.arn}",
+                "aws:RequestTag/kubernetes-namespace": "kube-system",
+                "aws:RequestTag/kubernetes-service-account": account,
+            }
+        }
 
 
 def test_the_system_has_its_own_machines(make: Callable[..., Any]) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from components.azure.aks import DNS_ADDRESS, PODS_CIDR, SERVICES_CIDR, AksCluster
-from components.azure.aks_identity import MAX_SUBJECTS, AksIdentity, AksWorkloads, check_workloads
-from components.core.findings import InputError
+from components.azure.aks_identity import AksIdentity
 
 
 @pytest.fixture
@@ -119,26 +118,3 @@ def test_the_cluster_joins_a_subnet_and_gives_nodes_their_identity(
     }
     plain = make(AksIdentity, {**given, "subnet_id": "/subnet"})
     assert {one.name for one in plain.of("RoleAssignment")} == {"demo-cluster-subnet", "demo-cluster-nodes"}
-
-
-def test_pods_of_a_service_account_write_runs(make: Callable[..., Any], place: dict[str, Any]) -> None:
-    workloads = [{"namespace": team, "service_account": "jobs"} for team in ("vision", "speech")]
-    given = {key: value for key, value in place.items() if key != "zone"}
-    made = make(
-        AksWorkloads,
-        {**given, "oidc_issuer_url": "https://issuer/", "workloads": workloads, "run_container_id": "/runs"},
-    )
-    credentials = made.of("FederatedIdentityCredential")
-    assert [one.inputs["subject"] for one in credentials] == [
-        "system:serviceaccount:speech:jobs",
-        "system:serviceaccount:vision:jobs",
-    ]
-    assert {one.inputs["issuer"] for one in credentials} == {"https://issuer/"}
-    assert [one.inputs["scope"] for one in made.of("RoleAssignment")] == ["/runs"]
-
-
-def test_more_service_accounts_than_azure_takes_are_refused() -> None:
-    workload: Any = {"namespace": "vision", "service_account": "jobs"}
-    check_workloads([workload] * MAX_SUBJECTS)
-    with pytest.raises(InputError, match="more service accounts"):
-        check_workloads([workload] * (MAX_SUBJECTS + 1))

@@ -11,7 +11,7 @@ import pytest
 from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
 from components.azure.aks import AksCluster
-from components.azure.aks_identity import AksIdentity, AksWorkloads
+from components.azure.aks_identity import AksIdentity
 from components.azure.aks_pools import AksNodePools
 from components.azure.budget import Budget
 from components.azure.file_system import LustreFileSystem
@@ -28,7 +28,6 @@ COMPONENTS: list[type[pulumi.ComponentResource]] = [
     AksCluster,
     AksIdentity,
     AksNodePools,
-    AksWorkloads,
     Budget,
     EncryptionKey,
     FlowLogStore,
@@ -131,7 +130,6 @@ def example(place: dict[str, Any]) -> Example:
         "node_labels": [{"a": "1"}, {"a": "2"}],
         "node_taints": ["gangway.dev/job=true:NoSchedule"],
         "node_devices": {"nvidia.com/gpu": 8, "rdma/infiniband": 8},
-        "oidc_issuer_url": "https://eastus.oic.prod-aks.azure.com/t/i/",
         "workloads": [{"namespace": "vision", "service_account": "jobs"}],
         "pods_cidr": "100.64.0.0/13",
     }

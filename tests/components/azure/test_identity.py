@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from components.azure.identity import HeadIdentity, NodeIdentity
-from components.azure.policies import ACR_PULL, BLOB_CONTRIBUTOR, BLOB_READER, LOG_WRITER, SECRET_USER
+from components.azure.policies import ACR_PULL, BLOB_READER, LOG_WRITER, SECRET_USER
 from components.core.findings import InputError
 
 RUNS = "/accounts/a/blobServices/default/containers/runs"
@@ -45,19 +45,39 @@ def test_a_node_has_four_roles_where_they_are_for(
     group = f"/subscriptions/{whole['subscription_id']}/resourceGroups/gangway-demo"
     assert grants(made) == {
         (ACR_PULL, "/registry"),
-        (BLOB_CONTRIBUTOR, RUNS),
+        ("${RoleDefinition.demo-node-runs.id}", RUNS),
         (LOG_WRITER, "/rule"),
         (BLOB_READER, f"{whole['data_source_account_id']}/blobServices/default/containers/images"),
         ("${RoleDefinition.demo-node-leave.id}", group),
     }
-    role = made.one("RoleDefinition").inputs
+    role = role_of(made, "leave")
     assert role["assignableScopes"] == [group]
     assert [permission["actions"][-1].rpartition("/")[2] for permission in role["permissions"]] == ["delete"]
 
 
+def role_of(made: Any, label: str) -> dict[str, Any]:
+    """The inputs of one of our own roles."""
+    (role,) = (each.inputs for each in made.of("RoleDefinition") if each.name.endswith(f"-{label}"))
+    assert isinstance(role, dict)
+    return role
+
+
+@pytest.mark.attack("root of a node", "deletes run records (Azure)")
+@pytest.mark.parametrize("component", [NodeIdentity, HeadIdentity])
+def test_a_machine_writes_records_and_deletes_none(
+    make: Callable[..., Any], args: dict[str, Any], component: Any
+) -> None:
+    """No role on the container is one of Azure's own, which all delete, and ours has two data actions."""
+    made = make(component, args)
+    assert all(role.startswith("${RoleDefinition.") for role, scope in grants(made) if scope == RUNS)
+    (permission,) = role_of(made, "runs")["permissions"]
+    blobs = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+    assert permission == {"actions": [], "dataActions": [f"{blobs}/read", f"{blobs}/write"]}
+
+
 def test_a_node_that_stays_has_no_right_on_the_group(make: Callable[..., Any], args: dict[str, Any]) -> None:
     made = make(NodeIdentity, args)
-    assert not made.of("RoleDefinition")
+    assert {each.name for each in made.of("RoleDefinition")} == {"demo-node-runs"}
     assert {scope for _, scope in grants(made)} == {"/registry", RUNS, "/rule"}
 
 
@@ -72,13 +92,13 @@ def test_a_head_fills_scale_sets_and_finds_workers_if_it_has_to(
 ) -> None:
     made = make(HeadIdentity, {**args, "fills_groups": fills, "scrapes": scrapes})
     assert arm_mistakes(made) == []
-    (permission,) = made.one("RoleDefinition").inputs["permissions"]
+    (permission,) = role_of(made, "fill")["permissions"]
     assert ("Microsoft.Compute/virtualMachineScaleSets/write" in permission["actions"]) is fills
     assert ("Microsoft.Network/networkInterfaces/read" in permission["actions"]) is scrapes
 
 
 def test_a_head_that_does_neither_has_no_right_on_the_group(make: Callable[..., Any], args: dict[str, Any]) -> None:
-    assert not make(HeadIdentity, args).of("RoleDefinition")
+    assert {each.name for each in make(HeadIdentity, args).of("RoleDefinition")} == {"demo-head-runs"}
 
 
 @pytest.mark.parametrize("component", [NodeIdentity, HeadIdentity])
@@ -109,8 +129,9 @@ def test_two_stacks_of_one_name_in_a_subscription_are_in_nobodys_way(
     """Their groups have digits of their own: so have what is made from them."""
     other = {**whole, "resource_group_name": "gangway-demo2"}
     one, two = make(NodeIdentity, whole), make(NodeIdentity, other)
-    for key in ("roleDefinitionId", "roleName"):
-        assert one.one("RoleDefinition").inputs[key] != two.one("RoleDefinition").inputs[key]
+    for label in ("leave", "runs"):
+        for key in ("roleDefinitionId", "roleName"):
+            assert role_of(one, label)[key] != role_of(two, label)[key]
     leave = [
         grant.inputs["roleAssignmentName"]
         for made in (one, two)
@@ -118,7 +139,7 @@ def test_two_stacks_of_one_name_in_a_subscription_are_in_nobodys_way(
         if grant.name.endswith("-leave")
     ]
     assert len(set(leave)) == 2
-    assert "gangway-demo2" in two.one("RoleDefinition").inputs["roleName"]
+    assert "gangway-demo2" in role_of(two, "leave")["roleName"]
 
 
 def test_every_assignment_is_of_the_identity_itself(make: Callable[..., Any], whole: dict[str, Any]) -> None:
@@ -134,8 +155,10 @@ def test_a_role_of_our_own_is_assigned_only_when_azure_knows_it(
     """At once it may be refused: RoleDefinitionDoesNotExist. What Azure brings is there already."""
     leaves = make(NodeIdentity, {**whole, "role_wait_sec": written})
     fills = make(HeadIdentity, {**args, "fills_groups": True, "role_wait_sec": written})
-    for made, label in ((leaves, "node-leave"), (fills, "head-fill")):
-        wait, role = made.one("Settling"), made.one("RoleDefinition")
+    labels = ((leaves, "node-leave"), (leaves, "node-runs"), (fills, "head-fill"), (fills, "head-runs"))
+    for made, label in labels:
+        (wait,) = (each for each in made.of("Settling") if each.name == f"demo-{label}-known")
+        (role,) = (each for each in made.of("RoleDefinition") if each.name == f"demo-{label}")
         assert (wait.name, wait.inputs["seconds"]) == (f"demo-{label}-known", waited)
         assert wait.inputs["awaited"] == [f"${{RoleDefinition.demo-{label}.id}}"]
         assert role.urn in wait.dependencies

@@ -167,24 +167,12 @@ def test_the_longest_stack_has_a_name_that_gke_takes(declare: Callable[..., Any]
     assert all(len(one.inputs["name"]) <= 40 for one in (made.one("Cluster"), made.one("NodePool")))
 
 
-def test_pods_of_a_namespace_write_their_runs_and_nodes_do_not(declare: Callable[..., Any]) -> None:
-    args: Any = {
-        "project": "lab",
-        "project_number": "123",
-        "stack": "demo",
-        "namespaces": ["vision", "speech"],
-        "run_bucket_name": "demo-runs",
-        "repository_id": "projects/lab/locations/us-east4/repositories/demo",
-        "data_source": "gs://data/celeba",
-    }
+def test_nodes_pull_images_and_reach_no_bucket(declare: Callable[..., Any]) -> None:
+    repository = "projects/lab/locations/us-east4/repositories/demo"
+    args: Any = {"project": "lab", "stack": "demo", "repository_id": repository}
     made = declare(lambda: ClusterIdentity("demo", args))
-    granted = {(one.inputs["bucket"], one.inputs["role"], one.inputs["member"]) for one in made.of("BucketIAMMember")}
-    pool = "principalSet://iam.googleapis.com/projects/123/locations/global/workloadIdentityPools/lab.svc.id.goog"
-    assert granted == {
-        (bucket, role, f"{pool}/namespace/{team}")
-        for bucket, role in (("demo-runs", "roles/storage.objectUser"), ("data", "roles/storage.objectViewer"))
-        for team in ("vision", "speech")
-    }
+    assert not made.of("BucketIAMMember")
+    assert made.one("RepositoryIamMember").inputs["repository"] == repository
     (project_wide,) = made.of("IAMMember")
     assert project_wide.inputs["role"] == NODE_ROLE
     assert NODE_ROLE in PROJECT_WIDE

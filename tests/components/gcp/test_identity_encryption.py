@@ -15,6 +15,7 @@ def args(labels: dict[str, str]) -> dict[str, Any]:
         "project_number": "123456789012",
         "region": "us-east5",
         "services": ["lustre", "filestore", "tpu"],
+        "agents": {"storage": "serviceAccount:s@gs", "logging": "serviceAccount:c@logging"},
         "tags": labels,
     }
 
@@ -36,10 +37,10 @@ def test_only_the_agents_of_what_is_used_may_use_it(make: Callable[..., Any], ar
         "artifactregistry": "${ServiceIdentity.demo-artifactregistry.member}",
         "compute": "serviceAccount:service-123456789012@compute-system.iam.gserviceaccount.com",
         "filestore": "${ServiceIdentity.demo-filestore.member}",
-        "logging": "serviceAccount:${getProjectCmekSettings.serviceAccountId}",
+        "logging": "serviceAccount:c@logging",
         "lustre": "${ServiceIdentity.demo-lustre.member}",
         "pubsub": "${ServiceIdentity.demo-pubsub.member}",
-        "storage": "${getProjectServiceAccount.member}",
+        "storage": "serviceAccount:s@gs",
         "tpu": "${ServiceIdentity.demo-tpu.member}",
     }
     assert {member["role"] for member in members.values()} == {"roles/cloudkms.cryptoKeyEncrypterDecrypter"}

@@ -251,6 +251,7 @@ def test_what_is_really_declared_is_priced(declare: Callable[..., Any], tpu_args
     lustre: Any = {**place, "stack": "demo", "capacity_gib": 18000, "throughput_mbps_per_tib": 500}
     files: Any = {**place, "capacity_gib": 2560, "client_cidr": "10.0.0.0/8"}
     key: Any = {"project": "lab", "project_number": "1", "region": "us-east5", "services": [], "tags": labels}
+    key["agents"] = {"storage": "serviceAccount:s", "logging": "serviceAccount:c"}
 
     def program() -> None:
         QueuedTpu("tpu", tpu_args)

@@ -24,8 +24,9 @@ def test_pods_of_a_team_are_restricted(two_teams: ClusterSpec) -> None:
         assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
         assert labels["app.kubernetes.io/managed-by"] == "gangway", "Kueue looks after what has it"
     assert [each["metadata"]["name"] for each in found(made, "Namespace")] == ["vision", "speech"]
-    [policy] = found(made, "NetworkPolicy", "vision")
-    assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}, "nothing comes in"
+    incoming, outgoing = found(made, "NetworkPolicy", "vision")
+    assert incoming["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}, "nothing comes in"
+    assert outgoing["spec"]["podSelector"] == {}, "what goes out: tests/stacks/planning/test_team_access.py"
     [account] = found(made, "ServiceAccount", "vision")
     assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == ("default", False)
 
@@ -47,9 +48,12 @@ def test_a_member_makes_jobs_that_wait_and_no_pods_that_do_not(two_teams: Cluste
 
 
 def test_devices_are_limited_where_kueue_does_not_count(two_teams: ClusterSpec) -> None:
-    [quota] = found(namespace_manifests(two_teams, None), "ResourceQuota", "speech")
+    quota, critical = found(namespace_manifests(two_teams, None), "ResourceQuota", "speech")
     assert quota["spec"]["hard"][f"requests.{GPU}"] == "64"
     assert quota["spec"]["hard"]["services.loadbalancers"] == "0"
+    assert critical["spec"]["hard"] == {"pods": "0"}
+    [scope] = critical["spec"]["scopeSelector"]["matchExpressions"]
+    assert set(scope["values"]) == {"system-cluster-critical", "system-node-critical"}, "they would evict others' pods"
 
 
 def test_every_team_has_a_claim_on_the_one_volume(two_teams: ClusterSpec) -> None:
@@ -71,10 +75,13 @@ def test_every_team_has_a_claim_on_the_one_volume(two_teams: ClusterSpec) -> Non
 def test_where_all_teams_share_a_volume_their_pods_mount_no_more_than_their_own(two_teams: ClusterSpec) -> None:
     """What it lets pass is judged by a real API server (tests/stacks/engines/kubernetes/test_own_cluster.py)."""
     made = namespace_manifests(two_teams, LUSTRE, 1200)
-    [policy] = found(made, "ValidatingAdmissionPolicy")
-    [bound] = found(made, "ValidatingAdmissionPolicyBinding")
+    policy, _ = found(made, "ValidatingAdmissionPolicy")
+    bound, _ = found(made, "ValidatingAdmissionPolicyBinding")
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert (bound["spec"]["policyName"], bound["spec"]["validationActions"]) == (policy["metadata"]["name"], ["Deny"])
     wanted = bound["spec"]["matchResources"]["namespaceSelector"]["matchLabels"].items()
     assert all(wanted <= space["metadata"]["labels"].items() for space in found(made, "Namespace"))
-    assert not found(namespace_manifests(two_teams, None), "ValidatingAdmissionPolicy")
+    names = [
+        each["metadata"]["name"] for each in found(namespace_manifests(two_teams, None), "ValidatingAdmissionPolicy")
+    ]
+    assert names == ["gangway-network-policies"]

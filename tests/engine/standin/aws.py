@@ -6,13 +6,23 @@ Prefixed ids, ARNs, versions that count up, one function; and what AWS refuses a
 
 import base64
 import json
+import re
 import secrets
 import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .aws_facts import ARN_PATHS, GLOBAL_SERVICES, ID_INPUTS, ID_PREFIXES, REPLACING_INPUTS
+from .aws_facts import (
+    ARN_PATHS,
+    GLOBAL_SERVICES,
+    HELD_BY_USERS,
+    ID_INPUTS,
+    ID_PREFIXES,
+    LOOSE_USERS,
+    REPLACING_INPUTS,
+    SETTINGS,
+)
 from .service import Look, RefusedError, Service
 
 ACCOUNT = "123456789012"
@@ -37,6 +47,12 @@ class Aws(Service):
     sdk = "pulumi_aws"
     replacing = REPLACING_INPUTS
     volatile = frozenset({"latestVersion"})
+    held = HELD_BY_USERS
+    loose = LOOSE_USERS
+    settings = SETTINGS
+    stores: Mapping[str, str] = MappingProxyType(
+        {"aws:ecr/repository:Repository": "forceDelete", "aws:s3/bucket:Bucket": "forceDestroy"}
+    )
 
     def __init__(self) -> None:
         self._region = "us-east-1"
@@ -91,6 +107,12 @@ class Aws(Service):
         if function == "aws:ssm/getParameter:getParameter":
             image = f"ami-{zlib.crc32(args['name'].encode()):08x}{self.newest():09x}"
             return {"id": args["name"], "name": args["name"], "insecureValue": image, "value": image, "type": "String"}
+        roles = {one["id"]: one["inputs"].get("tags", {}) for one in self.resources_of_type("aws:iam/role:Role")}
+        if function == "aws:iam/getRoles:getRoles":
+            names = [name for name in roles if re.search(args["nameRegex"], name)]
+            return {"id": "roles", "arns": [self._arn("aws:iam/role:Role", name) for name in names], "names": names}
+        if function == "aws:iam/getRole:getRole":
+            return {"id": args["name"], "name": args["name"], "tags": roles[args["name"]]}
         if function != "aws:ecr/getAuthorizationToken:getAuthorizationToken":
             raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
         password = f"{PASSWORD_PREFIX}{secrets.token_hex(16)}"

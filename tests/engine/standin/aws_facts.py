@@ -138,3 +138,30 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:sns/topicPolicy:TopicPolicy": frozenset({"arn"}),
     "aws:sns/topicSubscription:TopicSubscription": frozenset({"endpoint", "protocol", "topic"}),
 }
+
+# What AWS does not delete while something else names it (DependencyViolation and the like), and who may name it still.
+HELD_BY_USERS = frozenset(
+    {
+        "aws:ec2/internetGateway:InternetGateway",
+        "aws:ec2/placementGroup:PlacementGroup",
+        "aws:ec2/securityGroup:SecurityGroup",
+        "aws:ec2/subnet:Subnet",
+        "aws:ec2/vpc:Vpc",
+    }
+)
+LOOSE_USERS = frozenset({"aws:ec2/launchTemplate:LaunchTemplate"})
+
+# Part of a bucket, a key or a repository: to set one that is there is no mistake.
+SETTINGS = frozenset(
+    {
+        "aws:ecr/lifecyclePolicy:LifecyclePolicy",
+        "aws:kms/keyPolicy:KeyPolicy",
+        "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+        "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+        "aws:s3/bucketPolicy:BucketPolicy",
+        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+        "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+        "aws:s3/bucketVersioning:BucketVersioning",
+        "aws:sns/topicPolicy:TopicPolicy",
+    }
+)

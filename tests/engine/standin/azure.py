@@ -7,7 +7,7 @@ check of bodies: that is `tests/arm_models.py`. The tables are `standin.azure_fa
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,11 +21,12 @@ from .azure_facts import (
     IMMUTABLE,
     LOOSE_USERS,
     NAMES,
+    NEVER_SWITCHED,
     OPEN_ENUMS,
     PATHS,
     REPLACING_INPUTS,
 )
-from .service import Look, RefusedError, Service
+from .service import Look, RefusedError, Service, texts
 from .shapes import Fault, documentation
 
 PACKAGE = "azure-native:"
@@ -84,17 +85,6 @@ def _is_part(kind: str) -> bool:
     return bool(found) and len(_PARAMETER.findall(rest)) > 1
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in some inputs."""
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, str):
-        yield value
-
-
 def _at(inputs: Any, path: str) -> Any:
     for step in path.split("."):
         inputs = (inputs or {}).get(step)
@@ -106,6 +96,8 @@ class Azure(Service):
 
     sdk = "pulumi_azure_native"
     open_enums = OPEN_ENUMS
+    held = frozenset(PACKAGE + one for one in HELD_BY_USERS)
+    loose = frozenset(PACKAGE + one for one in LOOSE_USERS)
 
     def __init__(self) -> None:
         self._subscription = SUBSCRIPTION
@@ -223,7 +215,7 @@ class Azure(Service):
         """See Service. What it is a part of, and what it names, has to be there."""
         id_ = self.identify(type_token, "", inputs)
         above = id_.rpartition("/")[0].rpartition("/")[0].removesuffix("/blobServices/default")
-        named = {text if text.startswith("/") else f"/{text}" for text in _texts(dict(inputs))}
+        named = {text if text.startswith("/") else f"/{text}" for text in texts(dict(inputs))}
         for other in {above, *named} - {id_}:
             found = _ID.fullmatch(other)
             if found and found[2] and OURS in found[2]:
@@ -242,14 +234,9 @@ class Azure(Service):
         for path in IMMUTABLE.get(_kind(type_token), ()):
             if _at(before, path) != _at(inputs, path):
                 raise RefusedError(f"PropertyChangeNotAllowed: Changing property '{path}' is not allowed")
-
-    def release(self, type_token: str, id_: str, others: Iterable[Mapping[str, Any]]) -> None:
-        """See Service."""
-        if _kind(type_token) not in HELD_BY_USERS:
-            return
-        for other in others:
-            if _kind(other["type"]) not in LOOSE_USERS and id_ in _texts(other["inputs"]):
-                raise RefusedError(f"InUse: {id_} cannot be deleted because it is in use by {other['id']}")
+        switch = NEVER_SWITCHED.get(_kind(type_token))
+        if switch and (_at(before, switch) is None) != (_at(inputs, switch) is None):
+            raise RefusedError(f"PropertyChangeNotAllowed: Adding or removing '{switch}' is not allowed")
 
     def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """See Service. A new token each time, as Azure gives."""

@@ -170,6 +170,13 @@ IMMUTABLE: Mapping[str, tuple[str, ...]] = {
     "storagecache:AmlFilesystem": ("filesystemSubnet", "hsm", "sku", "storageCapacityTiB", "zones"),
 }
 
+# What is there from the beginning or never: disks of a running machine, and file systems, do not change between a key
+# of Azure's and one of the customer's.
+NEVER_SWITCHED: Mapping[str, str] = {
+    "compute:VirtualMachine": "storageProfile.osDisk.managedDisk.diskEncryptionSet",
+    "storagecache:AmlFilesystem": "encryptionSettings",
+}
+
 # What Azure does not delete while something else names it, and who may name it all the same.
 HELD_BY_USERS = frozenset(
     {

@@ -7,9 +7,10 @@ own (`tests/tpu_standin.py`). The tables are `standin.gcp_facts`.
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from .gcp_facts import ID_INPUTS, NUMBERED, OWN_IDS, REPLACING_INPUTS, WHOLE_NAMES
+from .gcp_facts import HELD_BY_USERS, ID_INPUTS, NUMBERED, OWN_IDS, REPLACING_INPUTS, SETTINGS, WHOLE_NAMES
 from .service import Look, RefusedError, Service
 from .shapes import Fault
 
@@ -29,6 +30,9 @@ class Gcp(Service):
 
     sdk = "pulumi_gcp"
     replacing = REPLACING_INPUTS
+    held = HELD_BY_USERS
+    settings = SETTINGS
+    stores: Mapping[str, str] = MappingProxyType({"gcp:storage/bucket:Bucket": "forceDestroy"})
 
     def __init__(self) -> None:
         self._config: Mapping[str, Any] = {}
@@ -111,6 +115,15 @@ class Gcp(Service):
                 "region": self._config.get("region", ""),
                 "zone": self._config.get("zone", ""),
             }
+        if function == "gcp:serviceaccount/getS:getS":
+            emails = [one["outputs"]["email"] for one in self.resources_of_type("gcp:serviceaccount/account:Account")]
+            return {"id": args["project"], "project": args["project"], "accounts": [{"email": e} for e in emails]}
+        if function == "gcp:secretmanager/getSecrets:getSecrets":
+            key, _, value = args["filter"].removeprefix("labels.").partition("=")
+            labels = [
+                one["inputs"].get("labels", {}) for one in self.resources_of_type("gcp:secretmanager/secret:Secret")
+            ]
+            return {"id": args["project"], "secrets": [{"labels": own} for own in labels if own.get(key) == value]}
         if function == "gcp:compute/getImage:getImage":
             id_ = f"projects/{args['project']}/global/images/{args['family']}-v{self.newest()}"
             return {"id": id_, "selfLink": self._link(id_), "name": id_.rpartition("/")[2], **args}

@@ -56,7 +56,7 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "gcp:compute/resourcePolicy:ResourcePolicy": _PLACE | {"groupPlacementPolicy"},
     "gcp:compute/router:Router": _PLACE | {"network"},
     "gcp:compute/subnetwork:Subnetwork": _PLACE | {"network", "purpose"},
-    "gcp:filestore/instance:Instance": _PLACE | {"networks", "tier"},
+    "gcp:filestore/instance:Instance": _PLACE | {"kmsKeyName", "networks", "tier"},
     "gcp:lustre/instance:Instance": _PLACE
     | {"instanceId", "filesystem", "network", "perUnitStorageThroughput", "kmsKey"},
     "gcp:secretmanager/secret:Secret": frozenset({"project", "replication", "secretId"}),
@@ -65,3 +65,27 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "gcp:tags/tagKey:TagKey": frozenset({"parent", "purpose", "shortName"}),
     "gcp:tags/tagValue:TagValue": frozenset({"parent", "shortName"}),
 }
+
+# What Google does not delete while something else names it ("resourceInUseByAnotherResource").
+HELD_BY_USERS = frozenset(
+    {
+        "gcp:compute/network:Network",
+        "gcp:compute/resourcePolicy:ResourcePolicy",
+        "gcp:compute/subnetwork:Subnetwork",
+        "gcp:tags/tagKey:TagKey",
+    }
+)
+
+# An API is enabled and a role is granted however often somebody asks.
+SETTINGS = frozenset(
+    {
+        "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember",
+        "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
+        "gcp:projects/iAMMember:IAMMember",
+        "gcp:projects/service:Service",
+        "gcp:projects/serviceIdentity:ServiceIdentity",
+        "gcp:secretmanager/secretIamMember:SecretIamMember",
+        "gcp:serviceaccount/iAMMember:IAMMember",
+        "gcp:storage/bucketIAMMember:BucketIAMMember",
+    }
+)

@@ -23,7 +23,7 @@ from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[i
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
-from .service import RefusedError, Service
+from .service import CONTENT, RefusedError, Service
 from .shapes import Fault, input_faults, outputs_of, provider_faults
 
 STATE_VARIABLE = "GANGWAY_STANDIN_STATE"
@@ -44,6 +44,17 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     """`above` over `below`, object by object."""
     both = {key: _merged(below[key], above[key]) for key in {*below} & {*above} if _objects(below[key], above[key])}
     return {**below, **above, **both}
+
+
+def _beyond(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the outputs the inputs did not say, also inside of an object: a system-assigned identity's id."""
+    rest = {key: value for key, value in outputs.items() if key not in inputs}
+    inside = {
+        key: _beyond(outputs[key], inputs[key])
+        for key in outputs.keys() & inputs.keys()
+        if _objects(outputs[key], inputs[key])
+    }
+    return {**rest, **{key: value for key, value in inside.items() if value}}
 
 
 def _objects(*values: Any) -> bool:
@@ -144,7 +155,7 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
             coming = {**dict.fromkeys(self._declared(request.type), UNKNOWN), **self._service.foreseen(request.type)}
             return provider_pb2.CreateResponse(properties=_to_struct(_merged(coming, self._service.told(inputs))))
         id_ = self._service.identify(request.type, request.urn.rpartition("::")[2], inputs)
-        if self._disk.file(request.type, id_).exists():
+        if self._disk.file(request.type, id_).exists() and request.type not in self._service.settings:
             context.abort(grpc.StatusCode.ALREADY_EXISTS, f"there is a {request.type} {id_} already")
         outputs = self._outputs(request.type, id_, inputs, {}, context)
         self._ask(context, self._service.admit, request.type, inputs, self._disk.inputs)
@@ -163,10 +174,12 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
 
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         inputs, old_inputs = _to_dict(request.news), _to_dict(request.old_inputs)
-        before = {key: value for key, value in _to_dict(request.olds).items() if key not in old_inputs}
+        kept = {key: value for key, value in old_inputs.items() if key in inputs}
+        olds = {key: value for key, value in _to_dict(request.olds).items() if key in inputs or key not in old_inputs}
+        before = _beyond(olds, kept)
         if request.preview:
             coming = {key: UNKNOWN if key in self._service.volatile else value for key, value in before.items()}
-            return provider_pb2.UpdateResponse(properties=_to_struct({**coming, **self._service.told(inputs)}))
+            return provider_pb2.UpdateResponse(properties=_to_struct(_merged(coming, self._service.told(inputs))))
         self._ask(context, self._service.admit_change, request.type, old_inputs, inputs)
         outputs = self._outputs(request.type, request.id, inputs, before, context)
         self._disk.write(request.type, request.id, request.urn, inputs, outputs)
@@ -174,8 +187,12 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         file = self._disk.file(request.type, request.id)
-        self._ask(context, self._service.release, request.type, request.id, self._disk.others(file))
-        file.unlink()
+        others = list(self._disk.others(file))
+        inputs = self._disk.inputs(request.type, request.id)
+        self._ask(context, self._service.release, request.type, request.id, others)
+        for content in self._ask(context, self._service.empty, request.type, request.id, inputs, others):
+            self._disk.file(CONTENT, content).unlink()
+        file.unlink(missing_ok=request.type in self._service.settings)
         return empty_pb2.Empty()
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802

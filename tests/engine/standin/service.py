@@ -3,6 +3,7 @@
 Not a plugin by itself: `standin.provider` talks to the engine.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
@@ -20,6 +21,21 @@ Look = Callable[[str, str], Mapping[str, Any]]
 """Type and id of a resource -> its inputs as the cloud holds them; none where there is no such resource."""
 
 
+CONTENT = "content"
+"""The type of what tests put into a resource, an object in a bucket: `{"in": the resource's id}` are its inputs."""
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in some inputs."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
 class Service:
     """What one package adds to the common stand-in. This one adds nothing.
 
@@ -29,12 +45,20 @@ class Service:
         volatile: outputs that an update computes anew, so that a preview does not know them.
         open_enums: names of enumerations that other words may stand in too. None where the real plugin knows none, and
             turns numbers into texts: no single value is looked at.
+        held: types that are not deleted while something else names them by their id.
+        loose: types that may name them all the same.
+        stores: types that are not deleted with content, and the input that has the provider empty them first.
+        settings: types whose creation sets what is there: to make one twice is no mistake.
     """
 
     sdk: str
     replacing: Mapping[str, frozenset[str]] = {}
     volatile: frozenset[str] = frozenset()
     open_enums: frozenset[str] | None = None
+    held: frozenset[str] = frozenset()
+    loose: frozenset[str] = frozenset()
+    stores: Mapping[str, str] = {}
+    settings: frozenset[str] = frozenset()
 
     @property
     def version(self) -> str:
@@ -76,6 +100,23 @@ class Service:
         Raises:
             RefusedError: one of them is in the way.
         """
+        for other in others if type_token in self.held else ():
+            named = any(text == id_ or text.endswith(f"/{id_}") for text in texts(other["inputs"]))
+            if named and other["type"] not in self.loose:
+                raise RefusedError(f"InUse: {id_} cannot be deleted because it is in use by {other['id']}")
+
+    def empty(
+        self, type_token: str, id_: str, inputs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
+    ) -> list[str]:
+        """The ids of the content that is deleted with a resource.
+
+        Raises:
+            RefusedError: the resource has content, and is not to be emptied.
+        """
+        content = [other["id"] for other in others if other["type"] == CONTENT and other["inputs"]["in"] == id_]
+        if content and type_token in self.stores and inputs.get(self.stores[type_token]) is not True:
+            raise RefusedError(f"NotEmpty: the {type_token} {id_} you tried to delete holds {', '.join(content)}")
+        return content
 
     def keys_of(self, type_token: str) -> frozenset[str] | None:
         """The inputs and outputs of a type that the SDK has no class for; None where the SDK is asked."""
@@ -119,6 +160,12 @@ class Service:
         """Which image is the newest: a number that a test counts up in a file of the cloud's folder."""
         file = Path(os.environ["GANGWAY_STANDIN_STATE"], "newest")
         return int(file.read_text("utf-8")) if file.exists() else 1
+
+    def resources_of_type(self, type_token: str) -> Iterator[dict[str, Any]]:
+        """The cloud's resources of a type, whichever project made them."""
+        for file in sorted(Path(os.environ["GANGWAY_STANDIN_STATE"]).glob("*.json")):
+            if (record := json.loads(file.read_text("utf-8")))["type"] == type_token:
+                yield record
 
     def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """Answers a function.

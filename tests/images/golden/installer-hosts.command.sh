@@ -165,6 +165,7 @@ FILES=(
     /opt/gangway/lib/images/node/outbox.py
     /opt/gangway/lib/images/node/run_folder.py
     /etc/systemd/system/gangway-prepare.service
+    /etc/systemd/system/gangway-metadata.service
     /etc/systemd/system/gangway-trainer.service
     /etc/systemd/system/gangway-watch.timer
     /etc/systemd/system/gangway-watch.service
@@ -180,6 +181,7 @@ REFUSED=(
 )
 
 SERVICES=(
+    gangway-metadata.service
     gangway-trainer.service
     gangway-watch.timer
 )
@@ -323,13 +325,25 @@ STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 
 log() { printf 'gangway: %s\n' "$*" >&2; }
 
+up_sec() {
+    local up
+    read -r up _ <"${1:-${GANGWAY_UPTIME:-/proc/uptime}}"
+    echo "${up%%.*}"
+}
+
 retry() {
-    local deadline=$((SECONDS + $1))
+    local deadline=$(($(up_sec /proc/uptime) + $1))
     shift
     until "$@"; do
-        [ "$SECONDS" -lt "$deadline" ] || return 1
+        [ "$(up_sec /proc/uptime)" -lt "$deadline" ] || return 1
         sleep "$POLL_SEC"
     done
+}
+
+STARTED_SEC=$(up_sec /proc/uptime)
+seconds_left() {
+    local left=$((STARTED_SEC + DEADLINE_SEC - $(up_sec /proc/uptime)))
+    echo $((left > 0 ? left : 1))
 }
 
 prepare_folder() {
@@ -370,17 +384,19 @@ give_up() {
 }
 
 rest() {
-    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
-    echo >>"$STATE_DIR/rests"
+    [ "$(up_sec)" -lt $(($(last_rest) + 21600)) ] || rm -f "$STATE_DIR/rests"
+    up_sec >>"$STATE_DIR/rests"
     touch "$STATE_DIR/unfit"
 }
+
+last_rest() { tail -n 1 "$STATE_DIR/rests" 2>/dev/null || echo 0; }
 
 rested() {
     local pauses=(0 0 60 180 420 900 1740) count
     [ -e "$STATE_DIR/rests" ] || return 0
     count=$(wc -l <"$STATE_DIR/rests")
     [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
-    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+    [ "$(up_sec)" -ge $(($(last_rest) + pauses[count])) ]
 }
 
 too_many_given_up() {
@@ -414,7 +430,7 @@ put_end() {
     fi
 }
 
-kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+kept_long_enough() { [ "$(up_sec)" -ge $(($(cat "$STATE_DIR/ended-at" 2>/dev/null || echo 0) + KEEP_SEC)) ]; }
 
 record_kept() {
     if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
@@ -444,18 +460,18 @@ depart() {
 
 end_job() {
     mkdir -p "$STATE_DIR"
+    up_sec >"$STATE_DIR/ended-at"
     echo "$1 $2" >"$STATE_DIR/ended"
     log "the job has ended: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
     { tell && { [ -n "$RESULTS_AT_END" ] || depart; }; } ||
         log "could not tell of it, keep what it made, or leave: watch-node.sh tries again"
 }
-
-up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
 GANGWAY_FILE
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
 
-export METADATA_ADDRESSES='169.254.169.254 168.63.129.16 100.100.100.200 fd00:ec2::254 fd20:ce::254' METADATA_IS_SURE=no
+export METADATA_IPV4='169.254.169.254 169.254.170.2 169.254.170.23 169.254.42.42 169.254.0.23 168.63.129.16 100.100.100.200'
+export METADATA_IPV6='fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fe80::a9fe:a9fe'
 
 leaving() { [ "$(systemctl is-system-running)" = stopping ]; }
 own_capacity() { echo on-demand; }
@@ -488,9 +504,9 @@ put_object() {
 }
 
 put_blobs() {
-    local name deadline=$((SECONDS + RESULTS_SEC))
+    local name deadline=$(($(up_sec /proc/uptime) + RESULTS_SEC))
     while IFS= read -r -d '' name; do
-        if [ "$SECONDS" -ge "$deadline" ]; then
+        if [ "$(up_sec /proc/uptime)" -ge "$deadline" ]; then
             echo "not all files within $RESULTS_SEC s"
             return 1
         fi
@@ -641,45 +657,68 @@ put /opt/gangway/bin/close-metadata.sh 0755 <<'GANGWAY_FILE'
 #!/usr/bin/env bash
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
+CHAIN=GANGWAY-METADATA
+user=${SLURM_JOB_UID:-${TRAINER_UID:-0}}
+[ "$user" != 0 ] || user=65533
 
-closed() {
-    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
-        --jump REJECT)
+refuse() {
+    for address in $addresses; do
+        printf -- "-A $CHAIN -d $address -p %s -j $1\n" \
+            "tcp -m tcp ! --dport 53" "udp -m multiport ! --dports 53,67,123,547"
+    done
+    echo COMMIT
+}
+
+rules() {
+    printf '*filter\n:%s -\n' "$CHAIN"
+    for name in root ${METADATA_USERS:-}; do
+        uid=$(id -u "$name" 2>/dev/null) && echo "-A $CHAIN -m owner --uid-owner $uid -j RETURN"
+    done
+    refuse REJECT
+    printf '*mangle\n:%s -\n' "$CHAIN"
+    refuse DROP
+}
+
+hook() {
+    local at=(--wait 10 --table "$1") rule=("$2" --jump "$CHAIN")
     if [ "$act" = remove ]; then
-        "$1" --wait 10 --delete "${rule[@]}" 2>/dev/null || true
-        return
+        for rule in "--delete $2 --jump" --flush --delete-chain; do
+            "$tables" "${at[@]}" $rule "$CHAIN" 2>/dev/null || true
+        done
+    else
+        "$tables" "${at[@]}" --check "${rule[@]}" 2>/dev/null || "$tables" "${at[@]}" --insert "${rule[@]}"
     fi
-    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
 }
 
 refused() {
     local code=0 connected
-    connected=$(setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups curl --silent --globoff --noproxy '*' \
-        --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
+    connected=$(setpriv --reuid "$user" --regid "$user" --clear-groups curl --silent --globoff --noproxy '*' \
+        --connect-timeout 2 --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
     [ "$code" = 7 ] || { [ "$code" = 28 ] && [[ $connected =~ ^0[.,]?0*$ ]]; }
 }
 
-if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
-    log "no iptables here: should this machine have a metadata service, the job reaches it"
-    exit 0
-fi
-act=${1:-close}
-for address in $METADATA_ADDRESSES; do
-    tables=iptables host=$address
-    if [[ $address == *:* ]]; then
-        tables=ip6tables host=[$address]
+act=${1:-}
+for tables in iptables ip6tables; do
+    addresses=$METADATA_IPV4
+    if [ "$tables" = ip6tables ]; then
         [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+        addresses=$METADATA_IPV6
     fi
-    for protocol in tcp udp; do
-        closed "$tables" "$address" "$protocol" || {
-            log "cannot keep the job from $address"
+    if ! command -v "$tables" >/dev/null; then
+        log "no $tables here: no user is kept from $addresses"
+    elif ! { [ "$act" = remove ] || "$tables-restore" --noflush --wait 10 <<<"$(rules)"; } ||
+        ! hook filter OUTPUT || ! hook mangle FORWARD; then
+        log "cannot keep users from $addresses"
+        exit 1
+    fi
+    [ -z "$act" ] || continue
+    for address in $addresses; do
+        [ "$tables" = iptables ] || address=[$address]
+        refused "$address" || {
+            log "user $user still reaches $address"
             exit 1
         }
     done
-    [ "$act" = remove ] || refused "$host" || {
-        log "the job's user still reaches $address"
-        exit 1
-    }
 done
 GANGWAY_FILE
 put /opt/gangway/bin/run-trainer.sh 0755 <<'GANGWAY_FILE'
@@ -703,9 +742,7 @@ if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
     log "this node was given up: nothing is started on it"
     exit 4
 fi
-if [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
-    exit 1
-fi
+"$(dirname "$0")/close-metadata.sh" || exit 1
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
         if ! "$(dirname "$0")/$check"; then
@@ -843,15 +880,16 @@ idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
 outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
 
 count_idle() {
-    local now last
-    if [ -z "$1" ] || [ ! -e "$STATE_DIR/first-start" ]; then
-        rm -f "$STATE_DIR/idle-at"
-        return
-    fi
+    local now last was
+    [ -e "$STATE_DIR/first-start" ] || return 0
     now=$(up_sec)
-    last=$(cat "$STATE_DIR/idle-at" 2>/dev/null) || last=$now
-    echo "$now" >"$STATE_DIR/idle-at"
-    echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+    read -r last was 2>/dev/null <"$STATE_DIR/looked" || last=$now was=
+    echo "$now $1" >"$STATE_DIR/looked"
+    if [ -n "$1" ] && [ -n "$was" ]; then
+        echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+    elif [ $((now - last)) -gt 600 ]; then
+        echo $(($(idle_sec) + now - last - 60)) >"$STATE_DIR/idle-sec"
+    fi
 }
 
 leave_alone() {
@@ -877,7 +915,7 @@ if trainer_rests; then
     idle=yes
 fi
 count_idle "$idle"
-if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+if [ -z "$idle" ] && ! "$(dirname "$0")/close-metadata.sh"; then
     log "the job could reach this machine's tokens: stopped"
     systemctl stop "$TRAINER"
     exit 1
@@ -926,7 +964,8 @@ _gw_store=
 _gw_failed=
 case ${1:-} in --rdzv-endpoint=*) _gw_store=${1#*=} ;; esac
 _gw_me=$(uname -n).$$
-_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$(date +%s)
+_gw_at=$(date +%s)
+_gw_start=$GANGWAY_RUN_DIR/.starts/${_gw_folder##*/}.$_gw_me.$_gw_at
 
 say() { printf 'gangway: %s\n' "$*" >&2; }
 
@@ -941,7 +980,7 @@ number() {
 keep() { echo "$2" >"$_gw_folder/$1.$_gw_me" && mv "$_gw_folder/$1.$_gw_me" "$_gw_folder/$1"; }
 
 at_work() {
-    echo "$(date +%s) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
+    echo "$((_gw_at + $(here_sec))) ${_gw_round:--} ${GANGWAY_CAPACITY:--} $*" >"$_gw_start"
 }
 
 count() {
@@ -955,8 +994,10 @@ up_sec() {
     echo "${_gw_up%%.*}"
 }
 
+here_sec() { echo $(($(up_sec) - _gw_began - $(number "slept.$_gw_me"))); }
+
 used_now() {
-    _gw_sec=$((_gw_used + $(up_sec) - _gw_began))
+    _gw_sec=$((_gw_used + $(here_sec)))
     _gw_others=$(number used)
     [ "$_gw_sec" -ge "$_gw_others" ] || _gw_sec=$_gw_others
     echo "$_gw_sec"
@@ -981,7 +1022,12 @@ watch() {
     _gw_seen=
     _gw_beats=0
     _gw_gone=0
+    _gw_last=$(up_sec)
     while sleep 1; do
+        _gw_now=$(up_sec)
+        [ $((_gw_now - _gw_last)) -le 60 ] ||
+            keep "slept.$_gw_me" $(($(number "slept.$_gw_me") + _gw_now - _gw_last - 1))
+        _gw_last=$_gw_now
         look
         if [ -n "$_gw_round" ] && { [ -e "$_gw_folder/round-$_gw_round" ] || over; }; then
             _gw_gone=$((_gw_gone + 1))
@@ -1074,6 +1120,7 @@ if [ -n "$_gw_max_sec" ] && [ "$_gw_used" -ge "$_gw_max_sec" ]; then
     exit 6
 fi
 _gw_began=$(up_sec)
+rm -f "$_gw_folder/slept.$_gw_me"
 at_work
 trap '_gw_heard=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' TERM INT
 trap '_gw_heard=yes; _gw_late=yes; [ -z "$_gw_child" ] || kill -TERM "$_gw_child" 2>/dev/null' USR1
@@ -1121,6 +1168,7 @@ elif [ "$_gw_code" = 1 ] && [ -z "$_gw_told" ]; then
     fi
 fi
 at_work "$_gw_code" $_gw_failed
+rm -f "$_gw_folder/slept.$_gw_me"
 exit "$_gw_code"
 GANGWAY_FILE
 put /opt/gangway/bin/own-job.sh 0755 <<'GANGWAY_FILE'
@@ -1246,6 +1294,9 @@ for _gw_word in "$@"; do
     if [ -n "$_gw_before" ] && [ "$_gw_word" = -- ]; then
         _gw_before=
         set -- "$@" --no-python /bin/sh "$0" --process
+    elif [ -n "$_gw_before" ] && [ "$_gw_word" = --standalone ]; then
+        set -- "$@" --rdzv-backend=c10d "--rdzv-id=$$" "--rdzv-endpoint=$GANGWAY_ENDS/.store" \
+            --rdzv-conf=store_type=file,keep_alive_interval=3600
     else
         set -- "$@" "$_gw_word"
     fi
@@ -1441,6 +1492,22 @@ ExecStart=/opt/gangway/bin/close-ports.sh
 ExecStart=/opt/gangway/bin/pull-image.sh
 ExecStart=/opt/gangway/bin/check-container.sh
 ExecStart=/usr/bin/systemctl start --no-block gangway-trainer.service
+GANGWAY_FILE
+put /etc/systemd/system/gangway-metadata.service 0644 <<'GANGWAY_FILE'
+[Unit]
+Description=Gangway: keep users from the metadata service, before there is a network
+DefaultDependencies=no
+After=local-fs.target
+Wants=network-pre.target
+Before=network-pre.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/opt/gangway/bin/close-metadata.sh rules
+
+[Install]
+WantedBy=multi-user.target
 GANGWAY_FILE
 put /etc/systemd/system/gangway-trainer.service 0644 <<'GANGWAY_FILE'
 [Unit]

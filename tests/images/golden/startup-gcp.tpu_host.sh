@@ -327,9 +327,10 @@ class GoogleApi:
 
     def token(self) -> str:
         """An access token of the machine's service account; kept while it is good for another minute."""
-        if time.time() > self._token_until - 60:
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)  # also of a machine that has slept
+        if now > self._token_until - 60:
             answer = json.loads(self.metadata("instance/service-accounts/default/token"))
-            self._token, self._token_until = answer["access_token"], time.time() + answer["expires_in"]
+            self._token, self._token_until = answer["access_token"], now + answer["expires_in"]
         return self._token
 
     def call(self, method: str, url: str, body: Any = None) -> dict[str, Any]:
@@ -908,13 +909,25 @@ STATE_DIR=${GANGWAY_STATE_DIR:-/run/gangway}/$JOB_KEY
 
 log() { printf 'gangway: %s\n' "$*" >&2; }
 
+up_sec() {
+    local up
+    read -r up _ <"${1:-${GANGWAY_UPTIME:-/proc/uptime}}"
+    echo "${up%%.*}"
+}
+
 retry() {
-    local deadline=$((SECONDS + $1))
+    local deadline=$(($(up_sec /proc/uptime) + $1))
     shift
     until "$@"; do
-        [ "$SECONDS" -lt "$deadline" ] || return 1
+        [ "$(up_sec /proc/uptime)" -lt "$deadline" ] || return 1
         sleep "$POLL_SEC"
     done
+}
+
+STARTED_SEC=$(up_sec /proc/uptime)
+seconds_left() {
+    local left=$((STARTED_SEC + DEADLINE_SEC - $(up_sec /proc/uptime)))
+    echo $((left > 0 ? left : 1))
 }
 
 prepare_folder() {
@@ -955,17 +968,19 @@ give_up() {
 }
 
 rest() {
-    find "$STATE_DIR/rests" -mmin +360 -delete 2>/dev/null || true
-    echo >>"$STATE_DIR/rests"
+    [ "$(up_sec)" -lt $(($(last_rest) + 21600)) ] || rm -f "$STATE_DIR/rests"
+    up_sec >>"$STATE_DIR/rests"
     touch "$STATE_DIR/unfit"
 }
+
+last_rest() { tail -n 1 "$STATE_DIR/rests" 2>/dev/null || echo 0; }
 
 rested() {
     local pauses=(0 0 60 180 420 900 1740) count
     [ -e "$STATE_DIR/rests" ] || return 0
     count=$(wc -l <"$STATE_DIR/rests")
     [ "$count" -lt "${#pauses[@]}" ] || count=$((${#pauses[@]} - 1))
-    [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/unfit") + pauses[count])) ]
+    [ "$(up_sec)" -ge $(($(last_rest) + pauses[count])) ]
 }
 
 too_many_given_up() {
@@ -999,7 +1014,7 @@ put_end() {
     fi
 }
 
-kept_long_enough() { [ "$(date +%s)" -ge $(($(stat -c %Y "$STATE_DIR/ended") + KEEP_SEC)) ]; }
+kept_long_enough() { [ "$(up_sec)" -ge $(($(cat "$STATE_DIR/ended-at" 2>/dev/null || echo 0) + KEEP_SEC)) ]; }
 
 record_kept() {
     if retry "$END_SEC" timeout $((${RESULTS_SEC:-0} + 60)) bash "$(dirname "${BASH_SOURCE[0]}")/upload-record.sh"; then
@@ -1029,14 +1044,13 @@ depart() {
 
 end_job() {
     mkdir -p "$STATE_DIR"
+    up_sec >"$STATE_DIR/ended-at"
     echo "$1 $2" >"$STATE_DIR/ended"
     log "the job has ended: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
     { tell && { [ -n "$RESULTS_AT_END" ] || depart; }; } ||
         log "could not tell of it, keep what it made, or leave: watch-node.sh tries again"
 }
-
-up_sec() { cut -d. -f1 "${GANGWAY_UPTIME:-/proc/uptime}"; }
 GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
 METADATA_URL=${GANGWAY_METADATA_URL:-http://169.254.169.254}
@@ -1045,7 +1059,7 @@ LIB_DIR=$(dirname "${BASH_SOURCE[0]}")/../lib
 ROOT=${GANGWAY_ROOT:-}
 export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
 
-export METADATA_ADDRESSES='169.254.169.254 fd20:ce::254' METADATA_IS_SURE=yes
+export METADATA_IPV4='169.254.169.254' METADATA_IPV6='fd20:ce::254'
 
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
@@ -1233,45 +1247,68 @@ install -D -m 0755 /dev/stdin /opt/gangway/bin/close-metadata.sh <<'GANGWAY_END_
 #!/usr/bin/env bash
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
+CHAIN=GANGWAY-METADATA
+user=${SLURM_JOB_UID:-${TRAINER_UID:-0}}
+[ "$user" != 0 ] || user=65533
 
-closed() {
-    local rule=(OUTPUT --destination "$2" --match owner --uid-owner "$TRAINER_UID" --protocol "$3" --match "$3" ! --dport 53
-        --jump REJECT)
+refuse() {
+    for address in $addresses; do
+        printf -- "-A $CHAIN -d $address -p %s -j $1\n" \
+            "tcp -m tcp ! --dport 53" "udp -m multiport ! --dports 53,67,123,547"
+    done
+    echo COMMIT
+}
+
+rules() {
+    printf '*filter\n:%s -\n' "$CHAIN"
+    for name in root ${METADATA_USERS:-}; do
+        uid=$(id -u "$name" 2>/dev/null) && echo "-A $CHAIN -m owner --uid-owner $uid -j RETURN"
+    done
+    refuse REJECT
+    printf '*mangle\n:%s -\n' "$CHAIN"
+    refuse DROP
+}
+
+hook() {
+    local at=(--wait 10 --table "$1") rule=("$2" --jump "$CHAIN")
     if [ "$act" = remove ]; then
-        "$1" --wait 10 --delete "${rule[@]}" 2>/dev/null || true
-        return
+        for rule in "--delete $2 --jump" --flush --delete-chain; do
+            "$tables" "${at[@]}" $rule "$CHAIN" 2>/dev/null || true
+        done
+    else
+        "$tables" "${at[@]}" --check "${rule[@]}" 2>/dev/null || "$tables" "${at[@]}" --insert "${rule[@]}"
     fi
-    "$1" --wait 10 --check "${rule[@]}" 2>/dev/null || "$1" --wait 10 --insert "${rule[@]}"
 }
 
 refused() {
     local code=0 connected
-    connected=$(setpriv --reuid "$TRAINER_UID" --regid "$TRAINER_UID" --clear-groups curl --silent --globoff --noproxy '*' \
-        --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
+    connected=$(setpriv --reuid "$user" --regid "$user" --clear-groups curl --silent --globoff --noproxy '*' \
+        --connect-timeout 2 --max-time 5 --output /dev/null --write-out '%{time_connect}' "http://$1/") || code=$?
     [ "$code" = 7 ] || { [ "$code" = 28 ] && [[ $connected =~ ^0[.,]?0*$ ]]; }
 }
 
-if [ "$METADATA_IS_SURE" = no ] && ! command -v iptables >/dev/null; then
-    log "no iptables here: should this machine have a metadata service, the job reaches it"
-    exit 0
-fi
-act=${1:-close}
-for address in $METADATA_ADDRESSES; do
-    tables=iptables host=$address
-    if [[ $address == *:* ]]; then
-        tables=ip6tables host=[$address]
+act=${1:-}
+for tables in iptables ip6tables; do
+    addresses=$METADATA_IPV4
+    if [ "$tables" = ip6tables ]; then
         [ -e "${GANGWAY_IPV6:-/proc/net/if_inet6}" ] || continue
+        addresses=$METADATA_IPV6
     fi
-    for protocol in tcp udp; do
-        closed "$tables" "$address" "$protocol" || {
-            log "cannot keep the job from $address"
+    if ! command -v "$tables" >/dev/null; then
+        log "no $tables here: no user is kept from $addresses"
+    elif ! { [ "$act" = remove ] || "$tables-restore" --noflush --wait 10 <<<"$(rules)"; } ||
+        ! hook filter OUTPUT || ! hook mangle FORWARD; then
+        log "cannot keep users from $addresses"
+        exit 1
+    fi
+    [ -z "$act" ] || continue
+    for address in $addresses; do
+        [ "$tables" = iptables ] || address=[$address]
+        refused "$address" || {
+            log "user $user still reaches $address"
             exit 1
         }
     done
-    [ "$act" = remove ] || refused "$host" || {
-        log "the job's user still reaches $address"
-        exit 1
-    }
 done
 GANGWAY_END_OF_FILE
 install -D -m 0755 /dev/stdin /opt/gangway/bin/run-trainer.sh <<'GANGWAY_END_OF_FILE'
@@ -1295,9 +1332,7 @@ if [ -e "$STATE_DIR/unfit" ] && [ -z "$TRIES_AGAIN" ]; then
     log "this node was given up: nothing is started on it"
     exit 4
 fi
-if [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
-    exit 1
-fi
+"$(dirname "$0")/close-metadata.sh" || exit 1
 if [ -e "$STATE_DIR/failed" ]; then
     for check in $HEALTH_CHECKS; do
         if ! "$(dirname "$0")/$check"; then
@@ -1374,9 +1409,10 @@ if [ -n "$RECORD" ]; then
     else
         status=1
     fi
-elif [ -n "$PROGRESS" ] && [ -z "$(find "$STATE_DIR/progress" -mmin -10 2>/dev/null)" ]; then
+elif [ -n "$PROGRESS" ] && [ "$(up_sec)" -ge "$(cat "$STATE_DIR/progress-due" 2>/dev/null || echo 0)" ]; then
     echo "$PROGRESS" >"$STATE_DIR/progress.json"
     if put_object "$STATE_DIR/progress.json" "$JOB_NAME/progress.json"; then
+        echo $(($(up_sec) + 600)) >"$STATE_DIR/progress-due"
         echo "$PROGRESS" >"$STATE_DIR/progress"
     else
         log "the progress could not be put"
@@ -1466,15 +1502,16 @@ idle_sec() { cat "$STATE_DIR/idle-sec" 2>/dev/null || echo 0; }
 outlived() { [ -n "$TERMINATE_WHEN_DONE" ] && made_for_job && too_long; }
 
 count_idle() {
-    local now last
-    if [ -z "$1" ] || [ ! -e "$STATE_DIR/first-start" ]; then
-        rm -f "$STATE_DIR/idle-at"
-        return
-    fi
+    local now last was
+    [ -e "$STATE_DIR/first-start" ] || return 0
     now=$(up_sec)
-    last=$(cat "$STATE_DIR/idle-at" 2>/dev/null) || last=$now
-    echo "$now" >"$STATE_DIR/idle-at"
-    echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+    read -r last was 2>/dev/null <"$STATE_DIR/looked" || last=$now was=
+    echo "$now $1" >"$STATE_DIR/looked"
+    if [ -n "$1" ] && [ -n "$was" ]; then
+        echo $(($(idle_sec) + now - last)) >"$STATE_DIR/idle-sec"
+    elif [ $((now - last)) -gt 600 ]; then
+        echo $(($(idle_sec) + now - last - 60)) >"$STATE_DIR/idle-sec"
+    fi
 }
 
 leave_alone() {
@@ -1500,7 +1537,7 @@ if trainer_rests; then
     idle=yes
 fi
 count_idle "$idle"
-if [ -z "$idle" ] && [ "$TRAINER_UID" != 0 ] && ! "$(dirname "$0")/close-metadata.sh"; then
+if [ -z "$idle" ] && ! "$(dirname "$0")/close-metadata.sh"; then
     log "the job could reach this machine's tokens: stopped"
     systemctl stop "$TRAINER"
     exit 1
@@ -1809,6 +1846,22 @@ Type=oneshot
 TimeoutStartSec=300
 ExecStart=/opt/gangway/bin/watch-node.sh
 GANGWAY_END_OF_FILE
+install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-metadata.service <<'GANGWAY_END_OF_FILE'
+[Unit]
+Description=Gangway: keep users from the metadata service, before there is a network
+DefaultDependencies=no
+After=local-fs.target
+Wants=network-pre.target
+Before=network-pre.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/opt/gangway/bin/close-metadata.sh rules
+
+[Install]
+WantedBy=multi-user.target
+GANGWAY_END_OF_FILE
 install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GANGWAY_END_OF_FILE'
 [Unit]
 Description=Gangway: the trainer's container
@@ -1894,5 +1947,5 @@ WantedBy=multi-user.target
 GANGWAY_END_OF_FILE
 systemctl daemon-reload
 # Nothing is awaited: this script runs inside a unit of the image's own.
-systemctl enable gangway-trainer.service gangway-watch.timer gangway-logs.service
-systemctl start --no-block gangway-trainer.service gangway-watch.timer gangway-logs.service
+systemctl enable gangway-metadata.service gangway-trainer.service gangway-watch.timer gangway-logs.service
+systemctl start --no-block gangway-metadata.service gangway-trainer.service gangway-watch.timer gangway-logs.service

@@ -56,8 +56,8 @@ def test_what_is_put_there_is_what_was_rendered(owned: Any, first: HostSpec) -> 
 def test_services_are_enabled_and_started_without_waiting(owned: Any, first: HostSpec) -> None:
     owned.install(first)
     services = [
-        *("gangway-rendezvous.service", "gangway-prometheus.service", "gangway-trainer.service"),
-        *("gangway-watch.timer", "gangway-record.timer"),
+        *("gangway-metadata.service", "gangway-rendezvous.service", "gangway-prometheus.service"),
+        *("gangway-trainer.service", "gangway-watch.timer", "gangway-record.timer"),
     ]
     assert owned.systemctl() == [["daemon-reload"], ["enable", *services], ["start", "--no-block", *services]]
     # What is enabled has to say into which target; what it pulls in has to be there.
@@ -72,7 +72,7 @@ def test_services_are_enabled_and_started_without_waiting(owned: Any, first: Hos
 def test_one_machine_alone_needs_no_store_and_no_prometheus(owned: Any, alone: HostSpec) -> None:
     assert owned.install(alone).returncode == 0
     names = {path.rpartition("gangway-")[2] for path in owned.files() if path.startswith(UNITS)}
-    assert names == {"prepare.service", "trainer.service", "watch.service", "watch.timer"}
+    assert names == {"metadata.service", "prepare.service", "trainer.service", "watch.service", "watch.timer"}
     prepare = (owned.root / f"{UNITS}prepare.service".lstrip("/")).read_text()
     assert "check-gpu.sh" not in prepare
     assert "pull-image.sh" in prepare

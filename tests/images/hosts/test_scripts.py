@@ -1,10 +1,8 @@
 """What a machine that is there already does before, during and after a job: real bash, other commands in small."""
 
 import json
-import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -313,10 +311,16 @@ def failing(host: Any, tmp_path: Path) -> Any:
     return host
 
 
+def rest_ago(host: Any, seconds: float) -> None:
+    """Its last rest began so long ago."""
+    host.up_for(1e6)
+    *before, _ = host.state("rests").read_text().splitlines()
+    host.state("rests").write_text("".join(f"{line}\n" for line in (*before, round(1e6 - seconds))))
+
+
 def starts_after(host: Any, seconds: float) -> bool:
     """Whether the watch starts the trainer when so much time has passed since the machine was found unfit."""
-    when = time.time() - seconds
-    os.utime(host.state("unfit"), (when, when))
+    rest_ago(host, seconds)
     before = host.calls("systemctl").count(START)
     assert host.run("watch-node.sh").returncode == 0
     return bool(host.calls("systemctl").count(START) > before)
@@ -340,7 +344,6 @@ def test_a_machine_that_stays_unfit_is_looked_at_after_growing_pauses(failing: A
         failing.run("leave-node.sh")
         assert (starts_after(failing, pause - 5), starts_after(failing, pause)) == (False, True)
     # Six hours later it is another matter.
-    when = time.time() - 6 * 3600 - 120
-    os.utime(failing.state("rests"), (when, when))
+    rest_ago(failing, 6 * 3600 + 120)
     assert failing.run("run-trainer.sh").returncode == 4
     assert starts_after(failing, 0)

@@ -25,7 +25,10 @@ def p5_slurm() -> SlurmSpec:
         rungs=(SlurmRung("spot", "spot", 8), SlurmRung("on-demand", "on-demand", 8)),
         nodes_up=1,
         accounting=True,
-        teams=(SlurmTeam("vision", 6), SlurmTeam("speech", 2)),
+        teams=(
+            SlurmTeam("vision", 6, users={"ann": 20001, "bob": 20002}),
+            SlurmTeam("speech", 2, users={"bob": 20002, "cleo": 20003}),
+        ),
         state_dir="/fsx/.gangway/slurm",
     )
 
@@ -69,6 +72,7 @@ def slurm_machine(machine: Any, slurm_node: AwsSlurmNodeSpec, tmp_path: Path) ->
         "MUNGE_KEY": slurm_node.munge_key,
         "SLURM_HEAD": "head.demo.gangway.internal:6817",
         "SLURM_PACKAGES": "'munge slurmd'",
+        "SLURM_USERS": "'ann:20001 bob:20002'",
         "HEALTH_CHECKS": "check-efa.sh",
     }
     machine.env |= {

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from components.core.findings import InputError
+from images.render import TEMPLATES
 from images.slurm.conf import account_words, conf_files
 from images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
 from stacks.config.job_file import JobFile
@@ -23,6 +24,12 @@ pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
 _NAMES = ("main-1", "main-2", "main-3")
 _DATABASE = ("slurmdbd", "mariadbd", "mariadb-install-db")
+GAMES, MAN, NEWS = 5, 6, 9
+"""Users that Debian and Ubuntu always have, by the same numbers: of vision, of speech, of neither."""
+TEAMS = (
+    SlurmTeam("vision", 1, max_nodes=1, users={"root": 0, "games": GAMES}),
+    SlurmTeam("speech", 1, users={"root": 0, "man": MAN}),
+)
 _AT_ONCE = "sched_min_interval=0,batch_sched_delay=0,bf_interval=1"
 
 
@@ -40,7 +47,8 @@ def found(accounts: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
         monkeypatch.setenv(name, accounts.env[name])
     yield
     accounts.run("scancel", "--quiet", "--full", "--signal=KILL", "--me")
-    accounts.run("scancel", "--quiet", "--me")
+    accounts.run("scancel", "--quiet", "--state=PENDING")
+    accounts.run("scancel", "--quiet", "--state=RUNNING")
     accounts.until(("sinfo", "--noheader", "--format=%T %D"), f"idle {len(_NAMES)}")
 
 
@@ -55,7 +63,7 @@ def spec(folder: Path) -> SlurmSpec:
     return SlurmSpec(
         cluster="lab", release="22.05", head_host="127.0.0.1", head_name=socket.gethostname().split(".")[0].lower(),
         machine=SlurmMachine(cpus=1, memory_gib=0.5), rungs=(SlurmRung("main", "on-demand", len(_NAMES), machines),),
-        accounting=True, teams=(SlurmTeam("vision", 1, max_nodes=1), SlurmTeam("speech", 1)), user="root",
+        accounting=True, teams=TEAMS, user="root",
         controller_port=free_port(), node_port=free_port(), accounting_port=free_port(), state_dir=str(folder),
         log_dir=str(folder), bin_dir=str(folder / "bin"), munge_socket=f"{folder}/munge.sock",
     )  # fmt: skip
@@ -90,8 +98,12 @@ def begun(folder: Path) -> Iterator[SlurmCluster]:
 
 
 def write(made: SlurmSpec, folder: Path) -> None:
+    folder.chmod(0o755)  # other users read slurm.conf, and reach munge
     for each in ("state", "spool", "bin"):
         (folder / each).mkdir()
+    for name in ("aws/slurm-accounts.sh", "aws/cloud.sh", "node/common.sh"):
+        shutil.copy(TEMPLATES / name, folder / "bin")
+    (folder / "node.env").write_text("JOB_KEY=slurm\nLOG_GROUP=\nROLE=head\n")
     health = folder / "bin" / "slurm-health.sh"
     health.write_text("#!/bin/sh\nexit 0\n")
     health.chmod(0o755)
@@ -182,7 +194,7 @@ def test_told_again_nothing_changes_and_a_limit_that_is_gone_is_taken_away(accou
     listed = ("sacctmgr", "--noheader", "--parsable2", "list", "assoc", "account=vision", "user=")
     shown = (*listed, "format=account,grptres")
     assert "vision|node=1" in accounts.run(*shown)
-    free = replace(made, teams=(SlurmTeam("vision", 1), SlurmTeam("speech", 1)))
+    free = replace(made, teams=(replace(TEAMS[0], max_nodes=None), TEAMS[1]))
     try:
         tell(accounts, free)
         assert "vision|\n" in accounts.run(*shown)
@@ -191,7 +203,84 @@ def test_told_again_nothing_changes_and_a_limit_that_is_gone_is_taken_away(accou
     assert "vision|node=1" in accounts.run(*shown)
 
 
+def as_user(cluster: SlurmCluster, uid: int, *words: str) -> subprocess.CompletedProcess[str]:
+    """What another user of the head does."""
+    user = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+    return subprocess.run((*user, *words), env=cluster.env, cwd="/tmp", capture_output=True, text=True, timeout=60)
+
+
+def submit_as(cluster: SlurmCluster, uid: int, *words: str) -> subprocess.CompletedProcess[str]:
+    return as_user(cluster, uid, "sbatch", "--parsable", "--output=/dev/null", *words, "--wrap=sleep 60")
+
+
+@pytest.mark.attack("a user of a shared Slurm", "wants another team's quota")
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        (GAMES, ["--account=speech"]), (MAN, ["--account=vision"]), (NEWS, []), (NEWS, ["--account=vision"]),
+        (GAMES, ["--account=root"]), (GAMES, ["--account=speech", "--uid=6"]),
+    ],
+)  # fmt: skip
+def test_nobody_submits_to_an_account_of_another_team(accounts: SlurmCluster, user: int, words: list[str]) -> None:
+    done = submit_as(accounts, user, *words)
+    assert done.returncode != 0
+    assert "nvalid account" in done.stderr or "only permitted by root" in done.stderr, done.stderr
+    assert accounts.run("squeue", "--noheader") == ""
+
+
+@pytest.mark.attack("a user of a shared Slurm", "wants another team's quota")
+def test_a_job_is_its_users_in_the_account_of_the_users_team_and_stays_there(accounts: SlurmCluster) -> None:
+    number = submit_as(accounts, GAMES, "--hold").stdout.strip()
+    owner = ("squeue", "--noheader", f"--jobs={number}", "--format=%u %a %T")
+    assert accounts.run(*owner) == "games vision PENDING\n"
+    assert as_user(accounts, GAMES, "scontrol", "update", f"job={number}", "account=speech").returncode != 0
+    assert as_user(accounts, GAMES, "sacctmgr", "-i", "add", "user", "games", "account=speech").returncode != 0
+    assert as_user(
+        accounts, GAMES, "sacctmgr", "-i", "modify", "account", "vision", "set", "grptres=node=-1"
+    ).returncode
+    assert accounts.run(*owner) == "games vision PENDING\n"
+
+
+@pytest.mark.attack("a user of a shared Slurm", "wants another user's job")
+def test_nobody_ends_holds_changes_or_reads_another_users_job(accounts: SlurmCluster) -> None:
+    number = submit_as(accounts, GAMES).stdout.strip()
+    accounts.until(state(number), "RUNNING")
+    for user in (MAN, NEWS):
+        for words in (
+            ("scancel", number),
+            ("scancel", "--signal=KILL", "--batch", number),
+            ("scontrol", "requeue", number),
+            ("scontrol", "suspend", number),
+            ("scontrol", "update", f"job={number}", "timelimit=1"),
+            ("srun", f"--jobid={number}", "--overlap", "id"),
+        ):
+            assert as_user(accounts, user, *words).returncode != 0, words
+        assert "sleep" not in as_user(accounts, user, "scontrol", "write", "batch_script", number, "-").stdout
+    assert accounts.run(*state(number)).startswith("RUNNING")
+    assert as_user(accounts, GAMES, "scancel", number).returncode == 0
+
+
+@pytest.mark.attack("a user of a shared Slurm", "wants another team's quota")
+def test_who_leaves_a_team_submits_to_it_no_more(accounts: SlurmCluster) -> None:
+    made = spec(accounts.folder)
+    vision, speech = TEAMS
+    moved = (replace(vision, users={"root": 0}), replace(speech, users={**speech.users, "games": GAMES}))
+    try:
+        tell(accounts, replace(made, teams=moved))
+        assert submit_as(accounts, GAMES, "--account=vision").returncode != 0
+        number = submit_as(accounts, GAMES, "--hold").stdout.strip()
+        assert accounts.run("squeue", "--noheader", f"--jobs={number}", "--format=%a").strip() == "speech"
+        accounts.run("scancel", number)
+    finally:
+        tell(accounts, made)
+    assert submit_as(accounts, GAMES, "--account=speech").returncode != 0
+
+
 def tell(cluster: SlurmCluster, made: SlurmSpec) -> None:
-    """As slurm-accounts.sh does: what is there already is code 1."""
-    for words in account_words(made, "root"):
-        subprocess.run(["sacctmgr", "--immediate", "--quiet", *words], env=cluster.env, capture_output=True, timeout=60)
+    """By the head's own script."""
+    folder = cluster.folder
+    (folder / "accounts").write_text("".join(" ".join(words) + "\n" for words in account_words(made)))
+    env = {**cluster.env, "GANGWAY_NODE_ENV": f"{folder}/node.env", "GANGWAY_SLURM_ACCOUNTS": f"{folder}/accounts"}
+    script = ["bash", str(folder / "bin" / "slurm-accounts.sh")]
+    done = subprocess.run(script, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

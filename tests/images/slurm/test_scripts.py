@@ -12,7 +12,23 @@ def installing(slurm_machine: Any, tmp_path: Path) -> Any:
     (tmp_path / "etc/munge").mkdir(parents=True)
     (tmp_path / "fake" / "python3").unlink()
     slurm_machine.fake("python3", f"echo {'k' * 64}")
+    slurm_machine.fake("id", 'case "$*" in "-u ann") echo 20001 ;; "-u bob") echo 20002 ;; *) exit 1 ;; esac')
     return slurm_machine
+
+
+def test_each_user_has_the_same_number_on_each_machine(installing: Any) -> None:
+    assert installing.run("slurm-install.sh").returncode == 0
+    made = ["--create-home", "--shell", "/bin/bash"]
+    assert installing.calls("useradd") == [["--uid", "20001", *made, "ann"], ["--uid", "20002", *made, "bob"]]
+
+
+def test_an_image_in_which_a_name_is_somebody_elses_gives_the_machine_up(installing: Any) -> None:
+    """Its jobs would be another user's to the file system."""
+    installing.fake("id", "echo 1000")
+    done = installing.run("slurm-install.sh")
+    assert done.returncode == 1
+    assert "the image has a user ann with another number than 20001" in done.stderr
+    assert installing.UNHEALTHY in installing.asked("autoscaling")
 
 
 def test_the_key_is_munges_alone(installing: Any, tmp_path: Path) -> None:
@@ -110,10 +126,31 @@ def test_accounts_are_told_in_order_and_told_again(slurm_machine: Any, tmp_path:
     slurm_machine.fake("sacctmgr", '[ "$3" != add ]')
     done = slurm_machine.run("slurm-accounts.sh", SLURM_ACCOUNTS=f"{tmp_path}/accounts")
     assert done.returncode == 0, done.stderr
-    assert [call[2:] for call in slurm_machine.calls("sacctmgr")][1:] == [
+    assert [call[2:] for call in slurm_machine.calls("sacctmgr")][1:-1] == [
         ["add", "qos", "low"],
         ["add", "account", "vision", "cluster=demo"],
     ]
+
+
+def test_users_that_the_stack_names_no_more_are_taken_out_of_their_accounts(slurm_machine: Any, tmp_path: Path) -> None:
+    (tmp_path / "accounts").write_text("add user ann account=vision cluster=demo\n")
+    there = "demo|vision|\ndemo|vision|ann\ndemo|speech|ann\ndemo|vision|bob\ndemo|root|root\nold|vision|ann"
+    slurm_machine.fake("sacctmgr", f"[ $3 != list ] || echo '{there}'")
+    assert slurm_machine.run("slurm-accounts.sh", SLURM_ACCOUNTS=f"{tmp_path}/accounts").returncode == 0
+    assert [call[3:] for call in slurm_machine.calls("sacctmgr") if call[2] == "remove"] == [
+        ["user", "name=ann", "account=speech", "cluster=demo"],
+        ["user", "name=bob", "account=vision", "cluster=demo"],
+        ["user", "name=ann", "account=vision", "cluster=old"],
+    ]
+
+
+@pytest.mark.parametrize(("user", "code"), [("0", 0), ("4294967", 1)])
+def test_a_job_of_a_user_who_came_after_the_machine_gets_another_one(slurm_machine: Any, user: str, code: int) -> None:
+    slurm_machine.more_settings["HEALTH_CHECKS"] = "''"
+    slurm_machine.env |= {"SLURMD_NODENAME": "spot-n1", "SLURM_JOB_UID": user}
+    assert slurm_machine.run("slurm-health.sh").returncode == code
+    reasons = [call[-1] for call in slurm_machine.calls("scontrol")]
+    assert reasons == [f"reason=gangway: not fit: user {user} is not known here"] * code
 
 
 def test_the_state_is_slurms_and_the_folder_of_jobs_the_users(slurm_machine: Any, tmp_path: Path) -> None:
@@ -125,9 +162,8 @@ def test_the_state_is_slurms_and_the_folder_of_jobs_the_users(slurm_machine: Any
     }  # fmt: skip
     done = slurm_machine.run("slurm-head.sh")
     assert done.returncode == 0, done.stderr
-    made = [call[-1] for call in slurm_machine.calls("install")]
-    assert f"{tmp_path}/fsx/.gangway/slurm/state" in made
-    assert all(
-        call[:7] == ["-d", "-m", "0700", "-o", "slurm", "-g", "slurm"] for call in slurm_machine.calls("install")
-    )
-    assert (tmp_path / "fsx/jobs").is_dir()
+    made = {call[-1].removeprefix(str(tmp_path)): call[1:-1] for call in slurm_machine.calls("install")}
+    everybody = ["-m", "1777", "-o", "root", "-g", "root"]
+    assert made.pop("/fsx/jobs") == everybody
+    assert "/fsx/.gangway/slurm/state" in made
+    assert all(words == ["-m", "0700", "-o", "slurm", "-g", "slurm"] for words in made.values())

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from components.core.findings import InputError
 from stacks.cli import main as cli
+from stacks.config.identity import stack_identity
 from stacks.config.loader import from_file
 from stacks.config.new_project import OWN_QUESTIONS, STARTS, file_names, start_value
 from stacks.planning.plan import make_plan
@@ -26,7 +27,7 @@ def init(folder: Path, *flags: str, answers: str | None = None) -> Result:
     return CliRunner().invoke(cli.app, ["init", str(folder), *flags], input=answers)
 
 
-def settings(folder: Path, stack: str = "dev") -> dict[str, Any]:
+def settings(folder: Path, stack: str = "p") -> dict[str, Any]:
     config: dict[str, Any] = yaml.safe_load((folder / f"Pulumi.{stack}.yaml").read_text("utf-8"))["config"]
     return config
 
@@ -45,11 +46,11 @@ def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> Non
     folder = tmp_path / "my cluster"
     made = gangway("init", str(folder), "--provider", provider, cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    assert sorted(file.name for file in folder.iterdir()) == sorted(file_names("dev", policy=False))
-    planned = gangway("plan", "dev", "--json", cwd=folder)
+    assert sorted(file.name for file in folder.iterdir()) == sorted(file_names("my-cluster", policy=False))
+    planned = gangway("plan", "my-cluster", "--json", cwd=folder)
     assert planned.returncode == 0, planned.stdout + planned.stderr
     plan = json.loads(planned.stdout)
-    assert (plan["stack"], plan["provider"]) == ("dev", provider)
+    assert (plan["stack"], plan["provider"]) == (stack_identity("my-cluster", "my-cluster"), provider)
     assert not [f for f in plan["findings"] if f["code"] == "budget.below-estimate"]
     images = [r["inputs"] for r in plan["resources"] if r["type"] == "docker-build:index:Image"]
     for image in images:
@@ -69,7 +70,7 @@ def test_several_nodes_get_what_they_share(tmp_path: Path, provider: str) -> Non
     region = ["--region", "southcentralus"] if provider == "azure" else []
     flags = ["--provider", provider, "--machine-type", machines[provider], "--nodes", "2", *region]
     assert init(tmp_path / "p", *flags).exit_code == 0
-    plan = make_plan(from_file(tmp_path / "p" / "Pulumi.dev.yaml"))
+    plan = make_plan(from_file(tmp_path / "p" / "Pulumi.p.yaml"))
     assert not plan.has_errors, [finding for finding in plan.findings if finding.severity == "error"]
     assert "gangway:storage" in settings(tmp_path / "p")
 
@@ -81,7 +82,7 @@ def test_the_project_is_a_pulumi_project(tmp_path: Path) -> None:
     assert project["name"] == "a-b-c"
     assert project["runtime"]["options"]["virtualenv"] == ".venv"
     assert "run_program()" in (folder / "__main__.py").read_text("utf-8")
-    assert (folder / "requirements.txt").read_text("utf-8").startswith("gangway-iac[aws,policy]==")
+    assert (folder / "requirements.txt").read_text("utf-8").startswith("gangway-iac[aws,policy] @ file:///")
     assert yaml.safe_load((folder / "policy/PulumiPolicy.yaml").read_text("utf-8"))["runtime"]["name"] == "python"
     assert "run_policy_pack()" in (folder / "policy/__main__.py").read_text("utf-8")
 
@@ -122,7 +123,7 @@ def test_flags_become_settings(tmp_path: Path) -> None:
     assert config["gangway:budget"] == {"monthly_usd": 90000, "emails": ["me@example.org"]}
     assert config["gangway:job"]["kimg"] == 1000.5
     assert config["gangway:tags"] == {"team": "vision", "cost_center": "0815"}
-    text = (tmp_path / "p" / "Pulumi.dev.yaml").read_text("utf-8")
+    text = (tmp_path / "p" / "Pulumi.p.yaml").read_text("utf-8")
     assert "Replace by yours: gcp.billing_account." in text
 
 
@@ -135,7 +136,7 @@ def test_it_asks_for_what_no_flag_says(tmp_path: Path) -> None:
     assert config["gangway:cluster"]["accelerator"] == "H100x8"
     assert config["gangway:cluster"]["nodes"] == {"min": 2, "max": 2}
     assert config["gangway:budget"]["monthly_usd"] % 100 == 0
-    assert "Replace by yours" not in (tmp_path / "p" / "Pulumi.dev.yaml").read_text("utf-8")
+    assert "Replace by yours" not in (tmp_path / "p" / "Pulumi.p.yaml").read_text("utf-8")
 
 
 def test_each_question_begins_with_what_the_start_has() -> None:
@@ -148,7 +149,7 @@ BAD: Mapping[str, tuple[list[str], list[str]]] = {
     "provider": (["--provider", "gpc"], ["--provider: no such provider", "'gpc'", "aws, gcp", "did you mean 'gcp'?"]),
     "stack": (["--stack", "a/b"], ["--stack: no name of a stack", "'a/b'", "--stack dev"]),
     "stack's letters": (["--stack", "Dev"], ["Pulumi.Dev.yaml: gangway:stack", "'Dev'", "rename the stack"]),
-    "region": (["--region", "us-esat-1"], ["Pulumi.dev.yaml: gangway:region", "'us-esat-1'", "mean 'us-east-1'?"]),
+    "region": (["--region", "us-esat-1"], ["Pulumi.p.yaml: gangway:region", "'us-esat-1'", "mean 'us-east-1'?"]),
     "accelerator": (["--accelerator", "H100x9"], ["gangway:cluster.accelerator", "'H100x9'", "did you mean 'H100x8'?"]),
     "machine type": (["--machine-type", "g5.xlarg"], ["gangway:cluster.machine_type", "did you mean 'g5.xlarge'?"]),
     "nodes": (["--nodes", "two"], ["--nodes: no number of nodes", "'two'", "2, or 2-4"]),
@@ -188,11 +189,11 @@ def test_what_the_plan_refuses_is_said_beside_what_was_written(
 ) -> None:
     done = init(tmp_path / "mine", "--provider", "aws", "--no-ask", *flags)
     assert done.exit_code == 1, done.output
-    assert "to mend in Pulumi.dev.yaml before `pulumi up`:" in done.output
+    assert "to mend in Pulumi.mine.yaml before `pulumi up`:" in done.output
     told = done.output.partition("to mend")[2]
     assert place in told
     assert fix in told.partition("fix: ")[2]
-    assert (tmp_path / "mine" / "Pulumi.dev.yaml").is_file()
+    assert (tmp_path / "mine" / "Pulumi.mine.yaml").is_file()
 
 
 def test_a_mistake_ends_the_command_with_2(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_it_never_overwrites(tmp_path: Path, name: str) -> None:
     there.parent.mkdir(exist_ok=True)
     there.write_text("mine", "utf-8")
     before = sorted(tmp_path.rglob("*"))
-    result = init(tmp_path, "--policy")
+    result = init(tmp_path, "--policy", "--stack", "dev")
     assert isinstance(result.exception, InputError)
     assert str(result.exception).startswith(f"{there}: is there already, and is not overwritten")
     assert there.read_text("utf-8") == "mine"
@@ -270,7 +271,7 @@ def _run(command: list[str], cwd: Path) -> str:
 @pytest.mark.slow
 def test_an_installed_wheel_needs_no_checkout(installed: Path, tmp_path: Path) -> None:
     _run([str(installed / "gangway"), "init", "p"], tmp_path)
-    plan = json.loads(_run([str(installed / "gangway"), "plan", "dev", "--json"], tmp_path / "p"))
+    plan = json.loads(_run([str(installed / "gangway"), "plan", "p", "--json"], tmp_path / "p"))
     (image,) = [r["inputs"] for r in plan["resources"] if r["type"] == "docker-build:index:Image"]
     context = (tmp_path / "p" / image["context"]["location"]).resolve()
     assert context.parent.name == "gangway_iac"

@@ -21,6 +21,7 @@ from stacks.config.job_file import JobFile
 from stacks.engines.base import PerhapsTakenError, waited
 from stacks.engines.hybrid import moving
 from stacks.engines.hybrid.copying import copy_run
+from stacks.engines.job_folder import JobFolder
 from stacks.engines.local.engine import LocalQueue, is_alive
 from stacks.engines.records.job_record import FIGURES
 from stacks.engines.registry import VARIABLE
@@ -90,7 +91,7 @@ def submitted_by_hand(tmp_path: Path) -> Path:
     job_id = queue.submit(JobFile(name="mine", command=("true",), max_hours=1))
     waited(queue, job_id, lambda _: time.sleep(0.05))
     folder = tmp_path / "queue" / job_id
-    while is_alive(folder):  # it leaves
+    while is_alive(JobFolder(folder)):  # it leaves
         time.sleep(0.05)
     (tmp_path / "queue" / "turn").unlink()
     (folder / "stretches").unlink()

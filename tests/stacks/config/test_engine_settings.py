@@ -124,6 +124,52 @@ def test_a_mistake_is_told_with_its_place_and_its_fix(stack_file: Callable[[Edit
     assert fix in found[place].fix
 
 
+def users_of(*teams: dict[str, Any]) -> Edit:
+    named = [{"name": f"team{number}", "nodes": 1, "users": users} for number, users in enumerate(teams)]
+    engine = {"kind": "slurm", "accounting": True, "teams": named}
+    return lambda values: (values.pop("gangway:job"), values.update({"gangway:engine": engine}))
+
+
+@pytest.mark.parametrize(
+    ("teams", "place", "problem"),
+    [
+        ([{"root": 20001}], "teams[0].users", "root"),
+        ([{"sudo": 20001}], "teams[0].users", "sudo"),
+        ([{"docker": 20001}], "teams[0].users", "docker"),
+        ([{"Ann": 20001}], "teams[0].users", "rename 'Ann'"),
+        ([{"ann; reboot": 20001}], "teams[0].users", "rename 'ann; reboot'"),
+        ([{"ann:0": 20001}], "teams[0].users", "rename 'ann:0'"),
+        ([{"a" * 32: 20001}], "teams[0].users", "at most 31"),
+        ([{"ann": 0}], "teams[0].users", "ann has 0"),
+        ([{"ann": 10001}], "teams[0].users", "ann has 10001"),
+        ([{"ann": 65534}], "teams[0].users", "ann has 65534"),
+        ([{"ann": 20001, "bob": 20001}], "teams[0].users", "for each user alone"),
+        ([{"ann": 20001}, {"ann": 20002}], "", "ann has 20001 and 20002"),
+        ([{"ann": 20001}, {"bob": 20001}], "", "ann and bob have 20001"),
+        ([{"ann": True}], "teams[0].users", ""),
+        ([["ann"]], "teams[0].users", ""),
+    ],
+)
+def test_users_that_cannot_be_are_refused_with_their_place(
+    stack_file: Callable[[Edit], Path], teams: list[Any], place: str, problem: str
+) -> None:
+    found = mistakes(stack_file(users_of(*teams)))
+    (one,) = [each for each in found if "gangway:engine" in each.place]
+    assert one.place.partition(": ")[2].startswith(f"gangway:engine{place and f'.{place}'}"), one
+    assert problem in str(one), one
+    assert one.fix
+
+
+def test_a_user_may_be_in_several_teams_and_kubernetes_has_none(stack_file: Callable[[Edit], Path]) -> None:
+    assert mistakes(stack_file(users_of({"ann": 20001, "bob": 20002}, {"ann": 20001}))) == []
+
+    def edit(values: dict[str, Any]) -> None:
+        users_of({"ann": 20001})(values)
+        values["gangway:engine"] = {"kind": "kubernetes", "teams": values["gangway:engine"]["teams"]}
+
+    assert any(each.place.endswith("teams[0].users") for each in mistakes(stack_file(edit)))
+
+
 def test_a_provider_without_such_clusters_says_where_there_are_some(stack_file: Callable[[Edit], Path]) -> None:
     def edit(values: dict[str, Any]) -> None:
         del values["gangway:job"]

@@ -367,12 +367,12 @@ def test_a_stacks_name_has_to_fit_every_resource(tmp_path: Path, demo_file: Path
 
 def test_pulumi_yaml_declares_exactly_our_settings_and_our_defaults(repo: Path) -> None:
     declared = yaml.safe_load((repo / "Pulumi.yaml").read_text("utf-8"))["config"]
-    fields = {name: field for name, field in StackConfig.model_fields.items() if name != "stack"}
+    fields = {name: field for name, field in StackConfig.model_fields.items() if name not in ("stack", "stack_name")}
     assert set(declared) == set(fields)
     for name, field in fields.items():
         entry = declared[name]
         assert len(entry["description"]) > 15, name
-        words = name in ("provider", "region", "encryption")
+        words = name in ("provider", "region", "encryption", "identity")
         names = name == "allow_replace"
         assert entry["type"] == ("string" if words else "array" if names else "object"), name
         assert ("default" in entry) == (not field.is_required()), name

@@ -1,11 +1,29 @@
 """What is the same on every engine: a log that is followed while the engine is away now and then, or read once."""
 
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stacks.engines.base import LOG_PART_BYTES, EngineAwayError, Phase, follow, waited, written
+from components.core.findings import Severity
+from components.core.visible import leaves
+from stacks.config.job_file import JobFile
+from stacks.engines.base import (
+    LOG_PART_BYTES,
+    EngineAwayError,
+    JobStatus,
+    Move,
+    Phase,
+    Room,
+    Used,
+    follow,
+    open_meeting,
+    waited,
+    written,
+)
 from stacks.engines.job_folders import LOG_FILE
 from stacks.engines.local.engine import LocalQueue
 from tests.stacks.engines.local.test_engine import processes_of
@@ -71,3 +89,43 @@ def test_what_a_job_has_written_has_an_end_though_it_writes_on(tmp_path: Path, b
     assert text.startswith(before)
     assert set(text.removeprefix(before).splitlines()) == {"one more"}
     assert queue.asked < 20
+
+
+def test_no_text_of_a_status_moves_a_cursor_or_makes_a_line() -> None:
+    """Of whatever engine, and whoever has written it: each text of each record is spelled out as it is made."""
+    odd, kinds = "\x1b]0;t\x07\u202ea\nb\tc", {"datetime": datetime.now(UTC), "int": 1, "float": 1.0, "bool": True}
+
+    def made(kind: type) -> Any:
+        known = {"phase": Phase.WAITING, "used": Used(), "stretches": (), "moves": (), "nodes": (odd, odd)}
+        return kind(
+            **{
+                each.name: known.get(each.name, kinds.get(str(each.type).partition(" ")[0], odd))
+                for each in fields(kind)
+            }
+        )
+
+    records = [made(kind) for kind in (JobStatus, Move, Room)]
+    texts = [text for record in records for text in leaves(asdict(record)) if isinstance(text[1], str)]
+    assert len(texts) > 12
+    assert not [text for place, text in texts if not text.isprintable()]
+
+
+@pytest.mark.parametrize(
+    ("keys", "warned"),
+    [
+        ({}, False),
+        ({"processes_per_node": 1}, False),
+        ({"processes_per_node": 2}, True),
+        ({"processes_per_node": 1, "nodes": {"min": 1, "max": 2}}, True),
+        ({"nodes": {"min": 2, "max": 2}}, False),
+    ],
+)
+def test_a_command_whose_processes_meet_without_a_key_is_warned_of(keys: dict[str, object], warned: bool) -> None:
+    found = list(open_meeting(job("true", **keys), "its neighbours"))
+    assert [each.code for each in found] == ["job.rendezvous-without-key"] * warned
+    assert all("its neighbours" in each.message and each.severity is Severity.WARNING for each in found)
+
+
+def test_a_preset_is_not_warned_of() -> None:
+    keys = {"preset": "dcgan-digits", "kimg": 1, "processes_per_node": 2, "nodes": {"min": 2, "max": 2}}
+    assert not list(open_meeting(JobFile.model_validate({"name": "gan", "max_hours": 1, **keys}), "anybody"))

@@ -10,6 +10,7 @@ from components.core.findings import InputError
 from stacks.engines.base import Movable, Phase
 from stacks.engines.environment import environment_of
 from stacks.engines.hybrid.moving import Moved, move_job
+from stacks.engines.job_folder import JobFolder
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.slurm_cluster import SlurmCluster
@@ -85,7 +86,7 @@ def test_in_a_slurm_and_from_there(
     by_another()
     middle = moved(here, job_id, slurm)
     until(slurm, middle.job_id, lambda found, log: "begun" in log)
-    assert environment_of(tmp_path / "queue" / middle.job_id)["MINE"] == "a b\nä=c"
+    assert environment_of(JobFolder(tmp_path / "queue" / middle.job_id))["MINE"] == "a b\nä=c"
     last = moved(slurm, middle.job_id, there)
     assert (over(there, last.job_id).phase, last.is_as_of_submit) == (Phase.DONE, True)
     run = tmp_path / "there" / last.job_id / "run"

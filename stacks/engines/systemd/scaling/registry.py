@@ -14,7 +14,7 @@ def group_names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
     names = outputs.get("group_names")
     if not names:
         raise InputError(
-            f"pulumi stack output --stack {config.stack}", "no group_names: the stack is not up", fix="pulumi up"
+            f"pulumi stack output --stack {config.stack_name}", "no group_names: the stack is not up", fix="pulumi up"
         )
     return [str(name) for name in names]
 

@@ -11,6 +11,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from components.core.findings import InputError
 from components.gcp.tpu.api import QuotaError, TpuError
 from components.gcp.tpu.queued_tpu import ActiveTpuProvider, QueuedTpu, QueuedTpuProvider
+from components.gcp.tpu.request import FINGERPRINT_KEY, queued_resource_body
 
 NAME = "projects/lab/locations/us-east5-a/queuedResources/gan-tpu"
 NODE = "projects/lab/locations/us-east5-a/nodes/gan-tpu"
@@ -123,12 +124,31 @@ def test_what_died_after_an_interruption_is_asked_for_again(standin: Any, props:
 
 def test_somebody_elses_request_of_that_name_is_left_alone(standin: Any, props: dict[str, Any]) -> None:
     QueuedTpuProvider().create(props)
-    with pytest.raises(TpuError, match=r"exists .* asks for something else\n  fix: choose another queued_resource_id"):
+    with pytest.raises(
+        TpuError,
+        match=r"exists .* asks for something else; its labels: team ml\n  fix: choose another queued_resource_id",
+    ):
         QueuedTpuProvider().create({**props, "accelerator_type": "v5p-8"})
     del standin.cloud.queued[NAME]["tpu"]
     with pytest.raises(TpuError, match="asks for something else"):
         QueuedTpuProvider().create(props)
     assert [seen.method for seen in standin.cloud.seen].count("DELETE") == 0
+
+
+def test_an_identical_request_of_another_stack_is_not_taken_over(standin: Any, props: dict[str, Any]) -> None:
+    theirs, ours = ({**props, "labels": {"team": team, "gangway-stack": stack}} for team, stack in
+                    (("speech", "speech-dev-1a2b3c"), ("vision", "vision-dev-4d5e6f")))  # fmt: skip
+    QueuedTpuProvider().create(theirs)
+    # As if the whole request were the same: labels alone tell whose it is.
+    found = standin.cloud.queued[NAME]["tpu"]["nodeSpec"][0]["node"]["metadata"]
+    for again in (ours, {**ours, "labels": {"team": "vision"}}):
+        (spec,) = queued_resource_body(again)["tpu"]["nodeSpec"]
+        found[FINGERPRINT_KEY] = spec["node"]["metadata"][FINGERPRINT_KEY]
+        with pytest.raises(TpuError, match="its labels: gangway-stack speech-dev-1a2b3c, team speech") as told:
+            QueuedTpuProvider().create(again)
+        assert "delete" not in str(told.value)
+    assert [seen.method for seen in standin.cloud.seen].count("DELETE") == 0
+    assert posts(standin) == 1
 
 
 @pytest.mark.parametrize("nodes_only", [False, True])

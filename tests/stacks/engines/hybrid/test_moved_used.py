@@ -12,6 +12,7 @@ from stacks.engines.attempts import most_restarts
 from stacks.engines.base import JobStatus, Movable, Phase, Used
 from stacks.engines.hybrid.moving import Moved, move_job
 from stacks.engines.hybrid.sites import Site
+from stacks.engines.job_folder import JobFolder
 from stacks.engines.job_folders import read_status
 from stacks.engines.local.ends import Spent
 from stacks.engines.local.engine import LocalQueue
@@ -152,7 +153,7 @@ def test_a_move_of_an_earlier_release_is_read(queues: list[LocalQueue], tmp_path
     state = json.loads(path.read_bytes())
     del state["moves"][0]["used"]
     path.write_text(json.dumps(state))
-    assert read_status(path.parent).used_before == Used()
+    assert read_status(JobFolder(path.parent)).used_before == Used()
 
 
 @pytest.mark.slurm

@@ -110,7 +110,7 @@ def test_the_script_gives_values_to_what_has_none(tmp_path: Path) -> None:
     done = run(job(**SEVERAL, **WHOLE), script)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
-    assert {"NCCL_NET=Socket", "NCCL_TUNER=mine", "LINES=a", "b'c", "PET_RDZV_CONF=is_host=0"} <= set(said)
+    assert {"NCCL_NET=Socket", "NCCL_TUNER=mine", "LINES=a", "b'c"} <= set(said)
 
 
 def test_without_the_plug_in_a_pod_fails_and_says_so(tmp_path: Path) -> None:

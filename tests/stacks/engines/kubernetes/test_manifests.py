@@ -112,13 +112,40 @@ def test_all_nodes_of_a_job_meet_at_the_first() -> None:
     assert "--rdzv-endpoint=mine-3-node-0-0.mine-3:29400" in words
 
 
-@pytest.mark.parametrize(("index", "serves"), [("0", "1"), ("1", "0"), ("10", "0")])
-def test_the_first_pod_and_no_other_serves_the_store(index: str, serves: str) -> None:
-    words = container_of(job(nodes={"min": 2, "max": 2}, processes_per_node=1))["command"]
+@pytest.mark.parametrize(("processes", "rank"), [(1, "10"), (None, "")])
+def test_torchrun_is_told_the_pods_rank_by_which_the_first_serves_the_store(processes: int | None, rank: str) -> None:
+    words = container_of(job(nodes={"min": 2, "max": 2}, processes_per_node=processes))["command"]
+    assert ("--rdzv-backend=static" in words) == bool(rank), "of c10d nodes would unpickle what others write"
     shell = [word.replace("$$", "$") for word in words[:4]]
-    variables = {**os.environ, "JOB_COMPLETION_INDEX": index}
-    done = subprocess.run([*shell, "printenv", "PET_RDZV_CONF"], env=variables, capture_output=True, text=True)
-    assert done.stdout == f"is_host={serves}\n"
+    variables = {**os.environ, "JOB_COMPLETION_INDEX": "10"}
+    done = subprocess.run([*shell, "printenv", "PET_NODE_RANK"], env=variables, capture_output=True, text=True)
+    assert done.stdout.strip() == rank
+
+
+def preset(nodes: int = 2) -> JobFile:
+    keys = {"preset": "dcgan-digits", "kimg": 1, "processes_per_node": 2, "nodes": {"min": nodes, "max": nodes}}
+    return JobFile.model_validate({"name": "gan", "image": IMAGE, "max_hours": 1, **keys})
+
+
+def test_the_pods_of_a_preset_have_their_key_in_a_file_and_not_in_their_environment() -> None:
+    container, pod = container_of(preset()), pod_of(preset())
+    path = "/mnt/gangway/member/member.pem"
+    words = container["command"]
+    assert words[words.index("trainer.launch") + 1 :][:2] == [f"--member-key={path}", "--store=first"]
+    assert "--rdzv-backend=gangway" in words
+    (mount,) = [each for each in container["volumeMounts"] if path.startswith(f"{each['mountPath']}/")]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
+    items = [{"key": "member.pem", "path": "member.pem"}]
+    assert volume["secret"] == {"secretName": PLACING.name, "items": items, "defaultMode": 0o400}
+    assert mount["readOnly"]
+    assert "envFrom" not in container, "by which all of the Secret would be variables"
+    assert {"name": "HOME", "value": "/tmp"} in container["env"]
+
+
+@pytest.mark.parametrize("file", [preset(1), job(nodes={"min": 2, "max": 2}, processes_per_node=1)])
+def test_what_has_no_use_for_a_key_has_none(file: JobFile) -> None:
+    assert "member" not in str(pod_of(file))
+    assert container_of(file)["envFrom"] == [{"secretRef": {"name": PLACING.name}}]
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -259,9 +286,11 @@ def test_outputs_where_a_pod_has_its_own_folders_are_refused(output: str) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_kubernetes_itself_makes_of_it_is_valid_strictly(version: str) -> None:
+@pytest.mark.parametrize(
+    "file", [preset(), job(outputs=["/work/results"], workdir="/work/results", nodes={"min": 2, "max": 2})]
+)
+def test_what_kubernetes_itself_makes_of_it_is_valid_strictly(file: JobFile, version: str) -> None:
     """JobSet's own kind is judged by its webhook (test_engine.py); what is in it is a Job."""
-    file = job(outputs=["/work/results"], workdir="/work/results", nodes={"min": 2, "max": 2})
     placing = PLACING.without(["n1"], 600)
     (group,) = job_set(file, placing)["spec"]["replicatedJobs"]
     meta, spec = {"name": "mine-3"}, group["template"]["spec"]
@@ -269,6 +298,6 @@ def test_what_kubernetes_itself_makes_of_it_is_valid_strictly(version: str) -> N
     for each in (whole, *supports(placing, variables_of(file))):
         kubernetes_validate.validate(each, version, strict=True)
     mounts = spec["template"]["spec"]["containers"][0]["volumeMounts"]
-    mounts[-1]["subpath"] = mounts[-1].pop("subPath")
+    mounts[0]["subpath"] = mounts[0].pop("subPath")
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(whole, version, strict=True)

@@ -225,6 +225,44 @@ def test_a_member_can_do_nothing_past_the_queue(member: KubernetesEngine, words:
     assert done.stdout.strip() == "no", done.stderr
 
 
+AS_MEMBER = ("--as=ada", "--as-group=gangway:vision", "--dry-run=server")
+
+
+def network_policy(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": "vision"},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress"], **spec},
+    }
+
+
+@pytest.mark.attack("a team of a shared Kubernetes", "its machine's credentials, or the file system without the mount")
+def test_a_members_policies_open_no_way_out_and_leave_those_of_the_cluster(own: KubeCluster) -> None:
+    create = ("create", "--filename=-", *AS_MEMBER)
+    delete = ("delete", "networkpolicy", "--namespace=vision", *AS_MEMBER)
+    out = network_policy("out", policyTypes=["Egress"], egress=[{}])
+    limit = time.monotonic() + 60
+    while "ingress alone" not in admitted(own, out, *create):  # a policy is heard of a moment later
+        assert time.monotonic() < limit, "the policy never refuses anything"
+    assert "ingress alone" in admitted(own, network_policy("out", policyTypes=["Ingress", "Egress"]), *create)
+    assert not admitted(own, network_policy("in", ingress=[{}]), *create)
+    assert not admitted(own, out), "an administrator's passes"
+    for name in ("nothing-comes-in", "only-pods-and-internet"):
+        assert "not a member's" in admitted(own, {}, *delete, name)
+        patch = ("patch", "networkpolicy", name, "--namespace=vision", '--patch={"metadata":{"labels":{"x":"y"}}}')
+        assert "not a member's" in admitted(own, {}, *patch, *AS_MEMBER)
+
+
+@pytest.mark.attack("a team of a shared Kubernetes", "another team's running job, by evicting it")
+def test_a_pod_of_a_systems_priority_is_refused(own: KubeCluster) -> None:
+    wanted = pod({"subPath": "vision/run"})
+    wanted["spec"]["priorityClassName"] = "system-node-critical"
+    limit = time.monotonic() + 60
+    while "exceeded quota: no-system-pods" not in (said := admitted(own, wanted)):
+        assert time.monotonic() < limit, said
+
+
 def test_a_job_set_without_a_queue_never_begins(own: KubeCluster) -> None:
     container = {"name": "c", "image": "x", "command": ["true"]}
     template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}}

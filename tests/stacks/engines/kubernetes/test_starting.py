@@ -11,7 +11,7 @@ from components.core.findings import InputError
 from stacks.engines.base import EngineAwayError
 from stacks.engines.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
-from tests.stacks.engines.kubernetes.test_manifests import PLACING, job
+from tests.stacks.engines.kubernetes.test_manifests import PLACING, job, preset
 
 _KINDS = {
     SETS: "JobSet",
@@ -95,6 +95,18 @@ def test_all_that_is_there_goes_with_its_job() -> None:
     owners = {kind: found["metadata"].get("ownerReferences") for (kind, _), found in cluster.there.items()}
     assert owners.pop("JobSet") is None
     assert [each[0]["kind"] for each in owners.values() if each is not None] == ["JobSet"] * 3
+
+
+def test_each_start_of_a_preset_has_a_key_of_its_own_and_what_else_was_there() -> None:
+    cluster, keys = Cluster(), []
+    before = {"HOME": "/tmp"}
+    for placing in (PLACING, PLACING.without(["n1"], 600)):
+        put(cluster, preset(), placing, before)
+        before = cluster.there["Secret", placing.name]["stringData"]
+        assert "PRIVATE KEY" not in str([found for (kind, _), found in cluster.there.items() if kind != "Secret"])
+        keys.append(before["member.pem"])
+    assert before["HOME"] == "/tmp"
+    assert len(set(keys)) == 2
 
 
 def test_what_is_somebody_elses_stays() -> None:

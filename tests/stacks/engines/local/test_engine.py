@@ -16,6 +16,7 @@ from components.core.findings import InputError
 from stacks.config.job_file import Priority
 from stacks.engines.base import Phase
 from stacks.engines.hybrid.moving import move_job
+from stacks.engines.job_folder import OwnJobFolder
 from stacks.engines.local.engine import LocalQueue, begin_runner
 from tests.conftest import REPO
 from tests.stacks.engines.test_contract import job, limited, over, until
@@ -65,8 +66,9 @@ def test_the_time_of_a_killed_start_counts(tmp_path: Path) -> None:
         process.kill()
     until(queue, first, lambda found, log: found.phase is Phase.WAITING)
     said = tmp_path / "queue" / first / "on-nodes"
-    began, nodes = said.read_text().split()
-    said.write_text(f"{int(began) - 2 * 3_600_000} {nodes}\n")  # as if it had begun two hours earlier
+    began, nodes, length = map(int, said.read_text().split())
+    earlier_ms = 2 * 3_600_000
+    said.write_text(f"{began - earlier_ms} {nodes} {length + earlier_ms}\n")
     queue.submit(job("true"))
     found = over(queue, first)
     assert found.phase is Phase.OVER_HOURS
@@ -130,7 +132,7 @@ def test_what_is_over_is_begun_by_nobody(tmp_path: Path) -> None:
     job_id = queue.submit(job("echo ran"))
     over(queue, job_id)
     queue.ensure_begun(job_id)
-    begin_runner(tmp_path / job_id)
+    begin_runner(OwnJobFolder(tmp_path / job_id))
     queue.submit(job("true"))
     time.sleep(0.5)
     assert (queue.status(job_id).starts, queue.log(job_id)[0]) == (1, "ran\n")

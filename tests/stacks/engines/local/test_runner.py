@@ -12,8 +12,10 @@ import psutil
 import pytest
 
 from components.core.findings import InputError
+from components.core.json_lines import lock
 from stacks.config.job_file import Priority
 from stacks.engines.base import Phase, UnreadableError
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 from stacks.engines.job_folders import read_job
 from stacks.engines.local import engine as local
 from stacks.engines.local.ends import Spent, end_of, lacks_room, put_down, say_room, take_room
@@ -23,13 +25,13 @@ from tests.stacks.engines.test_contract import job, limited, over, until
 
 FULL_DISK = """#!{python}
 # A runner on whose disk nothing new can be written while FULL is there; what has its room can be.
-import errno, pathlib, runpy, sys
-opened = pathlib.Path.open
-def full(path, mode="r", *rest, **named):
-    if mode[0] in "wax" and pathlib.Path({full!r}).exists():
+import errno, os, runpy, sys
+opened = os.open
+def full(path, flags, *rest, **named):
+    if flags & (os.O_CREAT | os.O_APPEND) and os.path.exists({full!r}):
         raise OSError(errno.ENOSPC, "No space left on device")
-    return opened(path, mode, *rest, **named)
-pathlib.Path.open = full
+    return opened(path, flags, *rest, **named)
+os.open = full
 sys.path.insert(0, {repo!r})
 sys.argv = sys.argv[2:]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
@@ -160,11 +162,11 @@ def test_a_failure_that_was_half_written_down_counts_once(tmp_path: Path) -> Non
     for process in processes_of(tmp_path / "queue"):
         process.kill()
     until(queue, job_id, lambda found, log: found.phase is Phase.WAITING)
-    folder = tmp_path / "queue" / job_id
+    folder = OwnJobFolder(tmp_path / "queue" / job_id)
     take_room(folder, 1)
     put_down(folder, 1, 1)
     Spent(failures=1, start=1, before=0).write(folder)
-    (folder / "run" / "again").touch()
+    (folder.path / "run" / "again").touch()
     found = over(queue, job_id)
     assert (found.phase, found.starts) == (Phase.DONE, 2), "one failure is allowed, and was one"
     assert queue.kept(job_id).failures == 1
@@ -185,17 +187,18 @@ def test_between_two_starts_stands_how_the_last_one_ended(tmp_path: Path, monkey
 
 
 def test_the_end_of_one_start_is_none_of_another(tmp_path: Path) -> None:
-    assert end_of(tmp_path, 1) is None
-    take_room(tmp_path, 2)
-    assert end_of(tmp_path, 2) is None
-    put_down(tmp_path, 2, 143)
-    assert (end_of(tmp_path, 1), end_of(tmp_path, 2)) == (None, 143)
-    say_room(tmp_path, lacks=True)
-    assert (end_of(tmp_path, 2), lacks_room(tmp_path)) == (143, True)
-    say_room(tmp_path, lacks=False)
-    assert (end_of(tmp_path, 2), lacks_room(tmp_path)) == (143, False)
+    folder = OwnJobFolder(tmp_path)
+    assert end_of(folder, 1) is None
+    take_room(folder, 2)
+    assert end_of(folder, 2) is None
+    put_down(folder, 2, 143)
+    assert (end_of(folder, 1), end_of(folder, 2)) == (None, 143)
+    say_room(folder, lacks=True)
+    assert (end_of(folder, 2), lacks_room(folder)) == (143, True)
+    say_room(folder, lacks=False)
+    assert (end_of(folder, 2), lacks_room(folder)) == (143, False)
     (tmp_path / "exit-code").write_bytes(b"\xff\xfe")
-    assert end_of(tmp_path, 2) is None
+    assert end_of(folder, 2) is None
 
 
 def test_one_that_waits_for_room_to_begin_begins_then(tmp_path: Path, full: Path) -> None:
@@ -227,7 +230,7 @@ def test_one_that_waits_looks_at_no_other_job_while_one_runs(tmp_path: Path, mon
     """There may be thousands, and whoever runs needs the CPU."""
     lines = "looks = pathlib.Path(sys.argv[3], 'looks').open('a', buffering=1)\n"
     lines += "def noted(what, real):\n    return lambda *given: (print(what, file=looks), real(*given))[1]\n"
-    lines += "runner.job_ids = noted('at others', runner.job_ids)\n"
+    lines += "runner.own_jobs = noted('at others', runner.own_jobs)\n"
     lines += "runner._Runner._has_turn = noted('for its turn', runner._Runner._has_turn)"
     begun_by_another(tmp_path, monkeypatch, lines)
     queue = LocalQueue(tmp_path / "queue")
@@ -300,7 +303,7 @@ def test_one_that_cannot_be_read_is_a_row_and_stops_nobody(tmp_path: Path, name:
 def test_a_key_of_another_release_is_named(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(UNREADABLE["job.json"])
     with pytest.raises(UnreadableError, match="key_of_tomorrow"):
-        read_job(tmp_path)
+        read_job(JobFolder(tmp_path))
 
 
 def test_one_that_is_being_cancelled_says_so(tmp_path: Path) -> None:
@@ -326,21 +329,21 @@ def test_a_team_is_told_to_be_no_more_than_a_word(tmp_path: Path) -> None:
 def test_a_full_disk_at_submit_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At each file that a submit writes."""
     queue = LocalQueue(tmp_path / "queue")
-    opened, left = Path.open, 0
+    opened, left = os.open, 0
 
-    def full(path: Path, mode: str = "r", *rest: object, **named: object) -> object:
+    def full(path: str, flags: int, *rest: int, **named: int) -> int:
         nonlocal left
-        if mode[0] in "wax":
+        if flags & os.O_CREAT:
             left -= 1
             if left < 0:
                 raise OSError(28, "No space left on device")
-        return opened(path, mode, *rest, **named)  # type: ignore[call-overload]
+        return opened(path, flags, *rest, **named)
 
     told = list[InputError]()
     while not queue.jobs():
         left = len(told)
         with monkeypatch.context() as disk, suppress(_TakenError):
-            disk.setattr(Path, "open", full)
+            disk.setattr(os, "open", full)
             with pytest.raises(InputError) as refused:
                 submitted(queue)
             told.append(refused.value)
@@ -373,3 +376,50 @@ def test_a_command_that_ends_as_interrupted_again_and_again_ends(
     assert "3 times" in found.reason
     assert queue.kept(job_id).failures == 1
     assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
+
+
+def test_hours_do_not_follow_the_wall_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which goes on by a day at every look."""
+    lines = "import itertools; days = itertools.count(); now = time.time_ns\n"
+    begun_by_another(tmp_path, monkeypatch, f"{lines}time.time_ns = lambda: now() + next(days) * 86_400 * 10**9")
+    queue = LocalQueue(tmp_path / "queue")
+    job_id = queue.submit(job("test -e again && exit 0; touch again; exit 75", max_hours=0.1))
+    assert over(queue, job_id).phase is Phase.DONE
+    assert queue.used(job_id).sec < 360
+
+
+def test_a_job_whose_folder_is_removed_is_ended_and_gives_its_turn_back(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    told = tmp_path / "told"
+    script = f"trap 'touch {told}; exit' TERM; echo begun; while :; do sleep 0.1; done"
+    removed = queue.submit(job(script, max_hours=100))
+    until(queue, removed, lambda found, log: "begun" in log)
+    (tmp_path / "queue" / removed).rename(tmp_path / "removed")
+    assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
+    assert told.exists()
+
+
+def test_who_waits_for_a_removed_job_is_told(tmp_path: Path) -> None:
+    queue = LocalQueue(tmp_path / "queue")
+    (tmp_path / "queue").mkdir()
+    with (tmp_path / "queue/turn").open("wb") as turn:
+        lock(turn)
+        assert "removed" in queue.room(job("true")).reason
+
+
+def test_what_a_killed_submit_has_left_goes_with_the_next(tmp_path: Path) -> None:
+    """With its environment; but not what a submit that is at work fills, and nothing that is no folder."""
+    queue = tmp_path / "queue"
+    names = {"killed": 3600, "killed-early": 3600, "fresh": 0, "at-work": 3600}
+    for name, age_sec in names.items():
+        folder = OwnJobFolder.make((queue.mkdir(exist_ok=True) or queue) / f".new-{name}")
+        folder.write_private("environment", b"TOKEN=x\0")
+        if name != "killed-early":
+            folder.touch("submitting")
+        then = time.time() - age_sec
+        os.utime(folder.path, (then, then))
+    (queue / ".new-link").symlink_to(tmp_path)
+    with (queue / ".new-at-work/submitting").open("ab") as held:
+        lock(held)
+        LocalQueue(queue).submit(job("true"))
+    assert sorted(path.name for path in queue.glob(".new-*")) == [".new-at-work", ".new-fresh", ".new-link"]

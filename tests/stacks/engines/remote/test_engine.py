@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ import yaml
 from typer.testing import CliRunner
 
 from components.core.findings import InputError
+from components.core.visible import leaves
 from stacks.cli.main import app
 from stacks.config import engines_file
 from stacks.engines.base import EngineAwayError, Phase, follow, written
@@ -147,7 +149,7 @@ def test_where_gangway_is_not_there_its_place_is_asked_for(tmp_path: Path) -> No
     with pytest.raises(InputError, match="there: ") as refused:
         RemoteEngine("login", "local", str(tmp_path / "nowhere" / "gangway")).jobs()
     assert "key `program`" in refused.value.allowed
-    assert "pip install gangway-iac" in refused.value.fix
+    assert "from the same checkout" in refused.value.fix
 
 
 def test_where_nobody_answers_it_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,3 +249,40 @@ def test_a_name_of_the_engines_file_says_by_whom(
     with pytest.raises(InputError, match="cannot be reached from here"):
         call(app, ["job", "move", "far-1", "--on", "box", "--to", f"local:{tmp_path}/other"], catch_exceptions=False)
     assert engine_of("box").where == f"login: {tmp_path}/jobs"
+
+
+FORGED = """#!{python}
+import json, sys
+print('{{"protocol": 2, "version": "1"}}', flush=True)
+odd = {odd!r}
+status = dict.fromkeys(("id", "name", "user", "team", "reason"), odd)
+status |= {{"phase": "waiting", "nodes": [odd], "starts": 0, "exit_code": None}}
+finding = dict.fromkeys(("code", "path", "message", "fix"), odd) | {{"severity": "error"}}
+refusal = dict.fromkeys(("place", "problem", "value", "allowed", "fix"), odd) | {{"is_away": False}}
+results = {{"jobs": [status], "findings": [finding], "submit": odd, "room": {{"now": True, "reason": odd}}}}
+for line in sys.stdin:
+    call = json.loads(line)["call"]
+    answer = {{"result": json.dumps(results[call])}} if call in results else {{"refusal": refusal}}
+    print("{{" if call == "cancel" else json.dumps(answer), flush=True)
+"""
+
+
+@pytest.mark.attack("another machine (SSH)", "sends escape sequences to a terminal")
+def test_what_another_machine_answers_is_spelled_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each text of each answer; and what is no answer is a mistake with a name."""
+    odd = "\x1b]0;pwned\x07\x1b[31m\u202e\nx"
+    (tmp_path / "ssh").write_text(FORGED.format(python=sys.executable, odd=odd))
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    engine = RemoteEngine("login", "local:/jobs")
+    wanted = job("true")
+    records = [*engine.jobs(), *list(engine.findings(wanted))[-1:], engine.room(wanted)]
+    texts = [text for record in records for _, text in leaves(asdict(record)) if type(text) is str]
+    assert len([text for text in (*texts, engine.submit(wanted)) if "pwned" in text]) == 6 + 4 + 1 + 1
+    assert all(text.isprintable() for text in (*texts, engine.submit(wanted)))
+    with pytest.raises(InputError) as refused:
+        engine.status("x-1")
+    shown = refused.value
+    assert "\x1b" not in "".join((shown.place, shown.problem, shown.allowed, shown.fix, str(shown)))
+    with pytest.raises(InputError, match="no answer of Gangway's"):
+        engine.cancel("x-1")

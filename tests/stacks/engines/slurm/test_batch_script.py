@@ -31,13 +31,13 @@ def program(folder: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def begun(folder: Path, **slurms: str) -> None:
+def begun(folder: Path, script: Path = TEMPLATES / "job" / "slurm-batch.sh", **slurms: str) -> None:
     """Once more, by Slurm, which has the script's output in the job's log."""
     variables = {
         **os.environ, "GANGWAY_SLURM_SEC": "0.1", "PATH": f"{folder.parent / 'programs'}:{os.environ['PATH']}",
         "SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "n1", **slurms,
     }  # fmt: skip
-    words = ["/bin/bash", str(TEMPLATES / "job" / "slurm-batch.sh"), str(folder)]
+    words = ["/bin/bash", str(script), str(folder)]
     with (folder / "log").open("a") as log:
         done = subprocess.run(words, env=variables, stdout=log, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -181,3 +181,38 @@ def test_a_step_asks_for_all_gpus_of_its_nodes(
     words = (folder / "asked").read_text().splitlines()
     assert [word for word in words if word.startswith("--g")] == ([asked] if asked else [])
     assert words[-3:] == ["/bin/bash", f"{folder}/slurm-node.sh", str(folder)]
+
+
+def test_a_clock_that_is_set_ends_no_job_and_bills_none(folder: Path) -> None:
+    """By a year at each look, forward and back; interrupted twice, so that its hours are looked at."""
+    for year in (1, -1):
+        count = f"n=$(cat {folder}/n 2>/dev/null || echo 0); echo $((n + 1)) >{folder}/n"
+        program(folder, "date", f"{count}; echo $((1700000000000 + n * {year} * 31536000000))")
+        steps = f"echo x >>{folder}/steps; n=$(($(wc -l <{folder}/steps) % 3))"
+        program(folder, "srun", f"{steps}; [ $n = 0 ] || {{ echo 75 >{folder}/codes/n1; exit 75; }}")
+        begun(folder)
+        assert (folder / "end").read_text().startswith("done 0 ")
+        lengths = [
+            int(end) - int(began) for began, end, _ in map(str.split, (folder / "stretches").read_text().splitlines())
+        ]
+        assert len(lengths) == 3
+        assert all(0 <= length < 60_000 for length in lengths), lengths
+        for name in ("end", "stretches", "n", "interruptions"):
+            (folder / name).unlink()
+
+
+@pytest.mark.parametrize(("up", "length"), [("130.00", 30_000), ("90100.00", 0)])
+def test_hours_in_which_the_machine_slept_do_not_count(folder: Path, up: str, length: int) -> None:
+    """`nap`, by which the script says that it lives, stands still meanwhile."""
+    (clock := folder / "uptime").write_text("100.00 1.00\n")
+    program(folder, "srun", f"echo '{up} 1.00' >{clock}")
+    begun(folder, template(folder, clock))
+    began, end, _ = map(int, (folder / "stretches").read_text().split())
+    assert end - began == length
+
+
+def template(folder: Path, clock: Path) -> Path:
+    (script := folder.parent / "slurm-batch.sh").write_text(
+        (TEMPLATES / "job" / "slurm-batch.sh").read_text().replace("/proc/uptime", str(clock))
+    )
+    return script

@@ -1,5 +1,6 @@
 """A cancel that Slurm is not told says so, and one that it is told shows; with pretended commands."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def engine(pretended: Pretended, tmp_path: Path) -> SlurmEngine:
 
 
 def is_in(state: str, pretended: Pretended, tmp_path: Path) -> None:
-    pretended("squeue", f"echo '7|{state}|Priority|gangway:{tmp_path}/queue/case-1'")
+    pretended("squeue", f"echo '7|{os.geteuid()}|{state}|Priority|gangway:{tmp_path}/queue/case-1'")
 
 
 @pytest.mark.parametrize(
@@ -108,3 +109,22 @@ def test_one_that_comes_back_into_the_queue_once_it_was_told_is_ended_by_whoever
     assert (tmp_path / "told").read_text() == "7\n"
     pretended("scancel", 'echo "scancel: error: Kill job error on job id 7: Access/permission denied" >&2; exit 1')
     assert engine.status("case-1").reason.startswith("being cancelled")
+
+
+@pytest.mark.attack("a user of a shared Slurm", "has somebody else's job cancelled by its number")
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "CONFIGURING"])
+@pytest.mark.parametrize(
+    ("user", "comment"),
+    [(0, "gangway:/elsewhere/case-1"), (0, ""), (0, "gangway:{queue}/case-10"), (1, "gangway:{queue}/case-1")],
+)
+def test_no_other_job_of_the_same_number_is_ended(
+    engine: SlurmEngine, pretended: Pretended, tmp_path: Path, state: str, user: int, comment: str
+) -> None:
+    """Slurm may give a number twice, and whoever can write to a job's folder writes any number there."""
+    other = comment.format(queue=tmp_path / "queue")
+    pretended("squeue", f"echo '7|{os.geteuid() + user}|{state}|Priority|{other}'")
+    pretended("scancel", f'echo "$@" >>{tmp_path}/told')
+    engine.cancel("case-1")
+    assert engine.status("case-1").phase is Phase.CANCELLED
+    engine.jobs()
+    assert not (tmp_path / "told").exists()

@@ -1,5 +1,6 @@
 """Folders in which somebody else has written, or a disk has lost what was there: a row that says so, and all others."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from stacks.engines.base import Phase, UnreadableError
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.stacks.engines.test_contract import job
 
-STATES = "printf '7|RUNNING|None|gangway:%s/case-1\\n8|PENDING|Priority|gangway:%s/case-2\\n' {0} {0}"
+STATES = "printf '7|{1}|RUNNING|None|gangway:%s/case-1\\n8|{1}|PENDING|Priority|gangway:%s/case-2\\n' {0} {0}"
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def engine(pretended: Callable[[str, str], None], tmp_path: Path) -> SlurmEngine
     for number in (7, 8):
         pretended("sbatch", f"echo {number}")
         engine.submit(job("true"))
-    pretended("squeue", STATES.format(tmp_path / "queue"))
+    pretended("squeue", STATES.format(tmp_path / "queue", os.geteuid()))
     return engine
 
 

@@ -15,6 +15,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.engines.base import EngineAwayError, PerhapsTakenError, Phase
 from stacks.engines.hybrid.moving import move_job
+from stacks.engines.job_folder import OwnJobFolder
 from stacks.engines.job_folders import read_status, write_status
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm import engine as slurm_engine
@@ -84,7 +85,7 @@ def test_a_move_whose_submit_has_got_no_answer_goes_on_with_the_same_job(
     with pytest.raises(PerhapsTakenError):
         move_job(here, job_id, there, limited(), lambda done, total: None)
     pretended("sbatch", f"touch {tmp_path}/again; echo 8")
-    pretended("squeue", f"echo '7|PENDING|None|gangway:{tmp_path}/queue/case-1'")
+    pretended("squeue", f"echo '7|{os.geteuid()}|PENDING|None|gangway:{tmp_path}/queue/case-1'")
     assert move_job(here, job_id, there, limited(), lambda done, total: None).job_id == "case-1"
     assert [(each.id, each.phase) for each in there.jobs()] == [("case-1", Phase.WAITING)]
     assert (tmp_path / "queue" / "case-1" / "run" / "state").read_text() == "kept\n"
@@ -119,12 +120,12 @@ def test_a_submit_that_is_at_work_still_has_not_failed(pretended: Callable[[str,
         engine.submit(job("true"))
     called = set((tmp_path / "calls").read_text().split())
     folder = tmp_path / "queue" / "case-1"
-    known = read_status(folder)
+    known = read_status(OwnJobFolder(folder))
     assert known.submitted_at is not None
     began = known.submitted_at - timedelta(seconds=len(called) * slurm_engine._TIMEOUT_SEC + LOOKED_SEC)
-    write_status(folder, replace(known, submitted_at=began))
+    write_status(OwnJobFolder(folder), replace(known, submitted_at=began))
     assert engine.status("case-1").phase is Phase.WAITING
     assert not (folder / "cancel").exists()
-    write_status(folder, replace(known, submitted_at=began - timedelta(hours=1)))
+    write_status(OwnJobFolder(folder), replace(known, submitted_at=began - timedelta(hours=1)))
     assert engine.status("case-1").phase is Phase.FAILED
     assert (folder / "cancel").exists(), "if it is taken after all, it does nothing"

@@ -57,7 +57,7 @@ def test_from_slurm_where_an_earlier_release_has_kept_none(
     pretended("squeue", f"cat {waits} 2>/dev/null || :")
     pretended("scancel", f"rm {waits}")
     job_id = source.submit(job(SAYS))
-    waits.write_text(f"7|PENDING|None|gangway:{tmp_path}/queue/{job_id}\n")
+    waits.write_text(f"7|{os.geteuid()}|PENDING|None|gangway:{tmp_path}/queue/{job_id}\n")
     kept = tmp_path / "queue" / job_id / "environment"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     if not is_kept:

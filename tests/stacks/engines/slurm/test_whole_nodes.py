@@ -10,6 +10,7 @@ import pytest
 
 from stacks.engines.base import Phase
 from stacks.engines.environment import environment_of
+from stacks.engines.job_folder import JobFolder
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.slurm_cluster import SlurmCluster
 from tests.stacks.engines.slurm.test_hard_ends import SUBMIT
@@ -71,6 +72,6 @@ def test_an_allocation_around_the_submit_is_not_the_jobs(
     assert done.returncode == 0, done.stderr
     assert said(engine, "case-1")[0].endswith("has 0,1 of 0,1")
     assert "mem=500M" in engine.log("case-1")[0]
-    kept = environment_of(folder / "case-1")
+    kept = environment_of(JobFolder(folder / "case-1"))
     assert {name for name in kept if name.startswith("SLURM")} == {"SLURM_CONF"}
     assert kept["SBATCH_COMMENT"] == "kept"

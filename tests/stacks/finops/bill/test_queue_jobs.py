@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from components.core.findings import InputError
 from stacks.cli.main import app
+from stacks.engines.job_folder import user_name
 from stacks.engines.local.engine import LocalQueue
 from stacks.finops.bill.queue_jobs import read_queue_jobs
 from tests.stacks.engines.test_contract import job, over
@@ -105,7 +106,7 @@ def test_what_is_no_time_on_nodes_is_told(tmp_path: Path, changes: dict[str, obj
 
 
 def test_one_that_the_lister_may_not_read_is_not_taken_for_idle(tmp_path: Path) -> None:
-    queue = LocalQueue(tmp_path / "queue", user="ann")
+    queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job("true"))
     over(queue, job_id)
     (tmp_path / "queue" / job_id / "state.json").write_text("")
@@ -114,12 +115,12 @@ def test_one_that_the_lister_may_not_read_is_not_taken_for_idle(tmp_path: Path) 
 
 
 def test_what_an_engine_lists_is_read(tmp_path: Path) -> None:
-    queue = LocalQueue(tmp_path / "queue", user="ann")
+    queue = LocalQueue(tmp_path / "queue")
     over(queue, queue.submit(job("sleep 0.2", team="vision")))
     result = CliRunner().invoke(app, ["job", "list", "--json", "--on", f"local:{tmp_path}/queue"])
     (tmp_path / "jobs.json").write_text(result.stdout)
     (found,) = read_queue_jobs([f"gcp:pool={tmp_path}/jobs.json"])
-    assert (found.user, found.team, found.stack, found.provider) == ("ann", "vision", "pool", "gcp")
+    assert (found.user, found.team, found.stack, found.provider) == (user_name(os.geteuid()), "vision", "pool", "gcp")
     assert found.node_hours * 3600 >= 0.2
 
 

@@ -46,7 +46,7 @@ def found(resources: list[Declared]) -> dict[str, Finding]:
 def test_there_is_one_rule_a_code() -> None:
     rules = (*RESOURCE_RULES, *STACK_RULES, *PLAN_RULES)
     codes = [rule.code for rule in rules]
-    assert len(codes) == len(set(codes)) == 17
+    assert len(codes) == len(set(codes)) == 18
     assert all(rule.path.startswith("gangway:") and rule.holds[0].isupper() for rule in rules)
     assert all(rule.severity is not Severity.INFO for rule in rules), "nothing to enforce"
 

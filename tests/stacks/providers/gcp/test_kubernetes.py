@@ -76,8 +76,7 @@ def test_teams_have_what_the_stack_file_says(a3: Recording) -> None:
         shares[queue.inputs["metadata"]["name"]] = quotas[GPU]
     assert shares == {"vision": "32", "speech": "16"}
     assert a3.result["queues"] == ["vision", "speech"]
-    members = {one.inputs["member"].rpartition("/")[2] for one in of(a3, "BucketIAMMember")}
-    assert members == {"vision", "speech"}
+    assert not of(a3, "BucketIAMMember"), "a grant to pods would count in every cluster of the project"
 
 
 def test_run_folders_are_on_the_file_system(a3: Recording) -> None:

@@ -1,0 +1,55 @@
+"""Which of AWS's resources hold data that outlives a `destroy`, and what protects and decrypts it."""
+
+from components.core.retention import Retention, types_of
+
+__all__ = ["RETENTION"]
+
+_IN_BUCKET = "a setting of the bucket: S3 loses it with the bucket, and without it what is in there is less guarded"
+
+RETENTION = Retention(
+    data={"aws:s3:Bucket": "run records; S3 refuses to delete a bucket that is not empty"},
+    protections=types_of(
+        "aws",
+        "s3: BucketLifecycleConfiguration BucketOwnershipControls BucketPolicy BucketPublicAccessBlock "
+        "BucketServerSideEncryptionConfiguration BucketVersioning",
+        _IN_BUCKET,
+    ),
+    keys={"aws:kms:Key": "objects under a deleted key cannot be read"},
+    key_grants=types_of("aws", "kms: Alias KeyPolicy", "who may use the key, and under which name"),
+    disposable={
+        **types_of("aws", "ecr: LifecyclePolicy Repository", "images can be built again from a commit and a lock"),
+        **types_of(
+            "aws",
+            "fsx: DataRepositoryAssociation LustreFileSystem",
+            "a working copy: runs are exported to the bucket before it is deleted",
+        ),
+        **types_of("aws", "cloudwatch: LogGroup", "kept for days while the stack stands; records are in the bucket"),
+        **types_of("aws", "ssm: Parameter", "keys between the machines of one stack, made anew"),
+        **types_of(
+            "aws",
+            "autoscaling: Group LifecycleHook Policy Schedule ec2: CapacityBlockReservation Fleet Instance "
+            "LaunchTemplate SpotFleetRequest eks: AccessEntry Addon Cluster NodeGroup PodIdentityAssociation "
+            "lambda: Function Permission",
+            "machines and what runs on them: their disks are scratch",
+        ),
+        **types_of(
+            "aws",
+            "ec2: DefaultSecurityGroup Eip FlowLog InternetGateway NatGateway PlacementGroup Route RouteTable "
+            "RouteTableAssociation SecurityGroup Subnet Vpc VpcEndpoint route53: Record ResolverFirewallDomainList "
+            "ResolverFirewallRule ResolverFirewallRuleGroup ResolverFirewallRuleGroupAssociation Zone "
+            "vpc: SecurityGroupEgressRule SecurityGroupIngressRule",
+            "the machines' network: a bucket is not in it",
+        ),
+        **types_of(
+            "aws",
+            "iam: InstanceProfile Role RolePolicy RolePolicyAttachment",
+            "rights of the stack's machines: without them fewer can read the data",
+        ),
+        **types_of(
+            "aws",
+            "budgets: Budget cloudwatch: CompositeAlarm Dashboard LogMetricFilter MetricAlarm "
+            "costexplorer: CostAllocationTag sns: Topic TopicPolicy TopicSubscription",
+            "budget, alarms and dashboards",
+        ),
+    },
+)

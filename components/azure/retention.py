@@ -1,0 +1,68 @@
+"""Which of Azure's resources hold data that outlives a `destroy`, and what protects and decrypts it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from components.azure.policies import IMPORT_LOG
+from components.core.retention import Retention, types_of
+
+__all__ = ["RETENTION"]
+
+
+def _is_import_log(inputs: Mapping[str, Any]) -> bool:
+    """Managed Lustre's log of an import, in the account of the data set."""
+    return str(inputs.get("containerName", "")).endswith(IMPORT_LOG)
+
+
+RETENTION = Retention(
+    data={"azure-native:storage:BlobContainer": "run records; Azure would delete them with the container"},
+    holders={"azure-native:storage:StorageAccount": "its encryption, firewall and blobs go with it"},
+    protections=types_of(
+        "azure-native",
+        "storage: BlobServiceProperties ManagementPolicy",
+        "versions, and how long deleted blobs are kept",
+    ),
+    is_scratch=_is_import_log,
+    refuses=False,
+    keys={"azure-native:keyvault:Key": "blobs under a deleted key cannot be read"},
+    surroundings={
+        "azure-native:authorization:RoleAssignment": "the account's identity may use the key",
+        "azure-native:keyvault:Vault": "holds the key behind a firewall",
+        "azure-native:managedidentity:UserAssignedIdentity": "the account reaches the key as this identity",
+        "azure-native:resources:ResourceGroup": "Azure deletes everything in it",
+    },
+    disposable={
+        **types_of("azure-native", "containerregistry: Registry", "images can be built again from a commit and a lock"),
+        **types_of(
+            "azure-native",
+            "storagecache: AmlFilesystem AutoExportJob",
+            "a working copy: runs are exported, and machines put records in the container",
+        ),
+        **types_of("azure-native", "keyvault: Secret", "keys between the machines of one stack, made anew"),
+        **types_of(
+            "azure-native",
+            "compute: CapacityReservationGroup DiskEncryptionSet ProximityPlacementGroup VirtualMachine "
+            "VirtualMachineExtension VirtualMachineScaleSet containerservice: AgentPool ManagedCluster",
+            "machines: their disks are scratch",
+        ),
+        **types_of(
+            "azure-native",
+            "network: ApplicationSecurityGroup BastionHost FlowLog NatGateway NetworkInterface NetworkSecurityGroup "
+            "PrivateDnsZoneGroup PrivateEndpoint PublicIPAddress Subnet VirtualNetwork privatedns: PrivateRecordSet "
+            "PrivateZone VirtualNetworkLink",
+            "the machines' network: the account's own firewall goes on refusing everybody else",
+        ),
+        **types_of(
+            "azure-native",
+            "authorization: RoleDefinition managedidentity: FederatedIdentityCredential",
+            "rights of the stack's machines: without them fewer can read the data",
+        ),
+        **types_of(
+            "azure-native",
+            "applicationinsights: Workbook consumption: Budget logic: Workflow monitor: ActionGroup "
+            "DataCollectionEndpoint DataCollectionRule DiagnosticSetting ScheduledQueryRule operationalinsights: Table "
+            "Workspace",
+            "budget, its stop, logs, alarms and dashboards",
+        ),
+    },
+)

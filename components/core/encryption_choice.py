@@ -1,0 +1,38 @@
+"""The first `up` decides under which key a stack's data are: a later change is refused before anything is sent."""
+
+import pulumi
+
+from components.core.findings import InputError
+from components.core.pinned import pinned
+
+__all__ = ["check_choice", "choice_name", "record_choice"]
+
+
+def choice_name(stack: str) -> str:
+    """The name of the resource that records the choice."""
+    return f"{stack}-encryption-0"
+
+
+def record_choice(stack: str, encryption: str) -> pulumi.Output[str]:
+    """Records in the stack's state the `encryption` that its first `up` used; returns that one."""
+    kept = pinned(choice_name(stack).removesuffix("-0"), {"encryption": encryption}, 0)
+    return kept.apply(lambda first: first["encryption"])
+
+
+def check_choice(first: str, encryption: str) -> None:
+    """InputError if `encryption` is not the `first`. Either way data would be lost: leaving a customer key deletes it
+    while the run bucket has records under it; taking one replaces file systems and registries, which are encrypted
+    when they are made.
+    """
+    if first == encryption:
+        return
+    lost = ", and its key would be deleted while the run bucket has records under it"
+    raise InputError(
+        "gangway:encryption",
+        "cannot be changed: file systems, registries and disks keep the key that they were made with"
+        f"{lost if first == 'customer-key' else ''}",
+        value=encryption,
+        allowed=f"{first}, with which this stack was made",
+        fix=f"set encryption: {first}; for the other, bring up a stack of another name, copy the records into its run "
+        "bucket, and destroy this one",
+    )

@@ -1,0 +1,21 @@
+"""Nothing that protects or decrypts retained data is deleted before it: the rule of `components.core.retention`."""
+
+from collections.abc import Iterator, Sequence
+
+from components.core.findings import Severity
+from components.core.retention import RetentionResource, retention_breaches
+from stacks.planning.rules.rule import Rule, kind
+from stacks.providers.base import Provider
+
+PROTECTED_TO_THE_END = Rule(
+    code="data.protection-order",
+    severity=Severity.ERROR,
+    holds="What protects or decrypts retained data is not deleted before it",
+    path="gangway:encryption",
+    fix="have the data depend on it, set deleted_with for a setting of the data, or retain_on_delete for both",
+)
+
+
+def unprotected(provider: Provider, resources: Sequence[RetentionResource]) -> Iterator[str]:
+    """The breaches among the declared resources of a stack."""
+    return retention_breaches(resources, provider.retention, kind)

@@ -1,0 +1,48 @@
+"""What a stack on AWS asks before its first resource."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pulumi
+import pulumi_aws as aws
+
+from components.core.image import RegistryLogin
+from components.core.lookup import Lookup, look_up
+from stacks.config.stack_config import StackConfig
+
+LOGIN = "log in (`aws sts get-caller-identity` must answer)"
+_BY_SSM = "resolve:ssm:"
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """The answers. `images`: the newest AMIs by who starts from them; `login`: where an image is built."""
+
+    images: Mapping[str, str] = field(default_factory=dict)
+    login: RegistryLogin | None = None
+
+
+def look_up_all(config: StackConfig, provider: aws.Provider, images: Mapping[str, str], builds: bool) -> Lookups:
+    """Asks everything. `images`: parameters of SSM that name AMIs. LookupFailedError: the first that has no answer."""
+    opts = pulumi.InvokeOptions(provider=provider)
+    found = {what: _newest(config, what, reference.removeprefix(_BY_SSM), opts) for what, reference in images.items()}
+    return Lookups(found, _login(config, opts) if builds else None)
+
+
+def _newest(config: StackConfig, what: str, parameter: str, opts: pulumi.InvokeOptions) -> str:
+    command = f"aws ssm get-parameter --region {config.region} --name {parameter}"
+    fix = f"{LOGIN}; `{command}` must name an AMI in gangway:region"
+    if what == "nodes":
+        fix += f"; or set gangway:cluster.image_id to an AMI of {config.region}"
+    place = "gangway:cluster.image_id" if what == "nodes" else "gangway:region"
+    lookup = Lookup(f"the newest image of the {what} (SSM parameter {parameter})", config.region, place, fix)
+    # The other output of the same value is a secret, which no AMI is.
+    return look_up(lookup, aws.ssm.get_parameter, name=parameter, opts=opts).insecure_value
+
+
+def _login(config: StackConfig, opts: pulumi.InvokeOptions) -> RegistryLogin:
+    fix = f"{LOGIN}, with ecr:GetAuthorizationToken; or set gangway:image.prebuilt to an image in ECR"
+    lookup = Lookup("the login of the image registry (ECR)", config.region, "gangway:image", fix)
+    login = look_up(lookup, aws.ecr.get_authorization_token, opts=opts)
+    password = pulumi.Output.secret(login.password)
+    return {"address": login.proxy_endpoint, "username": login.user_name, "password": password}

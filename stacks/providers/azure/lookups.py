@@ -1,0 +1,50 @@
+"""What a stack on Azure asks before its first resource."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_azure_native as azure
+
+from components.azure.launch import Image
+from components.core.lookup import Lookup, look_up
+from stacks.config.stack_config import StackConfig
+from stacks.providers.azure.newest_image import newest_version
+from stacks.providers.azure.plan import AzurePlan
+
+LOGIN = "run `az login`; `az account show` must answer"
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """The answers.
+
+    Attributes:
+        token: for Azure's Resource Manager, of whoever runs `up`.
+        tenant_id: the directory of the subscription.
+        images: the newest versions of the Marketplace images that float, by who starts from them.
+    """
+
+    token: pulumi.Output[str]
+    tenant_id: str
+    images: Mapping[str, str]
+
+
+def look_up_all(
+    config: StackConfig, planned: AzurePlan, provider: azure.Provider, images: Mapping[str, Image]
+) -> Lookups:
+    """Asks everything. LookupFailedError: the first that has no answer."""
+    opts = pulumi.InvokeOptions(provider=provider)
+    token = look_up(_lookup(planned, "an access token"), azure.authorization.get_client_token, opts=opts).token
+    tenant = look_up(_lookup(planned, "the tenant"), azure.authorization.get_client_config, opts=opts).tenant_id
+    newest = {
+        what: newest_version(planned.subscription_id, config.region, image, token)
+        for what, image in images.items()
+        if image.floats
+    }
+    return Lookups(pulumi.Output.secret(token), tenant, newest)
+
+
+def _lookup(planned: AzurePlan, subject: str) -> Lookup:
+    fix = f"{LOGIN}, and gangway:azure.subscription_id be one that you may use"
+    return Lookup(subject, f"subscription {planned.subscription_id}", "gangway:azure.subscription_id", fix)

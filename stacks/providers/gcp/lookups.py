@@ -1,0 +1,100 @@
+"""What a stack on Google Cloud asks before its first resource. A new project's APIs are enabled by the stack itself, so
+questions that they refuse are asked again after that.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pulumi
+import pulumi_gcp as gcp
+
+from components.core.lookup import Lookup, Postponed, look_up
+from components.gcp.launch import GPU_IMAGE, HEAD_IMAGE
+from stacks.config.stack_config import StackConfig
+from stacks.providers.gcp.plan import GcpPlan
+
+FAMILY = "/images/family/"
+LOGIN = "log in with `gcloud auth application-default login`"
+_API_IS_OFF = ("SERVICE_DISABLED", "accessNotConfigured", "has not been used in project")
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """The answers.
+
+    Attributes:
+        project_number: of the project that everything is made in.
+        images: newest of the image families that nodes and head are written by.
+        agents: the service agents of Storage and Logging as members, which asking for them creates; only with a key of
+            the stack's own.
+        token: by which `up` pushes the image it builds; None where none is built.
+    """
+
+    project_number: Postponed[str]
+    images: Mapping[str, Postponed[str]]
+    agents: Mapping[str, Postponed[str]]
+    token: pulumi.Output[str] | None
+
+
+def written_images(config: StackConfig, planned: GcpPlan) -> dict[str, str]:
+    """The images of the GPU nodes and the head, where they have one, as the stack file or its default names them."""
+    nodes = {} if planned.tpu else {"nodes": config.cluster.image_id or GPU_IMAGE}
+    return nodes | ({"head": HEAD_IMAGE} if planned.head else {})
+
+
+def look_up_all(config: StackConfig, planned: GcpPlan, provider: gcp.Provider) -> Lookups:
+    """Asks everything. LookupFailedError: the first that has no answer."""
+    opts, project = pulumi.InvokeOptions(provider=provider), planned.project
+    ask = _Questions(opts, project)
+    images = {} if planned.standing else written_images(config, planned)
+    keyed = config.encryption == "customer-key"
+    built = config.ready_image is None and not planned.standing
+    return Lookups(
+        _early(ask.project_number),
+        {what: _early(partial(ask.image, what, image)) for what, image in images.items() if FAMILY in image},
+        {"storage": _early(ask.storage_agent), "logging": _early(ask.logging_agent)} if keyed else {},
+        pulumi.Output.secret(ask.token()) if built else None,
+    )
+
+
+def _early(ask: Callable[[], str]) -> Postponed[str]:
+    return Postponed.now(ask, lambda answer: any(words in answer for words in _API_IS_OFF))
+
+
+@dataclass(frozen=True)
+class _Questions:
+    opts: pulumi.InvokeOptions
+    project: str
+
+    def _lookup(self, subject: str, place: str = "gangway:gcp.project", fix: str = "") -> Lookup:
+        fix = fix or f"{LOGIN} as somebody who may view project {self.project}, or correct gangway:gcp.project"
+        return Lookup(subject, f"project {self.project}", place, fix)
+
+    def project_number(self) -> str:
+        lookup = self._lookup(f"the number of project {self.project}")
+        return look_up(lookup, gcp.organizations.get_project, project_id=self.project, opts=self.opts).number
+
+    def image(self, what: str, image: str) -> str:
+        _, of, *_, family = image.split("/")
+        place = "gangway:cluster.image_id" if what == "nodes" else "gangway:cluster"
+        set_it = "; or set gangway:cluster.image_id to an image of yours" if what == "nodes" else ""
+        command = f"gcloud compute images describe-from-family {family} --project {of}"
+        fix = f"{LOGIN}; `{command}` must answer for who may use gangway:gcp.project{set_it}"
+        lookup = self._lookup(f"the newest image of the {what} (family {family} of {of})", place, fix)
+        return look_up(lookup, gcp.compute.get_image, family=family, project=of, opts=self.opts).self_link
+
+    def storage_agent(self) -> str:
+        lookup = self._lookup("the service agent of Cloud Storage", "gangway:encryption")
+        function = gcp.storage.get_project_service_account
+        return look_up(lookup, function, project=self.project, opts=self.opts).member
+
+    def logging_agent(self) -> str:
+        lookup = self._lookup("the service agent of Cloud Logging", "gangway:encryption")
+        function = gcp.logging.get_project_cmek_settings
+        return f"serviceAccount:{look_up(lookup, function, project=self.project, opts=self.opts).service_account_id}"
+
+    def token(self) -> str:
+        fix = f"{LOGIN}; or set gangway:image.prebuilt to an image that is already in a registry"
+        lookup = self._lookup("the access token by which the image is pushed", "gangway:image", fix)
+        return look_up(lookup, gcp.organizations.get_client_config, opts=self.opts).access_token

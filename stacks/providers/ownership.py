@@ -1,0 +1,116 @@
+"""Compares a stack with its own state before anything is sent: refuses to rename what is built, to change the key of
+its data, and to build what another stack has built.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components.core.encryption_choice import check_choice, choice_name
+from components.core.findings import InputError
+from components.core.pinned import STASH
+from stacks.config.stack_config import StackConfig
+
+READ_STATE = "pulumi:pulumi:readStackResourceOutputs"
+"""The engine's own function that reads the state of a stack, here of the stack that runs."""
+_SETTING = "gangway:identity"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Another stack that has this identity. `found`: what was found of it; `tags`: what that carries."""
+
+    found: str
+    tags: Mapping[str, str]
+
+    def __str__(self) -> str:
+        who = ", ".join(f"{key} {self.tags[key]}" for key in ("team", "cost_center") if key in self.tags)
+        return f"{self.found} ({who or 'its tags name no team'})"
+
+
+def built_identities() -> frozenset[str]:
+    """What the stack's resources are called in the engine's state; empty before its first resource.
+
+    Every program names its explicit provider by the identity. A provider alone is no resource of a cloud: it may be
+    left by an update that was refused.
+    """
+    types = {urn: str(each["type"]) for urn, each in own_state().items()}
+    if all(type_.startswith(("pulumi:", "gangway:")) for type_ in types.values()):
+        return frozenset()
+    names = (urn.rpartition("::")[2] for urn, type_ in types.items() if type_.startswith("pulumi:providers:"))
+    return frozenset(name for name in names if not name.startswith("default"))
+
+
+def own_state() -> Mapping[str, Mapping[str, Any]]:
+    """Of the stack that runs, as `_state`."""
+    organization, stack = pulumi.get_organization(), pulumi.get_stack()
+    # A backend without organizations calls its own so, and an older one has no projects either.
+    return _state(stack if organization == "organization" else f"{organization}/{pulumi.get_project()}/{stack}")
+
+
+def _state(stack: str) -> Mapping[str, Mapping[str, Any]]:
+    """URN -> type and outputs. RunError: the backend does not give it."""
+    for pause_sec in (0.1, 0.2, 0.4, 0.8, 1.6, None):
+        try:
+            found: Mapping[str, Mapping[str, Any]] = pulumi.runtime.invoke(READ_STATE, {"stackName": stack}).value[
+                "outputs"
+            ]
+            return found
+        except Exception as error:
+            # A backend of files may just be writing the one that is read.
+            if type(error) is not Exception or pause_sec is None:
+                raise pulumi.RunError(f"the state of stack {stack} cannot be read: {error}") from None
+            time.sleep(pause_sec)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def check_identity(config: StackConfig) -> None:
+    """InputError: the stack is built under another identity, as before `pulumi stack rename`; under this one, `up`
+    would delete all of it and make it anew.
+    """
+    built = built_identities()
+    if built and config.stack not in built:
+        before = sorted(built)[0]
+        raise InputError(
+            f"stack {config.stack_name}: {_SETTING}",
+            f"this stack is built as {before!r}; another identity would replace all of its resources",
+            value=config.stack,
+            allowed=before,
+            fix=f"keep its names: pulumi config set {_SETTING} {before}. Where the stack was renamed, `pulumi stack "
+            "rename` back does the same; to have new names, `pulumi destroy` comes first",
+        )
+
+
+def check_encryption(stack: str, encryption: str) -> None:
+    """InputError: the stack of this identity was made with another choice of key."""
+    for urn, resource in own_state().items():
+        if urn.endswith(f"::{choice_name(stack)}") and resource["type"] == STASH:
+            check_choice(resource["output"]["encryption"], encryption)
+
+
+def check_unclaimed(config: StackConfig, find_owner: Callable[[], Owner | None]) -> None:
+    """InputError: another stack of this identity is up in the account, where one budget and its stop would count and
+    end both. Asks before the first resource alone. A cloud that does not let us look is a warning.
+    """
+    if built_identities():
+        return
+    try:
+        owner = find_owner()
+    except Exception as error:
+        # The SDK raises no subclass for what the cloud says; any other is a bug of ours.
+        if type(error) is not Exception and not isinstance(error, OSError):
+            raise
+        pulumi.warn(f"whether another stack is called {config.stack} cannot be seen: {str(error)[:300]}")
+        return
+    if owner is not None:
+        raise InputError(
+            f"stack {config.stack_name}: {_SETTING}",
+            f"another stack of this identity is up: {owner}",
+            value=config.stack,
+            allowed="an identity that no other stack of this account or project has",
+            fix=f"pulumi config set {_SETTING} {config.stack[:35]}-2; if that stack is yours, select the backend that "
+            "has its state (pulumi login) instead",
+        )

@@ -1,0 +1,137 @@
+"""Data that is still there holds its key and its protections: under the real engine, over stand-ins of the clouds."""
+
+import json
+from typing import Any
+
+import pytest
+
+AWS = """
+import json, pathlib, pulumi
+from components.aws.identity import EncryptionKey
+from components.aws.storage import RunBucket
+from components.core.encryption_choice import record_choice
+import pulumi_aws as aws
+args = json.loads(pathlib.Path("args.json").read_text())
+check(args["encryption"])
+record_choice("dev", args["encryption"])
+region = "us-east-1"
+opts = pulumi.ResourceOptions(providers={"aws": aws.Provider("dev", region=region)})
+key = None
+if args["encryption"] == "customer-key":
+    key = EncryptionKey("dev", {"region": "us-east-1", "tags": {}}, opts).key_arn
+RunBucket("dev", {"kms_key_arn": key, "tags": {}}, opts)
+"""
+GCP = """
+import json, pathlib, pulumi
+from components.core.encryption_choice import record_choice
+from components.gcp.identity import EncryptionKey
+from components.gcp.registry import ImageRegistry
+from components.gcp.storage import RunBucket
+import pulumi_gcp as gcp
+args = json.loads(pathlib.Path("args.json").read_text())
+check(args["encryption"])
+record_choice("dev", args["encryption"])
+region = "us-central1"
+opts = pulumi.ResourceOptions(providers={"gcp": gcp.Provider("dev", project="lab", region=region)})
+place, key = {"project": "lab", "region": "us-central1", "tags": {}}, None
+if args["encryption"] == "customer-key":
+    key = EncryptionKey("dev", {**place, "project_number": "123456789012", "services": []}, opts).key_name
+RunBucket("dev", {**place, "kms_key_name": key}, opts)
+ImageRegistry("dev", {**place, "kms_key_name": key}, opts)
+"""
+AZURE = """
+import json, pathlib, pulumi
+from components.azure.identity import EncryptionKey, ResourceGroup
+from components.azure.storage import RunBucket
+from components.core.encryption_choice import record_choice
+import pulumi_azure_native as azure
+args = json.loads(pathlib.Path("args.json").read_text())
+check(args["encryption"])
+record_choice("dev", args["encryption"])
+location, subscription = "eastus", "00000000-0000-0000-0000-000000000000"
+made = azure.Provider("dev", location=location, subscription_id=subscription)
+opts = pulumi.ResourceOptions(providers={"azure-native": made})
+group = ResourceGroup("dev", {"location": "eastus", "tags": {}}, opts)
+place, key = {"resource_group_name": group.resource_group_name, "location": "eastus", "tags": {}}, None
+if args["encryption"] == "customer-key":
+    whose = {"subscription_id": subscription, "tenant_id": subscription, "stack": "dev"}
+    made = EncryptionKey("dev", {**place, **whose}, opts)
+    key = {name: getattr(made, name) for name in ("key_name", "key_url", "vault_uri", "vault_id", "identity_id")}
+RunBucket("dev", {**place, "zone": "", "key": key}, opts)
+"""
+CHECK = """
+import pulumi
+from components.core.findings import InputError
+from stacks.providers.ownership import check_encryption
+def check(encryption):  # as stacks/__main__.py does before it declares anything
+    try:
+        check_encryption("dev", encryption)
+    except InputError as mistake:
+        raise pulumi.RunError(str(mistake)) from None
+"""
+PROGRAMS = {"aws": CHECK + AWS, "gcp": CHECK + GCP, "azure": CHECK + AZURE}
+BUCKETS = {"aws": "aws:s3/bucket:Bucket", "gcp": "gcp:storage/bucket:Bucket"}
+# The disks of machines go with the machines, and what encrypts them too.
+OF_MACHINES = ("azure-native:compute:DiskEncryptionSet", "-disks-use")
+# Images can be built again.
+REBUILT = "gcp:artifactregistry/repository:Repository"
+
+
+def standing(engine: Any) -> dict[str, dict[str, Any]]:
+    """What the cloud holds, by URN, with its inputs; without what tests put there."""
+    return {one["urn"]: one["inputs"] for one in engine.resources() if one["urn"]}
+
+
+@pytest.mark.parametrize("provider", BUCKETS)
+def test_a_bucket_with_records_holds_its_key_and_protections(make_program_engine: Any, provider: str) -> None:
+    engine = make_program_engine(PROGRAMS[provider], {"encryption": "customer-key"})
+    engine.applied("up")
+    before = standing(engine)
+    (bucket,) = (one["id"] for one in engine.resources() if one["type"] == BUCKETS[provider])
+    record = engine.put(bucket, "run.json")
+    destroy = engine.run("destroy", "--yes", "--skip-preview")
+    assert destroy.status != 0
+    assert bucket in destroy.text
+    left = standing(engine)
+    assert {urn for urn in before if REBUILT not in urn} <= left.keys()
+    assert all(before[urn] == inputs for urn, inputs in left.items()), "with the same settings"
+    # The stack can be brought up again over what is there, and ends once the bucket is empty.
+    engine.applied("up")
+    assert standing(engine).keys() == before.keys()
+    record.unlink()
+    engine.applied("destroy")
+    # What S3 deletes with the bucket itself, the stand-in's cloud still has.
+    assert {urn for urn in standing(engine) if "$aws:s3/bucket" not in urn or f"${BUCKETS['aws']}::" in urn} == set()
+    assert json.loads(engine.plain("stack", "export"))["deployment"].get("resources", []) == []
+
+
+def test_azure_leaves_data_with_everything_that_guards_it(make_program_engine: Any) -> None:
+    engine = make_program_engine(PROGRAMS["azure"], {"encryption": "customer-key"})
+    engine.applied("up")
+    before = {urn: inputs for urn, inputs in standing(engine).items() if not any(one in urn for one in OF_MACHINES)}
+    engine.applied("destroy")
+    assert standing(engine) == before
+    kinds = {urn.split("::")[2].rpartition("$")[2] for urn in before}
+    assert {"azure-native:keyvault:Key", "azure-native:storage:StorageAccount"} < kinds
+
+
+@pytest.mark.parametrize("first", ["customer-key", "provider-key"])
+@pytest.mark.parametrize("provider", PROGRAMS)
+def test_another_kind_of_key_is_refused_before_anything_changes(
+    make_program_engine: Any, provider: str, first: str
+) -> None:
+    engine = make_program_engine(PROGRAMS[provider], {"encryption": first})
+    assert engine.run("preview").status == 0, "the choice is known in the first preview"
+    engine.applied("up")
+    before = standing(engine)
+    other = {"customer-key": "provider-key", "provider-key": "customer-key"}[first]
+    (engine.project / "args.json").write_text(json.dumps({"encryption": other}), "utf-8")
+    for command in (["preview"], ["up", "--yes", "--skip-preview"]):
+        outcome = engine.run(*command)
+        assert outcome.status != 0
+        assert "gangway:encryption: cannot be changed" in outcome.text
+        assert f"set encryption: {first}" in outcome.text
+        assert "Traceback" not in outcome.text, outcome.text
+    assert standing(engine) == before
+    (engine.project / "args.json").write_text(json.dumps({"encryption": first}), "utf-8")
+    engine.applied("up", "--expect-no-changes")

@@ -1,0 +1,105 @@
+"""Another user of the same cluster, who knows a job's number: torchrun runs no code of his, and a preset's nodes do not
+hear him at all. With a real Slurm.
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stacks.config.job_file import JobFile
+from stacks.engines.base import Phase
+from stacks.engines.slurm.engine import SlurmEngine
+from stacks.engines.slurm.script import MEMBER_KEY
+from tests.slurm_cluster import SlurmCluster
+from tests.stacks.engines.test_contract import over, until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.slurm,
+    pytest.mark.xdist_group("slurm"),
+    pytest.mark.attack("a user of the same cluster", "code in another's queued job, or its end"),
+]
+STRANGER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+ATTACK = """
+import base64, pickle, sys
+from datetime import timedelta
+from pathlib import Path
+from torch.distributed import TCPStore
+
+class Attack:
+    def __reduce__(self):
+        return Path.touch, (Path(sys.argv[3]),)
+
+store = TCPStore("127.0.0.1", int(sys.argv[1]), timeout=timedelta(seconds=10), wait_for_workers=False)
+keys = [f"torch.rendezvous.{each}" for each in (sys.argv[2], "gangway")]
+for key in keys:
+    store.set(key, base64.b64encode(pickle.dumps(Attack())).decode())
+print("in")
+"""
+"""PORT ID FILE: torchrun's state in an open store becomes a pickle that makes the file where it is read."""
+WORKER = """
+import os, sys, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+dist.barrier()
+print("together", dist.get_world_size(), flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+dist.destroy_process_group()
+"""
+
+
+def attacked(port: int, number: str, mark: Path) -> str:
+    """What came of it: `in` where the store took the state."""
+    words = [*STRANGER, sys.executable, "-c", ATTACK, str(port), number, str(mark)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+def number_of(engine: SlurmEngine, folder: Path, job_id: str, says: str) -> str:
+    until(engine, job_id, lambda found, log: says in log)
+    return (folder / job_id / "slurm-id").read_text().strip()
+
+
+def test_a_command_of_two_nodes_runs_nobody_elses_code(cluster: SlurmCluster, tmp_path: Path) -> None:
+    script, go, mark = tmp_path / "worker.py", tmp_path / "go", tmp_path / "mark"
+    script.write_text(WORKER)
+    engine = SlurmEngine(tmp_path / "queue", "gpu")
+    command = (sys.executable, str(script), str(go))
+    nodes = {"min": 2, "max": 2}
+    job = {"name": "own", "command": command, "nodes": nodes, "processes_per_node": 1, "max_hours": 1}
+    job_id = engine.submit(JobFile.model_validate(job))
+    number = number_of(engine, tmp_path / "queue", job_id, "together 2")
+    try:
+        assert attacked(20000 + int(number) * 7 % 10000, number, mark) == "in", "as the finding at submit says"
+        time.sleep(5)  # torchrun would read a state some times a second
+    finally:
+        go.touch()
+    assert over(engine, job_id).phase is Phase.DONE
+    assert not mark.exists()
+
+
+def test_a_presets_nodes_hear_nobody_without_their_key(cluster: SlurmCluster, tmp_path: Path) -> None:
+    engine = SlurmEngine(tmp_path / "queue", "gpu")
+    job = {"name": "digits", "preset": "dcgan-digits", "kimg": 1, "processes_per_node": 1, "max_hours": 1}
+    file = JobFile.model_validate({**job, "nodes": {"min": 2, "max": 2}, "max_restarts": 0})
+    job_id = engine.submit(file)
+    folder = tmp_path / "queue" / job_id
+    number = number_of(engine, tmp_path / "queue", job_id, "enough nodes have met")
+    said = attacked(20000 + int(number) * 7 % 10000, number, tmp_path / "mark")
+    assert said != "in"
+    end = over(engine, job_id)
+    log = engine.log(job_id)[0]
+    assert (end.phase, end.starts) == (Phase.DONE, 1), log
+    assert not (tmp_path / "mark").exists()
+    assert "whoever reaches the rendezvous" not in log
+    key = folder / MEMBER_KEY
+    assert [path.stat().st_mode & 0o777 for path in (folder, key.parent, key)] == [0o700, 0o700, 0o600]
+    secret = key.read_text().splitlines()[1]
+    assert [path for path in folder.rglob("*") if path.is_file() and secret in path.read_text(errors="replace")] == [
+        key
+    ]
+    assert secret not in cluster.run("scontrol", "show", "job", "--details", number)

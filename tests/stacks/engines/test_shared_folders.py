@@ -1,0 +1,194 @@
+"""A folder of jobs that three real users share: root, alice, and mallory, who plants what she likes in it. Whoever of
+the others asks for her job begins, writes, ends and moves nothing of it, and sees no more than a row of a list.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.other_users import ALICE, GROUP, MALLORY, gangway, shell, why_not
+
+pytestmark = [
+    pytest.mark.attack("a user of a shared queue", "has others begin, end or move a job"),
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+]
+WAYS = [
+    pytest.param(0, 0o1777, id="root-1777"),
+    pytest.param(ALICE, 0o2775, id="alice-2775"),
+    pytest.param(ALICE, 0o1777, id="alice-1777", marks=pytest.mark.slow),
+    pytest.param(ALICE, 0o3775, id="alice-3775", marks=pytest.mark.slow),
+    pytest.param(0, 0o2775, id="root-2775", marks=pytest.mark.slow),
+    pytest.param(0, 0o3775, id="root-3775", marks=pytest.mark.slow),
+]
+ESCAPE = "\x1b]0;pwned\x07\x1b[31m"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Not below pytest's own folder, which nobody else may enter."""
+    made = Path(tempfile.mkdtemp(prefix="gangway-shared-"))
+    made.chmod(0o755)
+    (made / "ran").mkdir()
+    (made / "ran").chmod(0o1777)
+    yield made
+    shutil.rmtree(made)
+
+
+def shared(place: Path, mode: int) -> Path:
+    folder = place / "queue"
+    folder.mkdir()
+    os.chown(folder, 0, GROUP)
+    folder.chmod(mode)
+    return folder
+
+
+def planted(folder: Path, job_id: str, **state: object) -> Path:
+    """A job of mallory's that everybody may read, and that says what she likes: she has written it by hand."""
+    job = {"name": "case", "command": ["sh", "-c", f"id -u >{folder.parent}/ran/$$"], "max_hours": 1, "workdir": "/"}
+    said = {
+        "id": job_id, "name": "case", "user": "root", "team": "", "phase": "waiting", "nodes": [], "starts": 0,
+        "exit_code": None, "reason": "", "submitted_at": "2026-11-29T08:00:00Z", **state,
+    }  # fmt: skip
+    place = folder / job_id
+    for name in ("run", ""):
+        (place / name).mkdir(parents=True, exist_ok=True)
+    (place / "job.json").write_text(json.dumps(job))
+    (place / "state.json").write_text(json.dumps(said))
+    (place / "environment").write_bytes(b"PATH=/usr/bin:/bin\0")
+    for path in (place, *place.iterdir()):
+        os.chown(path, MALLORY, MALLORY)
+        path.chmod(0o755)
+    return place
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """All of it: mode, owner and content."""
+    found = {}
+    for path in (folder, *folder.rglob("*")):
+        seen = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path)] = (seen.st_mode, seen.st_uid, content)
+    return found
+
+
+@pytest.mark.parametrize(("uid", "mode"), WAYS)
+def test_somebody_elses_job_is_a_row_of_the_list_and_nothing_else(place: Path, uid: int, mode: int) -> None:
+    folder = shared(place, mode)
+    before = tree(planted(folder, "case-1"))
+    on, case = f"--on=local:{folder}", place / "case.yaml"
+    case.write_text("name: mine\ncommand: [echo, ran]\nmax_hours: 1\nworkdir: /\n")
+    (place / "other").mkdir()
+    (place / "other").chmod(0o1777)
+    refused = [
+        ("wait", "case-1"), ("logs", "-f", "case-1"), ("logs", "case-1"), ("status", "case-1"), ("cancel", "case-1"),
+        ("record", "case-1"), ("move", "case-1", f"--to=local:{place}/other"),
+    ]  # fmt: skip
+    commands = [(*words, on) for words in refused]
+    *answers, submitted, waited, listed = gangway(
+        uid, *commands, ("submit", str(case), on), ("wait", "mine-2", on), ("list", "--json", on)
+    )
+    for words, answer in zip(refused, answers, strict=True):
+        assert (answer.code, answer.out) == (2, ""), (words, answer)
+        assert "ask nobody" in answer.err, (words, answer)
+    rows = {row["id"]: row for row in json.loads(listed.out)}
+    assert (rows["case-1"]["user"], rows["case-1"]["phase"]) == ("nobody", "waiting")
+    if mode & 0o1000:
+        assert (submitted.code, submitted.out, waited.code) == (0, "mine-2\n", 0), (submitted, waited)
+        assert rows["mine-2"]["user"] == ("root" if uid == 0 else str(ALICE))
+    else:  # she could replace the job's folder while it runs
+        assert (submitted.code, "chmod +t" in submitted.err, set(rows)) == (2, True, {"case-1"}), submitted
+    assert tree(folder / "case-1") == before
+    assert list((place / "ran").iterdir()) == []
+    assert list((place / "other").iterdir()) == []
+
+
+def test_the_same_job_is_begun_by_its_owner(place: Path) -> None:
+    """Or the test above would show nothing."""
+    folder = shared(place, 0o1777)
+    planted(folder, "case-1")
+    (answer,) = gangway(MALLORY, ("wait", "case-1", f"--on=local:{folder}"))
+    assert answer.code == 0, answer
+    assert [path.read_text() for path in (place / "ran").iterdir()] == [f"{MALLORY}\n"]
+
+
+def test_an_own_folder_that_others_may_write_to_is_begun_by_nobody(place: Path) -> None:
+    """It may be one that was moved there; what is in it was written by whoever."""
+    folder = shared(place, 0o1777)
+    job = planted(folder, "case-1")
+    job.chmod(0o777)
+    commands = [(command, "case-1", f"--on=local:{folder}") for command in ("wait", "status", "cancel")]
+    for answer in gangway(MALLORY, *commands):
+        assert (answer.code, "chmod go-w" in answer.err) == (2, True), answer
+    assert list((place / "ran").iterdir()) == []
+
+
+def test_a_job_that_is_another_folder_at_every_look_is_never_begun(place: Path) -> None:
+    """In turn mallory's own folder and a link to a job of root's in another queue."""
+    folder, private = shared(place, 0o1777), place / "private"
+    private.mkdir(mode=0o700)
+    roots = planted(private, "case-1", reason="of-root-alone")
+    os.chown(roots, 0, 0)
+    planted(folder, "case-1")
+    swap = (
+        f"cd {folder}; mv case-1 kept; ln -s {roots} link; for i in $(seq 3000); do mv -T kept case-1; "
+        "mv -T case-1 kept; mv -T link case-1; mv -T case-1 link; done"
+    )
+    on = f"--on=local:{folder}"
+    looks = [(command, *words, on) for command, *words in (("wait", "case-1"), ("cancel", "case-1"), ("list",)) * 10]
+    before = tree(private)
+    swapping = os.posix_spawnp(
+        "setpriv",
+        ["setpriv", f"--reuid={MALLORY}", f"--regid={MALLORY}", "--clear-groups", "sh", "-c", swap],
+        os.environ,
+    )
+    try:
+        answers = gangway(0, *looks)
+    finally:
+        os.kill(swapping, 9)
+        os.waitpid(swapping, 0)
+    assert {answer.code for answer in answers if not answer.out} <= {0, 2}
+    assert not any("of-root-alone" in f"{answer.out}{answer.err}" for answer in answers)
+    assert tree(private) == before
+    assert list((place / "ran").iterdir()) == []
+
+
+def test_what_a_stranger_says_of_a_job_reaches_no_terminal_as_it_is(place: Path) -> None:
+    folder = shared(place, 0o1777)
+    texts = dict.fromkeys(("reason", "team", "user", "name"), f"{ESCAPE}x\nforged")
+    planted(folder, "case-1", **texts, nodes=[f"{ESCAPE}n"])
+    planted(folder, "case-2", id=f"{ESCAPE}case-2")
+    table, rows = gangway(0, ("list", f"--on=local:{folder}"), ("list", "--json", f"--on=local:{folder}"))
+    assert table.code == rows.code == 0
+    assert "\x1b" not in table.out + table.err + rows.out + rows.err
+    assert "\x07" not in table.out + table.err
+    assert not any(line.strip().startswith("forged") for line in table.out.splitlines())
+    first, second = json.loads(rows.out)
+    assert (first["id"], first["name"], first["user"]) == ("case-1", "case", "nobody")
+    assert (second["id"], second["phase"]) == ("case-2", "cannot be read")
+
+
+@pytest.mark.parametrize(
+    "state", ["", "[" * 100_000, "\0\xff", "null", '{"id": 1}', " " * 2_000_000], ids=lambda text: f"{text[:5]!r}"
+)
+def test_a_state_that_is_none_is_a_row(place: Path, state: str) -> None:
+    from stacks.engines.local.engine import LocalQueue
+
+    folder = shared(place, 0o1777)
+    (planted(folder, "case-1") / "state.json").write_text(state)
+    (row,) = LocalQueue(folder).jobs()
+    assert (row.phase, row.user) == ("cannot be read", "nobody")
+
+
+def test_no_planted_name_takes_all_numbers(place: Path) -> None:
+    folder, case = shared(place, 0o1777), place / "case.yaml"
+    case.write_text("name: mine\ncommand: [echo, ran]\nmax_hours: 1\nworkdir: /\n")
+    names = [f"case-{'9' * 18}", f"x-{'9' * 200}", f"case-{10**9}"]
+    shell(MALLORY, f"cd {folder}; mkdir {' '.join(names)}; ln -s /nowhere mine-{10**9 + 1}; mkfifo mine-{10**9 + 2}")
+    submitted, listed = gangway(0, ("submit", str(case), f"--on=local:{folder}"), ("list", f"--on=local:{folder}"))
+    assert (submitted.code, submitted.out) == (0, f"mine-{10**9 + 3}\n"), submitted
+    assert listed.code == 0

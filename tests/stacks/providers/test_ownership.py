@@ -1,0 +1,122 @@
+"""Whose an identity is: a renamed stack is refused, and so is one that is called like another that is up."""
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pulumi
+import pytest
+
+from components.core.findings import InputError
+from stacks.config.stack_config import StackConfig
+from stacks.providers.ownership import Owner, built_identities, check_identity, check_unclaimed
+
+State = Mapping[str, str]
+"""URN without its beginning -> type."""
+UP = {"pulumi:providers:aws::demo": "pulumi:providers:aws", "aws:ec2/vpc:Vpc::demo-vpc": "aws:ec2/vpc:Vpc"}
+REFUSED = {"pulumi:providers:aws::demo": "pulumi:providers:aws", "gangway:aws:Network::demo": "gangway:aws:Network"}
+SOMEBODY = Owner("IAM role demo-node-1234567", {"team": "speech", "cost_center": "12", "gangway:stack": "demo"})
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Sets what the engine's state holds; returns the stacks that are asked for. `failures`: readings that fail."""
+
+    def hold(state: State, organization: str = "organization", failures: int = 0) -> list[str]:
+        asked: list[str] = []
+
+        def invoke(_function: str, args: Mapping[str, Any]) -> Any:
+            asked.append(args["stackName"])
+            if len(asked) <= failures:
+                raise Exception("failed to load checkpoint: EOF")
+            found = {f"urn:pulumi:dev::vision::{urn}": {"type": type_} for urn, type_ in state.items()}
+            return SimpleNamespace(value={"outputs": found})
+
+        monkeypatch.setattr(pulumi.runtime, "invoke", invoke)
+        for name, value in (("organization", organization), ("project", "vision"), ("stack", "dev")):
+            monkeypatch.setattr(pulumi, f"get_{name}", lambda value=value: value)
+        monkeypatch.setattr("time.sleep", lambda _: None)
+        return asked
+
+    return hold
+
+
+def called(config: StackConfig, identity: str) -> StackConfig:
+    return config.model_copy(update={"stack": identity, "stack_name": "dev"})
+
+
+@pytest.mark.parametrize("state", [{}, REFUSED])
+def test_a_stack_without_resources_has_no_identity_yet(
+    engine: Callable[..., Any], demo_config: StackConfig, state: State
+) -> None:
+    engine(state)
+    assert built_identities() == frozenset()
+    check_identity(called(demo_config, "any"))
+
+
+def test_a_built_stack_keeps_its_identity(engine: Callable[..., Any], demo_config: StackConfig) -> None:
+    engine({**UP, "pulumi:providers:pulumi::default": "pulumi:providers:pulumi"})
+    assert built_identities() == {"demo"}
+    check_identity(called(demo_config, "demo"))
+    with pytest.raises(InputError) as refused:
+        check_identity(called(demo_config, "vision-dev-e71014"))
+    mistake = refused.value
+    assert (mistake.place, mistake.value, mistake.allowed) == (
+        "stack dev: gangway:identity",
+        "vision-dev-e71014",
+        "demo",
+    )
+    assert "pulumi config set gangway:identity demo" in mistake.fix
+
+
+def test_another_stack_of_the_identity_is_named_and_never_proposed_for_deletion(
+    engine: Callable[..., Any], demo_config: StackConfig
+) -> None:
+    engine(REFUSED)
+    with pytest.raises(InputError, match="another stack of this identity is up") as refused:
+        check_unclaimed(called(demo_config, "demo"), lambda: SOMEBODY)
+    assert "IAM role demo-node-1234567 (team speech, cost_center 12)" in str(refused.value)
+    assert "delete" not in str(refused.value)
+    check_unclaimed(called(demo_config, "demo"), lambda: None)
+
+
+def test_a_stack_that_is_up_asks_no_cloud(engine: Callable[..., Any], demo_config: StackConfig) -> None:
+    engine(UP)
+    check_unclaimed(called(demo_config, "demo"), lambda: pytest.fail("asked"))
+
+
+def test_a_cloud_that_does_not_let_us_look_is_a_warning(
+    engine: Callable[..., Any], demo_config: StackConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine({})
+    warned: list[str] = []
+    monkeypatch.setattr(pulumi, "warn", warned.append)
+
+    def refuse() -> None:
+        raise Exception("AccessDenied: iam:ListRoles")
+
+    check_unclaimed(called(demo_config, "demo"), refuse)
+    assert warned == ["whether another stack is called demo cannot be seen: AccessDenied: iam:ListRoles"]
+
+    def our_bug() -> None:
+        raise TypeError("ours")
+
+    with pytest.raises(TypeError, match="ours"):
+        check_unclaimed(called(demo_config, "demo"), our_bug)
+
+
+def test_a_state_that_is_being_written_is_read_again(engine: Callable[..., Any]) -> None:
+    assert engine(UP, failures=3) == []
+    assert built_identities() == {"demo"}
+    engine(UP, failures=99)
+    with pytest.raises(pulumi.RunError, match="the state of stack dev cannot be read: failed to load checkpoint"):
+        built_identities()
+
+
+@pytest.mark.parametrize(("organization", "name"), [("organization", "dev"), ("acme", "acme/vision/dev")])
+def test_the_state_is_asked_for_by_the_backends_name(
+    engine: Callable[..., list[str]], organization: str, name: str
+) -> None:
+    asked = engine({}, organization)
+    built_identities()
+    assert asked == [name]

@@ -1,0 +1,77 @@
+"""A file that cannot be used: which errors are the user's, what exactly stands in the way, and the step that helps."""
+
+import errno
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+_OTHER_PLACE = "name another place"
+_PROBLEMS: Mapping[int, tuple[str, str]] = MappingProxyType(
+    {
+        errno.EACCES: ("permission denied", ""),
+        errno.EPERM: ("operation not permitted", ""),
+        errno.EROFS: ("on a file system that is read-only", _OTHER_PLACE),
+        errno.ENOENT: ("no such file or folder", "check the path"),
+        errno.ENOTDIR: ("part of the path is a file, not a folder", "check the path"),
+        errno.EISDIR: ("a folder, where a file is expected", "name a file"),
+        errno.ELOOP: ("its symbolic links go round in a circle", "remove the link, or name what it should point to"),
+        errno.ENAMETOOLONG: ("longer than a name can be here", "choose a shorter name"),
+    }
+)
+"""Not a full disk: later there may be room, and exit code 2 says that trying again is useless."""
+
+
+class FileProblem(NamedTuple):
+    """The parts of a user's error, as `InputError` and `TrainerError` take them."""
+
+    place: str
+    problem: str
+    fix: str
+
+
+def file_problem(error: OSError) -> FileProblem | None:
+    """What to say of an error of the file system; None where it names no file, or is none of a user's."""
+    place = error.filename2 or error.filename
+    known = _PROBLEMS.get(error.errno or 0)
+    if known is None or not isinstance(place, str | bytes | os.PathLike):
+        return None
+    path = Path(os.fsdecode(place))
+    problem, fix = known
+    closed = closed_folder(path) or (path if path.exists() else path.parent) if not fix else None
+    if closed is not None:
+        problem, fix = f"{problem}: {_who_may(closed)}", f"{_OTHER_PLACE}, or run it as a user who may use {closed}"
+    return FileProblem(str(path), problem, fix)
+
+
+def closed_folder(path: Path) -> Path | None:
+    """The first folder on the way to `path` that this user may not enter, in which nobody can say what there is."""
+    absolute = Path.cwd() / path  # resolve() would follow links that may not be read
+    for folder in reversed(absolute.parents):
+        if folder.is_dir() and not os.access(folder, os.X_OK):
+            return folder
+    return None
+
+
+def check_reachable(path: Path) -> None:
+    """PermissionError for a path on which a folder is closed to this user: what is in it is not missing."""
+    if closed_folder(path) is not None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def check_working_directory() -> None:
+    """FileNotFoundError where the working directory was deleted."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "the working directory") from None
+
+
+def _who_may(path: Path) -> str:
+    try:
+        status = path.stat()
+    except OSError:
+        return f"user {os.geteuid()} may not use {shlex.quote(str(path))}"
+    return f"{path} belongs to user {status.st_uid} with mode {status.st_mode & 0o7777:04o}, and this is {os.geteuid()}"
