@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from components.core.findings import InputError
 from stacks import paths
 from stacks.cli import init
 
@@ -62,8 +63,8 @@ def test_the_distribution_names_no_index() -> None:
 
 def test_a_project_that_knows_no_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "installed_from", lambda: None)
-    with pytest.raises(init.InputError, match="Gangway has no release"):
+    with pytest.raises(InputError, match="Gangway has no release"):
         init._source(None)
-    with pytest.raises(init.InputError, match="not a URL"):
+    with pytest.raises(InputError, match="not a URL"):
         init._source("gangway-iac")
     assert init._source("git+https://example.com/g@0123") == "git+https://example.com/g@0123"

@@ -214,7 +214,7 @@ class Changes:
         place, prefix = settings, "gangway:"
         for depth, key in enumerate(setting.path[:-1], start=1):
             if not isinstance(place.get(prefix + key), dict):
-                example = next(iter(every_setting_of_sections().get(setting.path[:depth], ())), {})
+                example: dict[str, Any] = next(iter(every_setting_of_sections().get(setting.path[:depth], ())), {})
                 place[prefix + key] = copy.deepcopy(example)
             place, prefix = place[prefix + key], ""
         place[prefix + setting.path[-1]] = value

@@ -133,8 +133,9 @@ def test_each_setting_changed_once(engine: Any, changes_module: Any, tmp_path: P
     before = yaml.safe_load(file.read_text("utf-8"))
     (work := tmp_path / "work").mkdir()
     changes = changes_module.Changes(engine.stack, before["config"], work)
-    names, seen, table = list(changes_module.every_setting()), {}, Table()
+    names, table = list(changes_module.every_setting()), Table()
     found: dict[str, str] = {}
+    seen: dict[str, str] = {}
     for name, setting in changes_module.every_setting().items():
         found[name] = outcome(engine, file, before, changes, setting, seen, data_types)
         if os.environ.get("GANGWAY_UPDATE_SETTINGS"):

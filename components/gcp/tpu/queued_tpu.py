@@ -84,7 +84,7 @@ class QueuedTpuProvider(DynamicProvider):
 
     def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
         """Sets the nodes' labels; those of a request without nodes stay as they are until it has some."""
-        labels = news["labels"] if olds.get("state") == "ACTIVE" else olds.get("labels")
+        labels: dict[str, str] = news["labels"] if olds.get("state") == "ACTIVE" else olds.get("labels") or {}
         if olds.get("labels") != labels:
             _watch(news).label_nodes(olds["node_names"], labels)
         return UpdateResult({**_inputs(news), "labels": labels, **{key: olds.get(key) for key in OUTPUTS}})

@@ -257,7 +257,7 @@ class ComponentFactory:
         }
         return LustreFileSystem(self.config.stack, typed_args(LustreFileSystemArgs, args), self.opts)
 
-    def keys(self, network: TrainingNetwork, tenant: pulumi.Output[str], signing: pulumi.Output[str]) -> MemberKeyVault:
+    def keys(self, network: TrainingNetwork, tenant: str, signing: pulumi.Output[str]) -> MemberKeyVault:
         """Where machines have the job's member key from, and the one that signs; `tenant`: the directory of whoever
         runs `up`.
         """

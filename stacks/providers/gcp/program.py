@@ -52,8 +52,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     storage = stack.storage(network, key)
     job = image.reference.apply(lambda reference: job_spec(config, planned, reference))
     members = stack.member_key(key) if planned.has_member_key else None
-    # A TPU's container is root's, and could sign what it likes.
-    signing = signing_key(config.stack) if planned.tpu is None else None
+    signing = signing_key(config.stack) if planned.tpu is None else None  # a TPU's container is root's
     signs = stack.signing_key(signing.pem, key) if signing else None
     user_data_inputs = UserDataInputs(
         job, runs.bucket_name, logs.log_id, storage, files.bucket_name if files else None, members, signs
@@ -82,8 +81,7 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
         "group_names": nodes.group_names,
         "queued_resource": nodes.queued_resource,
         "head_instance_id": head.instance_id if head else None,
-        # Also a Filestore's address: the name is that of every provider.
-        "lustre_dns_name": storage.dns_name if storage else None,
+        "lustre_dns_name": storage.dns_name if storage else None,  # also a Filestore's address
         "mount_point": storage.mount_point if storage else None,
         "project": planned.project,
         "zone": planned.zone,

@@ -102,7 +102,7 @@ def test_a_command_and_its_variables_may_have_lines(tmp_path: Path) -> None:
 def test_a_command_runs_once_on_each_node_or_as_processes_of_torchrun(tmp_path: Path) -> None:
     place = Place("/runs/a", "/own-job.sh", "python3")
     assert node_argv(read(tmp_path, COMMAND), place) == ["/bin/sh", "/own-job.sh", "--", "python", "train.py"]
-    words = node_argv(read(tmp_path, COMMAND + "processes_per_node: 4\n"), place, Meeting("n1", 29400, "mine-1", 3))
+    words = node_argv(read(tmp_path, COMMAND + "processes_per_node: 4\n"), place, Meeting("n1", 29400, "mine-1", 3, ""))
     assert words[:2] == ["/bin/sh", "/own-job.sh"]
     assert words[-3:] == ["--", "python", "train.py"]
     assert {"--nnodes=3", "--rdzv-endpoint=n1:29400", "--rdzv-id=mine-1", "--nproc-per-node=4"} <= set(words)

@@ -56,9 +56,11 @@ def files_of(document: str) -> tuple[dict[str, str], str] | None:
         mark, start = "GANGWAY_FILE", r"^put (\S+) \d+"
     else:
         return None
-    found = re.findall(rf"{start} <<'{mark}'\n(.*?)\n{mark}$", document, re.MULTILINE | re.DOTALL)
-    started = re.findall(r"^(?:systemctl enable .*|SERVICES=\(.*?\))$", document, re.MULTILINE | re.DOTALL)
-    return dict(found), " ".join(started)
+    written: list[tuple[str, str]] = re.findall(
+        rf"{start} <<'{mark}'\n(.*?)\n{mark}$", document, re.MULTILINE | re.DOTALL
+    )
+    enabled = re.findall(r"^(?:systemctl enable .*|SERVICES=\(.*?\))$", document, re.MULTILINE | re.DOTALL)
+    return dict(written), " ".join(enabled)
 
 
 def hosts_scripts(config: StackConfig) -> Iterator[str]:
@@ -105,7 +107,8 @@ def check_jobs(files: dict[str, str]) -> None:
             'exec "${RUN[@]}" "${DOCKER_ARGV[@]}"'
         )
     if f"{UNITS}/gangway-slurmd.service" in files:
-        assert "close-metadata.sh" in re.search(r"^HEALTH_CHECKS=(.*)$", files[f"{ETC}/check.env"], re.MULTILINE)[1]
+        (checks,) = re.findall(r"^HEALTH_CHECKS=(.*)$", files[f"{ETC}/check.env"], re.MULTILINE)
+        assert "close-metadata.sh" in checks
         assert "for check in $HEALTH_CHECKS" in files[f"{BIN}/slurm-health.sh"]
     if "TRAINER_UID=0" not in files[f"{ETC}/node.env"]:
         allowed = re.findall(r"^METADATA_USERS=(.*)$", files[f"{ETC}/node.env"], re.MULTILINE)

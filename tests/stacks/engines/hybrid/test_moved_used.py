@@ -12,7 +12,7 @@ from stacks.engines.attempts import most_restarts
 from stacks.engines.base import JobStatus, Movable, Phase, Used
 from stacks.engines.hybrid.moving import Moved, move_job
 from stacks.engines.hybrid.sites import Site
-from stacks.engines.job_folder import JobFolder
+from stacks.engines.job_folder import JobFolder, OwnJobFolder
 from stacks.engines.job_folders import read_status
 from stacks.engines.local.ends import Spent
 from stacks.engines.local.engine import LocalQueue
@@ -132,10 +132,10 @@ def test_an_interruption_before_the_move_counts_too(queues: list[LocalQueue], tm
     file = job(f"test -e moved && exit 75; {STAYS}")
     job_id = first.submit(file)
     begun(first, job_id)
-    Spent(interruptions=most_restarts(file) - 1).write(tmp_path / "a" / job_id)
+    Spent(interruptions=most_restarts(file) - 1).write(OwnJobFolder(tmp_path / "a" / job_id))
     there = move_job(first, job_id, second, limited(), quiet).job_id
     begun(second, there)
-    Spent(failures=1).write(tmp_path / "b" / there)
+    Spent(failures=1).write(OwnJobFolder(tmp_path / "b" / there))
     (tmp_path / "b" / there / "run" / "moved").touch()
     last = move_job(second, there, third, limited(), quiet).job_id
     found = over(third, last)

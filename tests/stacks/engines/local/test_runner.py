@@ -409,10 +409,10 @@ def test_who_waits_for_a_removed_job_is_told(tmp_path: Path) -> None:
 
 def test_what_a_killed_submit_has_left_goes_with_the_next(tmp_path: Path) -> None:
     """With its environment; but not what a submit that is at work fills, and nothing that is no folder."""
-    queue = tmp_path / "queue"
+    (queue := tmp_path / "queue").mkdir()
     names = {"killed": 3600, "killed-early": 3600, "fresh": 0, "at-work": 3600}
     for name, age_sec in names.items():
-        folder = OwnJobFolder.make((queue.mkdir(exist_ok=True) or queue) / f".new-{name}")
+        folder = OwnJobFolder.make(queue / f".new-{name}")
         folder.write_private("environment", b"TOKEN=x\0")
         if name != "killed-early":
             folder.touch("submitting")

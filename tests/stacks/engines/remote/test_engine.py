@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -276,7 +277,7 @@ def test_what_another_machine_answers_is_spelled_out(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     engine = RemoteEngine("login", "local:/jobs")
     wanted = job("true")
-    records = [*engine.jobs(), *list(engine.findings(wanted))[-1:], engine.room(wanted)]
+    records: list[Any] = [*engine.jobs(), *list(engine.findings(wanted))[-1:], engine.room(wanted)]
     texts = [text for record in records for _, text in leaves(asdict(record)) if type(text) is str]
     assert len([text for text in (*texts, engine.submit(wanted)) if "pwned" in text]) == 6 + 4 + 1 + 1
     assert all(text.isprintable() for text in (*texts, engine.submit(wanted)))

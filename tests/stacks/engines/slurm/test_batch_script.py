@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def program(folder: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def begun(folder: Path, script: Path = TEMPLATES / "job" / "slurm-batch.sh", **slurms: str) -> None:
+def begun(folder: Path, script: Path = TEMPLATES / "job" / "slurm-batch.sh", **slurms: Any) -> None:
     """Once more, by Slurm, which has the script's output in the job's log."""
     variables = {
         **os.environ, "GANGWAY_SLURM_SEC": "0.1", "PATH": f"{folder.parent / 'programs'}:{os.environ['PATH']}",
@@ -118,7 +119,7 @@ def test_the_next_job_is_given_nothing_of_this_ones_allocation(folder: Path) -> 
     program(folder, "sinfo", "echo n2")
     program(folder, "sbatch", f"env >{folder}/given; echo 8")
     (folder / "sbatch.words").write_text("case-1\n")
-    kept = {"SLURM_CONF": "/own/slurm.conf", "SBATCH_ACCOUNT": "vision"}
+    kept: dict[str, Any] = {"SLURM_CONF": "/own/slurm.conf", "SBATCH_ACCOUNT": "vision"}
     begun(folder, SLURM_MEM_PER_CPU="100", SLURMD_NODENAME="n1", CUDA_VISIBLE_DEVICES="0", MINE="a\nSLURM_X=b", **kept)
     names = {line.partition("=")[0] for line in (folder / "given").read_text().splitlines()}
     assert {name for name in names if name.startswith(("SLURM", "SBATCH", "CUDA", "MINE"))} == {
@@ -177,7 +178,8 @@ def test_a_step_asks_for_all_gpus_of_its_nodes(
     says = f"printf '  %s\\n' {shlex.join(lines)}" if of_job else "exit 1"
     program(folder, "scontrol", f'[ "$2" = job ] || {{ echo n1; exit; }}; {says}')
     program(folder, "srun", f'printf "%s\\n" "$@" >{folder}/asked')
-    begun(folder, SLURM_NNODES="2", **({"SLURM_GPUS_ON_NODE": first} if first else {}))
+    given: dict[str, Any] = {"SLURM_GPUS_ON_NODE": first} if first else {}
+    begun(folder, SLURM_NNODES="2", **given)
     words = (folder / "asked").read_text().splitlines()
     assert [word for word in words if word.startswith("--g")] == ([asked] if asked else [])
     assert words[-3:] == ["/bin/bash", f"{folder}/slurm-node.sh", str(folder)]

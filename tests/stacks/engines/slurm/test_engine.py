@@ -121,7 +121,7 @@ def test_one_that_is_over_by_the_time_that_it_is_cancelled_is_no_mistake(
 
 def running(folder: Path) -> Callable[[str], _State]:
     """What Slurm said of it a moment ago."""
-    return lambda slurm_id: _State("RUNNING", "None", comment_of(folder))
+    return lambda slurm_id: _State(str(os.geteuid()), "RUNNING", "None", comment_of(folder))
 
 
 def test_one_that_somebody_else_cancels_is_cancelled(

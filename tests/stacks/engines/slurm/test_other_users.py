@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stacks.engines.base import Phase
+from stacks.engines.job_folder import OwnJobFolder
 from stacks.engines.job_folders import read_status, write_status
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.slurm_cluster import SlurmCluster
@@ -69,7 +70,8 @@ def test_a_cancel_never_reaches_a_job_that_is_not_the_folders(
     try:
         (folder / "slurm-id").write_text(f"{other}\n")
         (folder / "end").unlink()
-        write_status(folder, replace(read_status(folder), phase=Phase.RUNNING, ended_at=None))
+        own = OwnJobFolder(folder)
+        write_status(own, replace(read_status(own), phase=Phase.RUNNING, ended_at=None))
         engine.cancel(job_id)
         assert engine.status(job_id).phase is Phase.CANCELLED
         assert cluster.run("squeue", "--noheader", f"--jobs={other}", "--format=%T").strip() == "PENDING"
