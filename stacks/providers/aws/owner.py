@@ -4,8 +4,6 @@ import re
 
 import pulumi
 import pulumi_aws as aws
-from pulumi_aws.iam.get_role import get_role
-from pulumi_aws.iam.get_roles import get_roles
 
 from stacks.providers.ownership import Owner
 
@@ -16,8 +14,8 @@ def find_owner(stack: str, provider: aws.Provider) -> Owner | None:
     """The stack whose roles are called so. Exception: AWS does not answer."""
     opts = pulumi.InvokeOptions(provider=provider)
     # Pulumi ends a name with seven random digits.
-    names = get_roles(name_regex=f"^{re.escape(stack)}-({_KINDS})-[0-9a-f]{{7}}$", opts=opts).names
+    names = aws.iam.get_roles(name_regex=f"^{re.escape(stack)}-({_KINDS})-[0-9a-f]{{7}}$", opts=opts).names
     if not names:
         return None
     name = min(names)
-    return Owner(f"IAM role {name}", get_role(name=name, opts=opts).tags)
+    return Owner(f"IAM role {name}", aws.iam.get_role(name=name, opts=opts).tags)

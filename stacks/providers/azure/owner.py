@@ -6,7 +6,6 @@ from urllib.parse import urlencode
 
 import pulumi
 import pulumi_azure_native as azure
-from pulumi_azure_native.authorization.get_client_token import get_client_token
 
 from stacks.providers.azure.newest_image import API_URL, TIMEOUT_SEC
 from stacks.providers.ownership import Owner
@@ -18,7 +17,7 @@ NETWORK = "microsoft.network/virtualnetworks"
 
 def find_owner(stack: str, subscription_id: str, provider: azure.Provider) -> Owner | None:
     """The stack whose network is tagged so. Exception: Azure does not answer."""
-    token = get_client_token(opts=pulumi.InvokeOptions(provider=provider)).token
+    token = azure.authorization.get_client_token(opts=pulumi.InvokeOptions(provider=provider)).token
     # Here, so that a plan loads nothing of HTTP.
     from urllib.request import Request, urlopen
 
