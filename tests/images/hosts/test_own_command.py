@@ -45,7 +45,7 @@ def test_it_is_installed_and_taken_away_again(owned: Any, own: HostSpec) -> None
     assert done.returncode == 0, done.stderr
     assert {"/opt/gangway/bin/own-node.sh", "/opt/gangway/bin/own-job.sh"} <= owned.files()
     names = {path.rpartition("gangway-")[2] for path in owned.files() if "/systemd/system/gangway-" in path}
-    assert names == {"prepare.service", "trainer.service", "watch.service", "watch.timer"}
+    assert names == {"metadata.service", "prepare.service", "trainer.service", "watch.service", "watch.timer"}
     assert owned.remove().returncode == 0
     assert owned.files() == before
 

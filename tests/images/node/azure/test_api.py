@@ -47,7 +47,7 @@ def test_a_token_is_for_one_service_and_kept_while_it_is_good(
         resource: resource for resource in first
     }
     assert azure.token(ARM) == first[ARM]
-    monkeypatch.setattr("images.node.azure.api.time.time", lambda: 4e9)
+    monkeypatch.setattr("images.node.azure.api.time.clock_gettime", lambda _clock: 4e9)
     assert azure.token(ARM) != first[ARM]
 
 

@@ -97,7 +97,7 @@ def test_every_call_is_one_that_google_publishes(
 def test_a_token_is_kept_while_it_is_good(gce: Any, google: GoogleApi, monkeypatch: pytest.MonkeyPatch) -> None:
     first = google.token()
     assert google.token() == first
-    monkeypatch.setattr("images.node.gcp.api.time.time", lambda: 4e9)
+    monkeypatch.setattr("images.node.gcp.api.time.clock_gettime", lambda _clock: 4e9)
     assert google.token() != first
     assert len(gce.tokens) == 2
 
