@@ -177,7 +177,7 @@ def test_the_startup_script_makes_the_machine_and_starts_its_units(
         written = Path(f"{tmp_path}{path}")
         assert written.read_text() == content, path
         assert stat.S_IMODE(written.stat().st_mode) == int(mode, 8), path
-    units = "gangway-trainer.service gangway-watch.timer gangway-logs.service"
+    units = "gangway-metadata.service gangway-trainer.service gangway-watch.timer gangway-logs.service"
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls == ["daemon-reload", f"enable {units}", f"start --no-block {units}"] * 2
 

@@ -42,8 +42,8 @@ def put(node: Any) -> dict[str, Any]:
 
 def minutes_pass(node: Any, minutes: float) -> None:
     """Since progress was put."""
-    due = int(node.state("progress-due").read_text())
-    node.state("progress-due").write_text(f"{due - round(60 * minutes)}\n")
+    up_sec = float((node.root / "uptime").read_text().split()[0])
+    node.state("progress-due").write_text(f"{round(up_sec + 600 - 60 * minutes)}\n")
 
 
 def looks(node: Any) -> None:

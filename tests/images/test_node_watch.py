@@ -98,7 +98,9 @@ def test_a_firewall_that_was_emptied_is_closed_again_or_the_trainer_stops(idle_n
     idle_node.more_settings["TRAINER_UID"] = "10001"
     idle_node.fake("systemctl", f"[ $1 != is-active ] || echo {state}")
     minute_after_minute(idle_node, 1)
-    assert ["--wait", "10", "--check", "OUTPUT"] in [call[:4] for call in idle_node.calls("iptables")]
+    assert ["--wait", "10", "--table", "filter", "--check", "OUTPUT"] in [
+        call[:6] for call in idle_node.calls("iptables")
+    ]
     assert ["stop", "gangway-trainer.service"] not in idle_node.calls("systemctl")
     idle_node.fake("setpriv")
     assert idle_node.run("watch-node.sh").returncode == 1

@@ -20,7 +20,7 @@ from jinja2 import UndefinedError
 from components.azure.launch import MAX_CUSTOM_DATA_BYTES
 from components.core.job import JobSpec
 from images.aws import AwsHeadSpec, AwsNodeSpec, render_aws_head, render_aws_node, user_data_base64gzip
-from images.render import base64gzip, render_dockerfile
+from images.render import NodeFile, _narrow, base64gzip, render_dockerfile
 from images.specs import DOCKERFILE_FLAVOURS, Flavour
 
 FLAVOURS: list[Flavour] = sorted(DOCKERFILE_FLAVOURS)
@@ -245,7 +245,9 @@ def test_scripts_lose_their_comments_and_nothing_else(
         source = (folder / script).read_text()
         assert not re.search(r"^\s*#(?!!)", text, re.MULTILINE), script
         assert len(text) < len(source)
-        assert printed(text) == printed(source), script
+        # What EC2's limit makes narrow is so inside of quotes too, where Python stands.
+        narrow = text == _narrow(NodeFile(f"/{script}", "", text)).text
+        assert printed(text) == printed(_narrow(NodeFile(f"/{script}", "", source)).text if narrow else source), script
 
 
 @pytest.mark.parametrize(("cloud", "number"), [("aws", 24), ("azure", 18), ("gcp", 22), ("openstack", 18)])

@@ -127,4 +127,8 @@ def test_only_a_head_node_prepares_again(name: str, tries_again: bool, request: 
 
 
 def test_a_plain_head_node_is_only_the_rendezvous(plain_head: AwsHeadSpec) -> None:
-    assert sorted(units_of(plain_head)) == ["gangway-prepare.service", "gangway-rendezvous.service"]
+    assert sorted(units_of(plain_head)) == [
+        "gangway-metadata.service",
+        "gangway-prepare.service",
+        "gangway-rendezvous.service",
+    ]

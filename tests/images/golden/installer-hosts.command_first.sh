@@ -1227,7 +1227,7 @@ meaning() {
     elif [ -n "$_gw_told" ] && [ "$1" = 143 ]; then
         echo 75
     elif [ "$1" = 126 ] || [ "$1" = 127 ]; then
-        echo 2 # a shell's: no such program, or none that can be run
+        echo 2
     else
         echo 1
     fi
@@ -1252,7 +1252,7 @@ ended() {
     if [ -n "$_gw_told" ] && [ -z "$_gw_all" ]; then
         echo 75
     elif [ -z "$_gw_all" ] && { [ "$1" = 126 ] || [ "$1" = 127 ]; }; then
-        echo 2 # no torchrun here
+        echo 2
     elif [ -n "$_gw_all" ] || [ "$1" = 0 ]; then
         echo 0
     else
