@@ -88,7 +88,7 @@ def check_encryption(stack: str, encryption: str) -> None:
     """InputError: the stack of this identity was made with another choice of key."""
     for urn, resource in own_state().items():
         if urn.endswith(f"::{choice_name(stack)}") and resource["type"] == STASH:
-            check_choice(resource["output"]["encryption"], encryption)
+            check_choice(resource["outputs"]["output"]["encryption"], encryption)
 
 
 def check_unclaimed(config: StackConfig, find_owner: Callable[[], Owner | None]) -> None:

@@ -8,8 +8,9 @@ import pulumi
 import pytest
 
 from components.core.findings import InputError
+from components.core.pinned import STASH
 from stacks.config.stack_config import StackConfig
-from stacks.providers.ownership import Owner, built_identities, check_identity, check_unclaimed
+from stacks.providers.ownership import Owner, built_identities, check_encryption, check_identity, check_unclaimed
 
 State = Mapping[str, str]
 """URN without its beginning -> type."""
@@ -29,7 +30,10 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             asked.append(args["stackName"])
             if len(asked) <= failures:
                 raise Exception("failed to load checkpoint: EOF")
-            found = {f"urn:pulumi:dev::vision::{urn}": {"type": type_} for urn, type_ in state.items()}
+            outputs = {"output": {"encryption": "customer-key"}}
+            found = {
+                f"urn:pulumi:dev::vision::{urn}": {"type": type_, "outputs": outputs} for urn, type_ in state.items()
+            }
             return SimpleNamespace(value={"outputs": found})
 
         monkeypatch.setattr(pulumi.runtime, "invoke", invoke)
@@ -120,3 +124,12 @@ def test_the_state_is_asked_for_by_the_backends_name(
     asked = engine({}, organization)
     built_identities()
     assert asked == [name]
+
+
+def test_the_key_that_a_stack_was_made_with_stays(engine: Callable[..., Any]) -> None:
+    engine({f"{STASH}::demo-encryption-0": STASH, f"{STASH}::other-encryption-0": STASH})
+    check_encryption("demo", "customer-key")
+    check_encryption("unbuilt", "provider-key")
+    with pytest.raises(InputError, match="cannot be changed") as refused:
+        check_encryption("demo", "provider-key")
+    assert refused.value.fix.startswith("set encryption: customer-key")
