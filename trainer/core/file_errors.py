@@ -4,6 +4,7 @@ import errno
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -50,8 +51,9 @@ def closed_folder(path: Path) -> Path | None:
     """The first folder on the way to `path` that this user may not enter, in which nobody can say what there is."""
     absolute = Path.cwd() / path  # resolve() would follow links that may not be read
     for folder in reversed(absolute.parents):
-        if folder.is_dir() and not os.access(folder, os.X_OK):
-            return folder
+        with suppress(OSError):  # a name too long, links in a circle: no folder, and none of ours to explain
+            if folder.is_dir() and not os.access(folder, os.X_OK):
+                return folder
     return None
 
 
