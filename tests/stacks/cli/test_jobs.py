@@ -132,7 +132,8 @@ def test_what_users_have_written_is_no_markup(tmp_path: Path, capsys: pytest.Cap
     capsys.readouterr()
     assert gangway(["job", "list"]) == 0
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert all(each in shown for each in ("[red]ann[/]", ":x:", "[/nowhere]"))
+    assert all(each in shown for each in (":x:", "[/nowhere]"))
+    assert "ann" not in shown, "whose a job is, its folder says"
 
 
 def test_one_that_cannot_be_read_is_a_row_of_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -430,7 +431,10 @@ def test_the_record_of_a_job_that_runs_goes_so_far(tmp_path: Path, capsys: pytes
     found = recorded([job_id], capsys)
     assert found["so_far"]
     assert found["figures"]["images"]["value"] == 2000
-    assert found["figures"]["on_nodes_sec"]["value"] > 0
+    until = time.monotonic() + 60
+    while found["figures"]["on_nodes_sec"]["value"] == 0:  # written every few seconds
+        assert time.monotonic() < until
+        found = recorded([job_id], capsys)
     assert "not over" in found["absent"]["joules_per_image"]
     assert gangway(["job", "record", job_id]) == 0
     assert "/queue, so far\n" in capsys.readouterr().out
