@@ -35,7 +35,11 @@ _SPACES = re.compile(r" +$|(?<= ) +", re.MULTILINE)
 _INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{2,}")
 _PACKED = (".py", ".service", ".timer", ".env", ".json", ".yaml", ".sh")
-"""The order of suffixes in which they pack best: gzip looks back 32 KiB."""
+_PACKED_SCRIPTS = (
+    *("cloud", "mount-scratch", "pull-image", "mount-lustre", "check-efa", "common", "run-trainer", "upload-record"),
+    *("close-metadata", "check-gpu", "leave-node", "watch-node", "own-node", "own-job"),
+)
+"""The order of suffixes, and of scripts, in which they pack best: gzip looks back 32 KiB."""
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
 STOP_MARGIN_SEC = 15
 
@@ -204,18 +208,19 @@ def cloud_config(
     return template.render(files=files, what=what, packages=packages, units=units, margin=5 if narrow else 6)
 
 
-def _packing_order(file: NodeFile) -> int:
-    suffix = PurePosixPath(file.path).suffix
-    return _PACKED.index(suffix) if suffix in _PACKED else len(_PACKED)
+def _packing_order(file: NodeFile) -> tuple[int, int]:
+    path = PurePosixPath(file.path)
+    first = _PACKED.index(path.suffix) if path.suffix in _PACKED else len(_PACKED)
+    return first, _PACKED_SCRIPTS.index(path.stem) if path.stem in _PACKED_SCRIPTS else 0
 
 
 def _narrow(file: NodeFile) -> NodeFile:
-    """Without blank lines. One space for four is the same in bash and in Python, and none is in bash, but for lines in
-    quotes.
+    """Without blank lines, and with short prefixes of names. One space for four is the same in bash and in Python, and
+    none is in bash, but for lines in quotes.
     """
     bash_alone = file.path.endswith(".sh") and "-c '\n" not in file.text
     text = _INDENT.sub(lambda found: "" if bash_alone else found[0][::4], file.text)
-    return file._replace(text=_BLANK_LINES.sub("\n", text))
+    return file._replace(text=_BLANK_LINES.sub("\n", text).replace("_gw_", "_"))
 
 
 def check_heredoc(files: Sequence[NodeFile], mark: str) -> None:
