@@ -42,7 +42,7 @@ count_idle() {
 # leave_alone: the job may have hours left, and goes on with the others or those that come.
 leave_alone() {
     if [ ! -e "$STATE_DIR/alone" ]; then
-        log "this machine is up longer than the job's hours, in which the trainer rested: it leaves, and the job goes on"
+        log "up longer than the job's hours, in which the trainer rested: this node leaves"
         event node-outlived reason "up longer than the job's hours, in which the trainer rested"
         mkdir -p "$STATE_DIR" && touch "$STATE_DIR/alone"
     fi
