@@ -11,7 +11,6 @@ from images.render import (
     STOP_MARGIN_SEC,
     NodeFile,
     bare_python_file,
-    base64gzip,
     cloud_config,
     scripts,
     unit,
@@ -301,11 +300,15 @@ def _node_steps(spec: AwsNodeSpec) -> list[str]:
 
 
 def user_data_base64gzip(text: str) -> str:
-    """EC2 user data: the same text gives the same bytes (under one zlib). ValueError: compressed above EC2's limit."""
-    packed = base64gzip(text)
-    if (size := len(base64.b64decode(packed))) > USER_DATA_LIMIT_BYTES:
+    """EC2 user data. Zopfli packs 3 % tighter than zlib, and into the same bytes on every machine: a new zlib replaces
+    no node. ValueError: compressed above EC2's limit.
+    """
+    from zopfli import gzip
+
+    packed = gzip.compress(text.encode())
+    if (size := len(packed)) > USER_DATA_LIMIT_BYTES:
         raise ValueError(
             f"user data: {size} bytes after gzip; allowed: at most {USER_DATA_LIMIT_BYTES} (EC2's limit); "
             "fix: shorten the job's env and argv, for example by a file on the parallel file system"
         )
-    return packed
+    return base64.b64encode(packed).decode()

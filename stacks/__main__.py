@@ -14,10 +14,10 @@ from components.core.findings import InputError, Severity
 from stacks.config.loader import from_pulumi
 from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless
-from stacks.data_guard import DataGuard, delete_named_first, standing_resources
+from stacks.data_guard import DataGuard, delete_named_first
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
-from stacks.providers.ownership import check_encryption, check_identity
+from stacks.providers.ownership import check_encryption, check_identity, own_state
 from stacks.providers.registry import provider_of
 
 
@@ -55,14 +55,14 @@ def main() -> None:
     """Builds the selected stack. A user's mistake becomes one message of the engine, without a traceback."""
     _check_engine()
     try:
-        config = from_pulumi()
-        check_identity(config)
-        check_encryption(config.stack, config.encryption)
+        config, state = from_pulumi(), own_state()
+        check_identity(config, state)
+        check_encryption(config, state)
         planned = program_of(config.provider).plan(config)
         _check_environment(config, planned)
         check_keyless(config)
         _say_findings(config, planned)
-        guard = DataGuard(provider_of(config.provider).data_types, config.allow_replace, standing_resources())
+        guard = DataGuard(provider_of(config.provider).retention.guarded, config.allow_replace, state)
         guard.warn()
         pulumi.runtime.register_stack_transformation(delete_named_first)
         pulumi.runtime.register_stack_transformation(guard.watch)

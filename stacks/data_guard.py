@@ -3,21 +3,16 @@ a preview as in an update, unless `gangway:allow_replace` names the resource. `d
 it always took.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pulumi
 
 from components.core.findings import InputError
 from stacks.planning.rules.rule import kind
-from stacks.providers.ownership import own_state
+from stacks.providers.ownership import State
 
 Held = tuple[str, str]
 """Type token, as the engine has it, and logical name."""
-
-
-def standing_resources() -> frozenset[Held]:
-    """What the stack's state holds before this run of the engine, which alone can say so."""
-    return frozenset(_held(urn) for urn in own_state())
 
 
 def _held(urn: str) -> Held:
@@ -48,12 +43,12 @@ class DataGuard:
     Args:
         types: `package:module:Class` of what holds data.
         allowed: names of resources that may be replaced or removed all the same.
-        standing: what there is already.
+        state: of the stack, before this run.
     """
 
-    def __init__(self, types: frozenset[str], allowed: Sequence[str], standing: Iterable[Held]) -> None:
+    def __init__(self, types: frozenset[str], allowed: Sequence[str], state: State) -> None:
         self._types, self._allowed = types, allowed
-        self._standing = {held for held in standing if kind(held[0]) in types}
+        self._standing = {held for urn in state if kind((held := _held(urn))[0]) in types}
         self._hook = pulumi.ResourceHook(
             "gangway-data-guard", self._refuse_another, pulumi.ResourceHookOptions(on_dry_run=True)
         )

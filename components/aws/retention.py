@@ -16,13 +16,10 @@ RETENTION = Retention(
     ),
     keys={"aws:kms:Key": "objects under a deleted key cannot be read"},
     key_grants=types_of("aws", "kms: Alias KeyPolicy", "who may use the key, and under which name"),
+    copies={"aws:fsx:LustreFileSystem": "runs are exported to the bucket before it is deleted"},
     disposable={
         **types_of("aws", "ecr: LifecyclePolicy Repository", "images can be built again from a commit and a lock"),
-        **types_of(
-            "aws",
-            "fsx: DataRepositoryAssociation LustreFileSystem",
-            "a working copy: runs are exported to the bucket before it is deleted",
-        ),
+        **types_of("aws", "fsx: DataRepositoryAssociation", "the link between file system and bucket"),
         **types_of("aws", "cloudwatch: LogGroup", "kept for days while the stack stands; records are in the bucket"),
         **types_of("aws", "ssm: Parameter", "keys between the machines of one stack, made anew"),
         **types_of(

@@ -31,13 +31,10 @@ RETENTION = Retention(
         "azure-native:managedidentity:UserAssignedIdentity": "the account reaches the key as this identity",
         "azure-native:resources:ResourceGroup": "Azure deletes everything in it",
     },
+    copies={"azure-native:storagecache:AmlFilesystem": "runs are exported, and machines put records in the container"},
     disposable={
         **types_of("azure-native", "containerregistry: Registry", "images can be built again from a commit and a lock"),
-        **types_of(
-            "azure-native",
-            "storagecache: AmlFilesystem AutoExportJob",
-            "a working copy: runs are exported, and machines put records in the container",
-        ),
+        **types_of("azure-native", "storagecache: AutoExportJob", "the link between file system and container"),
         **types_of("azure-native", "keyvault: Secret", "keys between the machines of one stack, made anew"),
         **types_of(
             "azure-native",

@@ -40,6 +40,8 @@ class Retention:
         keys: decrypt data.
         key_grants: a key's own policy, alias or member: without them the services that hold the data cannot use it.
         surroundings: what retained data or a key lives in or is used by; needed where the data waits for it.
+        copies: hold working copies, such as file systems: they go with the stack, but no change of a setting may
+            replace them unasked.
         disposable: go with the stack.
         is_scratch: whether `data` with these inputs is meant to go with its content, as with `keep_runs: false`.
         refuses: whether the cloud refuses to delete `data` that is not empty; where it does not, it has to be retained.
@@ -51,6 +53,7 @@ class Retention:
     keys: Types = field(default_factory=dict)
     key_grants: Types = field(default_factory=dict)
     surroundings: Types = field(default_factory=dict)
+    copies: Types = field(default_factory=dict)
     disposable: Types = field(default_factory=dict)
     is_scratch: Callable[[Mapping[str, Any]], bool] = _force_destroyed
     refuses: bool = True
@@ -59,7 +62,12 @@ class Retention:
     def classes(self) -> tuple[Types, ...]:
         """All of them; a type is in one."""
         around = (self.holders, self.protections, self.keys, self.key_grants, self.surroundings)
-        return self.data, *around, self.disposable
+        return self.data, *around, self.copies, self.disposable
+
+    @property
+    def guarded(self) -> frozenset[str]:
+        """The types that a change of settings may replace or remove only where the stack file allows it."""
+        return frozenset((*self.data, *self.holders, *self.copies))
 
 
 NO_RETENTION = Retention()

@@ -9,13 +9,13 @@ RETENTION = Retention(
     keys={"gcp:kms:CryptoKey": "its deletion destroys every version, and objects under one cannot be read any more"},
     key_grants=types_of("gcp", "kms: CryptoKeyIAMMember", "lets a service agent decrypt what is under the key"),
     surroundings=types_of("gcp", "kms: KeyRing", "holds the key"),
+    copies=types_of("gcp", "filestore: Instance lustre: Instance", "machines put records in the bucket"),
     disposable={
         **types_of(
             "gcp",
             "artifactregistry: Repository RepositoryIamMember",
             "images can be built again from a commit and a lock",
         ),
-        **types_of("gcp", "filestore: Instance lustre: Instance", "a working copy: machines put records in the bucket"),
         **types_of(
             "gcp",
             "secretmanager: Secret SecretIamMember SecretVersion",

@@ -6,8 +6,9 @@ __all__ = ["RETENTION"]
 
 RETENTION = Retention(
     data={"openstack:objectstorage:Container": "run records; the object store refuses one that is not empty"},
+    copies={"openstack:sharedfilesystem:Share": "nodes put records in the container"},
     disposable={
-        **types_of("openstack", "sharedfilesystem: Share ShareAccess ShareNetwork", "a working copy of data and runs"),
+        **types_of("openstack", "sharedfilesystem: ShareAccess ShareNetwork", "who reaches the share"),
         **types_of("openstack", "objectstorage: ContainerObject TempUrl", "what `up` wrote, and can write again"),
         **types_of("openstack", "compute: Instance Keypair ServerGroup", "machines: their disks are scratch"),
         **types_of(

@@ -38,7 +38,7 @@ def stack_identity(project: str, stack: str) -> str:
     if first != last:
         first = f"{first[: max(room - len(last) - 1, 8)]}-{last}"
     if not re.match(r"(?!sg-)[a-z]", first):
-        first = f"p-{first}"
+        first = f"p-{first.strip('-')}"  # a name without letters and digits is empty here
     return f"{first[:room].strip('-')}-{digits}"
 
 

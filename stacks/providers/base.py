@@ -133,7 +133,6 @@ class Provider:
             spot.
         caps_spot: whether `max_usd_per_hour` has an effect, as where spot machines are bid for.
         tags: of its resources.
-        data_types: type tokens of what holds data: a change that would lose it is refused.
         retention: which of its resources hold, protect and decrypt data that outlives a `destroy`.
         machine_types: type tokens of what is billed by the hour as long as it stands.
         budget_types: type tokens of what counts that.
@@ -155,7 +154,6 @@ class Provider:
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     caps_spot: bool = False
     tags: TagRules = TagRules()
-    data_types: frozenset[str] = frozenset()
     retention: Retention = NO_RETENTION
     machine_types: frozenset[str] = frozenset()
     budget_types: frozenset[str] = frozenset()

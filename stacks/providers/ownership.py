@@ -11,9 +11,12 @@ import pulumi
 
 from components.core.encryption_choice import check_choice, choice_name
 from components.core.findings import InputError
+from components.core.lookup import LookupFailedError
 from components.core.pinned import STASH
 from stacks.config.stack_config import StackConfig
 
+State = Mapping[str, Mapping[str, Any]]
+"""What the engine has of a stack: URN -> type and outputs."""
 READ_STATE = "pulumi:pulumi:readStackResourceOutputs"
 """The engine's own function that reads the state of a stack, here of the stack that runs."""
 _SETTING = "gangway:identity"
@@ -31,47 +34,41 @@ class Owner:
         return f"{self.found} ({who or 'its tags name no team'})"
 
 
-def built_identities() -> frozenset[str]:
-    """What the stack's resources are called in the engine's state; empty before its first resource.
+def built_identities(state: State) -> frozenset[str]:
+    """The identity that the resources in a state are named by; empty before the first resource.
 
     Every program names its explicit provider by the identity. A provider alone is no resource of a cloud: it may be
     left by an update that was refused.
     """
-    types = {urn: str(each["type"]) for urn, each in own_state().items()}
+    types = {urn: str(each["type"]) for urn, each in state.items()}
     if all(type_.startswith(("pulumi:", "gangway:")) for type_ in types.values()):
         return frozenset()
     names = (urn.rpartition("::")[2] for urn, type_ in types.items() if type_.startswith("pulumi:providers:"))
     return frozenset(name for name in names if not name.startswith("default"))
 
 
-def own_state() -> Mapping[str, Mapping[str, Any]]:
-    """Of the stack that runs, as `_state`."""
+def own_state() -> State:
+    """The state of the stack that runs. RunError: the backend does not give it."""
     organization, stack = pulumi.get_organization(), pulumi.get_stack()
     # A backend without organizations calls its own so, and an older one has no projects either.
-    return _state(stack if organization == "organization" else f"{organization}/{pulumi.get_project()}/{stack}")
-
-
-def _state(stack: str) -> Mapping[str, Mapping[str, Any]]:
-    """URN -> type and outputs. RunError: the backend does not give it."""
+    name = stack if organization == "organization" else f"{organization}/{pulumi.get_project()}/{stack}"
     for pause_sec in (0.1, 0.2, 0.4, 0.8, 1.6, None):
         try:
-            found: Mapping[str, Mapping[str, Any]] = pulumi.runtime.invoke(READ_STATE, {"stackName": stack}).value[
-                "outputs"
-            ]
+            found: State = pulumi.runtime.invoke(READ_STATE, {"stackName": name}).value["outputs"]
             return found
         except Exception as error:
             # A backend of files may just be writing the one that is read.
             if type(error) is not Exception or pause_sec is None:
-                raise pulumi.RunError(f"the state of stack {stack} cannot be read: {error}") from None
+                raise pulumi.RunError(f"the state of stack {name} cannot be read: {error}") from None
             time.sleep(pause_sec)
     raise AssertionError("the last attempt returns or raises")
 
 
-def check_identity(config: StackConfig) -> None:
+def check_identity(config: StackConfig, state: State) -> None:
     """InputError: the stack is built under another identity, as before `pulumi stack rename`; under this one, `up`
     would delete all of it and make it anew.
     """
-    built = built_identities()
+    built = built_identities(state)
     if built and config.stack not in built:
         before = sorted(built)[0]
         raise InputError(
@@ -84,26 +81,23 @@ def check_identity(config: StackConfig) -> None:
         )
 
 
-def check_encryption(stack: str, encryption: str) -> None:
+def check_encryption(config: StackConfig, state: State) -> None:
     """InputError: the stack of this identity was made with another choice of key."""
-    for urn, resource in own_state().items():
-        if urn.endswith(f"::{choice_name(stack)}") and resource["type"] == STASH:
-            check_choice(resource["outputs"]["output"]["encryption"], encryption)
+    for urn, resource in state.items():
+        if urn.endswith(f"::{choice_name(config.stack)}") and resource["type"] == STASH:
+            check_choice(resource["outputs"]["output"]["encryption"], config.encryption)
 
 
 def check_unclaimed(config: StackConfig, find_owner: Callable[[], Owner | None]) -> None:
     """InputError: another stack of this identity is up in the account, where one budget and its stop would count and
-    end both. Asks before the first resource alone. A cloud that does not let us look is a warning.
+    end both. Asks before the stack's first resource only. A refused lookup is a warning.
     """
-    if built_identities():
+    if built_identities(own_state()):
         return
     try:
         owner = find_owner()
-    except Exception as error:
-        # The SDK raises no subclass for what the cloud says; any other is a bug of ours.
-        if type(error) is not Exception and not isinstance(error, OSError):
-            raise
-        pulumi.warn(f"whether another stack is called {config.stack} cannot be seen: {str(error)[:300]}")
+    except LookupFailedError as failed:
+        pulumi.warn(f"cannot check whether another stack has the identity {config.stack}: {failed}")
         return
     if owner is not None:
         raise InputError(

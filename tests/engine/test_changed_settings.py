@@ -127,7 +127,7 @@ def test_each_setting_changed_once(engine: Any, changes_module: Any, tmp_path: P
     if not Table().cells and not os.environ.get("GANGWAY_UPDATE_SETTINGS"):
         pytest.skip(NO_TABLE)
     provider = next(name for name, stack in BASES.items() if stack == engine.stack)
-    data_types = provider_of(provider).data_types
+    data_types = provider_of(provider).retention.guarded
     engine.applied("up")
     file = engine.project / "stacks" / f"Pulumi.{engine.stack}.yaml"
     before = yaml.safe_load(file.read_text("utf-8"))

@@ -99,7 +99,6 @@ PROVIDER = Provider(
     caps_spot=True,
     retention=RETENTION,
     tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
-    data_types=frozenset({"aws:fsx:LustreFileSystem", "aws:s3:Bucket"}),
     machine_types=frozenset(
         {
             "aws:autoscaling:Group",

@@ -123,13 +123,6 @@ PROVIDER = Provider(
     retention=RETENTION,
     tags=TagRules(package="azure-native", types=_TAGGABLE),
     # A pool is where its cluster is.
-    data_types=frozenset(
-        {
-            "azure-native:storage:BlobContainer",
-            "azure-native:storage:StorageAccount",
-            "azure-native:storagecache:AmlFilesystem",
-        }
-    ),
     machine_types=frozenset({*_MACHINES, "azure-native:containerservice:AgentPool"}),
     budget_types=frozenset({"azure-native:consumption:Budget", "azure-native:costmanagement:Budget"}),
     region_inputs=MappingProxyType(dict.fromkeys(_MACHINES, "location")),

@@ -5,24 +5,34 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_gcp as gcp
 
+from components.core.lookup import Lookup, LookupFailedError, look_up
 from components.gcp.identity import account_id
+from stacks.providers.gcp.lookups import LOGIN
 from stacks.providers.ownership import Owner
 
 
 def find_owner(stack: str, project: str, provider: gcp.Provider) -> Owner | None:
-    """The stack whose nodes act as the account called so. Exception: Google does not answer."""
+    """The stack whose nodes act as the account of this identity. LookupFailedError: Google does not answer."""
     opts = pulumi.InvokeOptions(provider=provider)
     email = f"{account_id(stack, 'node')}@{project}.iam.gserviceaccount.com"
-    found = gcp.serviceaccount.get_s(project=project, opts=opts).accounts
+    lookup = _lookup("the service accounts", project, "iam.serviceAccounts.list")
+    found = look_up(lookup, gcp.serviceaccount.get_s, project=project, opts=opts).accounts
     if not any(account.email == email for account in found):
         return None
     return Owner(f"service account {email}", _labels(stack, project, opts))
 
 
 def _labels(stack: str, project: str, opts: pulumi.InvokeOptions) -> Mapping[str, str]:
-    """The labels of one of the stack's secrets: an account has none. Empty where there is no secret to see."""
+    """The labels of one of the stack's secrets: an account has none. Empty where no secret can be seen."""
+    lookup = _lookup("the secrets", project, "secretmanager.secrets.list")
+    labels = f"labels.gangway-stack={stack}"
+    function = gcp.secretmanager.get_secrets
     try:
-        secrets = gcp.secretmanager.get_secrets(project=project, filter=f"labels.gangway-stack={stack}", opts=opts)
-    except Exception:  # whatever the cloud says: the stack is found already
+        secrets = look_up(lookup, function, project=project, filter=labels, opts=opts).secrets
+    except LookupFailedError:  # the stack is found already
         return {}
-    return next((dict(secret.labels) for secret in secrets.secrets), {})
+    return next((dict(secret.labels) for secret in secrets), {})
+
+
+def _lookup(subject: str, project: str, permission: str) -> Lookup:
+    return Lookup(subject, f"project {project}", "gangway:identity", f"{LOGIN} as somebody with {permission}")

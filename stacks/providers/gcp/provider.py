@@ -94,7 +94,6 @@ PROVIDER = Provider(
         more_types=MappingProxyType({_QUEUED_TPU: "labels"}),
         started=_started,
     ),
-    data_types=frozenset({"gcp:filestore:Instance", "gcp:lustre:Instance", "gcp:storage:Bucket"}),
     machine_types=frozenset(
         {
             "gcp:compute:Instance",

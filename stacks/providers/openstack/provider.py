@@ -71,7 +71,6 @@ PROVIDER = Provider(
         other_inputs=MappingProxyType(dict.fromkeys(_METADATA, "metadata")),
         spelled=MappingProxyType({_CONTAINER: _in_headers}),
     ),
-    data_types=frozenset({"openstack:objectstorage:Container", "openstack:sharedfilesystem:Share"}),
     nodes_stay=_always,
     packages=("openstack",),
 )

@@ -73,6 +73,7 @@ def example(labels: dict[str, str]) -> Example:
         "reads_from": [987654321098],
         "enforced": True,
         "services": ["lustre", "tpu"],
+        "agents": dict.fromkeys(("storage", "logging"), "serviceAccount:s@lab.iam.gserviceaccount.com"),
         "capacity_gib": 18000,
         "throughput_mbps_per_tib": 500,
         "network": "projects/lab/global/networks/demo",

@@ -138,7 +138,7 @@ def test_every_request_of_a_life_is_one_of_the_api(document: Any, standin: Any, 
     made = provider.create(props)
     assert made.outs is not None
     ActiveTpuProvider().create({**props, "name": NAME, "create_time": made.outs["create_time"]})
-    provider.update(NAME, made.outs, {**props, "labels": {"team": "vision"}})
+    provider.update(NAME, {**made.outs, "state": "ACTIVE"}, {**props, "labels": {"team": "vision"}})
     api = TpuApi(standin.url)
     answers = [("QueuedResource", api.get_queued_resource(NAME)), ("Node", api.get_node(f"{PARENT}/nodes/gan-tpu"))]
     answers += [("QueuedResource", queued) for queued in api.list_queued_resources(PARENT)]

@@ -20,6 +20,7 @@ from .aws_facts import (
     ID_INPUTS,
     ID_PREFIXES,
     LOOSE_USERS,
+    PERMISSION,
     REPLACING_INPUTS,
     SETTINGS,
 )
@@ -65,6 +66,8 @@ class Aws(Service):
         """See Service. An SNS topic is its ARN; a part of another resource is named after that."""
         if prefix := ID_PREFIXES.get(type_token):
             return f"{prefix}-{secrets.token_hex(9)[:17]}"
+        if type_token == PERMISSION and "statementId" not in inputs:
+            return f"{inputs['function']}/terraform-{secrets.token_hex(13)}"
         if keys := ID_INPUTS.get(type_token):
             return "/".join(str(inputs[key]) for key in keys if key in inputs)
         chosen: str = inputs.get("name") or inputs.get("bucket") or f"{name}-{secrets.token_hex(4)}"

@@ -33,6 +33,7 @@ ID_PREFIXES: Mapping[str, str] = {
 }
 
 # What is named within another resource, or is a part of it: its id is made of these inputs.
+PERMISSION = "aws:lambda/permission:Permission"
 ID_INPUTS: Mapping[str, tuple[str, ...]] = {
     "aws:autoscaling/lifecycleHook:LifecycleHook": ("autoscalingGroupName", "name"),
     "aws:autoscaling/policy:Policy": ("autoscalingGroupName", "name"),
@@ -44,7 +45,7 @@ ID_INPUTS: Mapping[str, tuple[str, ...]] = {
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": ("repository",),
     "aws:iam/rolePolicy:RolePolicy": ("role", "name"),
     "aws:kms/keyPolicy:KeyPolicy": ("keyId",),
-    "aws:lambda/permission:Permission": ("function", "statementId"),
+    PERMISSION: ("function", "statementId"),
     "aws:route53/record:Record": ("zoneId", "name", "type"),
     "aws:route53/resolverFirewallRule:ResolverFirewallRule": ("firewallRuleGroupId", "firewallDomainListId"),
     "aws:sns/topicPolicy:TopicPolicy": ("arn",),
@@ -118,7 +119,7 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:kms/key:Key": frozenset({"customerMasterKeySpec", "keyUsage", "multiRegion"}),
     "aws:kms/keyPolicy:KeyPolicy": frozenset({"keyId"}),
     "aws:lambda/function:Function": frozenset({"name", "packageType"}),
-    "aws:lambda/permission:Permission": frozenset({"action", "function", "principal", "sourceArn", "statementId"}),
+    PERMISSION: frozenset({"action", "function", "principal", "sourceArn", "statementId"}),
     "aws:route53/record:Record": frozenset({"name", "type", "zoneId"}),
     "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": frozenset({"name"}),
     "aws:route53/resolverFirewallRule:ResolverFirewallRule": frozenset({"firewallDomainListId", "firewallRuleGroupId"}),

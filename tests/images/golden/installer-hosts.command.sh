@@ -447,7 +447,7 @@ tell() {
     put_end
     if [ ! -e "$STATE_DIR/told" ] && ! tell_ended; then
         kept_long_enough || return
-        log "nobody could be told for $KEEP_SEC s that the job has ended: this node waits no longer, and others may come for it"
+        log "nobody could be told for $KEEP_SEC s that the job has ended: this node leaves"
         event end-not-told reason "tried for $KEEP_SEC s: mend the bucket, or destroy the stack, before others come"
     fi
     touch "$STATE_DIR/told"
@@ -465,7 +465,7 @@ end_job() {
     log "the job has ended: $2, exit status $1"
     event job-ended exit_status "$1" reason "$2"
     { tell && { [ -n "$RESULTS_AT_END" ] || depart; }; } ||
-        log "could not tell of it, keep what it made, or leave: watch-node.sh tries again"
+        log "cannot leave yet: watch-node.sh tries again"
 }
 GANGWAY_FILE
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
@@ -894,7 +894,7 @@ count_idle() {
 
 leave_alone() {
     if [ ! -e "$STATE_DIR/alone" ]; then
-        log "this machine is up longer than the job's hours, in which the trainer rested: it leaves, and the job goes on"
+        log "up longer than the job's hours, in which the trainer rested: this node leaves"
         event node-outlived reason "up longer than the job's hours, in which the trainer rested"
         mkdir -p "$STATE_DIR" && touch "$STATE_DIR/alone"
     fi

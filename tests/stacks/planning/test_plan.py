@@ -50,7 +50,7 @@ def test_the_json_has_the_keys_of_the_design(demo_plan: Plan) -> None:
     data = demo_plan.to_json()
     assert list(data) == [
         "stack", "provider", "region", "resources", "findings", "cost", "rungs", "ladder", "expected_run",
-        "checkpoints", "energy", "carbon", "job", "versions",
+        "checkpoints", "energy", "carbon", "job", "team_access", "versions",
     ]  # fmt: skip
     assert {frozenset(r) for r in data["resources"]} == {frozenset(["urn", "type", "name", "parent", "inputs"])}
     assert {frozenset(f) for f in data["findings"]} == {frozenset(["severity", "code", "path", "message", "fix"])}

@@ -208,7 +208,7 @@ def test_a_project_without_a_stack_file_waits_for_no_plan(monkeypatch: pytest.Mo
     served: list[tuple[str, int]] = []
     monkeypatch.setattr(pack, "PolicyPack", lambda name, policies: served.append((name, len(policies))))
     pack.serve()
-    assert served == [("gangway", 17)]
+    assert served == [("gangway", 18)]
 
 
 def test_the_pack_is_the_engines_to_start(repo: Path) -> None:

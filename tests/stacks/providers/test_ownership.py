@@ -8,9 +8,17 @@ import pulumi
 import pytest
 
 from components.core.findings import InputError
+from components.core.lookup import Lookup
 from components.core.pinned import STASH
 from stacks.config.stack_config import StackConfig
-from stacks.providers.ownership import Owner, built_identities, check_encryption, check_identity, check_unclaimed
+from stacks.providers.ownership import (
+    Owner,
+    built_identities,
+    check_encryption,
+    check_identity,
+    check_unclaimed,
+    own_state,
+)
 
 State = Mapping[str, str]
 """URN without its beginning -> type."""
@@ -54,16 +62,16 @@ def test_a_stack_without_resources_has_no_identity_yet(
     engine: Callable[..., Any], demo_config: StackConfig, state: State
 ) -> None:
     engine(state)
-    assert built_identities() == frozenset()
-    check_identity(called(demo_config, "any"))
+    assert built_identities(own_state()) == frozenset()
+    check_identity(called(demo_config, "any"), own_state())
 
 
 def test_a_built_stack_keeps_its_identity(engine: Callable[..., Any], demo_config: StackConfig) -> None:
     engine({**UP, "pulumi:providers:pulumi::default": "pulumi:providers:pulumi"})
-    assert built_identities() == {"demo"}
-    check_identity(called(demo_config, "demo"))
+    assert built_identities(own_state()) == {"demo"}
+    check_identity(called(demo_config, "demo"), own_state())
     with pytest.raises(InputError) as refused:
-        check_identity(called(demo_config, "vision-dev-e71014"))
+        check_identity(called(demo_config, "vision-dev-e71014"), own_state())
     mistake = refused.value
     assert (mistake.place, mistake.value, mistake.allowed) == (
         "stack dev: gangway:identity",
@@ -97,10 +105,11 @@ def test_a_cloud_that_does_not_let_us_look_is_a_warning(
     monkeypatch.setattr(pulumi, "warn", warned.append)
 
     def refuse() -> None:
-        raise Exception("AccessDenied: iam:ListRoles")
+        raise Lookup("the roles", "the account", "gangway:identity", "log in").failed("AccessDenied: iam:ListRoles")
 
     check_unclaimed(called(demo_config, "demo"), refuse)
-    assert warned == ["whether another stack is called demo cannot be seen: AccessDenied: iam:ListRoles"]
+    (text,) = warned
+    assert "AccessDenied: iam:ListRoles" in text
 
     def our_bug() -> None:
         raise TypeError("ours")
@@ -111,10 +120,10 @@ def test_a_cloud_that_does_not_let_us_look_is_a_warning(
 
 def test_a_state_that_is_being_written_is_read_again(engine: Callable[..., Any]) -> None:
     assert engine(UP, failures=3) == []
-    assert built_identities() == {"demo"}
+    assert built_identities(own_state()) == {"demo"}
     engine(UP, failures=99)
     with pytest.raises(pulumi.RunError, match="the state of stack dev cannot be read: failed to load checkpoint"):
-        built_identities()
+        built_identities(own_state())
 
 
 @pytest.mark.parametrize(("organization", "name"), [("organization", "dev"), ("acme", "acme/vision/dev")])
@@ -122,14 +131,19 @@ def test_the_state_is_asked_for_by_the_backends_name(
     engine: Callable[..., list[str]], organization: str, name: str
 ) -> None:
     asked = engine({}, organization)
-    built_identities()
+    built_identities(own_state())
     assert asked == [name]
 
 
-def test_the_key_that_a_stack_was_made_with_stays(engine: Callable[..., Any]) -> None:
+def test_the_key_that_a_stack_was_made_with_stays(engine: Callable[..., Any], demo_config: StackConfig) -> None:
     engine({f"{STASH}::demo-encryption-0": STASH, f"{STASH}::other-encryption-0": STASH})
-    check_encryption("demo", "customer-key")
-    check_encryption("unbuilt", "provider-key")
+
+    def check(identity: str, encryption: str) -> None:
+        config = called(demo_config, identity).model_copy(update={"encryption": encryption})
+        check_encryption(config, own_state())
+
+    check("demo", "customer-key")
+    check("unbuilt", "provider-key")
     with pytest.raises(InputError, match="cannot be changed") as refused:
-        check_encryption("demo", "provider-key")
+        check("demo", "provider-key")
     assert refused.value.fix.startswith("set encryption: customer-key")

@@ -61,7 +61,7 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(name: str, mo
     monkeypatch.setattr("trainer.telemetry.tracking.importlib.util.find_spec", lambda package: None)
     with pytest.raises(TrainerError, match=f"{name} needs the package {name}, which is not installed") as caught:
         check_targets([name])
-    assert caught.value.fix.startswith("pip install ")
+    assert "pip install " in caught.value.fix
 
 
 def test_mlflow_without_a_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

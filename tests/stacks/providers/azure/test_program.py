@@ -282,7 +282,7 @@ def waits(resources: Resources) -> dict[str, PlannedResource]:
 def test_a_plan_shows_every_wait_for_roles(made: Resources, azure_edited: Edited) -> None:
     found = waits(made)
     roles = {"disks-heeded", "flows-heeded", "key-heeded", "lustre-heeded"}
-    own = {"head-fill-known", "node-leave-known", "stop-empty-known"}
+    own = {"head-fill-known", "head-runs-known", "node-leave-known", "node-runs-known", "stop-empty-known"}
     assert set(found) == {*roles, *own, "watcher"}
     assert {wait.inputs["seconds"] for name, wait in found.items() if name not in own} == {300}
     assert {found[name].inputs["seconds"] for name in own} == {60}
