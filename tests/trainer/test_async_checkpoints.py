@@ -78,6 +78,7 @@ def test_a_disk_that_is_full_at_the_very_end_is_told(
     assert not (tmp_path / "run.json").exists(), "a run whose end is not on disk is not done"
 
 
+@pytest.mark.slow
 def test_two_workers_stop_together_when_the_disk_is_full(
     torchrun: Callable[..., Any], short: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:

@@ -77,6 +77,7 @@ class Azure:
         self.service.events.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cloud", "service", "named"),
     [

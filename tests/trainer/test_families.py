@@ -71,6 +71,7 @@ def test_it_trains_and_goes_on_bit_by_bit(name: str, families: Families, tmp_pat
     )
 
 
+@pytest.mark.slow
 @every_family
 def test_micro_batches_add_up_to_the_step(name: str, families: Families, tmp_path: Path, lines_of: Lines) -> None:
     """In micro-batches of 4 of 12 images: the first step's losses and gradients agree to rounding."""

@@ -92,6 +92,7 @@ run(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_worker_stops_both_after_that_very_step(
     torchrun: Callable[..., Any], tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:
@@ -128,6 +129,7 @@ run(sys.argv[2:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "name"),
     [

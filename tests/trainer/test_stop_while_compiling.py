@@ -47,6 +47,7 @@ def compiling(tiny_config: TrainConfig) -> TrainConfig:
     return tiny_config.replace({**seldom, "kimg": 0.208, "compile": "on", "r1_interval": 2, "segments": later})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "hangs_at", "ranks", "saved"),
     [
@@ -96,6 +97,7 @@ def test_a_stop_while_losses_compile_is_an_interruption_and_changes_no_bit(
     assert again.state_sha256 == whole.state_sha256
 
 
+@pytest.mark.slow
 def test_each_shape_is_saved_before_it_is_compiled_and_no_step_more(
     compiling: TrainConfig,
     torchrun: Callable[..., Any],

@@ -152,6 +152,7 @@ def test_the_least_history_is_enough(horizon: int, season: int, level: float) ->
     assert all(abs(value) < 1e6 for each in found.forecasts for value in (*each.low, *each.high))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("horizon", "season", "level"), [(48, 24, 0.99), (72, 24, 0.99), (2, 168, 0.5)])
 @pytest.mark.parametrize("more", [0, 1, 37, 97])
 def test_a_back_test_leaves_what_is_needed_to_learn_from(

@@ -147,6 +147,7 @@ def state(number: str) -> tuple[str, ...]:
     return ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T %r")
 
 
+@pytest.mark.slow
 def test_a_team_never_has_more_nodes_than_its_limit_and_others_go_past_it(accounts: SlurmCluster) -> None:
     first = submit(accounts, "sleep 60", "--account=vision")
     accounts.until(state(first), "RUNNING")
@@ -189,6 +190,7 @@ def test_who_has_used_how_much_is_kept_by_team(accounts: SlurmCluster) -> None:
     accounts.until(words, "speech|COMPLETED|1")
 
 
+@pytest.mark.slow
 def test_told_again_nothing_changes_and_a_limit_that_is_gone_is_taken_away(accounts: SlurmCluster) -> None:
     made = spec(accounts.folder)
     listed = ("sacctmgr", "--noheader", "--parsable2", "list", "assoc", "account=vision", "user=")
@@ -260,6 +262,7 @@ def test_nobody_ends_holds_changes_or_reads_another_users_job(accounts: SlurmClu
     assert as_user(accounts, GAMES, "scancel", number).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.attack("a user of a shared Slurm", "wants another team's quota")
 def test_who_leaves_a_team_submits_to_it_no_more(accounts: SlurmCluster) -> None:
     made = spec(accounts.folder)

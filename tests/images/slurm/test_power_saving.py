@@ -61,6 +61,7 @@ def test_a_job_of_two_nodes_has_two_machines_with_their_names(cloud: CloudSlurm)
     assert sorted(said) == ["on spot-n1", "on spot-n2"]
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_begun_anew_while_a_job_runs_costs_neither_job_nor_machine(cloud: CloudSlurm) -> None:
     number = submit(cloud, "while [ ! -e end ]; do sleep 0.1; done; echo ended")
     cloud.slurm.until(state(number), "RUNNING")

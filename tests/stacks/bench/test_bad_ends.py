@@ -84,6 +84,7 @@ def checked(row: dict[str, Any], said: str) -> None:
     assert row["hours_up"] < 0.1, "not until the deadline"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "status", "said"), REFUSALS)
 def test_a_bucket_that_is_missing_or_refuses_ends_its_item_alone(
     ran: Ran, s3: Any, place: str, status: int, said: str

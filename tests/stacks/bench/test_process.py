@@ -97,6 +97,7 @@ def test_a_suite_on_stacks_from_begin_to_end(bench: Bench, tmp_path: Path) -> No
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_up_destroys_and_resume_finishes(bench: Bench, tmp_path: Path) -> None:
     bench.fake.orders(up={"sleep": 60})
     process = bench.run()

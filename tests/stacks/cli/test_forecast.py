@@ -115,6 +115,7 @@ def test_the_ledger_judges_what_was_published(history: Series, tmp_path: Path) -
     assert "too few forecasts to tell" in printed
 
 
+@pytest.mark.slow
 def test_a_ledger_keeps_grids_apart_and_says_so_once(file: Path, tmp_path: Path) -> None:
     other, ledger = tmp_path / "fr.csv", tmp_path / "l.jsonl"
     other.write_bytes(file.read_bytes())

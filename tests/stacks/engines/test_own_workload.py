@@ -78,6 +78,7 @@ def test_requeued_by_slurm_and_moved_to_this_machine_it_ends_in_the_same_bits(
     assert_same(trained(here, moved.job_id), trained(engine, alone))
 
 
+@pytest.mark.slow
 def test_its_own_mistake_is_bad_input(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path)
     job_id = queue.submit(

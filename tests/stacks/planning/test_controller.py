@@ -65,6 +65,7 @@ def told(plan: Plan) -> dict[str, Finding]:
     return {f"{finding.code} {finding.path.rpartition('.')[2]}": finding for finding in about}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", SHIPPED)
 def test_every_provider_hands_it_to_the_trainer_and_nothing_unasked(stack: str, changed: Change) -> None:
     """The JobSpec of the resources themselves, which becomes user data; TPU slices too."""

@@ -160,6 +160,7 @@ def shipped_values(repo: Path) -> dict[str, Values]:
     return {name: yaml.safe_load(file.read_text("utf-8"))["config"] for name, file in files.items()}
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_what_the_trainer_refuses_is_an_error_of_the_plan(

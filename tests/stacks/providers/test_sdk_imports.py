@@ -87,6 +87,7 @@ def test_a_type_is_the_same_as_in_the_whole_package(service: str) -> None:
     assert by_name == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", ["aws-p5-spot", "gcp-a3-spot", "gcp-v5e-pod", "azure-ndv5-spot", "azure-nc-dev"])
 def test_a_plan_loads_no_service_whole(stack: str) -> None:
     whole, _, number = _python(COUNT, f"stacks/Pulumi.{stack}.yaml").rpartition(" ")

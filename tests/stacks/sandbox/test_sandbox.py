@@ -168,6 +168,7 @@ def test_rows_tell_what_moto_cannot_show(rows: tuple[SandboxRow, ...]) -> None:
     assert "AMI reference unresolved" in nodes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("service", "request_", "parameters"),
     [

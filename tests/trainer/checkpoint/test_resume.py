@@ -93,6 +93,7 @@ def test_one_worker_computes_what_two_do(uninterrupted: Any, tmp_path: Path, dig
     _close_to_one_worker(uninterrupted.kept, config, tmp_path, digits_dir)
 
 
+@pytest.mark.slow
 def test_one_worker_computes_what_three_do(
     torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:
@@ -137,6 +138,7 @@ run(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_run_of_two_workers_goes_on_with_three(
     held: Torchrun, torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
 ) -> None:
@@ -179,6 +181,7 @@ def test_a_run_of_two_workers_goes_on_with_three(
         assert ticks[1][images] == pytest.approx(ticks[0][images], rel=1e-3), images
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1])
 def test_a_mistake_is_reported_once_by_two_workers(
     torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, batch_size: int
@@ -208,6 +211,7 @@ run(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_bug_on_one_worker_ends_both_with_one_traceback(
     torchrun: Torchrun, tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, rank: int

@@ -87,6 +87,7 @@ def _with_safetensors(path: Path) -> Callable[..., Numbers]:
     return lambda *arguments: generator(*arguments).detach().numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_classes", NUM_CLASSES)
 @pytest.mark.parametrize(
     ("name", "reader", "tolerance"),
@@ -125,6 +126,7 @@ def test_the_file_computes_what_the_generator_does(
 SMALL = {"z_dim": 8, "ngf": 8, "ndf": 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "changes"),
     [
@@ -150,6 +152,7 @@ def test_every_family_takes_any_number_of_latents(tmp_path: Path, preset: str, c
             assert np.abs(compute(*arguments) - expected).max() <= 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_classes", NUM_CLASSES)
 @pytest.mark.parametrize("name", ["onnx", "torch-export"])
 def test_the_lines_beside_the_file_run(

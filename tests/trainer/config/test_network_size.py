@@ -115,6 +115,7 @@ def counted_step(config: TrainConfig) -> float:
     return (plain + (penalised - plain) / config.r1_interval + g_step / config.d_steps) / flops._IMAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_work_is_about_what_torch_counts_and_the_least_work_is_less(name: str) -> None:
     config = PRESETS[name]
@@ -243,6 +244,7 @@ def kept_numbers(config: TrainConfig) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_no_more_is_said_to_be_kept_than_autograd_keeps(name: str) -> None:
     """A plan that refuses must be right; and what it says is not next to nothing either."""

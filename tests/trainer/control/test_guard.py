@@ -13,6 +13,7 @@ from trainer.records.run_record import RunContext
 from trainer.run.loop import train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "metrics", "guards"),
     [("dcgan", "fd-enl0", True), ("video", "fd-enl0-frames", True), ("dcgan", "precision-recall-enl0", False)],

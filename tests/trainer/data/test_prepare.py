@@ -258,6 +258,7 @@ def _begun(command: Any, out: Path) -> list[psutil.Process]:
     return children
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_to_the_identical_data_set(
     start: Callable[..., Any], photos: list[str], tmp_path: Path
 ) -> None:
@@ -277,6 +278,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_identical_data_set(
     assert (whole / "index.json").read_text() == (out / "index.json").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_says_so_and_leaves_nothing_half_done(
     start: Callable[..., Any], photos: list[str], tmp_path: Path, number: signal.Signals
@@ -294,6 +296,7 @@ def test_interrupted_it_says_so_and_leaves_nothing_half_done(
     assert not (out / "index.json").exists()
 
 
+@pytest.mark.slow
 def test_a_signal_to_its_processes_alone_disturbs_nothing(
     start: Callable[..., Any], photos: list[str], tmp_path: Path
 ) -> None:

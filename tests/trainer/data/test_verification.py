@@ -156,6 +156,7 @@ def test_a_file_written_meanwhile_is_not_remembered(
     assert not list((tmp_path / "tmp").rglob("*.json"))
 
 
+@pytest.mark.slow
 def test_damage_found_beside_the_training_ends_all_workers_before_another_checkpoint(
     torchrun: Callable[..., Any], tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path
 ) -> None:

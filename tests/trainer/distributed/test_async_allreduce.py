@@ -61,6 +61,7 @@ def _named(events: Events, name: str) -> Events:
     return [event for event in events if event[0] == name]
 
 
+@pytest.mark.slow
 def test_averages_travel_while_the_backward_computes(
     torchrun: Callable[..., Any], families: dict[str, tuple[TrainConfig, Path]], tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ def test_two_workers_come_to_one_verdict(torchrun: Callable[..., Any], tmp_path:
     assert (code, output.count("worker is content")) == (0, 2), output
 
 
+@pytest.mark.slow
 def test_a_job_does_not_start_on_a_fabric_that_is_too_slow(
     torchrun: Callable[..., Any], digits_dir: Path, tmp_path: Path
 ) -> None:

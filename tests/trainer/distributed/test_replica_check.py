@@ -101,6 +101,7 @@ with start_world("gloo") as world:
 """
 
 
+@pytest.mark.slow
 def test_one_bit_is_enough_on_two_real_workers(torchrun: Callable[..., Any], tmp_path: Path) -> None:
     script = tmp_path / "two_workers.py"
     script.write_text(TWO_WORKERS)

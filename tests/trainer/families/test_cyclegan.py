@@ -134,6 +134,7 @@ def test_a_grid_has_each_image_its_translation_and_that_translated_back(config: 
             assert (to_floats(found) - wanted).abs().max() <= 1 / 127.5
 
 
+@pytest.mark.slow
 def test_steps_alone_come_to_the_loops_state(config: TrainConfig, domains: Path, tmp_path: Path) -> None:
     record, shards = _train(config, tmp_path, domains), ShardedImages.open(domains)
     everything, state = np.arange(len(shards)), TrainState.create(config, CPU)

@@ -140,6 +140,7 @@ def test_mistakes_are_told_before_anything_runs(argv: list[str], told: str, caps
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_check_without_time_left_is_not_begun(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--device", "cpu", "--only", "penalty", "--minutes", "0.0001"]) == 0
     assert "no time left" in capsys.readouterr().out

@@ -89,6 +89,7 @@ def node(start: Callable[..., Any], port: int, nodes: str, *argv: str) -> Any:
     return start("-m", "trainer.launch", *own, *where, *argv[len(own) + 1 :], PYTHONPATH=str(Path.cwd()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [
@@ -115,6 +116,7 @@ def test_what_stands_in_an_open_store_runs_no_code(value: bytes, start: Callable
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_stranger_cannot_speak_to_the_store(
     start: Callable[..., Any], tmp_path: Path, job_pem: Path, key: MemberKey, other_key: MemberKey
 ) -> None:

@@ -117,6 +117,7 @@ def test_one_node_fails_for_good_and_the_other_trains_on_or_waits(
     assert lines_of(run_dir)[-1]["event"] == "done", text
 
 
+@pytest.mark.slow
 def test_hours_count_over_starts_and_nodes_and_end_a_wait(start: Callable[..., Any], tmp_path: Path) -> None:
     nodes = Nodes(start, tmp_path, f"--max-hours={4 / 3600}", "--nnodes=2:2")
 

@@ -83,6 +83,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("worker", "expected"), [("leaves", 75), ("fails", 2), ("stays", 137), ("aborts", 134)])
 def test_a_stop_is_an_interruption_only_where_the_workers_left_by_themselves(
     start: Callable[..., Any], tmp_path: Path, worker: str, expected: int

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ sys.exit(75 if told else 0)
 """
 
 
+@pytest.mark.slow
 def test_a_job_outlives_a_late_node_and_a_store_that_dies_twice(start: Callable[..., Any], tmp_path: Path) -> None:
     """The clock is compressed: torchrun's patience is 2 s here, where it is 10 minutes."""
     script, folder = tmp_path / "worker.py", tmp_path / "workers"

@@ -63,6 +63,7 @@ def test_an_address_of_another_machine_is_told() -> None:
         assert listening.getsockname()[0] == "127.0.0.2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bind", "with_key", "warned"), [("", False, True), ("", True, False), ("127.0.0.2", False, False)]
 )

@@ -142,6 +142,7 @@ def test_an_answer_may_come_after_the_question_has_ended(stack: ExitStack, key: 
     assert read_all(line) == content[::-1]
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_awaited_outlives_a_collection_of_garbage(stack: ExitStack, key: MemberKey) -> None:
     """A loop holds its tasks weakly, and nothing of a connection that has said all and waits for bytes."""
     asked, may_answer = threading.Event(), threading.Event()

@@ -68,6 +68,7 @@ with start_world("gloo") as world:
 """
 
 
+@pytest.mark.slow
 def test_two_workers_bring_together_what_one_has(
     alone: World, tmp_path: Path, torchrun: Callable[..., Any], repo: Path
 ) -> None:

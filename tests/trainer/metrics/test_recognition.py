@@ -20,6 +20,7 @@ def _found(extractor: FeatureExtractor, images: torch.Tensor) -> Recognition:
     return recognise(FeatureSet(FeatureStats(10), extractor(images).astype(np.float32)))
 
 
+@pytest.mark.slow
 def test_it_reads_digits_it_was_not_trained_on(recogniser: Recogniser) -> None:
     assert recogniser.held_out_accuracy >= 0.98
     held_out = torch.from_numpy(load_digits_images()[::5])

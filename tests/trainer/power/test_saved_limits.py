@@ -65,6 +65,7 @@ def run(tmp_path: Path, nvml: Any, notes: Path) -> Iterator[Callable[[], "subpro
         process.stdout.close()
 
 
+@pytest.mark.slow
 def test_sigterm_in_the_middle_restores(run: Callable[[], Any], nvml: Any, notes: Path) -> None:
     process = run()
     assert nvml.state("GPU-0") == {"limit_mw": 450_000, "clocks": [345, 1500]}
@@ -74,6 +75,7 @@ def test_sigterm_in_the_middle_restores(run: Callable[[], Any], nvml: Any, notes
     assert list(notes.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_undone_by_whoever_comes_next_and_a_living_one_is_not(
     run: Callable[[], Any], nvml: Any, notes: Path
 ) -> None:

@@ -33,6 +33,7 @@ def _page_faults(mode: str) -> int:
     return int(subprocess.run([sys.executable, "-c", CODE, mode], capture_output=True, check=True, timeout=60).stdout)
 
 
+@pytest.mark.slow
 def test_kept_memory_is_not_mapped_anew() -> None:
     assert _page_faults("keep") < _page_faults("leave") / 10
 

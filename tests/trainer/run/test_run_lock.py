@@ -154,6 +154,7 @@ def test_one_on_another_host_that_gives_signs_of_life_is_not_robbed(
     assert f"process {holder.pid}" in str(_refused(run_dir, Patience(elsewhere=0.3, silent=LONG)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locks", ["kept", "freed", "none", "unknown holder"])
 def test_a_silent_host_is_taken_for_gone_whatever_the_file_system_makes_of_its_lock(
     hold_it: Callable[..., Any],
@@ -264,6 +265,7 @@ def test_both_of_two_workers_are_refused(
     assert [path.name for path in run_dir.iterdir()] == [LOCK_FILE]
 
 
+@pytest.mark.slow
 def test_a_second_session_waits_for_the_first_to_save_and_goes_on_from_there(
     start: Callable[..., Any],
     argv: list[str],

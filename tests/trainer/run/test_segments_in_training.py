@@ -31,6 +31,7 @@ def _train(config: TrainConfig, run_dir: Path, data: Path) -> RunRecord:
     return RunRecord.read(run_dir / "run.json")
 
 
+@pytest.mark.slow
 def test_it_goes_on_to_the_bit_from_a_stop_in_each_segment_and_between_two(
     changing: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
 ) -> None:

@@ -106,6 +106,7 @@ def test_what_is_decided_is_done_and_written_down(
     assert (own.settings, own.seed, own.machine.workers) == (SETTINGS, config.seed, 1)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_has_what_was_decided_and_ends_equal(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
 ) -> None:
@@ -199,6 +200,7 @@ def test_what_cannot_be_done_is_told_and_the_run_goes_on(
     assert found.state_sha256 == plain.state_sha256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["next_decision", "remembered", "Watch.see", "Controller._is_off"])
 def test_a_controller_that_dies_leaves_the_run_as_it_is(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch, part: str

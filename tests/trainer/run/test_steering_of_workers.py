@@ -32,6 +32,7 @@ run(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_what_is_decided_is_done_by_all_workers(
     tiny_config: TrainConfig,
     torchrun: Callable[..., Any],

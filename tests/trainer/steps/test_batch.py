@@ -83,6 +83,7 @@ with start_world("gloo") as world:
 """
 
 
+@pytest.mark.slow
 def test_three_workers_and_micro_batches_come_to_the_gradient_of_the_whole_batch(
     torchrun: Callable[..., Any], tmp_path: Path, some_families: dict[str, tuple[TrainConfig, Path]]
 ) -> None:
@@ -107,6 +108,7 @@ def test_mirrored_reals_come_as_often_as_the_others(families: dict[str, tuple[Tr
         assert sorted(shown.flatten(1).tolist()) == sorted(wanted.flatten(1).tolist())
 
 
+@pytest.mark.slow
 def test_statistics_of_uneven_shares_are_those_of_one_worker(
     torchrun: Callable[..., Any],
     train_argv: Callable[..., list[str]],

@@ -59,6 +59,7 @@ def attempt(digits_dir: Path) -> Callable[[TrainConfig], Tried]:
     return compile_for
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_traced")
 def test_one_graph_with_the_penalty_gives_the_same_run(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path
@@ -174,6 +175,7 @@ def test_graphs_are_tried_until_they_are_replayed(
         assert attempt(config.replace({"cuda_graphs": graphs}))[0].startswith(verdict)
 
 
+@pytest.mark.slow
 def test_a_later_shape_that_does_not_compile_is_computed_without_and_said(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def _same(found: Any, wanted: Any, place: str = "state") -> None:
         assert found == wanted, place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIXED)
 def test_steps_from_graphs_are_those_made_as_ever(name: str, families: Families, run_of: Callable[..., Run]) -> None:
     """With penalties in every fourth, so that both graphs are recorded and used in turn; or in all of them."""

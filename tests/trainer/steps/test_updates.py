@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from trainer.config.train_config import TrainConfig
@@ -51,6 +52,7 @@ World.settle, Reporter.begin, loop.train = staticmethod(settled), begun, and_wri
 """
 
 
+@pytest.mark.slow
 def test_two_workers_come_to_the_same_bits_whenever_the_update_is_made(
     some_families: dict[str, tuple[TrainConfig, Path]],
     tmp_path: Path,

@@ -136,6 +136,7 @@ COLLAPSING: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", COLLAPSING)
 def test_a_run_that_collapses_says_so_on_the_console_and_in_its_log(
     cause: str, tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -148,6 +149,7 @@ def test_a_run_that_collapses_says_so_on_the_console_and_in_its_log(
     assert capsys.readouterr().out.count(f"hint: {told['text']}") == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_learns_says_nothing(tiny_config: TrainConfig, digits_dir: Path, tmp_path: Path) -> None:
     config = tiny_config.replace({"kimg": 9.6, "sample_kimg": 1})
     assert train(config, tmp_path, digits_dir, RunContext(), Interruption()) == 0

@@ -99,6 +99,7 @@ def test_other_ranks_do_not_listen() -> None:
             assert endpoint is None
 
 
+@pytest.mark.slow
 def test_connections_that_say_nothing_hold_few_threads_and_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """It listens on all interfaces, in the process that trains."""
     monkeypatch.setattr(prometheus._Handler, "timeout", 0.3)

@@ -56,6 +56,7 @@ def measured_gib(config: TrainConfig) -> float:
     return live.peak / GIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_estimate_and_trace_are_what_a_step_on_a_processor_takes(name: str) -> None:
     config = small(name)
@@ -64,6 +65,7 @@ def test_estimate_and_trace_are_what_a_step_on_a_processor_takes(name: str) -> N
     assert estimate(config).total == pytest.approx(measured, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_estimates_of_presets_are_what_torch_traces(name: str) -> None:
     """As they are, in 16 bits too, on as many workers as a node has, or on one where a batch is too small for them."""

@@ -34,6 +34,7 @@ def edit_lines(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any] |
     path.write_text("".join(json.dumps(line) + "\n" for line in lines if line is not None))
 
 
+@pytest.mark.slow
 def test_a_run_equals_itself(run_dir: Path, other_dir: Path) -> None:
     found = compare(read(run_dir), read(other_dir))
     assert found.bit_equal is True

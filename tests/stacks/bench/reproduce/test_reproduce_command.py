@@ -19,6 +19,7 @@ Gangway = Callable[..., "subprocess.CompletedProcess[str]"]
 DIGEST = f"sha256:{'d' * 64}"
 
 
+@pytest.mark.slow
 def test_the_same_machine_gives_the_same_bits(run_dir: Path, gangway: Gangway, tmp_path: Path) -> None:
     run_id = RunRecord.read(run_dir / "run.json").id
     done = gangway(run_id, "--runs", run_dir.parent, "--out", tmp_path / "out", "--json")

@@ -120,6 +120,7 @@ def test_shards_beside_the_run_are_found(run: Run) -> None:
     assert plan_rerun(run, MACHINE, None, None).data_dir == run.path.parent / "data"
 
 
+@pytest.mark.slow
 def test_data_made_anew_that_is_other_data_leaves_nothing(run: Run, tmp_path: Path) -> None:
     again = plan_rerun(run, MACHINE, 0.016, None)._replace(data_dir=None, dataset_sha256="2" * 64)
     with pytest.raises(InputError, match="the trainer's own shards: these are not the images"):
@@ -127,6 +128,7 @@ def test_data_made_anew_that_is_other_data_leaves_nothing(run: Run, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_trainer_that_refuses_is_quoted(run: Run, tmp_path: Path) -> None:
     again = plan_rerun(run, MACHINE, None, None)
     again = again._replace(config=again.config.model_copy(update={"dataset": "celeba"}))

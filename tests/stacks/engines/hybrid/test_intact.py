@@ -81,6 +81,7 @@ def test_the_newest_does_where_it_is_intact_or_none_is(run: Path, damaged: tuple
     assert copied(run) == ({NEWER}, ())
 
 
+@pytest.mark.slow
 def test_a_trained_run_goes_on_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
     keys = {

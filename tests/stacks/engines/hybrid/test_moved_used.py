@@ -71,6 +71,7 @@ def test_its_hours_are_those_of_all_engines_together(queues: list[LocalQueue]) -
     assert [1800 < move.used.sec < 3600 for move in third.status(last).moves] == [True, True]
 
 
+@pytest.mark.slow
 def test_it_is_ended_where_they_are_over(queues: list[LocalQueue]) -> None:
     first, second, _ = queues
     job_id = first.submit(job(STAYS))

@@ -366,6 +366,7 @@ def test_a_copy_goes_on_where_it_was_and_sends_what_has_changed(tmp_path: Path) 
     ]
 
 
+@pytest.mark.slow
 def test_a_trained_run_ends_in_the_same_bits(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
     """The bundled trainer, moved in the middle of a run, against one that was left alone."""
     source, target = two

@@ -57,6 +57,7 @@ def test_one_that_waits_says_for_whom(tmp_path: Path) -> None:
     assert [over(queue, each).phase for each in (second, third)] == [Phase.DONE, Phase.DONE]
 
 
+@pytest.mark.slow
 def test_the_time_of_a_killed_start_counts(tmp_path: Path) -> None:
     """Up to when it last said that it was at work; else killed often enough it would have no end."""
     queue = LocalQueue(tmp_path / "queue")

@@ -275,6 +275,7 @@ UNREADABLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_one_that_cannot_be_read_is_a_row_and_stops_nobody(tmp_path: Path, name: str) -> None:
     queue = LocalQueue(tmp_path / "queue")

@@ -135,6 +135,7 @@ def test_one_that_somebody_else_cancels_is_cancelled(
     assert engine.status(job_id).phase is Phase.CANCELLED, "and is not begun again"
 
 
+@pytest.mark.slow
 def test_a_controller_that_goes_away_and_comes_back_costs_no_job(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_submit_that_is_killed_once_slurm_has_it_leaves_a_job_like_any_other(
         assert over(engine, job_id).phase is Phase.CANCELLED
 
 
+@pytest.mark.slow
 def test_one_that_waits_can_be_cancelled_though_its_submit_was_killed(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_an_srun_that_waits_for_its_step_is_ended(engine: SlurmEngine, tmp_path:
     assert not (tmp_path / "queue" / job_id / "run" / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_what_begins_while_the_controller_is_away_waits_for_it(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
@@ -78,6 +79,7 @@ def test_what_begins_while_the_controller_is_away_waits_for_it(
     assert (found.phase, found.starts, engine.kept(job_id).failures) == (Phase.DONE, 1, 0)
 
 
+@pytest.mark.slow
 def test_one_that_is_told_while_the_controller_is_away_hears_of_it_and_is_saved(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ def shipped(repo: Path) -> dict[str, tuple[PlannedResource, ...]]:
     return {file.name: make_plan(from_file(file)).resources for file in files}
 
 
+@pytest.mark.slow
 def test_every_shipped_stack_holds_what_the_table_says(shipped: dict[str, tuple[PlannedResource, ...]]) -> None:
     assert [f"{name}: {each}" for name, resources in shipped.items() for each in breaches(resources)] == []
 

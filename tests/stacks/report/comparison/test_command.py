@@ -90,6 +90,7 @@ def test_csv_has_a_line_a_run_with_its_arm_and_its_figures(gangway: Gangway, arm
     assert {row["gpu_percent"] for row in rows} == {""}
 
 
+@pytest.mark.slow
 def test_a_page_goes_beside_the_runs_or_where_it_is_told(
     gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_page_goes_beside_the_runs_or_where_it_is_told(
     assert len(list((tmp_path / "pdf").iterdir())) == 14
 
 
+@pytest.mark.slow
 def test_figures_go_among_nobodys_files(gangway: Gangway, arms_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "paper"
     for _ in range(2):  # over earlier ones, with a page beside them

@@ -79,6 +79,7 @@ def test_the_commands_say_valid_unsigned_or_tampered(run: Path, keys: dict[str, 
     assert report("--key", own).returncode == 0
 
 
+@pytest.mark.slow
 def test_reproduce_takes_an_unsigned_record_by_a_key_only_where_it_is_told_to(
     run: Path, keys: dict[str, Path], gangway: Gangway
 ) -> None:
