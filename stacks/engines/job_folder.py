@@ -207,8 +207,13 @@ class OwnJobFolder(JobFolder):
         """Renames it, within the folder that it is in. OSError: also where it is not there any more."""
         if not self.is_in_place:
             raise FileNotFoundError(errno.ENOENT, "it has been removed or replaced", str(self.path))
-        self.path.rename(path)
-        self.path = path
+        before, self.path = self.path, path
+        try:
+            before.rename(path)
+        except BaseException:  # a signal may come before or after the renaming
+            if not self.is_in_place:
+                self.path = before
+            raise
 
     def remove_tree(self) -> None:
         """With all that is in it, unless it was renamed or removed meanwhile. OSError."""

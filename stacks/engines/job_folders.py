@@ -115,7 +115,7 @@ class FolderEngine(ABC):
         try:
             with new.append_to(_SUBMITTING) as held:
                 lock(held)
-                return self._begun_or_back(self._put(job, new, (), os.environ), back)
+                return self._put_and_begin(job, new, (), os.environ)
         except OSError as error:
             raise self._no_room(error, "it takes no job") from None
         finally:
@@ -145,14 +145,18 @@ class FolderEngine(ABC):
         """See `Movable`."""
         self._check(job)
         staged = self._made_folder(_staged(moves[-1].source))
-        back, variables = staged.path, os.environ if environment is None else environment
-        return self._begun_or_back(self._put(job, staged, moves, variables), back)
+        return self._put_and_begin(job, staged, moves, os.environ if environment is None else environment)
 
-    def _begun_or_back(self, folder: OwnJobFolder, back: Path) -> str:
-        """Begins it, or its folder is again where it was: what was copied for it is not copied twice."""
-        job_id = folder.name
+    def _put_and_begin(
+        self, job: JobFile, folder: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
+    ) -> str:
+        """Begins the job of a new folder and returns its id. After an error or a signal the folder is back where it
+        was, so that what was copied for it is not copied twice.
+        """
+        back = folder.path
         try:
-            self._begun(job_id)
+            self._put(job, folder, moves, environment)
+            self._begun(folder.name)
         except PerhapsTakenError:
             raise  # it may be at work there
         except (InputError, OSError) as error:
@@ -161,16 +165,18 @@ class FolderEngine(ABC):
                 raise self._no_room(error, "it takes no job") from None
             raise
         except BaseException:  # a signal
-            if not self._may_have_begun(folder):
+            if folder.path == back or not self._may_have_begun(folder):
                 self._take_back(folder, back)
             elif not read_status(folder).moves:
                 # Who submits hears of no id, while a move finds it again.
                 with suppress(InputError):  # its file says so first, and is heard
-                    self.cancel(job_id)
+                    self.cancel(folder.name)
             raise
-        return job_id
+        return folder.name
 
     def _take_back(self, folder: OwnJobFolder, back: Path) -> None:
+        if folder.path == back:
+            return
         folder.remove(STATE_FILE)
         folder.move_to(back)
 

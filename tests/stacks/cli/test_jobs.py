@@ -18,7 +18,7 @@ import pytest
 from components.core.findings import InputError
 from stacks.cli import main as cli
 from stacks.config.job_file import JobFile
-from stacks.engines.base import PerhapsTakenError, Phase, waited
+from stacks.engines.base import PerhapsTakenError, waited
 from stacks.engines.hybrid import moving
 from stacks.engines.hybrid.copying import copy_run
 from stacks.engines.job_folder import JobFolder
@@ -67,23 +67,46 @@ def test_submit_wait_logs_status(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert job_id in capsys.readouterr().out
 
 
+FREEZES = {
+    "before it has its number": "job_folder.OwnJobFolder.move_to = lambda *_: freeze()",
+    "once it has its number": "job_folder.OwnJobFolder.move_to = lambda *args: (move_to(*args), freeze())",
+    "as its runner is begun": "engine.begin_runner = lambda _: freeze()",
+}
+FROZEN_SUBMIT = """
+import sys, time
+from pathlib import Path
+from stacks.cli import main
+from stacks.engines import job_folder
+from stacks.engines.local import engine
+move_to = job_folder.OwnJobFolder.move_to
+def freeze():
+    if not Path({mark!r}).exists():
+        Path({mark!r}).touch()
+        time.sleep(300)
+{freeze}
+sys.argv = ["gangway", "job", "submit", {file!r}]
+main.main()
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_submit_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("moment", FREEZES)
+def test_a_submit_that_is_told_to_end_leaves_nothing(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     old, queue = submitted_by_hand(tmp_path), LocalQueue(tmp_path / "queue")
     (tmp_path / "job.yaml").write_text(FILE.format(script="echo"))
-    words = [sys.executable, "-m", "stacks.cli", "job", "submit", str(tmp_path / "job.yaml")]
+    mark = tmp_path / "mark"
+    script = FROZEN_SUBMIT.format(mark=str(mark), freeze=FREEZES[moment], file=str(tmp_path / "job.yaml"))
+    words = [sys.executable, "-c", script]
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))
     until = time.monotonic() + 300
-    # From here on it begins the job, in a process of its own that has yet to start.
-    while not (tmp_path / "queue" / "mine-2" / "state.json").exists():
+    while not mark.exists():
         assert process.poll() is None
         assert time.monotonic() < until
-        time.sleep(0.001)
+        time.sleep(0.05)
     process.send_signal(number)
     assert process.wait() not in (0, 2, -number)
-    # Whether it had begun to begin, a clock decides: then it is cancelled, and never begins.
-    left = [each.id for each in queue.jobs() if each.id != old.name]
-    assert all(waited(queue, each, lambda _: time.sleep(0.05)).phase is Phase.CANCELLED for each in left)
+    assert list((tmp_path / "queue").iterdir()) == [old]
+    assert [each.id for each in queue.jobs()] == [old.name]
 
 
 def submitted_by_hand(tmp_path: Path) -> Path:
