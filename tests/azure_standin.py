@@ -183,7 +183,7 @@ class Azure:
             return 200, json.dumps({"properties": {"count": self.live[pool]}}).encode()
         if call.path.endswith("/resources"):
             _, key, _, value, _ = call.query["$filter"].split("'")
-            found = [one for one in self.tagged() if one["tags"].get(key) == value]
+            found = [one for one in self.tagged() if isinstance(one["tags"], dict) and one["tags"].get(key) == value]
             return 200, json.dumps({"value": found}).encode()
         if "/artifacttypes/vmimage/" in call.path:
             return 200, json.dumps([{"name": version} for version in self.versions]).encode()

@@ -281,7 +281,9 @@ pulumi.Stash("planted", input=pulumi.Output.unsecret(own.pem))
     engine.applied("up")
     with pytest.raises(AssertionError, match="PRIVATE KEY"):
         no_plain_secrets(engine.plain("stack", "export"))
-    (engine.project / "__main__.py").write_text(program.replace("pulumi.Output.unsecret(own.pem)", "own.pem"), "utf-8")
+    (engine.project / "__main__.py").write_text(
+        program.replace('"planted", input=pulumi.Output.unsecret(own.pem)', '"kept", input=own.pem'), "utf-8"
+    )
     engine.applied("up")
     no_plain_secrets(engine.plain("stack", "export"))
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 # What is a part of another resource: its id is made of these inputs.
 ID_INPUTS: Mapping[str, tuple[str, ...]] = {
+    "gcp:storage/bucketObject:BucketObject": ("bucket", "name"),
     "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": ("repository", "role", "member"),
     "gcp:dns/recordSet:RecordSet": ("managedZone", "name", "type"),
     "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": ("cryptoKeyId", "role", "member"),
