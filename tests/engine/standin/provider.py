@@ -87,6 +87,11 @@ class Disk:
             if file != than:
                 yield json.loads(file.read_text("utf-8"))
 
+    def owner(self, type_token: str, id_: str) -> str | None:
+        """The URN of who made it first; None where there is no such thing."""
+        file = self.file(type_token, id_)
+        return str(json.loads(file.read_text("utf-8"))["urn"]) if file.exists() else None
+
     def write(self, type_token: str, id_: str, urn: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
         record = {"type": type_token, "id": id_, "urn": urn, "inputs": inputs, "outputs": outputs}
         file = self.file(type_token, id_)
@@ -155,11 +160,12 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
             coming = {**dict.fromkeys(self._declared(request.type), UNKNOWN), **self._service.foreseen(request.type)}
             return provider_pb2.CreateResponse(properties=_to_struct(_merged(coming, self._service.told(inputs))))
         id_ = self._service.identify(request.type, request.urn.rpartition("::")[2], inputs)
+        owner = self._disk.owner(request.type, id_) or request.urn
         if self._disk.file(request.type, id_).exists() and request.type not in self._service.settings:
             context.abort(grpc.StatusCode.ALREADY_EXISTS, f"there is a {request.type} {id_} already")
         outputs = self._outputs(request.type, id_, inputs, {}, context)
         self._ask(context, self._service.admit, request.type, inputs, self._disk.inputs)
-        self._disk.write(request.type, id_, request.urn, inputs, outputs)
+        self._disk.write(request.type, id_, owner, inputs, outputs)
         return provider_pb2.CreateResponse(id=id_, properties=_to_struct(outputs))
 
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -187,12 +193,15 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         file = self._disk.file(request.type, request.id)
+        is_setting = request.type in self._service.settings
+        if is_setting and self._disk.owner(request.type, request.id) not in (None, request.urn):
+            return empty_pb2.Empty()  # another stack made it first, and keeps it
         others = list(self._disk.others(file))
         inputs = self._disk.inputs(request.type, request.id)
         self._ask(context, self._service.release, request.type, request.id, others)
         for content in self._ask(context, self._service.empty, request.type, request.id, inputs, others):
             self._disk.file(CONTENT, content).unlink()
-        file.unlink(missing_ok=request.type in self._service.settings)
+        file.unlink(missing_ok=is_setting)
         return empty_pb2.Empty()
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
