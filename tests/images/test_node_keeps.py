@@ -134,7 +134,7 @@ def test_a_bucket_that_takes_no_word_of_the_end_keeps_a_node_for_an_hour(untold:
         untold.up_for(1e6)
         untold.state("ended-at").write_text(f"{1_000_000 - minutes * 60}\n")
         done = untold.run("watch-node.sh")
-        went.append("nobody could be told for 3600 s" in done.stderr)
+        went.append("nobody could be told for 3600 s that the job has ended: this node leaves" in done.stderr)
         assert untold.state("kept").exists() == (minutes > 60), done.stderr
     assert went == [False, True, False], "said once"
     assert [line["event"] for line in untold.events()].count("end-not-told") == 1
