@@ -112,9 +112,9 @@ def tag_policy(config: StackConfig, machine: MachineType, region: Region) -> Tag
     )
 
 
-def container_labels(tags: Mapping[str, str]) -> dict[str, str]:
+def container_labels(config: StackConfig, tags: Mapping[str, str]) -> dict[str, str]:
     """The tags that Gangway sets itself. A user's stay out of user data: a new one would replace nodes."""
-    return {key: value for key, value in tags.items() if key.startswith("gangway")}
+    return {key: value for key, value in tags.items() if key not in config.tags}
 
 
 def state_root(config: StackConfig, mount: str) -> str:

@@ -25,10 +25,48 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, _is_secret
 from stacks.program import program_of
+from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE
 from stacks.providers.registry import all_providers, provider_of
 
-DIGEST = f"@sha256:{'fedcba9876543210' * 4}"
-# By setting, or by provider and setting: what neither the model nor the value that stands there can say.
+OTHER_UUID = "22222222-0000-4000-8000-222222222222"
+REGISTRY_ID = (
+    "/subscriptions/11111111-0000-0000-0000-111111111111/resourceGroups/shared/providers/"
+    "Microsoft.ContainerRegistry/registries/myregistry"
+)
+IMAGES = {
+    "aws": "123456789012.dkr.ecr.us-east-2.amazonaws.com",
+    "gcp": "us-central1-docker.pkg.dev/my-project",
+    "azure": "myregistry.azurecr.io",
+    "openstack": "registry.example.com",
+    "hosts": "registry.example.com",
+}
+CONTROLLER = {"policy": "rules", "bounds": {"loader_threads": [1, 8]}}
+TUNNELS = {"network": "10.88.0.0/24"}
+NO_RDMA = {"site.fabric": {"kind": "none"}}
+PERIMETER = {"access_policy": 123456789, "operators": ["user:you@example.com"]}
+
+
+@dataclass(frozen=True)
+class With:
+    """A value that is accepted only where other settings change as well. Those are written first; None removes one."""
+
+    value: Any
+    others: Mapping[str, Any]
+
+
+def image_of(provider: str, digits: str = "0123456789abcdef") -> str:
+    """An image that the provider's nodes can pull."""
+    return f"{IMAGES[provider]}/mine@sha256:{digits * 4}"
+
+
+def own_command(provider: str) -> Mapping[str, Any]:
+    """A job that is a command: it has an image of its own, and none of the trainer's."""
+    job = {"command": ["python", "train.py"], "image": image_of(provider), "max_hours": 1}
+    registry = {"azure.registry_id": REGISTRY_ID} if provider == "azure" else {}
+    return {"job": job, "image": None, **registry}
+
+
+# Other values, by setting or by provider and setting, where neither the model nor the present value names one.
 OTHERS: Mapping[str, Sequence[Any]] = {
     "allow_replace": [["nothing-of-this-name"]],
     "aws:region": ["us-west-2", "us-east-1"],
@@ -37,29 +75,97 @@ OTHERS: Mapping[str, Sequence[Any]] = {
     "openstack:region": ["RegionTwo"],
     "hosts:region": ["annex"],
     "aws:cluster.zone": ["us-east-2b"],
-    "gcp:cluster.zone": ["us-central1-b", "us-central1-c"],
+    "gcp:cluster.zone": ["us-central1-b", "us-central1-c", "us-west4-b"],
     "azure:cluster.zone": ["2"],
     "openstack:cluster.zone": ["nova"],
     "cluster.capacity": [[{"kind": "on-demand"}], [{"kind": "spot"}]],
-    "cluster.accelerator": ["A100x8"],
+    "cluster.accelerator": ["A100x8", "v5litepod-128"],
     "aws:cluster.machine_type": ["p4d.24xlarge"],
     "gcp:cluster.machine_type": ["a3-highgpu-8g", "a2-ultragpu-8g"],
     "azure:cluster.machine_type": ["Standard_ND96amsr_A100_v4"],
+    "cluster.breaker.given_up": [5],
+    "aws:head.machine_type": ["m7i.large"],
+    "gcp:head.machine_type": ["e2-standard-2"],
+    "azure:head.machine_type": ["Standard_D4s_v5"],
+    "openstack:head.machine_type": ["m1.large"],
     "storage.kind": ["filestore"],
-    "aws:storage.deployment": ["scratch"],
-    "aws:network.egress": ["endpoints"],
+    "aws:storage.deployment": [With("scratch", {"storage.throughput_mbps_per_tib": None})],
+    "storage.metadata_iops": [12000],
+    "storage.tier": ["ZONAL", "REGIONAL", "ENTERPRISE"],
+    "openstack:network.egress": [With("endpoints", {"openstack.service_cidrs": ["192.0.2.0/24"]})],
     "job": [{"preset": "dcgan-digits", "kimg": 300, "max_hours": 1}],
-    "job.controller": [{"policy": "rules", "bounds": {"batch_size": [16, 512]}}],
-    "engine.kind": ["slurm"],
     "job.preset": ["dcgan-celeba64"],
-    "job.env": [{"LEVEL": "debug"}],
+    "job.controller": [CONTROLLER],
+    **{
+        f"job.controller.bounds.{name}": [With(bounds, {"job.controller": CONTROLLER})]
+        for name, bounds in {
+            "loader_threads": [1, 8],
+            "prefetch": [1, 8],
+            "threads": [1, 8],
+            "batch_gpu": [8, 64],
+            "watts": [300, 700],
+            "nodes": [2, 2],
+            "usd_per_hour": 100,
+            "precision": ["fp32", "bf16"],
+            "compile": True,
+            "batch_size": [64, 512],
+        }.items()
+    },
+    **{
+        f"{provider}:job.{name}": [With(value, own_command(provider))]
+        for provider in IMAGES
+        for name, value in {
+            "command": ["python", "other.py"],
+            "image": image_of(provider, "fedcba9876543210"),
+            "env": {"LEVEL": "debug"},
+            "workdir": "/work",
+            "exit_codes.interrupted": [76],
+            "exit_codes.bad_input": [3],
+            "exit_codes.unfit": [5],
+            "processes_per_node": 8,
+            "outputs": ["/work/results"],
+        }.items()
+    },
+    "azure:image.prebuilt": [With(image_of("azure"), {"azure.registry_id": REGISTRY_ID})],
+    "engine.kind": [With("slurm", {"job": None}), With("kubernetes", {"engine.accounting": None})],
+    "engine.version": ["1.34", "1.33"],
     "budget.emails": [["other@example.com"]],
     "budget.alert_percent": [[60, 90]],
     "network.cidr": ["10.44.0.0/16"],
-    "image.signature.public_key": ["-----BEGIN PUBLIC KEY-----"],
+    "aws:regions.allow": [["aws:us-"]],
+    "gcp:regions.allow": [["gcp:us-"]],
+    "azure:regions.allow": [["azure:eastus"]],
+    "openstack:regions.allow": [["openstack:RegionOne"]],
+    "hosts:regions.allow": [["hosts:lab"]],
+    "regions.residency": [["US"]],
+    "gcp.currency": [With("EUR", {"gcp.monthly_amount": 25000})],
+    "gcp.monthly_amount": [With(25000, {"gcp.currency": "EUR"})],
+    **{
+        f"gcp.service_perimeter{name}": [With(value, {"gcp.service_perimeter": PERIMETER})]
+        for name, value in {
+            "": {**PERIMETER, "mode": "dry-run"},
+            ".access_policy": 987654321,
+            ".mode": "enforced",
+            ".operators": ["user:other@example.com"],
+            ".access_levels": ["corp_network"],
+            ".reads_from": [123456789012],
+        }.items()
+    },
+    "gcp.service_perimeter.existing": [With("theirs", {"gcp.service_perimeter": {"access_policy": 987654321}})],
+    "azure.subscription_id": [With(OTHER_UUID, {"azure.source_account_id": None, "storage.source": None})],
+    "openstack.boot": [With("volume", {"openstack.image": OTHER_UUID, "openstack.head_image": OTHER_UUID})],
     "hosts.private_key": ["${secret}"],
     "openstack.temp_url_key": ["${secret}"],
+    "hosts.machines": [
+        [{"name": "dgx-1", "address": "10.20.0.11", "cluster_address": "10.30.0.11", "host_key": HOST_KEY_EXAMPLE}]
+    ],
+    "hosts.wireguard": [With(TUNNELS, NO_RDMA)],
+    "hosts.wireguard.network": [With("10.89.0.0/24", NO_RDMA)],
+    "hosts.wireguard.port": [With(51821, {**NO_RDMA, "hosts.wireguard": TUNNELS})],
     "site.as_of": ["2026-11-02"],
+    "site.country": ["FR"],
+    "site.fabric.hcas": [[f"mlx5_{number}" for number in range(8)]],
+    "site.fabric.gid_index": [With(3, {"site.fabric": {"kind": "roce", "devices": 8, "gbps": 400}})],
 }
 
 
@@ -100,15 +206,18 @@ def _named(field: FieldInfo) -> Iterator[Any]:
 
 
 def every_setting(model: type[BaseModel] = StackConfig, above: tuple[str, ...] = ()) -> dict[str, Setting]:
-    """All settings by their names, sections that may be left out among them; not the stack's name."""
+    """All settings by their names, sections that may be left out among them; not the stack's names."""
     found: dict[str, Setting] = {}
     for key, field in model.model_fields.items():
         path = (*above, key)
-        if path == ("stack",):
+        if path in (("stack",), ("stack_name",)):
             continue
         sections = [one for one in _parts(field.annotation) if isinstance(one, type) and issubclass(one, BaseModel)]
         if not sections or field.default is None:
-            found[".".join(path)] = Setting(path, tuple(_named(field)), field.get_default(call_default_factory=True))
+            default = (
+                None if field.default_factory_takes_validated_data else field.get_default(call_default_factory=True)
+            )
+            found[".".join(path)] = Setting(path, tuple(_named(field)), default)
         for section in sections:
             for name, setting in every_setting(section, path).items():
                 before = found.get(name)
@@ -128,7 +237,7 @@ def _mutated(value: Any) -> Iterator[Any]:
         yield f"{value}2"
     elif isinstance(value, Mapping) and value:
         key = next(iter(value))
-        yield from ({**value, "gangway_extra": "x"}, {**value, key: next(_mutated(value[key]), None)})
+        yield from ({**value, "gangway_owner": "ann"}, {**value, key: next(_mutated(value[key]), None)})
     elif isinstance(value, Sequence) and value:
         yield from ([next(_mutated(value[0]), None), *value[1:]], value[:-1])
 
@@ -162,6 +271,7 @@ class Changes:
         self._settings = settings
         self._config = self._read(settings)
         self._declared = self._record(self._config)
+        self._examples = {setting.path: setting.values for setting in every_setting().values()}
 
     def reads(self, setting: Setting) -> bool:
         """Whether the setting is not in the section of another provider."""
@@ -211,18 +321,27 @@ class Changes:
     def _with(self, setting: Setting, value: Any) -> dict[str, Any]:
         """The file with the value; a section that it lacks comes with its example."""
         settings = copy.deepcopy(self._settings)
-        place, prefix = settings, "gangway:"
-        for depth, key in enumerate(setting.path[:-1], start=1):
-            if not isinstance(place.get(prefix + key), dict):
-                example: dict[str, Any] = next(iter(every_setting_of_sections().get(setting.path[:depth], ())), {})
-                place[prefix + key] = copy.deepcopy(example)
-            place, prefix = place[prefix + key], ""
-        place[prefix + setting.path[-1]] = value
-        if setting.name == "cluster.accelerator":
-            place.pop("machine_type", None)
-        if setting.name == "cluster.machine_type":
-            place.pop("accelerator", None)
+        if isinstance(value, With):
+            for name, other in value.others.items():
+                self._write(settings, tuple(name.split(".")), other)
+            value = value.value
+        self._write(settings, setting.path, value)
+        if setting.name in (names := {"cluster.accelerator", "cluster.machine_type"}):
+            [other] = names - {setting.name}
+            self._write(settings, tuple(other.split(".")), None)
         return settings
+
+    def _write(self, settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+        place, prefix = settings, "gangway:"
+        for depth, key in enumerate(path[:-1], start=1):
+            if not isinstance(place.get(prefix + key), dict):
+                ours = [one for one in OTHERS.get(".".join(path[:depth]), ()) if not isinstance(one, With)]
+                place[prefix + key] = copy.deepcopy(next(iter((*ours, *self._examples.get(path[:depth], ()))), {}))
+            place, prefix = place[prefix + key], ""
+        if value is None:
+            place.pop(prefix + path[-1], None)
+        else:
+            place[prefix + path[-1]] = copy.deepcopy(value)
 
     def _read(self, settings: dict[str, Any]) -> StackConfig:
         self._file.write_text(yaml.safe_dump({"config": settings}), "utf-8")
@@ -235,11 +354,6 @@ class Changes:
             if finding.severity is Severity.ERROR:
                 raise InputError(finding.path, finding.message)
         return run_program(config, PlaceholderCloud(), planned).resources
-
-
-def every_setting_of_sections() -> dict[tuple[str, ...], tuple[Any, ...]]:
-    """The examples of each section that may be left out."""
-    return {setting.path: setting.values for setting in every_setting().values()}
 
 
 def _comparable(value: Any) -> Any:

@@ -1,14 +1,15 @@
 """What a change of each setting does to a stack that is up, by the real Pulumi engine: docs/changing-settings.md.
 
-    GANGWAY_UPDATE_SETTINGS=1 pytest -m "engine and slow" tests/engine/test_changed_settings.py    # writes the table
+    GANGWAY_UPDATE_GOLDEN=1 pytest -m "engine and slow" tests/engine/test_changed_settings.py    # writes the table
 
 The clouds are stand-ins, which know by hand-kept lists what a living resource cannot change.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,17 @@ from stacks.providers.registry import provider_of
 
 REPOSITORY = Path(__file__).parents[2]
 TABLE = REPOSITORY / "docs/changing-settings.md"
-BASES = {
-    "aws": "aws-demo",
-    "gcp": "gcp-a3-spot",
-    "azure": "azure-ndv5-spot",
-    "openstack": "openstack-gpu",
+COLUMNS = {
+    "AWS": "aws-demo",
+    "Google Cloud": "gcp-a3-spot",
+    "TPU": "gcp-v5e-pod",
+    "Azure": "azure-ndv5-spot",
+    "OpenStack": "openstack-gpu",
     "hosts": "hosts-lab",
+    "Slurm": "aws-p5-slurm",
+    "Kubernetes": "eks-p5-kueue",
 }
-UNTRIED = "?"
-SECTION = """
-## Each setting, changed once
-
-Found by the real Pulumi engine with stand-ins for the clouds. The stacks: {stacks}.
-"""
+UNTRIED, NOT_HERE = "?", "n/a"
 NO_TABLE = "the page has no table yet: write it as the module's head says"
 # A machine of its own, or the job on it; the nodes of the other providers are their groups' to replace.
 MACHINES = re.compile(
@@ -47,24 +46,25 @@ def changes_module(load_module: Callable[[Path], Any]) -> Any:
 
 
 class Table:
-    """The table in the page: setting -> provider -> what happens."""
+    """The table in the page: setting -> column -> what happens. Rows join settings of one section with the same cells."""
 
     def __init__(self) -> None:
-        self._head, table, rest = TABLE.read_text("utf-8").partition("| setting |")
-        if not table:
-            self._head += SECTION.format(stacks=", ".join(f"`{stack}`" for stack in BASES.values()))
-        lines = rest.splitlines()
-        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:] if line.startswith("|")]
-        self.cells = {row[0].strip("`"): dict(zip(BASES, row[1:], strict=True)) for row in rows}
-        self._tail = "\n".join(line for line in lines[2:] if not line.startswith("|")).strip("\n")
+        self._head, _, rest = TABLE.read_text("utf-8").partition("| setting |")
+        self.cells: dict[str, dict[str, str]] = {}
+        for line in rest.splitlines()[2:]:
+            names, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            for name in names.replace("`", "").split(", "):
+                self.cells[name] = dict(zip(COLUMNS, cells, strict=True))
 
     def write(self, names: list[str]) -> None:
         """Rows of these settings, in this order."""
-        lines = [f"| setting | {' | '.join(BASES)} |", f"|---|{'---|' * len(BASES)}"]
-        for name in names:
-            row = self.cells.get(name, {})
-            lines.append(f"| `{name}` | {' | '.join(row.get(provider, UNTRIED) for provider in BASES)} |")
-        TABLE.write_text("\n".join([self._head.rstrip("\n"), "", *lines, "", self._tail]).rstrip("\n") + "\n", "utf-8")
+        lines = [f"| setting | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
+        for (_, cells), same in groupby(names, lambda name: (name.partition(".")[0], self._row(name))):
+            lines.append(f"| {', '.join(f'`{name}`' for name in same)} | {' | '.join(cells)} |")
+        TABLE.write_text("\n".join([self._head.rstrip("\n"), "", *lines]) + "\n", "utf-8")
+
+    def _row(self, name: str) -> list[str]:
+        return [self.cells.get(name, {}).get(column, UNTRIED) for column in COLUMNS]
 
 
 def test_every_setting_has_a_row(changes_module: Any) -> None:
@@ -78,17 +78,26 @@ def engine(
     request: pytest.FixtureRequest,
     make_engine: Callable[[str], Any],
     running_plugin: Callable[..., AbstractContextManager[Any]],
+    standin: Any,
 ) -> Iterator[Any]:
-    """A stack with data; its plugins run all the while, for to read their SDK takes longer than all else."""
-    provider = request.param
-    made = make_engine(BASES[provider])
-    packages = [provider_of(provider).sdk.removeprefix("pulumi-"), "docker-build"]
+    """A stack; its plugins run all the while, because reading their SDK takes longer than all else."""
+    made = make_engine(COLUMNS[request.param])
+    made.change(lambda config: config.get("gangway:gcp", {}).update(tpu_api_url=standin.url))
+    config = yaml.safe_load(_file(made).read_text("utf-8"))["config"]
+    packages = [provider_of(config["gangway:provider"]).sdk.removeprefix("pulumi-"), "docker-build"]
+    if config.get("gangway:engine", {}).get("kind") == "kubernetes":
+        packages.append("kubernetes")
     with ExitStack() as running:
         plugins = {
             one: running.enter_context(running_plugin(one, made.cloud, made.project / "stacks")) for one in packages
         }
         made.env["PULUMI_DEBUG_PROVIDERS"] = ",".join(f"{one}:{plugin.port}" for one, plugin in plugins.items())
         yield made
+
+
+def _file(engine: Any) -> Path:
+    file: Path = engine.project / "stacks" / f"Pulumi.{engine.stack}.yaml"
+    return file
 
 
 def happens(preview: Any, data_types: frozenset[str]) -> str:
@@ -113,7 +122,8 @@ def happens(preview: Any, data_types: frozenset[str]) -> str:
     if shown := sorted({one.rpartition(":")[2] for one in replaced if not TEMPLATES.fullmatch(one)}):
         words.append("replaces " + ", ".join(shown))
     if removed := sorted({one.rpartition(":")[2] for one in by_operation.get("delete", set())}):
-        words.append("removes " + ", ".join(removed))
+        more = [f"{len(removed) - 4} more kinds"] if len(removed) > 5 else []
+        words.append("removes " + ", ".join([*removed[: 4 if more else 5], *more]))
     if updated or by_operation.get("create"):
         words.append("in place")
     return "; ".join(words) or "-"
@@ -122,49 +132,43 @@ def happens(preview: Any, data_types: frozenset[str]) -> str:
 @pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("engine", sorted(BASES), indirect=True)
-def test_each_setting_changed_once(engine: Any, changes_module: Any, tmp_path: Path) -> None:
-    if not Table().cells and not os.environ.get("GANGWAY_UPDATE_SETTINGS"):
+@pytest.mark.parametrize(("engine", "column"), [(column, column) for column in COLUMNS], indirect=["engine"])
+def test_each_setting_changed_once(engine: Any, column: str, changes_module: Any, tmp_path: Path) -> None:
+    table, settings = Table(), changes_module.every_setting()
+    writes = bool(os.environ.get("GANGWAY_UPDATE_GOLDEN"))
+    if not table.cells and not writes:
         pytest.skip(NO_TABLE)
-    provider = next(name for name, stack in BASES.items() if stack == engine.stack)
-    data_types = provider_of(provider).retention.guarded
     engine.applied("up")
-    file = engine.project / "stacks" / f"Pulumi.{engine.stack}.yaml"
-    before = yaml.safe_load(file.read_text("utf-8"))
+    before = yaml.safe_load(_file(engine).read_text("utf-8"))
+    data_types = provider_of(before["config"]["gangway:provider"]).retention.guarded
     (work := tmp_path / "work").mkdir()
     changes = changes_module.Changes(engine.stack, before["config"], work)
-    names, table = list(changes_module.every_setting()), Table()
-    found: dict[str, str] = {}
-    seen: dict[str, str] = {}
-    for name, setting in changes_module.every_setting().items():
-        found[name] = outcome(engine, file, before, changes, setting, seen, data_types)
-        if os.environ.get("GANGWAY_UPDATE_SETTINGS"):
-            table.cells.setdefault(name, {})[provider] = found[name]
-            table.write(names)
+    previews: dict[str, str] = {}
+
+    def what_happens(change: Any) -> str:
+        """By a preview; by one alone for changes that declare the same."""
+        if change.signature not in previews:
+            _file(engine).write_text(yaml.safe_dump({**before, "config": change.settings}), "utf-8")
+            previews[change.signature] = happens(engine.run("preview"), data_types)
+        return previews[change.signature]
+
+    found = {name: cell_of(setting, changes, what_happens) for name, setting in settings.items()}
+    if writes:
+        table = Table()
+        for name, cell in found.items():
+            table.cells.setdefault(name, {})[column] = cell
+        table.write(list(settings))
     untried = [name for name, what in found.items() if what == UNTRIED]
     assert not untried, "no other value is known: add one to OTHERS in setting_changes.py"
-    assert found == {name: Table().cells[name][provider] for name in names}
+    assert found == {name: table.cells[name][column] for name in settings}
 
 
-def outcome(
-    engine: Any,
-    file: Path,
-    before: Mapping[str, Any],
-    changes: Any,
-    setting: Any,
-    seen: dict[str, str],
-    data_types: frozenset[str],
-) -> str:
+def cell_of(setting: Any, changes: Any, what_happens: Callable[[Any], str]) -> str:
     if not changes.reads(setting):
-        return "not read"
+        return NOT_HERE
     change = changes.of(setting)
     if change is None:
         return UNTRIED
     if change.refusal:
-        return "refused"
-    if change.signature == "[]":
-        return "-"
-    if change.signature not in seen:
-        file.write_text(yaml.safe_dump({**before, "config": change.settings}), "utf-8")
-        seen[change.signature] = happens(engine.run("preview"), data_types)
-    return seen[change.signature]
+        return NOT_HERE
+    return "-" if change.signature == "[]" else what_happens(change)

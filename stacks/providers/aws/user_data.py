@@ -104,7 +104,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         lustre_efa_interfaces=count_lustre_efa(planned.machine),
         data_dir=_data_dir(names.job),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
-        labels=container_labels(planned.tags),
+        labels=container_labels(config, planned.tags),
         lifecycle_hook=LIFECYCLE_HOOK,
         terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),

@@ -104,7 +104,7 @@ def _node(config: StackConfig, planned: AzurePlan, names: _Names, client_id: str
         data_dir=data_dir(planned),
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         scratch_is_temporary_disk=planned.machine.temporary_disk,
-        labels=container_labels(planned.tags),
+        labels=container_labels(config, planned.tags),
         terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )

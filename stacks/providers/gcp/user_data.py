@@ -150,7 +150,7 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
         rdma_nics_planned=nics.count("MRDMA"),
         data_dir=_data_dir(names.job),
         scratch_mount_point="/scratch" if machine.instance_store_gib.value else None,
-        labels=container_labels(planned.tags),
+        labels=container_labels(config, planned.tags),
         terminate_when_done=config.work.terminate_when_done,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
     )
@@ -163,7 +163,7 @@ def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSp
         num_slices=config.cluster.nodes.max,
         queued_resource=queued_resource(config, planned) if config.work.terminate_when_done else None,
         data_dir=_data_dir(names.job),
-        labels=container_labels(planned.tags),
+        labels=container_labels(config, planned.tags),
     )
 
 

@@ -83,7 +83,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         fabric=rdma_of(planned) if config.trains or planned.meets else None,
         shared_dir=own.shared_dir if several else None,
         container_engine=own.container_engine,
-        labels=container_labels(planned.labels),
+        labels=container_labels(config, planned.labels),
         port=RENDEZVOUS_PORT if planned.meets and first else None,
         member_key=MEMBER_KEY if planned.member_key else None,
         signing_key=SIGNING_KEY,

@@ -107,7 +107,7 @@ def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> Opensta
         # A command on one node need not know of RDMA.
         fabric=setup if fabric.num_devices and (config.trains or names.job.command_meets) else None,
         data_dir=data_dir(config),
-        labels=container_labels(planned.tags),
+        labels=container_labels(config, planned.tags),
     )
 
 
