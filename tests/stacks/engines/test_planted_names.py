@@ -184,7 +184,7 @@ def test_in_the_folder_of_all(
     queue, reads = LocalQueue(folder), job("true").model_copy(update={"data": None})
     source.mkdir()
     (source / "x").write_text("x")
-    staged = Path(queue.stage("origin").removeprefix("file://")).parent
+    staged = queue.stage("origin").path.parent
     queue.unstage("origin")
     path = folder / {".staged": staged.name, ".data": f".data-{os.geteuid()}"}.get(name, name)
     plant(path)
