@@ -179,7 +179,8 @@ class FolderEngine(ABC):
         if folder.path == back:
             return
         folder.remove(STATE_FILE)
-        folder.move_to(back)
+        with suppress(FileNotFoundError):  # somebody has removed or replaced it meanwhile
+            folder.move_to(back)
 
     def _may_have_begun(self, folder: OwnJobFolder) -> bool:
         """Whether it is more than a folder, after a begin that was cut off."""
