@@ -281,14 +281,17 @@ OPERATIONS: dict[str, Callable[[FolderEngine, FolderEngine], object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["local", pytest.param("slurm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["local", "slurm"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_folder_that_is_replaced_at_any_moment_is_not_read_or_written(
     place: Path, swap: Swap, pretended: Callable[[str, str], None], operation: str, kind: str
 ) -> None:
     """By one with links to what is root's alone; each time some calls later."""
     step = 9 if operation in ("move", "arrive") else 1
-    pretended("squeue", f"echo '7|0|PENDING|None|gangway:{place}/queue/case-1'")
+    told = place / "told"
+    state = f"$(test -e {told} && echo CANCELLED || echo PENDING)"
+    pretended("squeue", f'echo "7|0|{state}|None|gangway:{place}/queue/case-1"')
+    pretended("scancel", f"touch {told}")
     (place / "private").mkdir(mode=0o700)
     (place / "private/key").write_text(HERS)
     before, outcomes = tree(place / "private"), list[str]()
@@ -308,6 +311,7 @@ def test_a_folder_that_is_replaced_at_any_moment_is_not_read_or_written(
         (hers / "run").rmdir()
         (hers / "run").symlink_to(place / "private")
         theirs = tree(hers)
+        told.unlink(missing_ok=True)
         swap.path, swap.hers, swap.calls, swap.at = folder / name, hers, 0, step * len(outcomes) + 1
         try:
             outcomes.append(str(OPERATIONS[operation](engine, other)))
