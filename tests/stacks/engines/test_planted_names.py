@@ -27,7 +27,7 @@ from tests.stacks.engines.test_contract import job, over
 from tests.stacks.engines.test_shared_folders import planted, shared, tree
 
 SECRET = "of-root-alone"
-METHODS = {name for name in dir(OwnJobFolder) if not name.startswith("_")} | {"first", "number_in"}
+METHODS = {name for name in dir(OwnJobFolder) if not name.startswith("_")} | {"first", "number_in", "sec_since_mark"}
 pytestmark = [
     pytest.mark.attack("a user of a shared queue", "plants links and FIFOs where others read and write"),
     pytest.mark.skipif(os.geteuid() != 0, reason="wants root, to give files to other users"),
