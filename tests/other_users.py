@@ -6,10 +6,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.conftest import REPO
 
@@ -49,12 +50,14 @@ def shell(uid: int, line: str) -> None:
     subprocess.run([*prefix(uid), "/bin/sh", "-c", line], check=True, timeout=30)
 
 
-def gangway(uid: int, *commands: Sequence[str], repo: Path = REPO) -> list[Done]:
+def gangway(
+    uid: int, *commands: Sequence[str], repo: Path = REPO, more_env: Mapping[str, str] = MappingProxyType({})
+) -> list[Done]:
     """What each command comes to; one that hangs fails the test."""
     python, env = _python(repo)
     done = subprocess.run(
         [*prefix(uid), python, "-c", _SESSION, json.dumps([["job", *words] for words in commands])],
-        env=env, capture_output=True, text=True, timeout=120, check=False, cwd="/",
+        env={**env, **more_env}, capture_output=True, text=True, timeout=120, check=False, cwd="/",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [Done(*json.loads(line)) for line in done.stdout.splitlines()]

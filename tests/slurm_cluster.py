@@ -133,6 +133,7 @@ class SlurmCluster:
 @contextmanager
 def slurm(folder: Path, nodes: int = 3) -> Iterator[SlurmCluster]:
     """A cluster of so many nodes, n1 and so on, and of g1 and g2, which have GPUs."""
+    folder.chmod(0o711)  # its jobs' users, too, find munged there
     for each in ("state", "spool"):
         (folder / each).mkdir()
     host = socket.gethostname().split(".")[0]

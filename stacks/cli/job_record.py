@@ -23,7 +23,7 @@ def ask(site: "Site", job_id: str, now: datetime) -> "JobRecord":
         return job_record(site, status, Absent(f"{place} does not say which starts failed"), away, now)
     kept = engine.kept(job_id)
     begun = Begun(kept.failures, kept.job.max_restarts - status.used_before.failures)
-    return job_record(site, status, begun, read_reported(kept.job, kept.folder), now)
+    return job_record(site, status, begun, read_reported(kept.job, kept.folder.by_descriptor), now)
 
 
 def ask_stack(stack: str, now: datetime) -> "JobRecord":

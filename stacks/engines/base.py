@@ -18,9 +18,11 @@ from components.core.visible import OneLineTexts
 from components.estimate.regions import Place, read_place, refusal
 from stacks.config.job_file import JobFile
 from stacks.config.own_command import OPEN_MEETING, RUN_DIR
+from stacks.engines.unreadable import UnreadableError
 
 if TYPE_CHECKING:
     from stacks.engines.hybrid.copying import Copied, Told
+    from stacks.engines.job_folder import JobFolder, OwnJobFolder
 
 
 LOG_PART_BYTES = 1_000_000
@@ -35,10 +37,6 @@ class EngineAwayError(InputError):
 
 class PerhapsTakenError(EngineAwayError):
     """It has not answered a submit, and may have taken the job all the same, or take it yet."""
-
-
-class UnreadableError(InputError):
-    """What an engine keeps of one job, and this release cannot read."""
 
 
 @dataclass(frozen=True)
@@ -259,13 +257,18 @@ class Movable(Engine, Protocol):
         """As it was submitted. InputError: as `status`."""
 
     def run_url(self, job_id: str) -> str:
-        """Where its run folder is, for `stacks.bench.run_store.object_store`. InputError: as `status`."""
+        """Where its run folder is, for people. InputError: as `status`."""
+
+    def run_folder(self, job_id: str) -> "JobFolder":
+        """The same, opened. InputError: as `status`; or there is none."""
 
     def used(self, job_id: str) -> Used:
         """Here and on engines before. InputError: as `status`."""
 
-    def stage(self, source: str) -> str:
-        """URL of a folder in which the run folder of a job that comes from there is gathered; always the same."""
+    def stage(self, source: str) -> "OwnJobFolder":
+        """In which the run folder of a job that comes from there is gathered; always the same. InputError: there can be
+        none.
+        """
 
     def unstage(self, source: str) -> None:
         """Takes that folder away, where there is one. OSError: it cannot be."""

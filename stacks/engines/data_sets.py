@@ -68,14 +68,14 @@ def bring_data(
     try:
         jobs_folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         folder = OwnJobFolder.make(place.parent).subfolder(place.name)
-        folder.subfolder(_FILES)
+        copy = folder.subfolder(_FILES)
         with folder.append_to(_LOCK) as held:
             if _has_waited(held, source, say):
                 files = _listed(source)  # hours may have gone by
             if folder.has(_WHOLE):
                 _check_same(source, files, folder)
                 return None
-            copied = copy_run(source, (place / _FILES).as_uri(), tell, whole=True)
+            copied = copy_run(source, copy, tell, whole=True)
             _check_whole(source, files, copied)
             folder.write(_WHOLE, json.dumps({"source": source, "files": files}).encode())
     except OSError as error:

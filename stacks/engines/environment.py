@@ -6,9 +6,9 @@ FOLDER/<id>/environment    NAME=VALUE, each with a zero byte behind it; no other
 import os
 from collections.abc import Mapping
 
-from stacks.engines.base import UnreadableError
 from stacks.engines.job_folder import JobFolder, OwnJobFolder
 from stacks.engines.local.marks import unmarked
+from stacks.engines.unreadable import UnreadableError
 
 _FILE = "environment"
 _MOST_BYTES = 16_000_000

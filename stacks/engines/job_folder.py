@@ -21,7 +21,7 @@ from typing import IO, Self
 
 from components.core.findings import Finding, InputError
 from components.core.visible import visible
-from stacks.engines.base import UnreadableError
+from stacks.engines.unreadable import UnreadableError
 from stacks.report.rendering import FULL
 
 MOST_BYTES = 1_000_000
@@ -66,6 +66,17 @@ class JobFolder:
         return self.uid == os.geteuid() and not self._opened.st_mode & _OTHERS_WRITE
 
     @property
+    def modified_at(self) -> float:
+        """When something was last put into it or taken out, in seconds since 1970."""
+        return self._opened.st_mtime
+
+    @property
+    def by_descriptor(self) -> Path:
+        """Leads to the folder that was opened, whatever has its name by now, for as long as this object is there."""
+        path = Path(f"/proc/self/fd/{self._descriptor}")
+        return path if path.exists() else self.path  # no Linux
+
+    @property
     def is_in_place(self) -> bool:
         """Whether its path still leads to it: it has been neither removed nor replaced."""
         with suppress(OSError):
@@ -94,6 +105,10 @@ class JobFolder:
     def open_file(self, name: str) -> IO[bytes]:
         """To be read in parts, or locked."""
         return os.fdopen(self._open(name, os.O_RDONLY), "rb")
+
+    def folder(self, name: str) -> "JobFolder":
+        """One in it, to be read. OSError."""
+        return JobFolder(self.path / name, self._descriptor)
 
     def own(self) -> "OwnJobFolder":
         """The same folder, to be written. NotOwnError."""
@@ -148,6 +163,16 @@ class OwnJobFolder(JobFolder):
     def own_subfolder(self, name: str) -> Self:
         """One that is there. OSError, NotOwnError."""
         return type(self)(self.path / name, self._descriptor)
+
+    def make_folders(self, name: str) -> None:
+        """One in it, with those around it, where there are none; its name may have slashes. OSError: also where one of
+        them is a link or a file.
+        """
+        at: JobFolder = self
+        for part in Path(name).parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=at._descriptor)
+            at = at.folder(part)
 
     def write(self, name: str, content: bytes, mode: int = 0o666) -> None:
         """In one step: a reader finds the old content or the new. OSError: nothing has changed."""

@@ -38,7 +38,6 @@ from stacks.engines.base import (
     Move,
     PerhapsTakenError,
     Phase,
-    UnreadableError,
     Used,
     region_findings,
     unreadable,
@@ -48,6 +47,7 @@ from stacks.engines.environment import environment_of, has_environment, keep_env
 from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder, sharing_findings, user_name
 from stacks.engines.leaving import give_up, leaving, where_gone
 from stacks.engines.stretches import used_sec
+from stacks.engines.unreadable import UnreadableError
 from stacks.report.rendering import FULL
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ _MOST_FOREIGN_NUMBER = 10**9
 """Another user's folder of a higher number takes none: else one folder could use all numbers up."""
 _NEW, _SUBMITTING = ".new-", "submitting"
 _STALE_SEC = 60.0
-"""After which a new folder that no submit holds was left by one that was killed."""
+"""After which a new folder that no submit holds was left by one that was killed, and not made in this instant."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Kept:
         failures: of its starts.
     """
 
-    folder: Path
+    folder: JobFolder
     job: JobFile
     failures: int
 
@@ -128,7 +128,8 @@ class FolderEngine(ABC):
         for path in self._folder.glob(f"{_NEW}*"):
             with suppress(OSError, NotOwnError):
                 folder = OwnJobFolder(path)
-                if time.time() - folder.path.lstat().st_mtime > _STALE_SEC:
+                # A clock that is set just now has that submit fail; all later ones hold the lock.
+                if time.time() - folder.modified_at > _STALE_SEC:
                     with folder.append_to(_SUBMITTING) as held:
                         lock(held)
                         folder.remove_tree()
@@ -178,7 +179,8 @@ class FolderEngine(ABC):
         if folder.path == back:
             return
         folder.remove(STATE_FILE)
-        folder.move_to(back)
+        with suppress(FileNotFoundError):  # somebody has removed or replaced it meanwhile
+            folder.move_to(back)
 
     def _may_have_begun(self, folder: OwnJobFolder) -> bool:
         """Whether it is more than a folder, after a begin that was cut off."""
@@ -249,7 +251,7 @@ class FolderEngine(ABC):
     def kept(self, job_id: str) -> Kept:
         """InputError: as `status`."""
         folder = self._known(job_id)
-        return Kept(folder.path, read_job(folder), self._failures(folder))
+        return Kept(folder, read_job(folder), self._failures(folder))
 
     @abstractmethod
     def _failures(self, folder: JobFolder) -> int:
@@ -278,9 +280,17 @@ class FolderEngine(ABC):
         """See `Movable`."""
         return (self._known(job_id).path / RUN_FOLDER).as_uri()
 
-    def stage(self, source: str) -> str:
+    def run_folder(self, job_id: str) -> JobFolder:
         """See `Movable`."""
-        return (self._made_folder(_staged(source)).path / RUN_FOLDER).as_uri()
+        folder = self._known(job_id)
+        try:
+            return folder.folder(RUN_FOLDER)
+        except OSError as error:
+            raise _unreadable(folder, RUN_FOLDER, "no run folder", error) from None
+
+    def stage(self, source: str) -> OwnJobFolder:
+        """See `Movable`."""
+        return self._made_folder(_staged(source)).own_subfolder(RUN_FOLDER)
 
     def unstage(self, source: str) -> None:
         """See `Movable`."""

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 
 from components.core.findings import InputError
 from components.core.json_lines import is_locked, lock_soon
-from stacks.engines.base import UnreadableError
 from stacks.engines.job_folder import JobFolder, OwnJobFolder
+from stacks.engines.unreadable import UnreadableError
 
 _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"
 

@@ -14,8 +14,9 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from stacks.engines.base import Stretch, UnreadableError
+from stacks.engines.base import Stretch
 from stacks.engines.job_folder import JobFolder, OwnJobFolder
+from stacks.engines.unreadable import UnreadableError
 
 _STRETCHES, _ON_NODES = "stretches", "on-nodes"
 _BYTES = 64

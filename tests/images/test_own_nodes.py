@@ -491,6 +491,7 @@ class Classifier:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # eight starts of torchrun, beside whatever else is on the machine
 def test_a_node_told_or_killed_comes_back_and_the_bits_are_the_same(
     tmp_path: Path, own_spec: AwsNodeSpec, store_port: int
 ) -> None:

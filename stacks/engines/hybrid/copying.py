@@ -22,17 +22,22 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from components.core.findings import InputError
 from stacks.bench.run_store import object_store
-from stacks.engines.hybrid.file_marks import Marks, folder_of, mark_folders, unmarked_line
+from stacks.engines.hybrid.file_marks import Marks, mark_folders, unmarked_line
 from stacks.engines.hybrid.intact import newest_intact, sha256_of
-from stacks.engines.hybrid.run_folder import CopyDamagedError, RunFolder, copy_by_name, is_odd, remove_others
+from stacks.engines.hybrid.run_folder import CopyDamagedError, FolderStore, RunFolder, is_odd, remove_others
+from stacks.engines.job_folder import JobFolder
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+    Store = ObjectStore | FolderStore
 
 MANIFEST = ".gangway-copied.json"
 _PART_BYTES = 8 << 20
 _SAVE_EVERY_SEC = 2.0
 
+OfCopy = str | JobFolder
+"""What is copied, and where to: a URL of `stacks.bench.run_store.object_store`, or a folder that is held open."""
 Told = Callable[[int, int], None]
 """Bytes done, and bytes in all."""
 
@@ -51,93 +56,91 @@ class Copied:
     unmarked: tuple[str, ...] = ()
 
 
-def copy_run(source_url: str, target_url: str, tell: Told, *, whole: bool) -> Copied:
+def copy_run(source_place: OfCopy, target_place: OfCopy, tell: Told, *, whole: bool) -> Copied:
     """A run's folder, `whole` as of `files_of_run`; what else is at the target, which is the copy's alone, is removed:
     an earlier copy that was cut off has left what the source no longer has. InputError: the folder, or a store, cannot
     be read or written, or is empty now and was not at an earlier copy; CopyDamagedError as of `copy_folder`.
     """
-    here, there = _folder(source_url), _folder(target_url)
-    found = None if here is None else RunFolder.look(here)
-    with _said_of(source_url, target_url):
-        source, target = object_store(source_url, ""), object_store(target_url, "")
+    with _opened(source_place, target_place) as (source, target):
+        here, there = _folder(source), _folder(target)
+        found = RunFolder.look(source.folder) if isinstance(source, FolderStore) else None
         files, damaged = _needed(source, _listed(source) if found is None else found.files, tell, whole=whole)
         if not files:
-            _check_never_had(source_url, target_url)
-        odd = {name: size for name, size in files.items() if is_odd(name)}
-        # Before the copy: a file may stand where a folder is to be.
-        if there is None:
-            _remove_others(target, files.keys())
-        else:
-            remove_others(there, files.keys() | {MANIFEST})
+            _check_never_had(source_place, target_place)
+        odd = [name for name in files if (here is None or there is None) and is_odd(name)]
+        _remove_others(target, files.keys())  # before the copy: a file may stand where a folder is to be
         copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, tell)
         if there is not None:
             forget_copy(target)
-        if here is None or there is None or found is None:
-            nameless = [f"{name} (no name of a bucket's)" for name in odd]
-            others = [*damaged, *nameless, *(found.left_out if found else ()), *unmarked_line(copied.unmarked)]
-            return replace(copied, left_out=tuple(sorted(others)))
-        unmarked = (*copied.unmarked, *copy_by_name(here, there, odd), *mark_folders(here, there, files))
-    size = sum(odd.values())
-    return replace(
-        copied, files=copied.files + len(odd), bytes=copied.bytes + size, new_bytes=copied.new_bytes + size,
-        left_out=(*damaged, *found.left_out, *unmarked_line(unmarked)), unmarked=unmarked,
-    )  # fmt: skip
+        on_folders = () if here is None or there is None else mark_folders(here, there, files)
+    unmarked = (*copied.unmarked, *on_folders)
+    nameless = (f"{name} (no name of a bucket's)" for name in odd)
+    left_out = sorted((*damaged, *nameless, *(found.left_out if found else ()), *unmarked_line(unmarked)))
+    return replace(copied, left_out=tuple(left_out), unmarked=unmarked)
 
 
-def _check_never_had(source_url: str, target_url: str) -> None:
+def _check_never_had(source_place: OfCopy, target_place: OfCopy) -> None:
     """Of a source without a file. InputError: an earlier copy found some. A folder that is not mounted now looks the
     same, and what is at the target may be all that is left.
     """
-    if any(name != MANIFEST for name in files_at(target_url)):
+    if any(name != MANIFEST for name in files_at(target_place)):
+        there = _named(target_place)
         raise InputError(
-            source_url, f"holds no file now, and {target_url} has those of an earlier copy",
+            _named(source_place), f"holds no file now, and {there} has those of an earlier copy",
             allowed="a folder that is mounted, and whole",
-            fix=f"bring its files back; if it is to be empty, remove what is in {target_url}. Then the same once more",
+            fix=f"bring its files back; if it is to be empty, remove what is in {there}. Then the same once more",
         )  # fmt: skip
 
 
-def look_at_run(source_url: str) -> None:
-    """Whether it can be copied at all. InputError: it cannot."""
-    if (here := _folder(source_url)) is not None:
-        RunFolder.look(here)
-
-
-def files_at(url: str) -> dict[str, int]:
+def files_at(place: OfCopy) -> dict[str, int]:
     """Name -> bytes of all that a copy of it would have. InputError: it cannot be read."""
-    if (here := _folder(url)) is not None:
-        return {name: size for name, size in RunFolder.look(here).files.items() if name != MANIFEST}
-    with _said_of(url, "anywhere"):
-        found = files_of_run(object_store(url, ""), whole=True)
-    return {name: size for name, size in found.items() if not is_odd(name)}
+    with _opened(place) as (store,):
+        found = files_of_run(store, whole=True)
+    return {name: size for name, size in found.items() if isinstance(store, FolderStore) or not is_odd(name)}
 
 
 @contextmanager
-def _said_of(source_url: str, target_url: str) -> Iterator[None]:
+def _opened(*places: OfCopy) -> Iterator[list["Store"]]:
+    """The source, and the target where there is one. InputError: what goes wrong with them meanwhile."""
     from obstore.exceptions import BaseError
 
+    stores: list[Store] = []
     try:
-        yield
+        for place in places:
+            stores.append(_store(place))
+        yield stores
     except (BaseError, OSError) as error:
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        for each in stores:
+            first = first.replace(f"{each.path}/", f"{each.folder.path}/") if isinstance(each, FolderStore) else first
+        there = _named(places[1]) if len(places) > 1 else "anywhere"
         raise InputError(
-            source_url, f"cannot be copied to {target_url}: {first}", allowed="what can be read, and a place with room",
-            fix="mend that; the same move again goes on with it",
+            _named(places[0]), f"cannot be copied to {there}: {first}",
+            allowed="what can be read, and a place with room", fix="mend that; the same move again goes on with it",
         ) from error  # fmt: skip
 
 
-def _folder(url: str) -> Path | None:
-    """None of a bucket."""
-    parts = urlsplit(url)
-    return Path(os.fsdecode(unquote_to_bytes(parts.path))) if parts.scheme == "file" else None
+def _named(place: OfCopy) -> str:
+    return place if isinstance(place, str) else str(place.path)
 
 
-def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str, int], tell: Told) -> Copied:
+def _store(place: OfCopy) -> "Store":
+    """OSError: there is no such folder."""
+    if isinstance(place, JobFolder):
+        return FolderStore(place)
+    parts = urlsplit(place)
+    if parts.scheme != "file":
+        return object_store(place, "")
+    return FolderStore(JobFolder(Path(os.fsdecode(unquote_to_bytes(parts.path))).resolve()))  # a link was named so
+
+
+def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell: Told) -> Copied:
     """Copies these files, name -> bytes. CopyDamagedError: one arrived otherwise; OSError, or obstore's own errors: a
     store does not answer.
     """
     began, total, done, new = time.monotonic(), sum(names.values()), 0, 0
     known, saved_at = _read_manifest(target), began
-    here, there, unmarked = folder_of(source), folder_of(target), list[str]()
+    here, there, unmarked = _folder(source), _folder(target), list[str]()
     said = _read_manifest(source) if here is None else {}
     for name, size in sorted(names.items()):
         stamp = _stamp(source, name)
@@ -157,9 +160,14 @@ def copy_folder(source: "ObjectStore", target: "ObjectStore", names: Mapping[str
     return Copied(len(names), total, new, time.monotonic() - began, unmarked=tuple(unmarked))
 
 
-def _has(target: "ObjectStore", name: str, size: int, sha256: str) -> bool:
+def _folder(store: "Store") -> Path | None:
+    """None of a bucket."""
+    return store.path if isinstance(store, FolderStore) else None
+
+
+def _has(target: "Store", name: str, size: int, sha256: str) -> bool:
     """Whether a file that had arrived is there still."""
-    return _size(target, name) == size and (folder_of(target) is None or sha256_of(target, name) == sha256)
+    return _size(target, name) == size and (_folder(target) is None or sha256_of(target, name) == sha256)
 
 
 def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> Marks:
@@ -167,19 +175,21 @@ def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping
     return Marks.said(said.get(name, {}), entry["sha256"], datetime.fromisoformat(entry["source"][-1]))
 
 
-def files_of_run(source: "ObjectStore", *, whole: bool) -> dict[str, int]:
+def files_of_run(source: "Store", *, whole: bool) -> dict[str, int]:
     """What a run needs to go on elsewhere, name -> bytes: `whole`, or of the trainer's checkpoints that of
     `newest_intact` alone.
     """
     return _needed(source, _listed(source), lambda done, total: None, whole=whole)[0]
 
 
-def _listed(source: "ObjectStore") -> dict[str, int]:
+def _listed(source: "Store") -> Mapping[str, int]:
+    if isinstance(source, FolderStore):
+        return RunFolder.look(source.folder).files
     return {each["path"]: each["size"] for page in source.list() for each in page}
 
 
 def _needed(
-    source: "ObjectStore", found: Mapping[str, int], tell: Told, *, whole: bool
+    source: "Store", found: Mapping[str, int], tell: Told, *, whole: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """As `files_of_run`, of all files of a run; and a line for each newer checkpoint that is left behind."""
     newest, damaged = ("checkpoints/", ()) if whole else newest_intact(source, found, tell)
@@ -191,49 +201,62 @@ def _needed(
     return files, damaged
 
 
-def _remove_others(target: "ObjectStore", kept: Collection[str]) -> None:
+def _remove_others(target: "Store", kept: Collection[str]) -> None:
+    if isinstance(target, FolderStore):
+        remove_others(target.path, {*kept, MANIFEST})
+        return
     others = [each["path"] for page in target.list() for each in page if each["path"] not in kept]
     for name in others:
         if name != MANIFEST:
             target.delete(name)
 
 
-def forget_copy(target: "ObjectStore") -> None:
+def forget_copy(target: "Store") -> None:
     """Takes away what only a copy in the making needs, where its files have their times and modes themselves."""
     if _size(target, MANIFEST) is not None:
         target.delete(MANIFEST)
 
 
-def _copy(source: "ObjectStore", target: "ObjectStore", name: str) -> str:
+def _copy(source: "Store", target: "Store", name: str) -> str:
     """One file; its SHA-256."""
-    from obstore import open_writer
-
     sent = hashlib.sha256()
-    # Closed where all is written alone: what is not closed never appears.
-    writer = open_writer(target, name, buffer_size=_PART_BYTES)
-    for part in source.get(name).stream(_PART_BYTES):
-        sent.update(part)
-        writer.write(part)
-    writer.close()
+    with _writer(target, name) as writer:
+        for part in source.get(name).stream(_PART_BYTES):
+            sent.update(part)
+            writer.write(part)
     if sha256_of(target, name) != sent.hexdigest():
         raise CopyDamagedError(name)
     return sent.hexdigest()
 
 
-def _stamp(store: "ObjectStore", name: str) -> list[Any]:
+@contextmanager
+def _writer(target: "Store", name: str) -> Iterator[Any]:
+    """Closed where all is written alone: what is not closed never appears."""
+    from obstore import open_writer
+
+    if isinstance(target, FolderStore):
+        with target.writer(name) as file:
+            yield file
+        return
+    writer = open_writer(target, name, buffer_size=_PART_BYTES)
+    yield writer
+    writer.close()
+
+
+def _stamp(store: "Store", name: str) -> list[Any]:
     """By which a file is known to be the same."""
     meta = store.head(name)
     return [meta["size"], meta["e_tag"], meta["last_modified"].isoformat()]
 
 
-def _size(store: "ObjectStore", name: str) -> int | None:
+def _size(store: "Store", name: str) -> int | None:
     try:
         return int(store.head(name)["size"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _read_manifest(target: "ObjectStore") -> dict[str, dict[str, Any]]:
+def _read_manifest(target: "Store") -> dict[str, dict[str, Any]]:
     try:
         content = bytes(target.get(MANIFEST).bytes())
     except FileNotFoundError:
@@ -245,5 +268,5 @@ def _read_manifest(target: "ObjectStore") -> dict[str, dict[str, Any]]:
     return known
 
 
-def _write_manifest(target: "ObjectStore", known: Mapping[str, Any]) -> None:
+def _write_manifest(target: "Store", known: Mapping[str, Any]) -> None:
     target.put(MANIFEST, json.dumps(known).encode())

@@ -10,10 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+from typing import Any
 
 _MODES = 0o777
 """Not the bits by which a program runs as somebody else: a copy is the copier's."""
@@ -62,13 +59,6 @@ def _trouble(call: Callable[[], None]) -> str:
     except OSError as error:
         return error.strerror or type(error).__name__
     return ""
-
-
-def folder_of(store: "ObjectStore") -> Path | None:
-    """The folder of this machine that it is; None of a bucket."""
-    from obstore.store import LocalStore
-
-    return store.prefix if isinstance(store, LocalStore) else None
 
 
 def mark_folders(source: Path, target: Path, names: Iterable[str]) -> list[str]:

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ValidationError
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+    from stacks.engines.hybrid.run_folder import FolderStore
+
 _STATE = re.compile(r"(checkpoints/[0-9]+)\.pt")
 _PART_BYTES = 8 << 20
 
@@ -29,7 +31,7 @@ class _Sums(BaseModel):
     parts: tuple[_Part, ...] = ()
 
 
-def sha256_of(store: "ObjectStore", name: str) -> str:
+def sha256_of(store: "ObjectStore | FolderStore", name: str) -> str:
     """Of the content that is there now."""
     found = hashlib.sha256()
     for part in store.get(name).stream(_PART_BYTES):
@@ -38,7 +40,7 @@ def sha256_of(store: "ObjectStore", name: str) -> str:
 
 
 def newest_intact(
-    store: "ObjectStore", sizes: Mapping[str, int], tell: Callable[[int, int], None]
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], tell: Callable[[int, int], None]
 ) -> tuple[str, tuple[str, ...]]:
     """How the names of the newest intact checkpoint's files begin, and a line for each newer one. The newest where none
     is intact, and one that is alone, unseen; `checkpoints/` where there is none. `sizes`: of all files of the run.
@@ -52,7 +54,9 @@ def newest_intact(
     return f"{states[0]}." if states else "checkpoints/", ()
 
 
-def _damage(store: "ObjectStore", sizes: Mapping[str, int], state: str, tell: Callable[[int, int], None]) -> str:
+def _damage(
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, tell: Callable[[int, int], None]
+) -> str:
     """What is wrong with a checkpoint; empty for nothing."""
     try:
         sums = _Sums.model_validate_json(bytes(store.get(f"{state}.json").bytes()))

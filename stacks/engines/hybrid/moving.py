@@ -25,7 +25,8 @@ from stacks.engines.base import (
     refusals,
     waited,
 )
-from stacks.engines.hybrid.copying import Copied, copy_run, look_at_run
+from stacks.engines.hybrid.copying import Copied, copy_run
+from stacks.engines.hybrid.run_folder import RunFolder
 from stacks.engines.registry import engine_of, movable
 
 
@@ -77,8 +78,7 @@ def move_job(
         _used(source, job_id, job, way, target, origin)
         for refusal in refusals(target, job):
             raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
-        run_url = source.run_url(job_id)
-        look_at_run(run_url)  # before it is stopped for nothing
+        RunFolder.look(source.run_folder(job_id))  # before it is stopped for nothing
         if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
             source.bring_data(job, tell, say)
         data = target.bring_data(job, tell, say)  # while it goes on
@@ -86,14 +86,16 @@ def move_job(
         way.noted(0 if data is None else data.bytes)
         stage, began, started = target.stage(origin), datetime.now(UTC), time.monotonic()
         if before.phase is Phase.WAITING:
-            copy_run(run_url, stage, tell, whole=job.preset is None)  # so that it keeps its turn where this fails
+            copy_run(
+                source.run_folder(job_id), stage, tell, whole=job.preset is None
+            )  # so that it keeps its turn where this fails
         _unless_over(source.status(job_id), way, target, origin)  # the copies took their time
         way.begun()
         source.stop(job_id)
         ended = waited(source, job_id, pause)
         _unless_over(ended, way, target, origin)
         used = _used(source, job_id, job, way, target, origin)
-        copied = copy_run(run_url, stage, tell, whole=job.preset is None)
+        copied = copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
         sec = time.monotonic() - started
         move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
         way.gone()

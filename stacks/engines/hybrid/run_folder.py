@@ -3,17 +3,20 @@ it cannot say and at links in a circle.
 """
 
 import errno
-import hashlib
 import os
 import re
+import secrets
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copyfile
+from typing import IO, Any
 
 from components.core.findings import InputError
-from stacks.engines.hybrid.file_marks import Marks
+from images.node.below import leads_out
+from stacks.engines.job_folder import JobFolder
 
 _ODD = re.compile(r"#[0-9]+$|[\x00-\x1f\x7f\udc80-\udcff]")
 _MOST_NAME_BYTES = 240
@@ -39,45 +42,96 @@ class RunFolder:
     left_out: tuple[str, ...]
 
     @classmethod
-    def look(cls, folder: Path) -> "RunFolder":
+    def look(cls, folder: JobFolder) -> "RunFolder":
         """InputError: it cannot be read."""
-        files, left_out = dict[str, int](), list[str]()
+        files, left_out, place = dict[str, int](), list[str](), folder.by_descriptor
         try:
-            for name, size in _found(folder, "", (folder.resolve(),)):
+            for name, size in _found(place, "", (place.resolve(),)):
                 if isinstance(size, str):
                     left_out.append(f"{name} ({size})")
                 else:
                     files[name] = size
         except OSError as error:
+            named = str(error.filename or place).replace(str(place), str(folder.path), 1)
             raise InputError(
-                str(error.filename or folder), f"cannot be read: {error.strerror}", allowed="a run folder to be copied",
+                named, f"cannot be read: {error.strerror}", allowed="a run folder to be copied",
                 fix="let whoever moves the job read it",
             ) from None  # fmt: skip
         return cls(files, tuple(sorted(left_out)))
 
 
+class FolderStore:
+    """What a copy asks of a store, of a folder that is held open: whatever has its name by then, nothing else is read
+    or written. A file is there whole or not at all. Links in it are followed, for who copies has made them. All raises
+    OSError; a name that leads out of it InputError.
+    """
+
+    def __init__(self, folder: JobFolder) -> None:
+        self.folder, self.path = folder, folder.by_descriptor
+
+    def get(self, name: str) -> "_File":
+        """Its content, to be read once."""
+        return _File(self._path(name))
+
+    def head(self, name: str) -> Mapping[str, Any]:
+        """By which it is known to be the same."""
+        seen = self._path(name).stat()
+        at = datetime.fromtimestamp(seen.st_mtime, UTC)
+        return {"size": seen.st_size, "e_tag": f"{seen.st_ino:x}-{seen.st_mtime_ns:x}", "last_modified": at}
+
+    def put(self, name: str, content: bytes) -> None:
+        """A small file."""
+        with self.writer(name) as file:
+            file.write(content)
+
+    def delete(self, name: str) -> None:
+        """A file or a link."""
+        self._path(name).unlink()
+
+    @contextmanager
+    def writer(self, name: str) -> Iterator[IO[bytes]]:
+        """A file, with the folders around it; it appears at the end, and after an error not at all."""
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{secrets.token_hex(16)}")  # left by a kill, it goes with the next copy
+        try:
+            with partial.open("xb") as file:
+                yield file
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+    def _path(self, name: str) -> Path:
+        if leads_out(name):
+            raise InputError(str(self.folder.path), "a name that leads out of the folder", value=name, fix="rename it")
+        return self.path / name
+
+
+class _File:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def stream(self, part_bytes: int) -> Iterator[bytes]:
+        """In parts of that size."""
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file any more", self._path.name)
+            while part := file.read(part_bytes):
+                yield part
+
+    def bytes(self) -> bytes:
+        """All of it."""
+        return b"".join(self.stream(1 << 20))
+
+
 def is_odd(name: str) -> bool:
-    """Whether no object store here takes a file of that name: its end is what obstore calls a file that it has by half,
+    """Whether no bucket here takes a file of that name: its end is what obstore calls a file that it has by half,
     some of it is no letter, or there is no room for that end.
     """
     parts = name.split("/")
     return bool(_ODD.search(name)) or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in parts)
-
-
-def copy_by_name(source: Path, target: Path, names: Iterable[str]) -> list[str]:
-    """From folder to folder, whatever the names; why some have not their times and modes. CopyDamagedError, OSError."""
-    problems = list[str]()
-    for path in target.rglob("*"):
-        if is_odd(path.name) and not path.is_dir():
-            path.unlink()  # of a copy that was killed, by half
-    for name in names:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (target / name).unlink(missing_ok=True)  # it may be one that cannot be written
-        copyfile(source / name, target / name)
-        if _sha256(source / name) != _sha256(target / name):
-            raise CopyDamagedError(name)
-        problems.append(Marks.of(source / name).put_on(target / name))
-    return [problem for problem in problems if problem]
 
 
 def remove_others(folder: Path, kept: Collection[str]) -> None:
@@ -127,8 +181,3 @@ def _found(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         else:
             yield name, size
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

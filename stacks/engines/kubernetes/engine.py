@@ -18,7 +18,6 @@ from stacks.engines.base import (
     JobStatus,
     Phase,
     Room,
-    UnreadableError,
     no_data_source,
     open_meeting,
     region_findings,
@@ -62,6 +61,7 @@ from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lackin
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
 from stacks.engines.kubernetes.status import cancelled_at, starts_gone, status_of, unfit_nodes
 from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
+from stacks.engines.unreadable import UnreadableError
 from stacks.engines.users import own_name
 
 CLAIM = "gangway-runs"

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from components.core.first_wrong import first_wrong
 from stacks.config.job_file import JobFile
-from stacks.engines.base import UnreadableError
 from stacks.engines.kubernetes.manifests import (
     EXCLUDED_ANNOTATION,
     FILE_ANNOTATION,
@@ -20,6 +19,7 @@ from stacks.engines.kubernetes.manifests import (
     RUN_ANNOTATION,
     START_LABEL,
 )
+from stacks.engines.unreadable import UnreadableError
 
 Found = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"

@@ -30,7 +30,9 @@ SUPPORTS: Mapping[str, str] = MappingProxyType(
 _RESOURCES: Mapping[str, str] = MappingProxyType({"JobSet": SETS, **SUPPORTS})
 _SUBMIT_ANNOTATION = "gangway.dev/submit"
 _STALE_SEC = 1800
-"""After which nobody is still at work on a start: kubectl gives up each of its calls within two minutes."""
+"""After which nobody is still at work on a start: kubectl gives up each of its calls within two minutes. A cluster
+keeps dates alone; a clock that is so far off costs a start that is at work its name: it is undone, and says so.
+"""
 
 
 def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str, str]) -> None:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Self
 
-from stacks.engines.base import UnreadableError
 from stacks.engines.job_folder import JobFolder, OwnJobFolder
+from stacks.engines.unreadable import UnreadableError
 
 _EXIT, _SPENT = "exit-code", "spent.json"
 _BYTES = 32

@@ -21,7 +21,7 @@ from components.core.findings import Finding, InputError
 from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
 from stacks.config.job_file import JobFile, Priority
-from stacks.engines.base import JobStatus, Phase, Room, UnreadableError, no_outputs, no_resources, open_meeting
+from stacks.engines.base import JobStatus, Phase, Room, no_outputs, no_resources, open_meeting
 from stacks.engines.environment import environment_of
 from stacks.engines.job_folder import JobFolder, OwnJobFolder, open_lock, sharing_findings
 from stacks.engines.job_folders import (
@@ -37,6 +37,7 @@ from stacks.engines.job_folders import (
 from stacks.engines.local.ends import Spent, end_of, lacks_room
 from stacks.engines.local.marks import RUNNER_MARK, unmarked
 from stacks.engines.stretches import stretches_of
+from stacks.engines.unreadable import UnreadableError
 from stacks.paths import for_modules
 
 ALIVE_FILE, TURN_FILE = "alive", "turn"

@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from stacks.config.job_file import JobFile
-from stacks.engines.base import UnreadableError
 from stacks.engines.environment import environment_of
 from stacks.engines.job_folder import OwnJobFolder
 from stacks.engines.local.marks import MARK, RUNNER_MARK
+from stacks.engines.unreadable import UnreadableError
 
 _POLL_SEC = 0.1
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h

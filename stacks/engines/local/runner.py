@@ -21,7 +21,7 @@ from typing import IO, TypeVar
 from components.core.findings import InputError
 from components.core.json_lines import is_locked, lock
 from stacks.engines.attempts import after, most_restarts, too_often
-from stacks.engines.base import Phase, UnreadableError
+from stacks.engines.base import Phase
 from stacks.engines.data_sets import with_data
 from stacks.engines.environment import environment_of
 from stacks.engines.job_folder import OwnJobFolder
@@ -32,6 +32,7 @@ from stacks.engines.local.marks import MARK
 from stacks.engines.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from stacks.engines.node_command import Place, node_argv, node_variables, own_job_script
 from stacks.engines.stretches import RunningStretch, end_stretch, stretches_of, used_sec
+from stacks.engines.unreadable import UnreadableError
 from stacks.paths import for_modules
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 

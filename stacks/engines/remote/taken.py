@@ -1,6 +1,7 @@
 """A submit that is asked for twice is done once: by a token that whoever asks has chosen, for answers that were lost.
 
-~/.gangway/taken/TOKEN    held while the submit is at work; the job's id, once it was taken
+~/.gangway/taken/TOKEN    held while the submit is at work; when it began, by the machine's boot; the job's id, once it
+                          was taken
 """
 
 import os
@@ -14,11 +15,12 @@ from typing import IO
 from components.core.findings import InputError
 from components.core.json_lines import lock
 from stacks.engines.base import EngineAwayError, PerhapsTakenError
+from stacks.engines.boot_clock import boot_stamp, sec_since
+from trainer.core.regular_files import read_regular
 
 TOKEN = re.compile(r"[0-9a-f]{32}")
 _FOLDER = Path("~/.gangway/taken")
 _KEPT_SEC, _WAIT_SEC, _POLL_SEC = 86_400.0, 150.0, 0.1
-_BEGUN = "begun"
 
 
 def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
@@ -35,15 +37,15 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
         path = folder / token
         with _held(path) as file:
             file.seek(0)
-            before = file.read().split()
-            if before == [_BEGUN]:
+            before = file.read().splitlines()
+            if len(before) == 1:
                 raise InputError(
                     "submit", "an earlier try of it was cut off there, and may have left the job", allowed="one job",
                     fix="look whether `gangway job list` has it, before you submit it again",
                 )  # fmt: skip
             if before:
                 return before[-1]
-            file.write(f"{_BEGUN}\n")
+            file.write(f"{boot_stamp()}\n")
             file.flush()
             try:
                 job_id = submit()
@@ -90,5 +92,7 @@ def _wait_for(file: IO[str]) -> None:
 def _forget_old(folder: Path) -> None:
     for path in folder.iterdir():
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _KEPT_SEC:
+            began = sec_since(read_regular(folder, path.name).decode("utf-8", "replace").partition("\n")[0])
+            # Of an earlier boot, or of another machine with this home, there is no other time.
+            if (time.time() - path.stat().st_mtime if began is None else began) > _KEPT_SEC:
                 path.unlink()

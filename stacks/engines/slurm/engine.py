@@ -30,9 +30,10 @@ from stacks.engines.base import (
     no_resources,
     open_meeting,
 )
+from stacks.engines.boot_clock import boot_stamp
 from stacks.engines.data_sets import with_data
 from stacks.engines.environment import environment_of
-from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder, sharing_findings
+from stacks.engines.job_folder import JobFolder, OwnJobFolder, sharing_findings
 from stacks.engines.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
@@ -45,7 +46,7 @@ from stacks.engines.job_folders import (
 from stacks.engines.local.marks import unmarked
 from stacks.engines.node_command import needs_member_key
 from stacks.engines.slurm.container import HOME_FOLDER, image_findings, output_folders
-from stacks.engines.slurm.left import end_of, first, keep_id, kept_id, number_in, time_in
+from stacks.engines.slurm.left import end_of, first, keep_id, kept_id, number_in, own_folder, sec_since_mark, time_in
 from stacks.engines.slurm.script import (
     BATCH_SCRIPT,
     MEMBER_KEY,
@@ -63,7 +64,7 @@ from stacks.engines.slurm.variables import REACH, outside
 from stacks.engines.stretches import stretches_of
 
 _TIMEOUT_SEC = 60.0
-_WORDS, _GONE = "sbatch.words", ".gone"
+_WORDS, _SUBMITTED, _GONE = "sbatch.words", ".submitted", ".gone"
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 _NO_SCRIPT = (*_WAITS, "CONFIGURING")
@@ -212,7 +213,7 @@ class SlurmEngine(FolderEngine):
         if known.phase.is_over:
             return known
         found = self._now(folder, known, state_of)
-        if found.phase.is_over and (own := _own(folder)) is not None:
+        if found.phase.is_over and (own := own_folder(folder)) is not None:
             with suppress(InputError):  # without room it is found out again
                 write_status(own, found)
         return found
@@ -269,12 +270,13 @@ class SlurmEngine(FolderEngine):
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
                 folder.write(name, (TEMPLATES / "job" / name).read_bytes())
             if job.image is not None:
-                for each in (str(path / HOME_FOLDER), *output_folders(job, str(path / RUN_FOLDER)).values()):
-                    Path(each).mkdir(parents=True, exist_ok=True)
+                for name in (HOME_FOLDER, *output_folders(job, RUN_FOLDER).values()):
+                    folder.make_folders(name)
             folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).used_before).encode())
             folder.write("node.env", node_env(with_data(job, self._folder), path, sys.executable).encode())
             if needs_member_key(job):
                 _write_member_key(folder)
+            folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
         keep_id(folder, _taken(folder, words))
 
@@ -306,7 +308,7 @@ class SlurmEngine(FolderEngine):
         if state in _RUNS:
             return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if _cancel_asked(folder) else "")
         # Its script's last word may be on its way through a shared folder.
-        if _gone_sec(folder) < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
+        if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
             return replace(seen, phase=Phase.RUNNING, reason=f"Slurm says {state}; its last word is awaited")
         is_cancelled = _cancel_asked(folder) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
@@ -411,7 +413,7 @@ def _slurm_id(folder: JobFolder) -> str:
         return kept
     of_owner = _states(f"--user={','.join(_users(folder))}")
     own = [number for number, state in of_owner.items() if state.comment == comment_of(folder.path)]
-    if own and (mine := _own(folder)) is not None:
+    if own and (mine := own_folder(folder)) is not None:
         keep_id(mine, max(own, key=int))
     return kept_id(folder) or max(own, key=int, default="")
 
@@ -452,23 +454,6 @@ def _write_member_key(folder: OwnJobFolder) -> None:
     folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
 
 
-def _gone_sec(folder: JobFolder) -> float:
-    """Since it was first seen that Slurm does not run it; 0 where that cannot be kept."""
-    try:
-        if not folder.has(_GONE) and (own := _own(folder)) is not None:
-            own.touch(_GONE)
-        return time.time() - folder.mtime(_GONE)
-    except OSError:
-        return 0.0
-
-
-def _own(folder: JobFolder) -> OwnJobFolder | None:
-    """None of another user's: whoever lists it changes nothing there."""
-    with suppress(OSError, NotOwnError):
-        return folder.own()
-    return None
-
-
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:
@@ -478,12 +463,11 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
-    assert known.submitted_at is not None, "of every job here"
     if _cancel_asked(folder):
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
-    if (datetime.now(UTC) - known.submitted_at).total_seconds() < _SUBMITTED_SEC:
+    if sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
-    if (own := _own(folder)) is not None:
+    if (own := own_folder(folder)) is not None:
         with suppress(OSError):
             own.touch(CANCEL_FILE)  # if it is taken after all, it does nothing
     return replace(known, phase=Phase.FAILED, reason="its submit was cut off: submit it again")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stacks.engines.base import Phase, UnreadableError
-from stacks.engines.job_folder import JobFolder, OwnJobFolder
+from stacks.engines.base import Phase
+from stacks.engines.boot_clock import boot_stamp, sec_since
+from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder
+from stacks.engines.unreadable import UnreadableError
 
 _ID_FILE = "slurm-id"
 _ENDS = {
@@ -52,6 +54,31 @@ def number_in(folder: JobFolder, name: str) -> int | None:
     if not re.fullmatch(r"[0-9]{1,18}", line):
         raise _damaged(folder.path / name, f"{line[:40]!r} is no number")
     return int(line)
+
+
+def sec_since_mark(folder: JobFolder, name: str) -> float:
+    """Since somebody on this machine, in this boot, first asked for this mark of an own folder; 0 where nobody has, and
+    where it cannot be kept. By no clock that is set: early by that, a job would be over that goes on.
+    """
+    try:
+        lines = folder.read(name).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    except OSError:
+        return 0.0
+    if known := [sec for sec in map(sec_since, lines) if sec is not None]:
+        return max(known)
+    if (own := own_folder(folder)) is not None:
+        with suppress(OSError), own.append_to(name) as file:
+            file.write(f"{boot_stamp()}\n".encode())
+    return 0.0
+
+
+def own_folder(folder: JobFolder) -> OwnJobFolder | None:
+    """None of another user's: whoever lists it changes nothing there."""
+    with suppress(OSError, NotOwnError):
+        return folder.own()
+    return None
 
 
 @dataclass(frozen=True)

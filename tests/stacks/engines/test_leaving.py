@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from stacks.engines.base import EngineAwayError, PerhapsTakenError, Phase, UnreadableError
+from stacks.engines.base import EngineAwayError, PerhapsTakenError, Phase
 from stacks.engines.hybrid import moving
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.leaving import Leave
 from stacks.engines.local.engine import LocalQueue
+from stacks.engines.unreadable import UnreadableError
 from tests.stacks.engines.test_contract import job, limited, over, until
 
 GOES_ON = "test -e made && exit 0; echo x >made; trap 'EXIT' TERM; echo begun; while :; do sleep 0.1; done"

@@ -27,7 +27,7 @@ from tests.stacks.engines.test_contract import job, over
 from tests.stacks.engines.test_shared_folders import planted, shared, tree
 
 SECRET = "of-root-alone"
-METHODS = {name for name in dir(OwnJobFolder) if not name.startswith("_")} | {"first", "number_in"}
+METHODS = {name for name in dir(OwnJobFolder) if not name.startswith("_")} | {"first", "number_in", "sec_since_mark"}
 pytestmark = [
     pytest.mark.attack("a user of a shared queue", "plants links and FIFOs where others read and write"),
     pytest.mark.skipif(os.geteuid() != 0, reason="wants root, to give files to other users"),
@@ -184,7 +184,7 @@ def test_in_the_folder_of_all(
     queue, reads = LocalQueue(folder), job("true").model_copy(update={"data": None})
     source.mkdir()
     (source / "x").write_text("x")
-    staged = Path(queue.stage("origin").removeprefix("file://")).parent
+    staged = queue.stage("origin").path.parent
     queue.unstage("origin")
     path = folder / {".staged": staged.name, ".data": f".data-{os.geteuid()}"}.get(name, name)
     plant(path)

@@ -2,16 +2,29 @@
 the others asks for her job begins, writes, ends and moves nothing of it, and sees no more than a row of a list.
 """
 
+import io
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from components.core.findings import InputError
+from stacks.engines.base import Phase
+from stacks.engines.hybrid.moving import move_job
+from stacks.engines.job_folder import OwnJobFolder
+from stacks.engines.job_folders import FolderEngine, read_status, write_status
+from stacks.engines.local.engine import LocalQueue
+from stacks.engines.records.reported import read_reported
+from stacks.engines.slurm.engine import SlurmEngine
 from tests.other_users import ALICE, GROUP, MALLORY, gangway, shell, why_not
+from tests.stacks.engines.slurm.conftest import pretended as pretended
+from tests.stacks.engines.test_contract import job
 
 pytestmark = [
     pytest.mark.attack("a user of a shared queue", "has others begin, end or move a job"),
@@ -176,8 +189,6 @@ def test_what_a_stranger_says_of_a_job_reaches_no_terminal_as_it_is(place: Path)
     "state", ["", "[" * 100_000, "\0\xff", "null", '{"id": 1}', " " * 2_000_000], ids=lambda text: f"{text[:5]!r}"
 )
 def test_a_state_that_is_none_is_a_row(place: Path, state: str) -> None:
-    from stacks.engines.local.engine import LocalQueue
-
     folder = shared(place, 0o1777)
     (planted(folder, "case-1") / "state.json").write_text(state)
     (row,) = LocalQueue(folder).jobs()
@@ -192,3 +203,127 @@ def test_no_planted_name_takes_all_numbers(place: Path) -> None:
     submitted, listed = gangway(0, ("submit", str(case), f"--on=local:{folder}"), ("list", f"--on=local:{folder}"))
     assert (submitted.code, submitted.out) == (0, f"mine-{10**9 + 3}\n"), submitted
     assert listed.code == 0
+
+
+CALLS = (
+    "open",
+    "stat",
+    "lstat",
+    "rename",
+    "replace",
+    "mkdir",
+    "unlink",
+    "rmdir",
+    "scandir",
+    "listdir",
+    "chmod",
+    "utime",
+)
+HERS = "written-by-mallory"
+
+
+class Swap:
+    """Before the call `at` of those that the code makes to the operating system, mallory puts a folder of hers at
+    `path`: what is there by then goes beside it.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.hers, self.at, self.calls, self._is_busy = Path(), Path(), 0, 0, False
+        for name in CALLS:
+            monkeypatch.setattr(os, name, self._before(getattr(os, name)))
+        monkeypatch.setattr(io, "open", self._before(io.open))
+
+    def _before(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if self.at and not self._is_busy:
+                self._is_busy = True
+                self.calls += 1
+                if self.calls >= self.at and self.hers.exists() and self.path.exists():
+                    self.path.rename(self.hers.with_name("away"))
+                    self.hers.rename(self.path)
+                self._is_busy = False
+            return call(*args, **kwargs)
+
+        return counted
+
+
+@pytest.fixture
+def swap(monkeypatch: pytest.MonkeyPatch) -> Swap:
+    def ends(folder: OwnJobFolder) -> None:
+        write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED))
+
+    monkeypatch.setattr("stacks.engines.local.engine.begin_runner", ends)
+    return Swap(monkeypatch)
+
+
+def record(engine: FolderEngine, job_id: str) -> str:
+    kept = engine.kept(job_id)
+    return str(read_reported(kept.job, kept.folder.by_descriptor))
+
+
+def moved(engine: FolderEngine, other: FolderEngine) -> str:
+    to = move_job(engine, "case-1", other, lambda _: None, lambda *_: None)
+    return "".join(path.read_text() for path in Path(other.where).rglob("*") if to.job_id and path.is_file())
+
+
+OPERATIONS: dict[str, Callable[[FolderEngine, FolderEngine], object]] = {
+    "list": lambda engine, _: [each.reason for each in engine.jobs() if each.user == "root"],
+    "status": lambda engine, _: engine.status("case-1"),
+    "logs": lambda engine, _: engine.log("case-1"),
+    "wait": lambda engine, _: engine.ensure_begun("case-1"),
+    "cancel": lambda engine, _: engine.cancel("case-1"),
+    "record": lambda engine, _: record(engine, "case-1"),
+    "used": lambda engine, _: engine.used("case-1"),
+    "environment": lambda engine, _: engine.environment("case-1"),
+    "submit": lambda engine, _: engine.submit(job("true")),
+    "move": moved,
+    "arrive": lambda engine, other: moved(other, engine),
+}
+
+
+@pytest.mark.parametrize("kind", ["local", "slurm"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_folder_that_is_replaced_at_any_moment_is_not_read_or_written(
+    place: Path, swap: Swap, pretended: Callable[[str, str], None], operation: str, kind: str
+) -> None:
+    """By one with links to what is root's alone; each time some calls later."""
+    step = 9 if operation in ("move", "arrive") else 1
+    told = place / "told"
+    state = f"$(test -e {told} && echo CANCELLED || echo PENDING)"
+    pretended("squeue", f'echo "7|0|{state}|None|gangway:{place}/queue/case-1"')
+    pretended("scancel", f"touch {told}")
+    (place / "private").mkdir(mode=0o700)
+    (place / "private/key").write_text(HERS)
+    before, outcomes = tree(place / "private"), list[str]()
+    while True:
+        folder, other = shared(place, 0o1777), LocalQueue(place / "other")
+        engine: FolderEngine = LocalQueue(folder) if kind == "local" else SlurmEngine(folder)
+        name = {"submit": "case-2", "arrive": "arrived"}.get(operation, "case-1")
+        for each in (planted(folder, "case-1"), planted(place / "other", "case-1")):
+            (each / "run/n").write_text("own")
+            (each / "slurm-id").write_text("7\n")
+            for path in (each, *each.rglob("*")):
+                os.chown(path, 0, 0)
+        if name == "arrived":
+            name = engine.stage(f"{other.run_url('case-1')} {other.status('case-1').submitted_at}").path.parent.name
+        hers = planted(place / "hers", "case-1", reason=HERS)
+        (hers / "log").symlink_to(place / "private/key")
+        (hers / "run").rmdir()
+        (hers / "run").symlink_to(place / "private")
+        theirs = tree(hers)
+        told.unlink(missing_ok=True)
+        swap.path, swap.hers, swap.calls, swap.at = folder / name, hers, 0, step * len(outcomes) + 1
+        try:
+            outcomes.append(str(OPERATIONS[operation](engine, other)))
+        except InputError as error:
+            outcomes.append(error.problem)
+        finally:
+            swap.at, is_over = 0, hers.exists()
+        there = next(path for path in (hers, *folder.iterdir()) if path.exists() and path.lstat().st_uid == MALLORY)
+        assert list(tree(there).values()) == list(theirs.values()), outcomes
+        assert (HERS in outcomes[-1], tree(place / "private")) == (False, before), outcomes
+        for made in (folder, place / "other", place / "hers"):
+            shutil.rmtree(made)
+        if is_over:
+            assert len(outcomes) > 3, "it was replaced at several moments"
+            return

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
-from obstore.store import LocalStore, S3Store
+from obstore.store import S3Store
 
 from components.core.findings import InputError
 from stacks.config.job_file import JobFile
@@ -25,7 +26,8 @@ from stacks.engines.hybrid import copying, moving
 from stacks.engines.hybrid.copying import MANIFEST, copy_folder, files_of_run, forget_copy
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.hybrid.placing import place
-from stacks.engines.hybrid.run_folder import CopyDamagedError
+from stacks.engines.hybrid.run_folder import CopyDamagedError, FolderStore
+from stacks.engines.job_folder import JobFolder
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm.engine import SlurmEngine
 from tests.moto_http import Moto
@@ -34,6 +36,10 @@ from tests.stacks.engines.test_contract import job, limited, over, sites, until
 
 def quiet(done: int, total: int) -> None:
     assert 0 <= done <= total
+
+
+def folder_store(path: Path) -> FolderStore:
+    return FolderStore(JobFolder(path))
 
 
 @pytest.fixture
@@ -324,7 +330,7 @@ def test_to_a_bucket_what_it_has_no_names_for_is_told(
     (tmp_path / "in\tname").mkdir()
     for name in ("in\tname/x", "part#1", "n"):
         (tmp_path / name).write_text(name)
-    stores = {"s3://runs": bucket, tmp_path.as_uri(): LocalStore(tmp_path)}
+    stores = {"s3://runs": bucket}
     monkeypatch.setattr(copying, "object_store", lambda url, _: stores[url])
     copied = copying.copy_run(tmp_path.as_uri(), "s3://runs", quiet, whole=True)
     assert (copied.files, len(copied.left_out)) == (1, 2)
@@ -344,7 +350,7 @@ def test_a_copy_goes_on_where_it_was_and_sends_what_has_changed(tmp_path: Path) 
     names = ["n", "checkpoints/1.json", "checkpoints/1.pt", "checkpoints/2.json", "checkpoints/2.pt", "empty"]
     for name in names:
         (tmp_path / "a" / name).write_bytes(b"" if name == "empty" else name.encode() * 1000)
-    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    source, target = folder_store(tmp_path / "a"), folder_store(tmp_path / "b")
     wanted = files_of_run(source, whole=False)
     assert sorted(wanted) == ["checkpoints/2.json", "checkpoints/2.pt", "empty", "n"], "the newest alone"
     first = copy_folder(source, target, wanted, quiet)
@@ -441,7 +447,7 @@ def test_by_way_of_a_bucket(tmp_path: Path, bucket: S3Store) -> None:
     content = {"samples/a b.png": os.urandom(20 << 20), "run.json": b"{}", "empty": b""}
     for name, each in content.items():
         (tmp_path / "a" / name).write_bytes(each)
-    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
+    source, target = folder_store(tmp_path / "a"), folder_store(tmp_path / "b")
     copy_folder(source, bucket, files_of_run(source, whole=False), quiet)
     assert copy_folder(source, bucket, files_of_run(source, whole=False), quiet).new_bytes == 0
     assert sorted(files_of_run(bucket, whole=True)) == sorted(content)
@@ -454,11 +460,11 @@ def test_what_arrives_otherwise_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         (tmp_path / name).mkdir()
     (tmp_path / "a" / "n").write_bytes(b"sent")
 
-    class Wrong(BytesIO):
-        def close(self) -> None:
-            (tmp_path / "b" / "n").write_bytes(b"other")
-            super().close()
+    @contextmanager
+    def wrong(store: FolderStore, name: str) -> Iterator[BytesIO]:
+        yield BytesIO()
+        (store.path / name).write_bytes(b"other")
 
-    monkeypatch.setattr("obstore.open_writer", lambda *_, **__: Wrong())
+    monkeypatch.setattr(FolderStore, "writer", wrong)
     with pytest.raises(CopyDamagedError, match="n: "):
-        copy_folder(LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b"), {"n": 4}, quiet)
+        copy_folder(folder_store(tmp_path / "a"), folder_store(tmp_path / "b"), {"n": 4}, quiet)

@@ -14,12 +14,13 @@ import pytest
 from components.core.findings import InputError
 from components.core.json_lines import lock
 from stacks.config.job_file import Priority
-from stacks.engines.base import Phase, UnreadableError
+from stacks.engines.base import Phase
 from stacks.engines.job_folder import JobFolder, OwnJobFolder
 from stacks.engines.job_folders import read_job
 from stacks.engines.local import engine as local
 from stacks.engines.local.ends import Spent, end_of, lacks_room, put_down, say_room, take_room
 from stacks.engines.local.engine import LocalQueue
+from stacks.engines.unreadable import UnreadableError
 from tests.stacks.engines.local.test_engine import processes_of
 from tests.stacks.engines.test_contract import job, limited, over, until
 

@@ -107,8 +107,8 @@ def test_of_one_that_was_killed_nobody_knows(tmp_path: Path) -> None:
     assert "job list" in unknown.value.fix
 
 
-def test_old_ones_are_forgotten(tmp_path: Path) -> None:
-    once(TOKEN, lambda: "a-1", tmp_path)
+def test_old_ones_of_another_boot_are_forgotten(tmp_path: Path) -> None:
+    (tmp_path / TOKEN).write_text("another-boot 1.000\na-1\n")
     long_ago = time.time() - 2 * 86_400
     os.utime(tmp_path / TOKEN, (long_ago, long_ago))
     once(TOKEN[::-1], lambda: "a-2", tmp_path)

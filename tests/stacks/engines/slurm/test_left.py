@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stacks.engines.base import Phase, UnreadableError
+from stacks.engines.base import Phase
 from stacks.engines.slurm.engine import SlurmEngine
+from stacks.engines.unreadable import UnreadableError
 from tests.stacks.engines.test_contract import job
 
 STATES = "printf '7|{1}|RUNNING|None|gangway:%s/case-1\\n8|{1}|PENDING|Priority|gangway:%s/case-2\\n' {0} {0}"

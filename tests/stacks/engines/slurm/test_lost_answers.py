@@ -4,10 +4,9 @@ has to take a job, with pretended commands where it has not.
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ import pytest
 from components.core.findings import InputError
 from stacks.engines.base import EngineAwayError, PerhapsTakenError, Phase
 from stacks.engines.hybrid.moving import move_job
-from stacks.engines.job_folder import OwnJobFolder
-from stacks.engines.job_folders import read_status, write_status
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.slurm import engine as slurm_engine
 from stacks.engines.slurm.engine import SlurmEngine
@@ -112,20 +109,20 @@ def test_before_it_was_submitted_a_lost_answer_is_no_job(pretended: Callable[[st
     assert list((tmp_path / "queue").iterdir()) == []
 
 
-def test_a_submit_that_is_at_work_still_has_not_failed(pretended: Callable[[str, str], None], tmp_path: Path) -> None:
+def test_a_submit_that_is_at_work_still_has_not_failed(
+    pretended: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of its calls may take its whole time."""
     pretended("sbatch", f'echo "{LOST}" >&2; exit 1')
     engine = SlurmEngine(tmp_path / "queue")
     with pytest.raises(PerhapsTakenError):
         engine.submit(job("true"))
     called = set((tmp_path / "calls").read_text().split())
-    folder = tmp_path / "queue" / "case-1"
-    known = read_status(OwnJobFolder(folder))
-    assert known.submitted_at is not None
-    began = known.submitted_at - timedelta(seconds=len(called) * slurm_engine._TIMEOUT_SEC + LOOKED_SEC)
-    write_status(OwnJobFolder(folder), replace(known, submitted_at=began))
+    folder, now = tmp_path / "queue" / "case-1", time.clock_gettime
+    longest = len(called) * slurm_engine._TIMEOUT_SEC + LOOKED_SEC
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: now(clock) + longest)
     assert engine.status("case-1").phase is Phase.WAITING
     assert not (folder / "cancel").exists()
-    write_status(OwnJobFolder(folder), replace(known, submitted_at=began - timedelta(hours=1)))
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: now(clock) + longest + 3600)
     assert engine.status("case-1").phase is Phase.FAILED
     assert (folder / "cancel").exists(), "if it is taken after all, it does nothing"
