@@ -179,16 +179,6 @@ def test_cloud_init_is_a_cloud_config_of_known_files(name: str, document: str) -
     assert {f"/etc/systemd/system/{unit}" for unit in enabled[2:]} <= modes.keys()
 
 
-@every_node
-def test_cloud_init_itself_accepts_it(document: str, tmp_path: Path) -> None:
-    if not (cloud_init := shutil.which("cloud-init")):
-        pytest.skip("no cloud-init on this machine")
-    (tmp_path / "user-data").write_text(document)
-    command = [cloud_init, "schema", "--config-file", f"{tmp_path}/user-data"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture
 def files(document: str, machines: Any, tmp_path: Path) -> list[Path]:
     """The document's files, side by side."""

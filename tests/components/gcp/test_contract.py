@@ -2,33 +2,16 @@
 
 import importlib
 import inspect
-import pkgutil
-import sys
-import typing
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
 import pytest
-from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
 import components.gcp
+from tests.components.contract import check_declared, check_signature, components_in, keys_of
 
-
-def components_of_the_package() -> list[type[pulumi.ComponentResource]]:
-    """Every ComponentResource that a module of `components.gcp` defines."""
-    found = []
-    for info in pkgutil.walk_packages(components.gcp.__path__, "components.gcp."):
-        module = importlib.import_module(info.name)
-        found += [
-            member
-            for _, member in inspect.getmembers(module, inspect.isclass)
-            if issubclass(member, pulumi.ComponentResource) and member.__module__ == module.__name__
-        ]
-    return found
-
-
-COMPONENTS = components_of_the_package()
+COMPONENTS = components_in(components.gcp)
 # A dynamic provider is Python of the program's own: no other language can have it, and its resource is no `gcp:` one.
 DYNAMIC = "QueuedTpu"
 of_the_provider = pytest.mark.parametrize(
@@ -155,8 +138,7 @@ def example(labels: dict[str, str]) -> Example:
     }
 
     def of(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
-        args = typing.get_type_hints(component.__init__)["args"]
-        taken = args.__required_keys__ | args.__optional_keys__
+        taken = keys_of(component)
         own = OWN.get(component.__name__, {})
         return {key: value for key, value in {**everything, **own}.items() if key in taken}
 
@@ -169,36 +151,15 @@ def test_the_walk_finds_what_stacks_are_made_of() -> None:
 
 
 @every_component
-def test_the_signature_is_name_args_opts(component: type[pulumi.ComponentResource]) -> None:
-    assert list(inspect.signature(component.__init__).parameters) == ["self", "name", "args", "opts"]
-    args = typing.get_type_hints(component.__init__)["args"]
-    assert args.__name__ == f"{component.__name__}Args"
-    assert args.__doc__
-    for public in (component, args):
-        assert public.__name__ in sys.modules[public.__module__].__all__
+def test_the_signature(component: type[pulumi.ComponentResource]) -> None:
+    check_signature(component)
 
 
 @of_the_provider
 def test_what_it_declares_is_its_own(
     component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
 ) -> None:
-    made = make(component, example(component))
-    (own,) = [r for r in made.resources if r.type == f"gangway:gcp:{component.__name__}"]
-    children = [r for r in made.resources if r is not own]
-    assert children
-    assert {child.parent for child in children} == {own.urn}
-    assert all(child.name.startswith("demo") for child in children)
-    annotated = inspect.get_annotations(component, eval_str=True)
-    assert all(is_output(annotation) for annotation in annotated.values())
-    assert made.outputs[own.urn] == set(annotated)
-
-
-@of_the_provider
-def test_other_languages_can_use_it(component: type[pulumi.ComponentResource]) -> None:
-    definition = Analyzer("gangway").analyze_component(component)
-    args = typing.get_type_hints(component.__init__)["args"]
-    assert set(definition.inputs_mapping.values()) == args.__required_keys__ | args.__optional_keys__
-    assert set(definition.outputs_mapping.values()) == set(inspect.get_annotations(component))
+    check_declared(component, "gcp", make(component, example(component)))
 
 
 @every_component

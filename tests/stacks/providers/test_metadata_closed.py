@@ -49,7 +49,7 @@ def unpacked(text: str) -> str:
 
 
 def files_of(document: str) -> tuple[dict[str, str], str]:
-    """The files that a machine gets, by path, and the rest, which enables its units. No files where no machine runs it."""
+    """The files that a machine gets, by path, and the rest, which enables its units; no files where it is no script."""
     if document.startswith("#cloud-config"):
         read = yaml.safe_load(document)
         return {file["path"]: file["content"] for file in read["write_files"]}, str(read["runcmd"])
