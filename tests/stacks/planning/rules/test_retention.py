@@ -11,6 +11,7 @@ import pulumi
 import pytest
 from pulumi.runtime import register_stack_transformation
 
+from components.core.encryption_choice import choice_name
 from components.core.findings import InputError
 from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
@@ -52,6 +53,7 @@ def test_no_protection_of_data_is_deleted_before_it(stack: str, encryption: str)
     kinds = {kind(one.type) for one in resources if one.custom}
     classified = {type_ for types in retention.classes for type_ in types}
     assert {one for one in kinds if one.partition(":")[0] not in OTHER_PACKAGES} <= classified
+    assert not retention.keys or choice_name(stack) in {one.name for one in resources}
     assert not retention.data or kinds & retention.data.keys(), "there is data for the rule to look at"
 
 
