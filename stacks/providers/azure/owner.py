@@ -14,7 +14,7 @@ NETWORK = "microsoft.network/virtualnetworks"
 
 
 def find_owner(stack: str, subscription_id: str, provider: azure.Provider) -> Owner | None:
-    """The stack whose network has the tag. LookupFailedError: Azure does not answer."""
+    """The stack whose network has the tag. LookupFailedError: the lookup failed."""
     fix = f"{LOGIN}, and you need the role Reader"
     lookup = Lookup(f"the networks of {stack}", f"subscription {subscription_id}", "gangway:identity", fix)
     opts = pulumi.InvokeOptions(provider=provider)

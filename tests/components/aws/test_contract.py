@@ -1,8 +1,5 @@
 """Every component keeps one contract, so that people, other programs and other languages can rely on it."""
 
-import importlib
-import inspect
-import keyword
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +8,7 @@ import pytest
 
 import components.aws
 from tests.components.contract import check_declared, check_signature, components_in
+from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS = components_in(components.aws)
 every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
@@ -31,24 +29,13 @@ def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[
 UNTAGGABLE = {"CostTagActivation"}
 
 
-def accepts_tags(type_token: str) -> bool:
-    """Whether the pulumi_aws class of `aws:module/x:Class` has a `tags` argument."""
-    _, path, class_name = type_token.split(":")
-    module = path.partition("/")[0]
-    # Python has the word `lambda` for itself.
-    module = f"{module}_" if keyword.iskeyword(module) else module
-    resource = getattr(importlib.import_module(f"pulumi_aws.{module}"), class_name)
-    overload: Callable[..., Any] = resource._internal_init
-    return "tags" in inspect.signature(overload).parameters
-
-
 @every_component
 def test_whatever_can_carry_a_tag_carries_them_all(
     component: type[pulumi.ComponentResource], make: Callable[..., Any], tags: dict[str, str]
 ) -> None:
     checked = 0
     for resource in make(component).resources:
-        if not resource.type.startswith("aws:") or not accepts_tags(resource.type):
+        if not resource.type.startswith("aws:") or "tags" not in sdk_arguments(resource.type):
             continue
         carried = resource.inputs["tags"]
         if isinstance(carried, list):

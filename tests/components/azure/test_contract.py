@@ -1,7 +1,5 @@
 """What every component of a stack's services keeps to: names, arguments, outputs, parents, tags, other languages."""
 
-import importlib
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +20,7 @@ from components.azure.registry import ImageRegistry
 from components.azure.storage import FlowLogStore, RunBucket
 from components.core.fields import Egress
 from tests.components.contract import check_declared, check_signature, keys_of
+from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
     AksCluster,
@@ -182,16 +181,9 @@ def test_whatever_can_carry_a_tag_carries_them_all(
     checked = 0
     for resource in make(component, example(component)).resources:
         # Our own wait is no resource of Azure's.
-        if resource.type.startswith("azure-native:") and "tags" in _arguments(resource.type):
+        if resource.type.startswith("azure-native:") and "tags" in sdk_arguments(resource.type):
             # What a pool tells the autoscaler of its nodes is beside them.
             own = {key: value for key, value in resource.inputs["tags"].items() if not key.startswith("k8s.io_")}
             assert own == tags, resource.name
             checked += 1
     assert checked, "no tag at all: the test would prove nothing"
-
-
-def _arguments(type_token: str) -> set[str]:
-    """The arguments of the SDK's class of `azure-native:module:Class`."""
-    _, module, class_name = type_token.split(":")
-    resource = getattr(importlib.import_module(f"pulumi_azure_native.{module}"), class_name)
-    return set(inspect.signature(resource._internal_init).parameters)

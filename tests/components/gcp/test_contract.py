@@ -1,7 +1,5 @@
 """What every component keeps to: names, arguments, outputs, parents, project, labels, other languages."""
 
-import importlib
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 
 import components.gcp
 from tests.components.contract import check_declared, check_signature, components_in, keys_of
+from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS = components_in(components.gcp)
 # A dynamic provider is Python of the program's own: no other language can have it, and its resource is no `gcp:` one.
@@ -168,7 +167,7 @@ def test_everything_is_in_the_stacks_project(
 ) -> None:
     """A provider may have another project, or none: what takes a project is told."""
     for resource in make(component, example(component)).resources:
-        if resource.type.startswith("gcp:") and "project" in _arguments(resource.type):
+        if resource.type.startswith("gcp:") and "project" in sdk_arguments(resource.type):
             # A repository's full id names its project already.
             assert resource.inputs.get("project", "lab") == "lab"
             assert "project" in resource.inputs or resource.type.endswith((":RepositoryIamMember", ":SecretVersion")), (
@@ -188,7 +187,7 @@ def test_whatever_can_carry_a_label_carries_them_all(
         if not resource.type.startswith("gcp:"):
             continue
         inputs = resource.inputs.get("nodeConfig", {}) if resource.type.endswith(":NodePool") else resource.inputs
-        arguments = ["resource_labels"] if inputs is not resource.inputs else _arguments(resource.type)
+        arguments = ["resource_labels"] if inputs is not resource.inputs else sdk_arguments(resource.type)
         taken = [word for word in LABELS if word in arguments]
         if not taken:
             continue
@@ -198,10 +197,3 @@ def test_whatever_can_carry_a_label_carries_them_all(
         assert labels.items() <= inputs[word].items(), resource.name
         checked += 1
     assert bool(checked) is (component.__name__ not in UNLABELLED), "no label at all: the test would prove nothing"
-
-
-def _arguments(type_token: str) -> set[str]:
-    """The arguments of the pulumi_gcp class of `gcp:module/x:Class`."""
-    _, path, class_name = type_token.split(":")
-    resource = getattr(importlib.import_module(f"pulumi_gcp.{path.partition('/')[0].lower()}"), class_name)
-    return set(inspect.signature(resource._internal_init).parameters)

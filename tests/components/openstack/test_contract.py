@@ -1,7 +1,5 @@
 """What every component of OpenStack keeps to: names, arguments, outputs, parents, tags, other languages."""
 
-import importlib
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +14,7 @@ from components.openstack.node_pool import NodePool
 from components.openstack.storage import ManilaShare, RunBucket
 from components.openstack.tags import header_tags, tag_words
 from tests.components.contract import check_declared, check_signature, keys_of
+from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
     HeadNode,
@@ -83,7 +82,5 @@ def test_what_carries_none_could_not(kind: str) -> None:
 
 def _arguments(type_token: str) -> set[str]:
     """Wire names of the arguments of the SDK's class of `openstack:module/class:Class`."""
-    _, module, class_name = type_token.split(":")
-    resource = getattr(importlib.import_module(f"pulumi_openstack.{module.partition('/')[0]}"), class_name)
-    names = [name.split("_") for name in inspect.signature(resource._internal_init).parameters]
+    names = [name.split("_") for name in sdk_arguments(type_token)]
     return {first + "".join(part.capitalize() for part in rest) for first, *rest in names}
