@@ -47,14 +47,14 @@ def declare() -> Declare:
 
 
 @pytest.fixture
-def declare_seen(declare: Declare) -> Callable[[Callable[..., Any], dict[str, Any]], Any]:
-    """Declares a component as `demo`; `seen` are the values of its outputs."""
+def declare_seen(declare: Declare) -> Callable[..., Any]:
+    """Declares a component, by default as `demo`; `seen` are the values of its outputs."""
 
-    def run(component: Callable[..., Any], args: dict[str, Any]) -> Any:
+    def run(component: Callable[..., Any], args: dict[str, Any], name: str = "demo") -> Any:
         seen: dict[str, Any] = {}
 
         def program() -> None:
-            made = component("demo", args)
+            made = component(name, args)
             for key in component.__annotations__:
                 getattr(made, key).apply(lambda value, key=key: seen.update({key: value}))
 
