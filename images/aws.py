@@ -300,8 +300,8 @@ def _node_steps(spec: AwsNodeSpec) -> list[str]:
 
 
 def user_data_base64gzip(text: str) -> str:
-    """EC2 user data. Zopfli packs 3 % tighter than zlib, and into the same bytes on every machine: a new zlib replaces
-    no node. ValueError: compressed above EC2's limit.
+    """EC2 user data. Zopfli compresses 3 % better than zlib, and gives the same bytes on every machine, so that a new
+    zlib replaces no node. ValueError: above EC2's limit after compression.
     """
     from zopfli import gzip
 

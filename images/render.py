@@ -34,7 +34,7 @@ _COMMENT = re.compile(r"^[ \t]*#(?!!).*\n", re.MULTILINE)
 _SPACES = re.compile(r" +$|(?<= ) +", re.MULTILINE)
 _INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
 _PACKED = (".py", ".service", ".timer", ".env", ".json", ".yaml", ".sh")
-"""The order of suffixes in which files pack best: gzip looks back 32 KiB."""
+"""The order of suffixes that compresses best: gzip looks back 32 KiB."""
 # torchrun kills its workers after the job's shutdown timeout; systemd must not be faster than that.
 STOP_MARGIN_SEC = 15
 
@@ -174,7 +174,7 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
 
 
 def metadata_files(cloud: str) -> list[NodeFile]:
-    """What keeps all users but root from the metadata service of a machine, from its boot on."""
+    """The files that keep all users but root from a machine's metadata service, from boot on."""
     return [*scripts(cloud, ["close-metadata.sh"]), unit(cloud, METADATA_UNIT, {})]
 
 
@@ -187,10 +187,9 @@ def cloud_config(
     units: Sequence[str] = (),
     narrow: bool = False,
 ) -> str:
-    """The whole `#cloud-config`: packages first, then the files, then `units` enabled and started without waiting,
-    and before them the one that closes the metadata service.
-    `narrow`: with little indentation, and files of one kind together, which gzip packs 700 bytes tighter: EC2's limit
-    leaves no room for more.
+    """The whole `#cloud-config`: packages, files, then `units`, enabled and started without waiting after the unit that
+    closes the metadata service. `narrow`: less indentation and files of one kind together, which saves 700 bytes
+    after gzip, to stay below EC2's limit.
     """
     files, units = (
         list({file.path: file for file in (*files, *metadata_files(cloud))}.values()),
@@ -209,7 +208,7 @@ def _packing_order(file: NodeFile) -> int:
 
 
 def _narrow(file: NodeFile) -> NodeFile:
-    """One space of indentation for four, which Python takes as well; none in bash, except where Python stands in it."""
+    """With one space of indentation for four, or none in bash, unless it contains Python."""
     bash_alone = file.path.endswith(".sh") and "-c '\n" not in file.text
     return file._replace(text=_INDENT.sub(lambda found: "" if bash_alone else found[0][::4], file.text))
 

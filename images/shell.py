@@ -264,7 +264,7 @@ def store_values(
 
 
 def metadata_settings(spec: MachineSpec) -> dict[str, str]:
-    """Who besides root may ask the metadata service, for close-metadata.sh: Prometheus, to find a cloud's workers."""
+    """Users besides root who may reach the metadata service, for close-metadata.sh: Prometheus, to discover workers."""
     return {"METADATA_USERS": "nobody"} if getattr(spec, "prometheus_image", None) else {}
 
 

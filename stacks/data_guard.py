@@ -1,6 +1,6 @@
-"""What the engine may replace, and in which order. A change that would replace or remove what holds data is refused, in
-a preview as in an update, unless `gangway:allow_replace` names the resource. `destroy` runs no program, and takes what
-it always took.
+"""Transformations that control replacements. Resources with fixed names are deleted before they are replaced. A change
+that would replace or remove a resource with data is refused, in `preview` and `up`, unless `gangway:allow_replace`
+names it. `destroy` runs no program, so it is not affected.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from components.core.findings import InputError
 from stacks.planning.rules.rule import kind
 from stacks.providers.ownership import State
 
-Held = tuple[str, str]
-"""Type token, as the engine has it, and logical name."""
+Key = tuple[str, str]
+"""The engine's type token and the logical name."""
 
 
-def _held(urn: str) -> Held:
+def _key(urn: str) -> Key:
     _, _, types, name = urn.split("::", 3)
     return types.rpartition("$")[2], name
 
@@ -29,7 +29,7 @@ _NAMES = frozenset(
 
 
 def delete_named_first(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-    """A transformation: what has a name of its own goes before another of that name is made, which clouds refuse."""
+    """A transformation: deletes a resource with a fixed name before replacing it, as clouds refuse a second one."""
     named = isinstance(args.resource, pulumi.CustomResource) and any(args.props.get(key) is not None for key in _NAMES)
     if not named or args.opts.delete_before_replace is not None:
         return None
@@ -38,34 +38,34 @@ def delete_named_first(args: pulumi.ResourceTransformationArgs) -> pulumi.Resour
 
 
 class DataGuard:
-    """Watches the resources that a program declares.
+    """Refuses to replace or remove resources with data.
 
     Args:
-        types: `package:module:Class` of what holds data.
-        allowed: names of resources that may be replaced or removed all the same.
-        state: of the stack, before this run.
+        types: `package:module:Class` of resources with data.
+        allowed: names of resources that may be replaced or removed.
+        state: the stack's state before this run.
     """
 
     def __init__(self, types: frozenset[str], allowed: Sequence[str], state: State) -> None:
         self._types, self._allowed = types, allowed
-        self._standing = {held for urn in state if kind((held := _held(urn))[0]) in types}
+        self._existing = {key for urn in state if kind((key := _key(urn))[0]) in types}
         self._hook = pulumi.ResourceHook(
-            "gangway-data-guard", self._refuse_another, pulumi.ResourceHookOptions(on_dry_run=True)
+            "gangway-data-guard", self._refuse_replacement, pulumi.ResourceHookOptions(on_dry_run=True)
         )
-        self._declared: set[Held] = set()
+        self._declared: set[Key] = set()
 
     def watch(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-        """A transformation of the stack's resources. What is guarded is made before the one that it replaces goes, or
-        there would be nothing left to refuse.
+        """A transformation that guards a resource with data. A guarded resource is created before its predecessor is
+        deleted, so that refusing the creation loses nothing.
         """
         if kind(args.type_) not in self._types:
             return None
-        former = [
+        aliases = [
             alias if isinstance(alias, str) else getattr(alias, "name", None) for alias in args.opts.aliases or ()
         ]
-        names = {args.name, *(name.rpartition("::")[2] for name in former if isinstance(name, str))}
+        names = {args.name, *(name.rpartition("::")[2] for name in aliases if isinstance(name, str))}
         self._declared |= {(args.type_, name) for name in names}
-        # What a replacement leaves in the cloud is not lost.
+        # A retained resource stays in the cloud when it is replaced.
         if args.name in self._allowed or args.opts.retain_on_delete:
             return None
         guarded = pulumi.ResourceOptions(
@@ -73,19 +73,19 @@ class DataGuard:
         )
         return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, guarded))
 
-    def _refuse_another(self, args: pulumi.ResourceHookArgs) -> None:
-        """Called before a guarded resource is made: where it stands already, it is to be replaced."""
-        if _held(args.urn) in self._standing:
+    def _refuse_replacement(self, args: pulumi.ResourceHookArgs) -> None:
+        """Called before a guarded resource is created. If it exists already, this is a replacement."""
+        if _key(args.urn) in self._existing:
             raise _refusal(args.name, args.type, "replace")
 
     def check_removed(self) -> None:
-        """Called when all is declared, while nothing has been sent. InputError: something that stands is left out."""
-        for type_, name in sorted(self._standing - self._declared):
+        """Call after the program has declared everything. InputError: an existing guarded resource is not declared."""
+        for type_, name in sorted(self._existing - self._declared):
             if name not in self._allowed:
                 raise _refusal(name, type_, "remove")
 
     def warn(self) -> None:
-        """Says what is not guarded."""
+        """Warns of each resource that `allow_replace` names."""
         for name in self._allowed:
             pulumi.warn(
                 f"gangway:allow_replace: {name} may be replaced or removed, and what it holds is lost then. Take the "

@@ -39,8 +39,8 @@ def in_checkout() -> bool:
 
 
 def installed_from() -> str | None:
-    """The URL that Gangway was installed from, for a requirement such as `gangway-iac[aws] @ URL`; None where it came
-    from an index, which has no release of ours. A name alone would be whoever's registers it there.
+    """The URL that Gangway was installed from, for a requirement such as `gangway-iac[aws] @ URL`; None for an index.
+    We have no release there, so anyone could register the name.
     """
     if in_checkout():
         return ROOT.as_uri()

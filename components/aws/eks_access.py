@@ -96,8 +96,8 @@ def pod_role(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.Output[str]:
-    """ARN of a role for the pods of a service account, which waits for its permissions: a document, or the name of a
-    policy of AWS's.
+    """The ARN of a role for the pods of a service account, available once the role has its permissions. `policy`: a
+    document, or the name of an AWS managed policy.
     """
     trusted = cluster_arn.apply(lambda arn: pod_trust(arn, account))
     role, arn = _role(name, trusted, (policy,) if isinstance(policy, str) else (), tags, opts)

@@ -144,7 +144,7 @@ class EncryptionKey(pulumi.ComponentResource):
             policy=pulumi.Output.json_dumps(key.arn.apply(lambda arn: key_policy(account_of(arn), args["region"]))),
             opts=child,
         )
-        # Whoever takes the ARN from here waits until the services may use the key, and is deleted before it.
+        # Resources that use this ARN wait until the services may use the key, and are deleted before it.
         self.key_arn = after(key.arn, policy, alias)
         self.register_outputs({"key_arn": self.key_arn})
 

@@ -1,10 +1,10 @@
-"""Which of AWS's resources hold data that outlives a `destroy`, and what protects and decrypts it."""
+"""AWS resource types by retention class: which hold data that outlives a `destroy`, and which protect or decrypt it."""
 
 from components.core.retention import Retention, types_of
 
 __all__ = ["RETENTION"]
 
-_IN_BUCKET = "a setting of the bucket: S3 loses it with the bucket, and without it what is in there is less guarded"
+_IN_BUCKET = "a setting of the bucket, deleted with it; without it the objects are less protected"
 
 RETENTION = Retention(
     data={"aws:s3:Bucket": "run records; S3 refuses to delete a bucket that is not empty"},
@@ -20,8 +20,8 @@ RETENTION = Retention(
     disposable={
         **types_of("aws", "ecr: LifecyclePolicy Repository", "images can be built again from a commit and a lock"),
         **types_of("aws", "fsx: DataRepositoryAssociation", "the link between file system and bucket"),
-        **types_of("aws", "cloudwatch: LogGroup", "kept for days while the stack stands; records are in the bucket"),
-        **types_of("aws", "ssm: Parameter", "keys between the machines of one stack, made anew"),
+        **types_of("aws", "cloudwatch: LogGroup", "kept for days while the stack is up; records are in the bucket"),
+        **types_of("aws", "ssm: Parameter", "keys between the machines of one stack, created again by `up`"),
         **types_of(
             "aws",
             "autoscaling: Group LifecycleHook Policy Schedule ec2: CapacityBlockReservation Fleet Instance "
@@ -35,12 +35,12 @@ RETENTION = Retention(
             "RouteTableAssociation SecurityGroup Subnet Vpc VpcEndpoint route53: Record ResolverFirewallDomainList "
             "ResolverFirewallRule ResolverFirewallRuleGroup ResolverFirewallRuleGroupAssociation Zone "
             "vpc: SecurityGroupEgressRule SecurityGroupIngressRule",
-            "the machines' network: a bucket is not in it",
+            "the machines' network; buckets are outside of it",
         ),
         **types_of(
             "aws",
             "iam: InstanceProfile Role RolePolicy RolePolicyAttachment",
-            "rights of the stack's machines: without them fewer can read the data",
+            "permissions of the stack's machines: without them fewer principals can read the data",
         ),
         **types_of(
             "aws",

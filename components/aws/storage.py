@@ -328,10 +328,10 @@ class RunBucket(pulumi.ComponentResource):
             self._name,
             tags=args["tags"],
             force_destroy=None if args.get("keep", True) else True,
-            # The key goes after the objects, or not at all where S3 refuses to delete them.
+            # Delete the key after the bucket, or not at all if S3 refuses because there are objects.
             opts=pulumi.ResourceOptions(parent=self, depends_on=resources_of(args.get("kms_key_arn"))),
         )
-        # What protects the bucket is deleted with it, never before: a bucket that is not empty keeps it.
+        # Its settings are deleted with the bucket, never before: a bucket that is not empty keeps them.
         self._child = pulumi.ResourceOptions(parent=self, deleted_with=self._bucket)
         self._private()
         self._encrypted(args.get("kms_key_arn"))

@@ -1,4 +1,4 @@
-"""AksIdentity: whom an AKS cluster acts as, and whom its nodes. Neither has a password, and pods have no identity."""
+"""AksIdentity: the managed identities of an AKS cluster and of its nodes. Pods have none."""
 
 from typing import NotRequired, TypedDict
 

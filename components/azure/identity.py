@@ -268,8 +268,8 @@ class Grantee:
         data_actions: Sequence[str] = (),
         scope: pulumi.Input[str] | None = None,
     ) -> list[pulumi.CustomResource]:
-        """Makes a role of these actions alone and assigns it on `scope`, by default the stack's resource group. Makes
-        nothing where there is no action.
+        """Creates a role with these actions alone and assigns it on `scope`, by default the stack's resource group.
+        Creates nothing without actions.
         """
         if not actions and not data_actions:
             return []

@@ -47,7 +47,7 @@ STORAGE_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
 
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 RUN_WRITER_ACTIONS = (f"{_BLOBS}/read", f"{_BLOBS}/write")
-"""Data actions by which a machine puts and lists records. None deletes: an overwritten blob keeps its old version."""
+"""Data actions to write and list records, without delete. An overwritten blob keeps its old version."""
 
 _SET = "Microsoft.Compute/virtualMachineScaleSets"
 _CLUSTER = "Microsoft.ContainerService/managedClusters"

@@ -1,4 +1,4 @@
-"""Which of Azure's resources hold data that outlives a `destroy`, and what protects and decrypts it."""
+"""Azure resource types by retention class: which hold data that outlives a `destroy`, and which protect it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ RETENTION = Retention(
     disposable={
         **types_of("azure-native", "containerregistry: Registry", "images can be built again from a commit and a lock"),
         **types_of("azure-native", "storagecache: AutoExportJob", "the link between file system and container"),
-        **types_of("azure-native", "keyvault: Secret", "keys between the machines of one stack, made anew"),
+        **types_of("azure-native", "keyvault: Secret", "keys between the machines of one stack, created again by `up`"),
         **types_of(
             "azure-native",
             "compute: CapacityReservationGroup DiskEncryptionSet ProximityPlacementGroup VirtualMachine "

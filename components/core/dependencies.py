@@ -20,8 +20,8 @@ def after(value: pulumi.Input[Value], *others: pulumi.CustomResource | pulumi.Ou
 
 
 def resources_of(value: pulumi.Input[str] | None) -> pulumi.Output[list[pulumi.Resource]]:
-    """For `depends_on`: the resources that `value` comes from. For what takes no input of them and must not outlive
-    them, as a bucket must not outlive the key of its objects.
+    """For `depends_on`: the resources that `value` comes from. For a resource that does not take `value` as an input,
+    but must be deleted before them, as a bucket is before the key of its objects.
     """
-    # The list is empty: an output's own resources count as dependencies.
+    # The list itself is empty: Pulumi adds the resources that the output depends on.
     return pulumi.Output.from_input(value).apply(lambda _: [])

@@ -1,4 +1,4 @@
-"""The first `up` decides under which key a stack's data are: a later change is refused before anything is sent."""
+"""The first `up` fixes which key encrypts a stack's data. Later changes are refused before anything is sent."""
 
 import pulumi
 
@@ -14,15 +14,15 @@ def choice_name(stack: str) -> str:
 
 
 def record_choice(stack: str, encryption: str) -> pulumi.Output[str]:
-    """Records in the stack's state the `encryption` that its first `up` used; returns that one."""
+    """Records the `encryption` of the first `up` in the stack's state, and returns the recorded value."""
     kept = pinned(choice_name(stack).removesuffix("-0"), {"encryption": encryption}, 0)
     return kept.apply(lambda first: first["encryption"])
 
 
 def check_choice(first: str, encryption: str) -> None:
-    """InputError if `encryption` is not the `first`. Either way data would be lost: leaving a customer key deletes it
-    while the run bucket has records under it; taking one replaces file systems and registries, which are encrypted
-    when they are made.
+    """InputError if `encryption` differs from `first`. Either change would lose data: to the provider's key, it would
+    delete the stack's key, which encrypts records in the run bucket; to a key of the stack, it would replace file
+    systems and registries, whose key is set at creation.
     """
     if first == encryption:
         return

@@ -1,4 +1,4 @@
-"""Questions to a cloud. `look_up` calls every function of a provider's SDK, so that a failure is a user's error."""
+"""Lookups in a cloud. Every provider function is called through `look_up`, which turns a failure into a user error."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ __all__ = ["Lookup", "LookupFailedError", "Postponed", "look_up", "look_up_later
 P = ParamSpec("P")
 T = TypeVar("T")
 ANSWER_LIMIT = 600
-"""Characters of the cloud's answer in a message: AWS encodes a refused request in thousands of them."""
+"""Characters of the cloud's answer in a message. AWS encodes a refused request in thousands of characters."""
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """What a lookup is for, in the words of its error.
+    """A lookup, as its error message describes it.
 
     Attributes:
-        subject: what is looked up, with its parameter, such as `the nodes' newest image (SSM parameter /aws/...)`.
+        subject: what is looked up, and by which parameter, such as `the nodes' newest image (SSM parameter /aws/...)`.
         where: the region, project or subscription that is asked.
         place: the setting that the lookup belongs to, such as `gangway:cluster.image_id`.
         fix: what to check, and what to set in the stack file.
@@ -34,16 +34,16 @@ class Lookup:
     fix: str
 
     def failed(self, answer: object) -> "LookupFailedError":
-        """The error. `answer`: what the cloud said; any text."""
+        """The error to raise. `answer`: the cloud's answer, any text."""
         return LookupFailedError(self, " ".join(visible(str(answer)).split()))
 
 
 class LookupFailedError(InputError):
-    """A cloud refused or could not answer.
+    """A cloud refused a lookup, or did not answer it.
 
     Args:
-        lookup: what was looked up.
-        answer: what the cloud said, in one line.
+        lookup: the lookup.
+        answer: the cloud's answer, in one line.
     """
 
     def __init__(self, lookup: Lookup, answer: str) -> None:
@@ -55,21 +55,21 @@ class LookupFailedError(InputError):
 
 
 def look_up(lookup: Lookup, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a function of a provider's SDK returns: the plain form, which waits, so that it fails before the first
-    resource. Secrets come unmarked: wrap them in `pulumi.Output.secret`. LookupFailedError: the cloud does not answer.
+    """The result of a provider function. Pass the plain form, not `..._output`: it blocks, so that it fails before the
+    first resource. Secrets come unmarked: wrap them in `pulumi.Output.secret`. LookupFailedError: no answer.
     """
     try:
         return function(*args, **kwargs)
     except Exception as error:
-        # The SDK raises no subclass for what the cloud says; any other is a bug of ours.
+        # The SDK raises plain Exception for the cloud's errors; a subclass is a bug of ours.
         if type(error) is not Exception:
             raise
         raise lookup.failed(error) from None
 
 
 def look_up_later(ask: Callable[[], T]) -> T:
-    """`ask()`, inside an output's `apply`. pulumi.RunError: its lookup failed; nobody catches an InputError there, and
-    the engine would print a traceback.
+    """`ask()`, for use inside an output's `apply`, where the engine would print a traceback for an InputError.
+    pulumi.RunError: its lookup failed.
     """
     try:
         return ask()
@@ -79,11 +79,11 @@ def look_up_later(ask: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Postponed(Generic[T]):
-    """A lookup made before the first resource or, where the cloud cannot answer yet, after what it waits for.
+    """A lookup made before the first resource, or repeated later if it depends on a resource of this stack.
 
     Attributes:
         ask: calls `look_up`.
-        answer: None where it has to be asked again.
+        answer: None if it has to be repeated.
     """
 
     ask: Callable[[], T]
@@ -91,7 +91,7 @@ class Postponed(Generic[T]):
 
     @classmethod
     def now(cls, ask: Callable[[], T], not_yet: Callable[[str], bool]) -> "Postponed[T]":
-        """Asks now. `not_yet`: whether an answer only means that something has to be made first."""
+        """Looks up now. `not_yet`: whether the cloud's error means that a resource has to be created first."""
         try:
             return cls(ask, ask())
         except LookupFailedError as failed:
@@ -100,7 +100,7 @@ class Postponed(Generic[T]):
             return cls(ask, None)
 
     def after(self, made: pulumi.Output[str]) -> pulumi.Output[T]:
-        """The answer, once `made` is known where it was not there at first."""
+        """The answer; if it has to be repeated, once `made` is known."""
         if self.answer is not None:
             return pulumi.Output.from_input(self.answer)
         return made.apply(lambda _: look_up_later(self.ask))

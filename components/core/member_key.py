@@ -1,5 +1,5 @@
-"""The key by which the nodes of a job know each other. A stack has one from its first `up`, a secret of its state; a
-queued job has a new one for each submit.
+"""The key that authenticates the nodes of a job to each other. A stack creates one at its first `up` and keeps it as a
+secret of its state; a queued job gets a new one at each submit.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -42,6 +42,6 @@ def new_member_key(job: str) -> str:
 
 def member_key(stack: str, refresh: int = 0, opts: "pulumi.ResourceOptions | None" = None) -> "pulumi.Output[str]":
     """A stack's key, a secret. `refresh`: another number makes another one, which reaches nodes when they start."""
-    from components.core.pinned import pinned_secret  # of Pulumi, which a queue has no use for
+    from components.core.pinned import pinned_secret  # loads Pulumi, which queues do not need
 
     return pinned_secret(f"{stack}-member-key", "pem", new_member_key(stack), refresh, opts)

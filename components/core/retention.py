@@ -1,4 +1,4 @@
-"""In which order data, what protects it and what decrypts it are deleted: what a provider's types are, and the rule."""
+"""The rule for the deletion order of data, its protections and its keys, over the resource types of a provider."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from typing import Any, Protocol
 __all__ = ["NO_RETENTION", "Retention", "RetentionResource", "retention_breaches", "types_of"]
 
 Types = Mapping[str, str]
-"""By type (`aws:s3:Bucket`), why it is in this class."""
+"""Type (`aws:s3:Bucket`) -> why it is in this class."""
 
 
 def types_of(package: str, lines: str, reason: str) -> dict[str, str]:
-    """Types written as a line for each module, `module: Class Class`, all for the same reason.
+    """Types given as `module: Class Class module: Class`, all with the same reason.
 
     >>> types_of("aws", "sns: Topic TopicPolicy", "holds no data")
     {'aws:sns:Topic': 'holds no data', 'aws:sns:TopicPolicy': 'holds no data'}
@@ -31,20 +31,21 @@ def _force_destroyed(inputs: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Retention:
-    """The types of a provider, each in one class, with the reason.
+    """The resource types of a provider, each in exactly one class, with the reason.
 
     Attributes:
-        data: hold what must outlive a `destroy`: the cloud refuses to delete them with data, or they are left there.
-        holders: what `data` is in, where the protections name that.
-        protections: keep such data private, versioned or encrypted, as resources of their own that name it.
-        keys: decrypt data.
-        key_grants: a key's own policy, alias or member: without them the services that hold the data cannot use it.
-        surroundings: what retained data or a key lives in or is used by; needed where the data waits for it.
-        copies: hold working copies, such as file systems: they go with the stack, but no change of a setting may
-            replace them unasked.
-        disposable: go with the stack.
-        is_scratch: whether `data` with these inputs is meant to go with its content, as with `keep_runs: false`.
-        refuses: whether the cloud refuses to delete `data` that is not empty; where it does not, it has to be retained.
+        data: hold data that must outlive a `destroy`: the cloud refuses to delete them unless empty, or the program
+            retains them.
+        holders: contain `data`, where protections refer to the container (a storage account) and not to the data.
+        protections: separate resources that keep the data private, versioned or encrypted, and refer to it.
+        keys: encrypt the data.
+        key_grants: a key's policy, alias or IAM member, without which the storage service cannot use the key.
+        surroundings: contain the data or its key, or give access to it, such as a resource group or vault.
+        copies: hold working copies, such as file systems. `destroy` deletes them, but a changed setting must not
+            replace them unless allowed.
+        disposable: may be deleted or replaced at any time.
+        is_scratch: whether `data` with these inputs is deleted with its content on purpose (`keep_runs: false`).
+        refuses: whether the cloud refuses to delete `data` that is not empty. If not, the program must retain it.
     """
 
     data: Types = field(default_factory=dict)
@@ -60,22 +61,22 @@ class Retention:
 
     @property
     def classes(self) -> tuple[Types, ...]:
-        """All of them; a type is in one."""
+        """All classes."""
         around = (self.holders, self.protections, self.keys, self.key_grants, self.surroundings)
         return self.data, *around, self.copies, self.disposable
 
     @property
     def guarded(self) -> frozenset[str]:
-        """The types that a change of settings may replace or remove only where the stack file allows it."""
+        """The types that a changed setting may replace or remove only if the stack file allows it."""
         return frozenset((*self.data, *self.holders, *self.copies))
 
 
 NO_RETENTION = Retention()
-"""Of a provider that declares no data."""
+"""For a provider without data."""
 
 
 class RetentionResource(Protocol):
-    """What the rule reads of a declared resource; see `stacks.planning.recording.PlannedResource`."""
+    """The part of `stacks.planning.recording.PlannedResource` that the rule reads."""
 
     @property
     def urn(self) -> str:
@@ -95,23 +96,23 @@ class RetentionResource(Protocol):
 
     @property
     def dependencies(self) -> frozenset[str]:
-        """The URNs of what it waits for."""
+        """The URNs of the resources it depends on."""
 
     @property
     def is_retained(self) -> bool:
-        """Whether its deletion leaves it in the cloud."""
+        """Whether `retain_on_delete` is set."""
 
     @property
     def deleted_with(self) -> str:
-        """The URN of the resource whose deletion is its own."""
+        """The URN in `deleted_with`; empty if not set."""
 
 
 def retention_breaches(
     resources: Sequence[RetentionResource], facts: Retention, kind: Callable[[str], str]
 ) -> Iterator[str]:
-    """Where protection could go before the data. A resource outlives the data if it is retained, or if the data, where
-    the cloud refuses its deletion, waits for it: Pulumi deletes in reverse order, and stops at the refusal. `kind`
-    turns a type token into `package:module:Class`.
+    """The resources that could be deleted while the data still needs them. A resource outlives the data if it is
+    retained, or if the data depends on it and the cloud refuses to delete the data: Pulumi deletes in reverse order
+    of dependencies, and stops at the first failure. `kind` turns a type token into `package:module:Class`.
     """
     graph = _Graph(resources)
     for data in resources:
@@ -120,10 +121,10 @@ def retention_breaches(
         if not facts.refuses and not data.is_retained:
             yield f"{data.name} ({kind(data.type)}) is deleted with what is in it"
             continue
-        holders = {urn for urn in graph.below(data.urn) if kind(graph.by_urn[urn].type) in facts.holders}
+        holders = {urn for urn in graph.dependencies(data.urn) if kind(graph.by_urn[urn].type) in facts.holders}
         guarded = {data.urn, *holders}
         protections = [one for one in resources if kind(one.type) in facts.protections and guarded & one.dependencies]
-        needs = graph.below(data.urn).union(*(graph.below(one.urn) for one in protections))
+        needs = graph.dependencies(data.urn).union(*(graph.dependencies(one.urn) for one in protections))
         keys = {urn for urn in needs if kind(graph.by_urn[urn].type) in facts.keys}
         before = {urn for urn in needs if kind(graph.by_urn[urn].type) in facts.surroundings}
         grants = {
@@ -141,17 +142,17 @@ def retention_breaches(
 class _Graph:
     def __init__(self, resources: Sequence[RetentionResource]) -> None:
         self.by_urn = {one.urn: one for one in resources}
-        self._below: dict[str, frozenset[str]] = {}
+        self._dependencies: dict[str, frozenset[str]] = {}
 
-    def below(self, urn: str) -> frozenset[str]:
-        """Everything that a resource waits for, directly or not."""
-        if urn not in self._below:
+    def dependencies(self, urn: str) -> frozenset[str]:
+        """All resources that a resource depends on, directly or indirectly."""
+        if urn not in self._dependencies:
             direct = frozenset(other for other in self.by_urn[urn].dependencies if other in self.by_urn)
-            self._below[urn] = direct.union(*(self.below(other) for other in direct))
-        return self._below[urn]
+            self._dependencies[urn] = direct.union(*(self.dependencies(other) for other in direct))
+        return self._dependencies[urn]
 
     def outlives(self, urn: str, data: RetentionResource) -> bool:
         if self.by_urn[urn].is_retained:
             return True
-        # The stack forgets retained data, and no refusal stops the deletions after it.
-        return not data.is_retained and urn in self.below(data.urn)
+        # Deleting retained data always succeeds, so it does not stop the deletions that follow.
+        return not data.is_retained and urn in self.dependencies(data.urn)

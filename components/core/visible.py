@@ -26,7 +26,7 @@ def _seen(character: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""As `visible`, with line breaks and tabs spelled out too: a word of a table's row makes no row of its own.
+    r"""As `visible`, with line breaks and tabs escaped too, so that a cell of a table stays in its row.
 
     >>> one_line("a\nb")
     'a\\nb'
@@ -46,7 +46,7 @@ def all_visible(value: Any) -> Any:
 
 
 class OneLineTexts:
-    """A frozen dataclass whose texts come from elsewhere: each is as `one_line`, in tuples too, whoever makes it."""
+    """Base of a frozen dataclass with texts from untrusted sources: escapes each as `one_line` does, in tuples too."""
 
     def __post_init__(self) -> None:
         for each in fields(cast("Any", self)):
@@ -54,8 +54,8 @@ class OneLineTexts:
 
 
 def one_line_texts(value: Any) -> Any:
-    """A text, or what is in a tuple or list, as `one_line`; anything else as it is."""
-    if type(value) is str:  # and no enumeration's
+    """Applies `one_line` to a text, or to the texts in a tuple or list; returns anything else as it is."""
+    if type(value) is str:  # not a StrEnum
         return one_line(value)
     return type(value)(map(one_line_texts, value)) if type(value) in (tuple, list) else value
 

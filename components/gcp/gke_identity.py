@@ -1,7 +1,7 @@
 """ClusterIdentity: the service account of a GKE cluster's nodes, and its grants.
 
-Pods get no grant. Google knows a pod by project, namespace and service account, not by cluster: a grant to the pods of
-a namespace counts in every cluster of the project that has a namespace of that name.
+Pods get no grant. Google identifies a pod by project, namespace and service account, not by cluster, so a grant to a
+namespace is valid in every cluster of the project that has a namespace of that name.
 """
 
 from typing import NotRequired, TypedDict

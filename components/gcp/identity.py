@@ -160,8 +160,8 @@ class ProjectServices(pulumi.ComponentResource):
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` are those that use the key
     besides USUAL: lustre, filestore, kubernetes, secretmanager, tpu, workflows. `agents` are the service agents of
-    storage and logging as members, which Google creates when they are looked up. `grant_wait_sec` (0) is how long
-    Google gets to heed who may use the key: from Python programs alone (`components.core.settling`).
+    storage and logging as members, which Google creates when they are looked up. `grant_wait_sec` (0) is how long to
+    wait until a grant on the key takes effect: from Python programs alone (`components.core.settling`).
     """
 
     project: pulumi.Input[str]

@@ -148,7 +148,7 @@ class HeadNode(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 replace_on_changes=["metadata"],
-                # Google sets them when it makes the disk alone.
+                # Google applies them only when it creates the disk.
                 ignore_changes=["bootDisk.initializeParams.labels"],
                 delete_before_replace=True,
             ),
@@ -208,8 +208,8 @@ def instance_template(
     provisioning: Provisioning,
     opts: pulumi.ResourceOptions,
 ) -> compute.InstanceTemplate:
-    """A template for one machine type, had in one way. Its labels are those of its first day, for no template can be
-    edited: whoever launches from it patches the labels of today onto each machine.
+    """A template for one machine type and one way to get machines. It keeps its first labels, as templates cannot be
+    edited: whatever launches machines from it sets the current labels on each of them.
     """
     first_labels = pulumi.ResourceOptions(ignore_changes=["labels", "disks[0].labels"])
     return compute.InstanceTemplate(

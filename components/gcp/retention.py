@@ -1,13 +1,13 @@
-"""Which of Google Cloud's resources hold data that outlives a `destroy`, and what protects and decrypts it."""
+"""Google Cloud resource types by retention class: which hold data that outlives a `destroy`, and which decrypt it."""
 
 from components.core.retention import Retention, types_of
 
 __all__ = ["RETENTION"]
 
 RETENTION = Retention(
-    data={"gcp:storage:Bucket": "run records; refused while not empty. What guards it is part of the bucket itself"},
-    keys={"gcp:kms:CryptoKey": "its deletion destroys every version, and objects under one cannot be read any more"},
-    key_grants=types_of("gcp", "kms: CryptoKeyIAMMember", "lets a service agent decrypt what is under the key"),
+    data={"gcp:storage:Bucket": "run records; not deleted unless empty. Its protections are inputs of the bucket"},
+    keys={"gcp:kms:CryptoKey": "its deletion destroys every version, and objects encrypted with one become unreadable"},
+    key_grants=types_of("gcp", "kms: CryptoKeyIAMMember", "lets a service agent use the key"),
     surroundings=types_of("gcp", "kms: KeyRing", "holds the key"),
     copies=types_of("gcp", "filestore: Instance lustre: Instance", "machines put records in the bucket"),
     disposable={
@@ -19,9 +19,9 @@ RETENTION = Retention(
         **types_of(
             "gcp",
             "secretmanager: Secret SecretIamMember SecretVersion",
-            "keys between the machines of one stack, made anew",
+            "keys between the machines of one stack, created again by `up`",
         ),
-        **types_of("gcp", "storage: BucketObject", "what `up` wrote for the head, and can write again"),
+        **types_of("gcp", "storage: BucketObject", "written by `up` for the head, which can write it again"),
         **types_of("gcp", "logging: Metric ProjectBucketConfig ProjectSink", "logs, kept for a week more"),
         **types_of(
             "gcp",
@@ -33,13 +33,13 @@ RETENTION = Retention(
             "gcp",
             "accesscontextmanager: ServicePerimeter compute: Address Firewall GlobalAddress Network Route Router "
             "RouterNat Subnetwork dns: ManagedZone RecordSet servicenetworking: Connection",
-            "the machines' network, and a perimeter of the whole project: the bucket's own access prevention stays",
+            "the machines' network, and a perimeter of the project; the bucket keeps its own public access prevention",
         ),
         **types_of(
             "gcp",
             "projects: IAMCustomRole IAMMember Service ServiceIdentity serviceaccount: Account IAMMember "
             "storage: BucketIAMMember tags: TagKey TagValue",
-            "rights of the stack's machines: without them fewer can read the data; APIs and agents stay",
+            "permissions of the stack's machines: without them fewer principals can read the data",
         ),
         **types_of(
             "gcp",

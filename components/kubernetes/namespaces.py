@@ -22,16 +22,16 @@ CLOSED_RANGES = (
     *("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"),
     *("169.254.0.0/16", "168.63.129.16/32"),
 )
-"""Where no pod of a team connects, except to other pods: private ranges, with machines, the control plane and file
-systems that trust whoever reaches them; and the services that give machines their credentials.
+"""Ranges that pods of teams cannot reach, except for other pods: private networks with machines, the control plane and
+unauthenticated file systems, and the services that give machines their credentials.
 """
 
 _ADMISSION, RUNS_APART = "admissionregistration.k8s.io/v1", "gangway-runs-apart"
-"""The latter: of the policy that keeps teams' folders in the volume apart."""
+"""The name of the policy that separates the teams' folders in the volume."""
 _NETWORK_POLICY = "gangway-network-policies"
 _BY_MEMBER = """!authorizer.group("networking.k8s.io").resource("networkpolicies").namespace(request.namespace)
     .check("deletecollection").allowed()"""
-"""True for whoever has a member's rights to policies and no more. Controllers of Kubernetes have more."""
+"""True for a user with a member's permissions on policies and no more. Kubernetes' controllers have more."""
 _KEEPS_OURS = f'!(request.name in ["{_NOTHING_IN}", "{_ONLY_OUTSIDE}"])'
 _INGRESS_ALONE = """request.operation == "DELETE" || (!has(object.spec.egress)
     && object.spec.policyTypes.all(t, t == "Ingress"))"""
@@ -101,7 +101,7 @@ def _limits(spec: ClusterSpec) -> dict[str, str]:
 
 
 def _outgoing() -> dict[str, Any]:
-    """Other pods, and the internet. Port 53 is open: the resolver may be on a node, or at the metadata service."""
+    """Allows other pods, the internet, and port 53: the resolver may be on a node, or at the metadata service."""
     dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
     return {
         "podSelector": {},
@@ -115,7 +115,7 @@ def _outgoing() -> dict[str, Any]:
 
 
 def _no_system_pods() -> dict[str, Any]:
-    """Pods of these classes would evict pods of other teams."""
+    """Forbids priority classes whose pods would evict those of other teams."""
     classes = ["system-cluster-critical", "system-node-critical"]
     matched = {"scopeName": "PriorityClass", "operator": "In", "values": classes}
     return {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [matched]}}
@@ -223,7 +223,7 @@ def _apart() -> tuple[Manifest, ...]:
 
 
 def _guarded_policies() -> tuple[Manifest, ...]:
-    """Members make a NetworkPolicy for each job. Policies add up, so one with egress would undo `_outgoing`."""
+    """Members create a NetworkPolicy for each job. Policies add up, so one with egress would undo `_outgoing`."""
     verbs, group = ["CREATE", "UPDATE", "DELETE"], _NETWORK.partition("/")[0]
     rule = {"operations": verbs, "apiGroups": [group], "apiVersions": ["v1"], "resources": ["networkpolicies"]}
     validations = [

@@ -220,8 +220,8 @@ def conf_files(spec: SlurmSpec) -> dict[str, str]:
 
 
 def account_words(spec: SlurmSpec) -> list[list[str]]:
-    """What sacctmgr is told, in order: which QOS goes before which, each team's share and limit, its users, and the
-    account of those who name none. slurm-accounts.sh takes users out of accounts in which they are not here.
+    """The arguments of each sacctmgr call, in order: QOS priorities, each team's share and limit, its users, and their
+    default accounts. slurm-accounts.sh removes users from accounts that are not listed here.
     """
     if not spec.accounting:
         return []

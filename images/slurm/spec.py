@@ -14,7 +14,7 @@ Release = Literal["21.08", "22.05", "23.11"]
 RungKind = Literal["capacity-block", "reservation", "flex-start", "spot", "on-demand"]
 
 USER = "gangway"
-"""Whose jobs run where there are no teams."""
+"""The user who runs jobs if there are no teams."""
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z])?(-[0-9]{1,2})?")
 """A partition's: its nodes' begin so, and end with a number of their own."""
 _OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -181,7 +181,7 @@ class SlurmSpec:
 
     @property
     def users(self) -> Mapping[str, int]:
-        """Who is made on each machine, by the same number: the teams' people; without teams one user for all jobs."""
+        """The users to create on each machine, with their UIDs: the teams' members, or one user for all jobs."""
         if not self.teams:
             return {USER: TRAINER_UID}
         return {name: uid for team in self.teams for name, uid in sorted(team.users.items())}

@@ -57,7 +57,7 @@ class TeamConfig(Section):
 
 _LINUX_USER = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _FIRST_UID, _LAST_UID = 20_000, 59_999
-"""Above Ubuntu's own users and the trainer's, below those of systemd and of user namespaces."""
+"""Above the UIDs of Ubuntu's users and the trainer, below those of systemd and of user namespaces."""
 _TAKEN_NAMES = frozenset({
     "adm", "admin", "audio", "backup", "bin", "cdrom", "chrony", "crontab", "daemon", "dialout", "dip", "disk",
     "dnsmasq", "docker", "ec2-instance-connect", "ec2-user", "fax", "floppy", "fwupd-refresh", "games",
@@ -68,15 +68,15 @@ _TAKEN_NAMES = frozenset({
     "systemd-timesync", "tape", "tcpdump", "tss", "tty", "ubuntu", "users", "utmp", "uucp", "uuidd", "video",
     "voice", "www-data",
 })  # fmt: skip
-"""Users and groups of the machines' images and of the packages that are installed."""
+"""Users and groups of the machines' images and of installed packages."""
 
 
 class SlurmTeamConfig(TeamConfig):
-    """A team of a Slurm: an account.
+    """A team of a Slurm cluster: an account.
 
     Attributes:
-        users: people who may submit to it, each with a number, the same on all machines and for ever: files on the
-            file system are its, so that nobody is given the number of somebody who has left.
+        users: people who may submit to it, each with a UID, the same on all machines. Never give the UID of a former
+            user to another one: it owns files on the file system.
     """
 
     users: dict[str, Whole] = Field(default={}, max_length=200, examples=[{"ann": 20001}])

@@ -1,4 +1,4 @@
-"""A stack's identity: what its names, tags and filters carry, so that no two stacks of an account share them."""
+"""A stack's identity: the prefix of its names and the value of its tags and filters, unique within an account."""
 
 import re
 from hashlib import sha256
@@ -9,7 +9,7 @@ import yaml
 from components.core.findings import InputError
 
 CHECKOUT_PROJECT = "gangway"
-"""The project of this checkout, whose stacks were always called by their own names."""
+"""The project of this checkout. Its stacks predate identities and keep their own names."""
 MAX_LENGTH = 40
 _VALID = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _HASH_DIGITS = 6
@@ -22,10 +22,10 @@ def is_valid_identity(text: str) -> bool:
 
 
 def stack_identity(project: str, stack: str) -> str:
-    """The stack's own name in the project `gangway`; elsewhere project, stack and a hash of both.
+    """The stack's own name in the project `gangway`; in any other project, both names and a hash of them.
 
-    The hash keeps ("a", "b-c") apart from ("a-b", "c"), and long names apart that begin alike. A stack of `gangway`
-    whose name ends like a hash gets one as well, so that it cannot be called like a stack of another project.
+    The hash distinguishes ("a", "b-c") from ("a-b", "c"), and long names with a common prefix. A `gangway` stack whose
+    name ends like a hash gets one as well, so that it cannot equal the identity of another project's stack.
 
     >>> stack_identity("gangway", "aws-demo"), stack_identity("vision", "dev"), stack_identity("vision", "vision")
     ('aws-demo', 'vision-dev-e71014', 'vision-fc51f7')
@@ -35,20 +35,26 @@ def stack_identity(project: str, stack: str) -> str:
     digits = sha256(f"{project}/{stack}".encode()).hexdigest()[:_HASH_DIGITS]
     room = MAX_LENGTH - _HASH_DIGITS - 1
     first, last = _plain(project), _plain(stack)
-    if first != last:
-        first = f"{first[: max(room - len(last) - 1, 8)]}-{last}"
-    if not re.match(r"(?!sg-)[a-z]", first):
-        first = f"p-{first.strip('-')}"  # a name without letters and digits is empty here
-    return f"{first[:room].strip('-')}-{digits}"
+    # A long project name is cut, to 8 characters or more, so that the stack's name stays readable.
+    first = "" if first == last else first[: max(room - len(last) - 1, 8)].rstrip("-")
+    name = _joined(first, last)
+    if not re.match(r"(?!sg-)[a-z]", name):
+        name = _joined("p", name)
+    return f"{name[:room].rstrip('-')}-{digits}"
+
+
+def _joined(*names: str) -> str:
+    """The names with a dash between them. A name without letters and digits is empty and left out."""
+    return "-".join(name for name in names if name)
 
 
 def _plain(name: str) -> str:
-    """The name in lowercase letters, digits and single dashes: Azure's containers take no two in a row."""
+    """The name in lowercase letters, digits and single dashes. Azure's containers allow no two dashes in a row."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def folder_stack(folder: str) -> str:
-    """The name of a project's first stack, from its folder's.
+    """The default name of a project's first stack, derived from the folder's name.
 
     >>> folder_stack("my-cluster"), folder_stack("2nd Try!")
     ('my-cluster', 'stack-2nd-try')
@@ -59,11 +65,11 @@ def folder_stack(folder: str) -> str:
 
 
 def project_name(stack_file: Path) -> str:
-    """The name in the Pulumi.yaml that the stack file belongs to: beside it, or one above, where `stackConfigDir` puts
-    stack files into a folder. A file outside any project gets the name of this checkout's. InputError: no name.
+    """The name in the Pulumi.yaml of the stack file's project, which is in the same folder, or in the one above if
+    `stackConfigDir` names the file's folder. CHECKOUT_PROJECT for a file outside any project. InputError: no name.
     """
-    beside = stack_file.absolute().parent
-    for folder in (beside, beside.parent):
+    own_folder = stack_file.absolute().parent
+    for folder in (own_folder, own_folder.parent):
         path = folder / "Pulumi.yaml"
         try:
             project = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
@@ -74,7 +80,7 @@ def project_name(stack_file: Path) -> str:
         name = project.get("name") if isinstance(project, dict) else None
         if not isinstance(name, str) or not name:
             raise _unreadable(path, "holds no `name`")
-        if folder / str(project.get("stackConfigDir", ".")) == beside or folder == beside:
+        if own_folder in (folder, folder / str(project.get("stackConfigDir", "."))):
             return name
     return CHECKOUT_PROJECT
 
@@ -83,6 +89,6 @@ def _unreadable(path: Path, problem: str) -> InputError:
     return InputError(
         str(path),
         f"the project's name cannot be read: {problem}",
-        allowed="a project of Pulumi, which begins with name: NAME",
-        fix="mend the file; names and tags of its stacks are made of the project's name",
+        allowed="a Pulumi project file, with name: NAME",
+        fix="correct the file; names and tags of its stacks contain the project's name",
     )

@@ -87,7 +87,7 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
 
 
 def _identity_in(path: Path) -> str:
-    """The identity of a file's stack: nodes and records know no other name of it. Empty for a file that is wrong."""
+    """The identity of a file's stack, the only name that nodes and records know. Empty for an invalid file."""
     try:
         own = read_settings(path).get("gangway:identity")
         return str(own or stack_identity(project_name(path), _stack_in(path)))
@@ -446,7 +446,7 @@ def _validate(project: str, stack: str, values: dict[str, Any], place: str) -> S
     if odd := list(odd_texts(values, f"{place}: gangway:", [("job", *lined) for lined in LINED])):
         raise ExceptionGroup(f"{place} is not valid", odd)
     model, provider, own = stack_model(), values.get("provider", "aws"), values.get("identity")
-    # An identity that is no identity is one mistake, and not one of the stack's name as well.
+    # An invalid identity is one mistake, and must not be reported as one of the stack's name too.
     identity = own if isinstance(own, str) and is_valid_identity(own) else stack_identity(project, stack)
     try:
         config = model.model_validate({**values, "stack": identity, "stack_name": stack})

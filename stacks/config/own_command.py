@@ -22,7 +22,7 @@ OPEN_MEETING = (
     "Who reaches their ports can end the job, change its gradients, and run code in it where it exchanges Python "
     "objects (broadcast_object_list, torch.distributed.checkpoint). These are"
 )
-"""What remains exposed of a command of several processes in a queue; who may use it comes after it."""
+"""The exposure of a command with several processes in a queue. A list of who can use it follows."""
 
 _OF_SHELLS = (
     *("BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),

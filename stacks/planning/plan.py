@@ -105,7 +105,7 @@ class Plan:
 
     @property
     def team_access(self) -> tuple[TeamAccess, ...]:
-        """What each team of a cluster with a queue may do."""
+        """The permissions of each team of a cluster with a queue."""
         return team_access(self.config.stack, self.resources)
 
     def _standing(self) -> dict[str, Any] | None:

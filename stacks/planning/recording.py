@@ -104,8 +104,8 @@ def _identities(label: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 class PlannedResource:
     """A resource as the program registered it.
 
-    Inputs are the wire's, in camelCase. `dependencies` are the URNs of what has to stand before it and to outlive it.
-    `is_retained`: deleting it leaves it in the cloud; `deleted_with`: the URN of the resource whose end is its own.
+    Inputs are the wire's, in camelCase. `dependencies` are the URNs of resources that are created before it and deleted
+    after it. `is_retained`: `retain_on_delete` is set. `deleted_with`: the URN in that option.
     """
 
     urn: str
@@ -157,7 +157,7 @@ class _Recorder(mocks.MockMonitor):
         return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]  # as above
 
 
-# No engine, no state: as if the stack were up, which asks no cloud who else is called like it.
+# A plan has no engine and no state. This one is of a stack that is up, so that no cloud is asked for another owner.
 _BUILT = {
     f"urn:pulumi:stack::gangway::{type_}::stack": {"type": type_} for type_ in ("pulumi:providers:any", "any:x:Y")
 }

@@ -292,7 +292,7 @@ def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
 
 
 def team_table(rows: Iterable[TeamAccess]) -> Table:
-    """What teams may do, rows of the same permissions in one."""
+    """The permissions of teams; resources with the same permissions share a row."""
     table = Table(title="teams", title_justify="left", expand=True)
     for column in ("principal", "where", "may", "resources"):
         table.add_column(column, overflow="fold")

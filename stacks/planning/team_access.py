@@ -1,9 +1,10 @@
-"""What each team of a cluster with a queue may do: a table of team, resource and permissions, made from a plan."""
+"""The table of team, resource and permissions of a cluster with a queue, made from the plan."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from components.kubernetes.namespaces import CLAIM, MEMBER_GROUP, RUNS_APART
@@ -17,13 +18,13 @@ class TeamAccess:
     """One row.
 
     Attributes:
-        team: whose members or pods they are.
-        principal: as the cluster or the cloud knows them.
-        cluster: the stack's, if the principal counts there alone; empty for a grant of the cloud's, which may count in
+        team: the team.
+        principal: its members or pods, as the cluster or the cloud names them.
+        cluster: the stack, if the principal exists in its cluster alone; empty for a cloud grant, which may be valid in
             any cluster.
-        resource: a kind of Kubernetes, a volume claim, or the cloud resource that makes the grant.
+        resource: a Kubernetes kind, a volume claim, or the cloud resource that makes the grant.
         where: a namespace, a folder, or `whole cluster`.
-        permissions: verbs, or a role of the cloud's.
+        permissions: verbs, or a cloud role.
     """
 
     team: str
@@ -39,33 +40,27 @@ class TeamAccess:
 
 
 def team_access(stack: str, resources: Sequence[PlannedResource]) -> tuple[TeamAccess, ...]:
-    """All rows, by team; empty where the stack has no teams' namespaces."""
-    inside = [each.inputs for each in resources if each.type.startswith("kubernetes:") and "kind" in each.inputs]
-    teams = sorted(each["metadata"]["name"] for each in inside if each["kind"] == "Namespace")
+    """All rows, sorted by team; empty for a stack without namespaces of teams."""
+    manifests = [each.inputs for each in resources if each.type.startswith("kubernetes:") and "kind" in each.inputs]
+    teams = sorted(each["metadata"]["name"] for each in manifests if each["kind"] == "Namespace")
     rows = [
-        *_by_roles(stack, teams, inside),
-        *_by_volumes(stack, inside),
+        *_by_roles(stack, teams, manifests),
+        *_by_volumes(stack, manifests),
         *(row for team in teams for row in _by_the_cloud(team, resources)),
     ]
     return tuple(sorted(rows, key=lambda row: (row.team, row.principal, row.where, row.resource)))
 
 
-def _by_roles(stack: str, teams: Sequence[str], inside: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
-    roles = {_key(each, each["kind"]): each["rules"] for each in inside if each["kind"] in ("Role", "ClusterRole")}
-    for binding in inside:
-        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
-            continue
+def _by_roles(stack: str, teams: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
+    roles = {_key(each, each["kind"]): each["rules"] for each in manifests if each["kind"] in ("Role", "ClusterRole")}
+    for binding in (each for each in manifests if each["kind"] in ("RoleBinding", "ClusterRoleBinding")):
         namespace = binding["metadata"].get("namespace")
         where = "whole cluster" if namespace is None else f"namespace {namespace}"
         rules = roles[_key(binding, binding["roleRef"]["kind"], binding["roleRef"]["name"])]
-        for subject in binding["subjects"]:
-            for team in _teams_of(subject, teams):
-                principal = f"{subject['kind'].lower()} {subject['name']}"
-                for rule in rules:
-                    for group in rule["apiGroups"]:
-                        for kind in rule["resources"]:
-                            name = f"{kind}.{group}" if group else kind
-                            yield TeamAccess(team, principal, stack, name, where, tuple(rule["verbs"]))
+        for subject, rule in product(binding["subjects"], rules):
+            principal, verbs = f"{subject['kind'].lower()} {subject['name']}", tuple(rule["verbs"])
+            for team, group, kind in product(_teams_of(subject, teams), rule["apiGroups"], rule["resources"]):
+                yield TeamAccess(team, principal, stack, f"{kind}.{group}" if group else kind, where, verbs)
 
 
 def _key(manifest: Mapping[str, Any], kind: str, name: str | None = None) -> tuple[str, str, str]:
@@ -74,7 +69,7 @@ def _key(manifest: Mapping[str, Any], kind: str, name: str | None = None) -> tup
 
 
 def _teams_of(subject: Mapping[str, str], teams: Sequence[str]) -> Sequence[str]:
-    """Whose members or pods a subject of a binding is."""
+    """The teams whose members or pods match the subject of a binding."""
     name = subject["name"]
     if subject["kind"] == "ServiceAccount":
         return [team for team in teams if team == subject.get("namespace")]
@@ -83,11 +78,11 @@ def _teams_of(subject: Mapping[str, str], teams: Sequence[str]) -> Sequence[str]
     return [team for team in teams if name in (f"{MEMBER_GROUP}{team}", f"system:serviceaccounts:{team}")]
 
 
-def _by_volumes(stack: str, inside: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
-    """Pods of a team mount the claims of its namespace; that of run folders is one volume for all teams."""
+def _by_volumes(stack: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
+    """Pods of a team can mount the claims of its namespace. The claim of run folders is one volume for all teams."""
     apart = any((each["kind"], each["metadata"]["name"]) == ("ValidatingAdmissionPolicyBinding", RUNS_APART)
-                for each in inside)  # fmt: skip
-    for claim in inside:
+                for each in manifests)  # fmt: skip
+    for claim in manifests:
         if claim["kind"] == "PersistentVolumeClaim":
             team, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
             where = f"folder {team}/" if apart and name == CLAIM else "all of it"
@@ -96,7 +91,7 @@ def _by_volumes(stack: str, inside: Sequence[Mapping[str, Any]]) -> Iterator[Tea
 
 
 def _by_the_cloud(team: str, resources: Sequence[PlannedResource]) -> Iterator[TeamAccess]:
-    """Resources of the cloud's that name the team's pods, in the ways in which the clouds name pods. None is usual."""
+    """Cloud resources whose inputs name the team's pods, in any form that a cloud uses. Usually there are none."""
     named = re.compile(
         rf'(system:serviceaccount:|/ns/|/namespace/|\.svc\.id\.goog\[|"[nN]amespace": "){re.escape(team)}["/:\]]'
     )

@@ -1,5 +1,5 @@
-"""Compares a stack with its own state before anything is sent: refuses to rename what is built, to change the key of
-its data, and to build what another stack has built.
+"""Checks a stack against its own state before anything is sent. Refuses another identity for existing resources,
+another key for existing data, and an identity that another stack uses.
 """
 
 import time
@@ -16,15 +16,15 @@ from components.core.pinned import STASH
 from stacks.config.stack_config import StackConfig
 
 State = Mapping[str, Mapping[str, Any]]
-"""What the engine has of a stack: URN -> type and outputs."""
+"""A stack's state: URN -> type and outputs."""
 READ_STATE = "pulumi:pulumi:readStackResourceOutputs"
-"""The engine's own function that reads the state of a stack, here of the stack that runs."""
+"""The engine's function that reads a stack's state."""
 _SETTING = "gangway:identity"
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Another stack that has this identity. `found`: what was found of it; `tags`: what that carries."""
+    """Another stack with this identity. `found`: a resource of it; `tags`: the resource's tags."""
 
     found: str
     tags: Mapping[str, str]
@@ -35,10 +35,10 @@ class Owner:
 
 
 def built_identities(state: State) -> frozenset[str]:
-    """The identity that the resources in a state are named by; empty before the first resource.
+    """The identity of the resources in a state; empty before the first resource.
 
-    Every program names its explicit provider by the identity. A provider alone is no resource of a cloud: it may be
-    left by an update that was refused.
+    Every program names its explicit provider by the identity. A state with a provider alone has no cloud resources: a
+    refused update leaves one behind.
     """
     types = {urn: str(each["type"]) for urn, each in state.items()}
     if all(type_.startswith(("pulumi:", "gangway:")) for type_ in types.values()):
@@ -48,16 +48,16 @@ def built_identities(state: State) -> frozenset[str]:
 
 
 def own_state() -> State:
-    """The state of the stack that runs. RunError: the backend does not give it."""
+    """The state of the running stack. RunError: the backend cannot read it."""
     organization, stack = pulumi.get_organization(), pulumi.get_stack()
-    # A backend without organizations calls its own so, and an older one has no projects either.
+    # Backends without organizations report "organization". Some of them have no projects either.
     name = stack if organization == "organization" else f"{organization}/{pulumi.get_project()}/{stack}"
     for pause_sec in (0.1, 0.2, 0.4, 0.8, 1.6, None):
         try:
             found: State = pulumi.runtime.invoke(READ_STATE, {"stackName": name}).value["outputs"]
             return found
         except Exception as error:
-            # A backend of files may just be writing the one that is read.
+            # A file backend may be writing the file at this moment.
             if type(error) is not Exception or pause_sec is None:
                 raise pulumi.RunError(f"the state of stack {name} cannot be read: {error}") from None
             time.sleep(pause_sec)
@@ -65,8 +65,8 @@ def own_state() -> State:
 
 
 def check_identity(config: StackConfig, state: State) -> None:
-    """InputError: the stack is built under another identity, as before `pulumi stack rename`; under this one, `up`
-    would delete all of it and make it anew.
+    """InputError: the stack's resources have another identity, for example after `pulumi stack rename`. `up` would
+    replace all of them.
     """
     built = built_identities(state)
     if built and config.stack not in built:
@@ -82,15 +82,15 @@ def check_identity(config: StackConfig, state: State) -> None:
 
 
 def check_encryption(config: StackConfig, state: State) -> None:
-    """InputError: the stack of this identity was made with another choice of key."""
+    """InputError: the stack was created with another setting of `encryption`."""
     for urn, resource in state.items():
         if urn.endswith(f"::{choice_name(config.stack)}") and resource["type"] == STASH:
             check_choice(resource["outputs"]["output"]["encryption"], config.encryption)
 
 
 def check_unclaimed(config: StackConfig, find_owner: Callable[[], Owner | None]) -> None:
-    """InputError: another stack of this identity is up in the account, where one budget and its stop would count and
-    end both. Asks before the stack's first resource only. A refused lookup is a warning.
+    """InputError: another stack in the account has this identity, so that one budget would count and stop both. Looks
+    only before the stack's first resource. A refused lookup is a warning.
     """
     if built_identities(own_state()):
         return

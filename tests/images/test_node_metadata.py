@@ -53,14 +53,11 @@ def test_every_worker_is_closed_before_its_trainer_starts(cloud: str, request: p
 @pytest.mark.parametrize(("user", "tried"), [("1234", "1234"), ("0", "65533")])
 def test_a_prolog_tries_as_the_user_whose_job_begins(machine: Any, user: str, tried: str) -> None:
     machine.env["SLURM_JOB_UID"] = user
+    before_network = machine._bash(["bash", str(machine.bin / "close-metadata.sh"), "rules"], None, {})
+    assert (before_network.returncode, machine.calls("setpriv")) == (0, []), "there is no network yet to try"
+    assert machine.calls("iptables-restore")
     assert machine.run("close-metadata.sh").returncode == 0
     assert {call[call.index("--reuid") + 1] for call in machine.calls("setpriv")} == {tried}
-
-
-def test_before_there_is_a_network_nobody_tries(machine: Any) -> None:
-    done = machine._bash(["bash", str(machine.bin / "close-metadata.sh"), "rules"], None, {})
-    assert (done.returncode, machine.calls("setpriv")) == (0, [])
-    assert machine.calls("iptables-restore")
 
 
 def test_a_machine_whose_job_still_reaches_it_runs_none(machine: Any) -> None:
@@ -126,18 +123,8 @@ def in_world(tmp_path: Path, machine: Any, script: str, addresses: str = ADDRESS
         (tmp_path / "fake" / name).unlink()
     machine.write_settings(None)
     close = str(machine.bin / "close-metadata.sh")
-    command = [
-        "unshare",
-        "--net",
-        "bash",
-        "-c",
-        WORLD + script,
-        "bash",
-        str(tmp_path),
-        sys.executable,
-        close,
-        addresses,
-    ]
+    command = ["unshare", "--net", "bash", "-c", WORLD + script]
+    command += ["bash", str(tmp_path), sys.executable, close, addresses]
     env = {
         "PATH": f"{tmp_path}/fake:{os.environ['PATH']}:/usr/sbin:/sbin",
         "GANGWAY_NODE_ENV": f"{tmp_path}/node.env",

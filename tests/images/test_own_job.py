@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from images.render import TEMPLATES
+from tests.hostile_store import attack_store
 
 SCRIPT = TEMPLATES / "job" / "own-job.sh"
 
@@ -157,28 +158,6 @@ def test_without_torchrun_it_is_bad_input(tmp_path: Path) -> None:
     assert subprocess.run(words, env=variables, stderr=subprocess.PIPE).returncode == 2
 
 
-ATTACK = """
-import base64, pickle, sys
-from datetime import timedelta
-from pathlib import Path
-from torch.distributed import TCPStore
-
-class Attack:
-    def __reduce__(self):
-        return Path.touch, (Path(sys.argv[1]),)
-
-for port in map(int, sys.argv[2:]):
-    try:
-        store = TCPStore("127.0.0.1", port, timeout=timedelta(seconds=5), wait_for_workers=False)
-        for key in store.list_keys():
-            store.set(key, base64.b64encode(pickle.dumps(Attack())).decode())
-    except RuntimeError:  # no store, or one that has done with us
-        pass
-"""
-"""FILE PORT...: as the pickle that torchrun would read, in the place of whatever stands in a store."""
-AS_A_STRANGER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-
-
 def listening(process: psutil.Process) -> set[int]:
     """Ports of a process and its children, at any address."""
     found = [each for one in (process, *process.children(recursive=True)) for each in one.net_connections("tcp")]
@@ -197,9 +176,7 @@ def test_torchruns_of_one_node_run_no_code_of_their_neighbours(tmp_path: Path) -
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         try:
-            ports = listening(psutil.Process(process.pid))
-            hostile = [*AS_A_STRANGER, sys.executable, "-c", ATTACK, str(mark), *map(str, ports)]
-            subprocess.run(hostile, check=True, timeout=300)
+            attack_store(mark, listening(psutil.Process(process.pid)))
             time.sleep(5)  # torchrun reads its state some times a second
         finally:
             go.touch()

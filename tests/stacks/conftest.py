@@ -392,3 +392,30 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
         return {}
 
     return program
+
+
+@pytest.fixture
+def planned_or_told(
+    tmp_path_factory: pytest.TempPathFactory,
+    outcome: Callable[[Path], Plan | list[InputError]],
+    check_plan: Callable[[Plan], None],
+    with_wrong: Callable[[dict[str, Any], st.DataObject], dict[str, Any]],
+) -> Callable[..., Plan | None]:
+    """Plans drawn settings with so many mistakes put into them. None: they are refused, in words."""
+
+    def run(values: dict[str, Any], mistakes: int, data: st.DataObject, name: str = "drawn") -> Plan | None:
+        values = deepcopy(values)  # what was drawn may be a part of what it is drawn from
+        for _ in range(mistakes):
+            values = with_wrong(values, data)
+        path = tmp_path_factory.getbasetemp() / f"Pulumi.{name}.yaml"
+        path.write_text(yaml.safe_dump({"config": {f"gangway:{key}": each for key, each in values.items()}}), "utf-8")
+        found = outcome(path)
+        if isinstance(found, Plan):
+            check_plan(found)
+            return found
+        assert found, "neither a plan nor a mistake"
+        for mistake in found:
+            assert all((mistake.place, mistake.problem, mistake.fix)), str(mistake)
+        return None
+
+    return run

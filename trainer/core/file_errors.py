@@ -1,4 +1,4 @@
-"""A file that cannot be used: which errors are the user's, what exactly stands in the way, and the step that helps."""
+"""Turns errors of the file system that a user can fix into messages with location, problem and fix."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ _PROBLEMS: Mapping[int, tuple[str, str]] = MappingProxyType(
         errno.ENAMETOOLONG: ("longer than a name can be here", "choose a shorter name"),
     }
 )
-"""Not a full disk: later there may be room, and exit code 2 says that trying again is useless."""
+"""A full disk is not among them: exit code 2 means that a retry is useless, and later there may be room."""
 
 
 class FileProblem(NamedTuple):
@@ -34,7 +34,7 @@ class FileProblem(NamedTuple):
 
 
 def file_problem(error: OSError) -> FileProblem | None:
-    """What to say of an error of the file system; None where it names no file, or is none of a user's."""
+    """The message for an error of the file system; None if it names no file, or the user cannot fix it."""
     place = error.filename2 or error.filename
     known = _PROBLEMS.get(error.errno or 0)
     if known is None or not isinstance(place, str | bytes | os.PathLike):
@@ -48,23 +48,23 @@ def file_problem(error: OSError) -> FileProblem | None:
 
 
 def closed_folder(path: Path) -> Path | None:
-    """The first folder on the way to `path` that this user may not enter, in which nobody can say what there is."""
+    """The first folder on the way to `path` that this user may not enter; None if there is none."""
     absolute = Path.cwd() / path  # resolve() would follow links that may not be read
     for folder in reversed(absolute.parents):
-        with suppress(OSError):  # a name too long, links in a circle: no folder, and none of ours to explain
+        with suppress(OSError):  # a name too long or circular links: not a closed folder
             if folder.is_dir() and not os.access(folder, os.X_OK):
                 return folder
     return None
 
 
 def check_reachable(path: Path) -> None:
-    """PermissionError for a path on which a folder is closed to this user: what is in it is not missing."""
+    """PermissionError: this user may not enter a folder on the path, which may hide the file."""
     if closed_folder(path) is not None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def check_working_directory() -> None:
-    """FileNotFoundError where the working directory was deleted."""
+    """FileNotFoundError: the working directory was deleted."""
     try:
         Path.cwd()
     except FileNotFoundError:

@@ -305,7 +305,7 @@ def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.Memb
 
 @contextmanager
 def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key.MemberKey | None) -> Iterator[None]:
-    """Serves the store of the job's nodes during the block, where that falls to this node."""
+    """Serves the rendezvous store of the job's nodes during the block, if this node has to."""
     if text is None:
         yield
         return
@@ -322,7 +322,7 @@ def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key
         return
     try:
         listening = listen_everywhere(address_of(parsed.rdzv_endpoint)[1])
-    except OSError as error:  # another process has the port: another start may have another
+    except OSError as error:  # another process has the port; a restart may get another one
         warn(f"{_STORE}: cannot listen at {parsed.rdzv_endpoint}: {error.strerror}")
         raise SystemExit(EXIT_FAILED) from None
     store, door = keyed_store(key, listening)

@@ -36,7 +36,7 @@ def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
 def keyed_store(
     key: MemberKey, listening: socket.socket, timeout: timedelta = _TIMEOUT
 ) -> tuple["TCPStore", FrontDoor]:
-    """A store that this process serves on the loopback, and its front door at `listening`."""
+    """A store that this process serves on the loopback address, and its authenticating front door at `listening`."""
     store = loopback_store(timeout)
     return store, FrontDoor(key, listening, store.port)
 

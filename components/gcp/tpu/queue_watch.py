@@ -20,7 +20,7 @@ DEAD_NODE = {"PREEMPTED", "TERMINATED"}
 ALREADY_EXISTS = 409
 STACK_LABEL = "gangway-stack"
 OWNER_LABELS = (STACK_LABEL, "team", "cost_center")
-"""Labels that say whose a queued resource is."""
+"""Labels that name the owner of a queued resource."""
 
 
 def _state(found: Mapping[str, Any]) -> str:
@@ -79,7 +79,7 @@ class QueueWatch:
         return name
 
     def _must_be_ours(self, name: str, found: Mapping[str, Any], body: Mapping[str, Any]) -> None:
-        """An identical request may be another stack's: only labels and fingerprint together make it ours."""
+        """An identical request may be another stack's: it is ours only if labels and fingerprint match."""
         labels, own = _node(found).get("labels", {}), _node(body).get("labels", {})
         other = {key: value for key, value in labels.items() if key in OWNER_LABELS and own.get(key) != value}
         if other or _fingerprint(found) != _fingerprint(body) or labels.get(STACK_LABEL) != own.get(STACK_LABEL):

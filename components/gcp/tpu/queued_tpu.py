@@ -69,8 +69,8 @@ class QueuedTpuProvider(DynamicProvider):
         return ReadResult(id_, {**_inputs(props), **outputs})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Everything replaces, for a queued resource cannot be edited; but labels, which wait until there are nodes.
-        Always deletes first: both would have one name, and what is preempted holds quota until it is deleted.
+        """A queued resource cannot be edited, so every change replaces it, except labels, which wait for its nodes.
+        Always deletes first: both would have the same name, and a preempted one uses quota until it is deleted.
         """
         before, after = _inputs(olds), _inputs(news)
         changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
@@ -83,7 +83,7 @@ class QueuedTpuProvider(DynamicProvider):
         return DiffResult(bool(changed or replaces), replaces, [], delete_before_replace=True)
 
     def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Sets the nodes' labels; those of a request without nodes stay as they are until it has some."""
+        """Sets the labels of the nodes. A request without nodes keeps its labels until it has some."""
         labels: dict[str, str] = news["labels"] if olds.get("state") == "ACTIVE" else olds.get("labels") or {}
         if olds.get("labels") != labels:
             _watch(news).label_nodes(olds["node_names"], labels)

@@ -1,4 +1,4 @@
-"""Nothing that protects or decrypts retained data is deleted before it: the rule of `components.core.retention`."""
+"""The rule that protections and keys of retained data are not deleted before it (`components.core.retention`)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,5 +17,5 @@ PROTECTED_TO_THE_END = Rule(
 
 
 def unprotected(provider: Provider, resources: Sequence[RetentionResource]) -> Iterator[str]:
-    """The breaches among the declared resources of a stack."""
+    """The violations among the declared resources of a stack."""
     return retention_breaches(resources, provider.retention, kind)

@@ -1,4 +1,4 @@
-"""What a stack on AWS asks before its first resource."""
+"""The lookups of a stack on AWS, made before its first resource."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ _BY_SSM = "resolve:ssm:"
 
 @dataclass(frozen=True)
 class Lookups:
-    """The answers. `images`: the newest AMIs by who starts from them; `login`: where an image is built."""
+    """The answers. `images`: the newest AMIs, by `nodes` or `head`; `login`: None if no image is built."""
 
     images: Mapping[str, str] = field(default_factory=dict)
     login: RegistryLogin | None = None
 
 
 def look_up_all(config: StackConfig, provider: aws.Provider, images: Mapping[str, str], builds: bool) -> Lookups:
-    """Asks everything. `images`: parameters of SSM that name AMIs. LookupFailedError: the first that has no answer."""
+    """Makes all lookups. `images`: SSM parameters that name AMIs. LookupFailedError: the first that fails."""
     opts = pulumi.InvokeOptions(provider=provider)
     found = {what: _newest(config, what, reference.removeprefix(_BY_SSM), opts) for what, reference in images.items()}
     return Lookups(found, _login(config, opts) if builds else None)
@@ -36,7 +36,7 @@ def _newest(config: StackConfig, what: str, parameter: str, opts: pulumi.InvokeO
         fix += f"; or set gangway:cluster.image_id to an AMI of {config.region}"
     place = "gangway:cluster.image_id" if what == "nodes" else "gangway:region"
     lookup = Lookup(f"the newest image of the {what} (SSM parameter {parameter})", config.region, place, fix)
-    # The other output of the same value is a secret, which no AMI is.
+    # The output `value` is a secret, and an AMI is none.
     return look_up(lookup, aws.ssm.get_parameter, name=parameter, opts=opts).insecure_value
 
 

@@ -1,4 +1,4 @@
-"""Which stack has an identity on AWS: by the roles of its machines and logs, which are the account's in all regions."""
+"""Finds the stack that uses an identity in an AWS account, by its IAM roles, which are visible from every region."""
 
 import re
 
@@ -13,11 +13,11 @@ _KINDS = "control-plane|flow-logs|head|node|stop"
 
 
 def find_owner(stack: str, provider: aws.Provider) -> Owner | None:
-    """The stack whose roles have this identity. LookupFailedError: AWS does not answer."""
+    """The stack whose roles are named by this identity. LookupFailedError: the lookup failed."""
     opts = pulumi.InvokeOptions(provider=provider)
     fix = f"{LOGIN}, with iam:ListRoles and iam:GetRole"
     lookup = Lookup(f"the roles of {stack}", "the account", "gangway:identity", fix)
-    # Pulumi ends a name with seven random digits.
+    # Pulumi appends seven random digits to a name.
     pattern = f"^{re.escape(stack)}-({_KINDS})-[0-9a-f]{{7}}$"
     names = look_up(lookup, aws.iam.get_roles, name_regex=pattern, opts=opts).names
     if not names:

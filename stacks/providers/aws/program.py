@@ -37,6 +37,13 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
     return [*price_resources(resources, load(), config.region), *of_resources(purchases(config), *blocks)]
 
 
+def _newest_images(config: StackConfig, planned: AwsPlan, slurm: SlurmConfig | None) -> dict[str, str]:
+    """The images of nodes and head that are looked up, by their references."""
+    nodes, head = (NODE_IMAGE, SLURM_HEAD_IMAGE) if slurm else (NEWEST_AMI, HEAD_IMAGE)
+    images = {} if config.cluster.image_id else {"nodes": nodes}
+    return images | ({"head": head} if planned.head else {})
+
+
 def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     if planned.eks is not None:
@@ -51,10 +58,8 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
         check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
     check_unclaimed(config, lambda: find_owner(config.stack, provider))
-    nodes, head_image = (NODE_IMAGE, SLURM_HEAD_IMAGE) if slurm else (NEWEST_AMI, HEAD_IMAGE)
-    newest = {} if config.cluster.image_id else {"nodes": nodes}
-    newest |= {"head": head_image} if planned.head else {}
-    found = look_up_all(config, provider, newest, builds=slurm is None and config.ready_image is None)
+    builds = slurm is None and config.ready_image is None
+    found = look_up_all(config, provider, _newest_images(config, planned, slurm), builds=builds)
     record_choice(config.stack, config.encryption)
     stack = ComponentFactory(config, planned, found, pulumi.ResourceOptions(providers={"aws": provider}))
     if slurm is not None:

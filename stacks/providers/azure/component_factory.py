@@ -4,7 +4,6 @@ pushes.
 
 import asyncio
 import json
-import os
 import re
 import time
 from collections.abc import Awaitable, Mapping
@@ -44,13 +43,11 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import build_image
 from stacks.providers.azure.lookups import Lookups
 from stacks.providers.azure.plan import AzurePlan, head_type, scrapes
+from stacks.providers.azure.resource_manager import TIMEOUT_SEC, api_root
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
 from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
 
-API_URL = "GANGWAY_API_URL"
-"""The environment variable whose value stands before every API's host in tests, as on machines."""
-TIMEOUT_SEC = 30.0
 PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)
 """Between two tries, as far as the answer is not one of REFUSED."""
 REFUSED = (401, 403)
@@ -96,11 +93,9 @@ def _exchanged(host: str, token: str) -> str:
 
     from images.node.web import RefusedError
 
-    api_url = os.environ.get(API_URL)
-    address = f"https://{host}/oauth2/exchange" if api_url is None else f"{api_url}/{host}/oauth2/exchange"
     form = urlencode({"grant_type": "access_token", "service": host, "access_token": token})
     try:
-        with urlopen(address, form.encode(), timeout=TIMEOUT_SEC) as answer:
+        with urlopen(f"{api_root(host)}/oauth2/exchange", form.encode(), timeout=TIMEOUT_SEC) as answer:
             return str(json.load(answer)["refresh_token"])
     except HTTPError as error:
         with error:

@@ -3,19 +3,15 @@ pools, and Azure's provider sends the size that Pulumi last saw with every other
 """
 
 import asyncio
-import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 
 from components.azure.names import RUNG_TAG
+from stacks.providers.azure.resource_manager import get_json
 
-API_URL = "GANGWAY_API_URL"
-"""In tests: what stands before every host."""
 API_VERSION, POOLS_VERSION = "2024-07-01", "2024-09-01"
-TIMEOUT_SEC = 30.0
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
 AGENT_POOL = "azure-native:containerservice:AgentPool"
 
@@ -60,22 +56,12 @@ def live_size(id_: str, token: str) -> int | None:
     """What a scale set or a pool is set to; None where it is gone. pulumi.RunError: nobody answers, or it may not be
     read.
     """
-    # Here, so that a plan loads nothing of HTTP. Unlike on a machine of the stack, a proxy may stand in between.
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    host = "management.azure.com"
-    root = f"https://{host}" if (api_url := os.environ.get(API_URL)) is None else f"{api_url}/{host}"
     version = POOLS_VERSION if "/agentPools/" in id_ else API_VERSION
-    request = Request(f"{root}{id_}?api-version={version}", headers={"Authorization": f"Bearer {token}"})
     try:
-        with urlopen(request, timeout=TIMEOUT_SEC) as answer:
-            return _size(json.load(answer))
+        return _size(get_json(id_, version, token))
     except (OSError, ValueError, TypeError) as error:
-        if isinstance(error, HTTPError):
-            error.close()
-            if error.code == 404:
-                return None
+        if getattr(error, "code", None) == 404:
+            return None
         raise pulumi.RunError(
             f"{id_}: how many nodes it holds cannot be read ({error!r}), and this change would send the number that "
             "Pulumi last saw; run `az login`, and then `pulumi up --refresh`"

@@ -1,4 +1,4 @@
-"""What a stack on Azure asks before its first resource."""
+"""The lookups of a stack on Azure, made before its first resource."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Lookups:
     """The answers.
 
     Attributes:
-        token: for Azure's Resource Manager, of whoever runs `up`.
+        token: for Resource Manager, of the user who runs `up`.
         tenant_id: the directory of the subscription.
-        images: the newest versions of the Marketplace images that float, by who starts from them.
+        images: the newest versions of Marketplace images without a fixed version, by `nodes` or `head`.
     """
 
     token: pulumi.Output[str]
@@ -33,7 +33,7 @@ class Lookups:
 def look_up_all(
     config: StackConfig, planned: AzurePlan, provider: azure.Provider, images: Mapping[str, Image]
 ) -> Lookups:
-    """Asks everything. LookupFailedError: the first that has no answer."""
+    """Makes all lookups. LookupFailedError: the first that fails."""
     opts = pulumi.InvokeOptions(provider=provider)
     token = look_up(_lookup(planned, "an access token"), azure.authorization.get_client_token, opts=opts).token
     tenant = look_up(_lookup(planned, "the tenant"), azure.authorization.get_client_config, opts=opts).tenant_id

@@ -1,5 +1,5 @@
-"""What a stack on Google Cloud asks before its first resource. A new project's APIs are enabled by the stack itself, so
-questions that they refuse are asked again after that.
+"""The lookups of a stack on Google Cloud, made before its first resource. In a new project the stack itself enables the
+APIs, so lookups that fail because an API is off are repeated after that.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ class Lookups:
     """The answers.
 
     Attributes:
-        project_number: of the project that everything is made in.
-        images: newest of the image families that nodes and head are written by.
-        agents: the service agents of Storage and Logging as members, which asking for them creates; only with a key of
-            the stack's own.
-        token: by which `up` pushes the image it builds; None where none is built.
+        project_number: of the stack's project.
+        images: the newest images of the families that nodes and head use.
+        agents: the service agents of Storage and Logging as IAM members, which the lookup creates; only with a key of
+            the stack.
+        token: with which `up` pushes the image it builds; None if it builds none.
     """
 
     project_number: Postponed[str]
@@ -38,15 +38,15 @@ class Lookups:
 
 
 def written_images(config: StackConfig, planned: GcpPlan) -> dict[str, str]:
-    """The images of the GPU nodes and the head, where they have one, as the stack file or its default names them."""
+    """The images of the GPU nodes and the head, as the stack file or its default names them."""
     nodes = {} if planned.tpu else {"nodes": config.cluster.image_id or GPU_IMAGE}
     return nodes | ({"head": HEAD_IMAGE} if planned.head else {})
 
 
 def look_up_all(config: StackConfig, planned: GcpPlan, provider: gcp.Provider) -> Lookups:
-    """Asks everything. LookupFailedError: the first that has no answer."""
+    """Makes all lookups. LookupFailedError: the first that fails."""
     opts, project = pulumi.InvokeOptions(provider=provider), planned.project
-    ask = _Questions(opts, project)
+    ask = _LookUps(opts, project)
     images = {} if planned.standing else written_images(config, planned)
     keyed = config.encryption == "customer-key"
     built = config.ready_image is None and not planned.standing
@@ -63,7 +63,7 @@ def _early(ask: Callable[[], str]) -> Postponed[str]:
 
 
 @dataclass(frozen=True)
-class _Questions:
+class _LookUps:
     opts: pulumi.InvokeOptions
     project: str
 

@@ -1,4 +1,4 @@
-"""Which stack has an identity in a project of Google Cloud: by the service accounts that every stack has."""
+"""Finds the stack that uses an identity in a Google Cloud project, by the service account that every stack has."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from stacks.providers.ownership import Owner
 
 
 def find_owner(stack: str, project: str, provider: gcp.Provider) -> Owner | None:
-    """The stack whose nodes act as the account of this identity. LookupFailedError: Google does not answer."""
+    """The stack whose nodes use the service account of this identity. LookupFailedError: the lookup failed."""
     opts = pulumi.InvokeOptions(provider=provider)
     email = f"{account_id(stack, 'node')}@{project}.iam.gserviceaccount.com"
     lookup = _lookup("the service accounts", project, "iam.serviceAccounts.list")
@@ -23,13 +23,13 @@ def find_owner(stack: str, project: str, provider: gcp.Provider) -> Owner | None
 
 
 def _labels(stack: str, project: str, opts: pulumi.InvokeOptions) -> Mapping[str, str]:
-    """The labels of one of the stack's secrets: an account has none. Empty where no secret can be seen."""
+    """The labels of one of the stack's secrets, as accounts have no labels. Empty if no secret is visible."""
     lookup = _lookup("the secrets", project, "secretmanager.secrets.list")
     labels = f"labels.gangway-stack={stack}"
     function = gcp.secretmanager.get_secrets
     try:
         secrets = look_up(lookup, function, project=project, filter=labels, opts=opts).secrets
-    except LookupFailedError:  # the stack is found already
+    except LookupFailedError:  # the stack has been found already
         return {}
     return next((dict(secret.labels) for secret in secrets), {})
 

@@ -1,14 +1,10 @@
 """What every component of a stack's services keeps to: names, arguments, outputs, parents, tags, other languages."""
 
-import importlib
-import inspect
-import typing
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
 import pytest
-from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
 from components.azure.aks import AksCluster
 from components.azure.aks_identity import AksIdentity
@@ -23,6 +19,8 @@ from components.azure.private_endpoints import PrivateEndpoints
 from components.azure.registry import ImageRegistry
 from components.azure.storage import FlowLogStore, RunBucket
 from components.core.fields import Egress
+from tests.components.contract import check_declared, check_signature, keys_of
+from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
     AksCluster,
@@ -135,47 +133,17 @@ def example(place: dict[str, Any]) -> Example:
     }
 
     def choose(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
-        hints = typing.get_type_hints(component.__init__)["args"]
-        wanted = hints.__required_keys__ | hints.__optional_keys__
         left_out = {"deployment", "efa", "metadata_iops", "maintenance_day", "maintenance_time_utc",
                     "interruptions_per_hour", "network_watcher"}  # fmt: skip
-        return {key: everything[key] for key in wanted - left_out}
+        return {key: everything[key] for key in keys_of(component) - left_out}
 
     return choose
 
 
 @every_component
-def test_names_and_arguments(component: type[pulumi.ComponentResource]) -> None:
-    parameters = inspect.signature(component.__init__).parameters
-    assert list(parameters) == ["self", "name", "args", "opts"]
-    args = typing.get_type_hints(component.__init__)["args"]
-    assert args.__name__ == f"{component.__name__}Args"
-    module = inspect.getmodule(component)
-    assert module is not None
-    assert {component.__name__, args.__name__} <= set(module.__all__)
-
-
-@every_component
-def test_what_it_declares_is_its_own(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
-) -> None:
-    made = make(component, example(component))
-    (own,) = [r for r in made.resources if r.type == f"gangway:azure:{component.__name__}"]
-    children = [r for r in made.resources if r is not own]
-    assert children
-    assert {child.parent for child in children} == {own.urn}
-    assert all(child.name.startswith("demo") for child in children)
-    annotated = inspect.get_annotations(component, eval_str=True)
-    assert all(is_output(annotation) for annotation in annotated.values())
-    assert made.outputs[own.urn] == set(annotated)
-
-
-@every_component
-def test_other_languages_can_use_it(component: type[pulumi.ComponentResource]) -> None:
-    definition = Analyzer("gangway").analyze_component(component)
-    args = typing.get_type_hints(component.__init__)["args"]
-    assert set(definition.inputs_mapping.values()) == args.__required_keys__ | args.__optional_keys__
-    assert set(definition.outputs_mapping.values()) == set(inspect.get_annotations(component))
+def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example) -> None:
+    check_signature(component)
+    check_declared(component, "azure", make(component, example(component)))
 
 
 @every_component
@@ -213,16 +181,9 @@ def test_whatever_can_carry_a_tag_carries_them_all(
     checked = 0
     for resource in make(component, example(component)).resources:
         # Our own wait is no resource of Azure's.
-        if resource.type.startswith("azure-native:") and "tags" in _arguments(resource.type):
+        if resource.type.startswith("azure-native:") and "tags" in sdk_arguments(resource.type):
             # What a pool tells the autoscaler of its nodes is beside them.
             own = {key: value for key, value in resource.inputs["tags"].items() if not key.startswith("k8s.io_")}
             assert own == tags, resource.name
             checked += 1
     assert checked, "no tag at all: the test would prove nothing"
-
-
-def _arguments(type_token: str) -> set[str]:
-    """The arguments of the SDK's class of `azure-native:module:Class`."""
-    _, module, class_name = type_token.split(":")
-    resource = getattr(importlib.import_module(f"pulumi_azure_native.{module}"), class_name)
-    return set(inspect.signature(resource._internal_init).parameters)

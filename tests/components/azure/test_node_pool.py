@@ -42,21 +42,11 @@ def args(place: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any], args: dict[str, Any]) -> Make:
+def make(declare_seen: Callable[..., Any], args: dict[str, Any]) -> Make:
     """Declares a pool with changes; `seen` are its outputs."""
 
     def run(name: str = "demo", **changes: Any) -> Any:
-        changed: Any = {**args, **changes}
-        seen: dict[str, Any] = {}
-
-        def program() -> None:
-            pool = IbNodePool(name, changed)
-            for key in IbNodePool.__annotations__:
-                getattr(pool, key).apply(lambda value, key=key: seen.update({key: value}))
-
-        made = declare(program)
-        made.seen = seen
-        return made
+        return declare_seen(IbNodePool, {**args, **changes}, name)
 
     return run
 

@@ -1,34 +1,16 @@
 """What every component keeps to: names, arguments, outputs, parents, project, labels, other languages."""
 
-import importlib
-import inspect
-import pkgutil
-import sys
-import typing
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
 import pytest
-from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
 import components.gcp
+from tests.components.contract import check_declared, check_signature, components_in, keys_of
+from tests.sdk_arguments import sdk_arguments
 
-
-def components_of_the_package() -> list[type[pulumi.ComponentResource]]:
-    """Every ComponentResource that a module of `components.gcp` defines."""
-    found = []
-    for info in pkgutil.walk_packages(components.gcp.__path__, "components.gcp."):
-        module = importlib.import_module(info.name)
-        found += [
-            member
-            for _, member in inspect.getmembers(module, inspect.isclass)
-            if issubclass(member, pulumi.ComponentResource) and member.__module__ == module.__name__
-        ]
-    return found
-
-
-COMPONENTS = components_of_the_package()
+COMPONENTS = components_in(components.gcp)
 # A dynamic provider is Python of the program's own: no other language can have it, and its resource is no `gcp:` one.
 DYNAMIC = "QueuedTpu"
 of_the_provider = pytest.mark.parametrize(
@@ -155,8 +137,7 @@ def example(labels: dict[str, str]) -> Example:
     }
 
     def of(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
-        args = typing.get_type_hints(component.__init__)["args"]
-        taken = args.__required_keys__ | args.__optional_keys__
+        taken = keys_of(component)
         own = OWN.get(component.__name__, {})
         return {key: value for key, value in {**everything, **own}.items() if key in taken}
 
@@ -169,36 +150,15 @@ def test_the_walk_finds_what_stacks_are_made_of() -> None:
 
 
 @every_component
-def test_the_signature_is_name_args_opts(component: type[pulumi.ComponentResource]) -> None:
-    assert list(inspect.signature(component.__init__).parameters) == ["self", "name", "args", "opts"]
-    args = typing.get_type_hints(component.__init__)["args"]
-    assert args.__name__ == f"{component.__name__}Args"
-    assert args.__doc__
-    for public in (component, args):
-        assert public.__name__ in sys.modules[public.__module__].__all__
+def test_the_signature(component: type[pulumi.ComponentResource]) -> None:
+    check_signature(component)
 
 
 @of_the_provider
 def test_what_it_declares_is_its_own(
     component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
 ) -> None:
-    made = make(component, example(component))
-    (own,) = [r for r in made.resources if r.type == f"gangway:gcp:{component.__name__}"]
-    children = [r for r in made.resources if r is not own]
-    assert children
-    assert {child.parent for child in children} == {own.urn}
-    assert all(child.name.startswith("demo") for child in children)
-    annotated = inspect.get_annotations(component, eval_str=True)
-    assert all(is_output(annotation) for annotation in annotated.values())
-    assert made.outputs[own.urn] == set(annotated)
-
-
-@of_the_provider
-def test_other_languages_can_use_it(component: type[pulumi.ComponentResource]) -> None:
-    definition = Analyzer("gangway").analyze_component(component)
-    args = typing.get_type_hints(component.__init__)["args"]
-    assert set(definition.inputs_mapping.values()) == args.__required_keys__ | args.__optional_keys__
-    assert set(definition.outputs_mapping.values()) == set(inspect.get_annotations(component))
+    check_declared(component, "gcp", make(component, example(component)))
 
 
 @every_component
@@ -207,7 +167,7 @@ def test_everything_is_in_the_stacks_project(
 ) -> None:
     """A provider may have another project, or none: what takes a project is told."""
     for resource in make(component, example(component)).resources:
-        if resource.type.startswith("gcp:") and "project" in _arguments(resource.type):
+        if resource.type.startswith("gcp:") and "project" in sdk_arguments(resource.type):
             # A repository's full id names its project already.
             assert resource.inputs.get("project", "lab") == "lab"
             assert "project" in resource.inputs or resource.type.endswith((":RepositoryIamMember", ":SecretVersion")), (
@@ -227,7 +187,7 @@ def test_whatever_can_carry_a_label_carries_them_all(
         if not resource.type.startswith("gcp:"):
             continue
         inputs = resource.inputs.get("nodeConfig", {}) if resource.type.endswith(":NodePool") else resource.inputs
-        arguments = ["resource_labels"] if inputs is not resource.inputs else _arguments(resource.type)
+        arguments = ["resource_labels"] if inputs is not resource.inputs else sdk_arguments(resource.type)
         taken = [word for word in LABELS if word in arguments]
         if not taken:
             continue
@@ -237,10 +197,3 @@ def test_whatever_can_carry_a_label_carries_them_all(
         assert labels.items() <= inputs[word].items(), resource.name
         checked += 1
     assert bool(checked) is (component.__name__ not in UNLABELLED), "no label at all: the test would prove nothing"
-
-
-def _arguments(type_token: str) -> set[str]:
-    """The arguments of the pulumi_gcp class of `gcp:module/x:Class`."""
-    _, path, class_name = type_token.split(":")
-    resource = getattr(importlib.import_module(f"pulumi_gcp.{path.partition('/')[0].lower()}"), class_name)
-    return set(inspect.signature(resource._internal_init).parameters)

@@ -35,23 +35,10 @@ def args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
+def make(declare_seen: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
     """Declares a cluster with changes; `seen` are its outputs."""
 
-    def run(**changes: Any) -> Any:
-        changed: Any = {**args, **changes}
-        seen: dict[str, Any] = {}
-
-        def program() -> None:
-            cluster = GkeCluster("demo", changed)
-            for key in GkeCluster.__annotations__:
-                getattr(cluster, key).apply(lambda value, key=key: seen.update({key: value}))
-
-        made = declare(program)
-        made.seen = seen
-        return made
-
-    return run
+    return lambda **changes: declare_seen(GkeCluster, {**args, **changes})
 
 
 def test_nobody_outside_reaches_the_control_planes_address(make: Callable[..., Any]) -> None:

@@ -11,7 +11,7 @@ Make = Callable[..., Any]
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any], labels: dict[str, str]) -> Make:
+def make(declare_seen: Callable[..., Any], labels: dict[str, str]) -> Make:
     """Declares a head node with changes; `seen` are its outputs."""
 
     def run(**changes: Any) -> Any:
@@ -28,16 +28,7 @@ def make(declare: Callable[..., Any], labels: dict[str, str]) -> Make:
             "tags": labels,
             **changes,
         }
-        seen: dict[str, Any] = {}
-
-        def program() -> None:
-            head = HeadNode("demo", args)
-            for key in HeadNode.__annotations__:
-                getattr(head, key).apply(lambda value, key=key: seen.update({key: value}))
-
-        made = declare(program)
-        made.seen = seen
-        return made
+        return declare_seen(HeadNode, args)
 
     return run
 

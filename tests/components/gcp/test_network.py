@@ -24,23 +24,10 @@ def args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any], args: dict[str, Any]) -> Make:
+def make(declare_seen: Callable[..., Any], args: dict[str, Any]) -> Make:
     """Declares a network with changes."""
 
-    def run(**changes: Any) -> Any:
-        changed: Any = {**args, **changes}
-        seen: dict[str, Any] = {}
-
-        def program() -> None:
-            network = TrainingNetwork("demo", changed)
-            for key in TrainingNetwork.__annotations__:
-                getattr(network, key).apply(lambda value, key=key: seen.update({key: value}))
-
-        made = declare(program)
-        made.seen = seen
-        return made
-
-    return run
+    return lambda **changes: declare_seen(TrainingNetwork, {**args, **changes})
 
 
 @st.composite

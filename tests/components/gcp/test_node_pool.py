@@ -39,23 +39,10 @@ def args(labels: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(declare: Callable[..., Any], args: dict[str, Any]) -> Make:
+def make(declare_seen: Callable[..., Any], args: dict[str, Any]) -> Make:
     """Declares a pool with changes; `seen` are its outputs."""
 
-    def run(**changes: Any) -> Any:
-        changed: Any = {**args, **changes}
-        seen: dict[str, Any] = {}
-
-        def program() -> None:
-            pool = GpuNodePool("demo", changed)
-            for key in GpuNodePool.__annotations__:
-                getattr(pool, key).apply(lambda value, key=key: seen.update({key: value}))
-
-        made = declare(program)
-        made.seen = seen
-        return made
-
-    return run
+    return lambda **changes: declare_seen(GpuNodePool, {**args, **changes})
 
 
 def test_the_first_rung_holds_the_nodes_and_the_others_wait(make: Make) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from components.kubernetes.namespaces import CLAIM, namespace_manifests
 from components.kubernetes.spec import GPU, ClusterSpec
 from stacks.engines.kubernetes import engine
@@ -17,6 +19,8 @@ def found(manifests: tuple[dict[str, Any], ...], kind: str, namespace: str | Non
     ]
 
 
+@pytest.mark.attack("a team of a shared Kubernetes", "its machine, by a pod with more rights")
+@pytest.mark.attack("a team of a shared Kubernetes", "another team's running job, over the network")
 def test_pods_of_a_team_are_restricted(two_teams: ClusterSpec) -> None:
     made = namespace_manifests(two_teams, None)
     for space in found(made, "Namespace"):
@@ -27,6 +31,7 @@ def test_pods_of_a_team_are_restricted(two_teams: ClusterSpec) -> None:
     incoming, outgoing = found(made, "NetworkPolicy", "vision")
     assert incoming["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}, "nothing comes in"
     assert outgoing["spec"]["podSelector"] == {}, "what goes out: tests/stacks/planning/test_team_access.py"
+    assert {"to": [{"namespaceSelector": {}}]} in outgoing["spec"]["egress"], "to pods, which let in whom they will"
     [account] = found(made, "ServiceAccount", "vision")
     assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == ("default", False)
 
@@ -75,12 +80,16 @@ def test_every_team_has_a_claim_on_the_one_volume(two_teams: ClusterSpec) -> Non
 def test_where_all_teams_share_a_volume_their_pods_mount_no_more_than_their_own(two_teams: ClusterSpec) -> None:
     """What it lets pass is judged by a real API server (tests/stacks/engines/kubernetes/test_own_cluster.py)."""
     made = namespace_manifests(two_teams, LUSTRE, 1200)
-    policy, _ = found(made, "ValidatingAdmissionPolicy")
-    bound, _ = found(made, "ValidatingAdmissionPolicyBinding")
-    assert policy["spec"]["failurePolicy"] == "Fail"
-    assert (bound["spec"]["policyName"], bound["spec"]["validationActions"]) == (policy["metadata"]["name"], ["Deny"])
-    wanted = bound["spec"]["matchResources"]["namespaceSelector"]["matchLabels"].items()
-    assert all(wanted <= space["metadata"]["labels"].items() for space in found(made, "Namespace"))
+    policies, bindings = (found(made, f"ValidatingAdmissionPolicy{kind}") for kind in ("", "Binding"))
+    assert len(policies) == len(bindings) == 2
+    for policy, bound in zip(policies, bindings, strict=True):
+        assert policy["spec"]["failurePolicy"] == "Fail"
+        name = policy["metadata"]["name"]
+        assert (bound["spec"]["policyName"], bound["spec"]["validationActions"]) == (name, ["Deny"])
+        wanted = bound["spec"]["matchResources"]["namespaceSelector"]["matchLabels"].items()
+        assert all(wanted <= space["metadata"]["labels"].items() for space in found(made, "Namespace"))
+    [rule] = policies[1]["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], {*rule["operations"]}) == (["networkpolicies"], {"CREATE", "UPDATE", "DELETE"})
     names = [
         each["metadata"]["name"] for each in found(namespace_manifests(two_teams, None), "ValidatingAdmissionPolicy")
     ]

@@ -1,14 +1,10 @@
 """What every component of OpenStack keeps to: names, arguments, outputs, parents, tags, other languages."""
 
-import importlib
-import inspect
-import typing
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
 import pytest
-from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
 from components.openstack.identity import NodeIdentity
 from components.openstack.launch import HeadNode
@@ -17,6 +13,8 @@ from components.openstack.network import TrainingNetwork
 from components.openstack.node_pool import NodePool
 from components.openstack.storage import ManilaShare, RunBucket
 from components.openstack.tags import header_tags, tag_words
+from tests.components.contract import check_declared, check_signature, keys_of
+from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
     HeadNode,
@@ -41,45 +39,13 @@ Example = Callable[[type[pulumi.ComponentResource]], dict[str, Any]]
 def example(everything: dict[str, Any]) -> Example:
     """Arguments that make each component declare everything it can."""
 
-    def choose(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
-        hints = typing.get_type_hints(component.__init__)["args"]
-        return {key: everything[key] for key in hints.__required_keys__ | hints.__optional_keys__}
-
-    return choose
+    return lambda component: {key: everything[key] for key in keys_of(component)}
 
 
 @every_component
-def test_names_and_arguments(component: type[pulumi.ComponentResource]) -> None:
-    parameters = inspect.signature(component.__init__).parameters
-    assert list(parameters) == ["self", "name", "args", "opts"]
-    args = typing.get_type_hints(component.__init__)["args"]
-    assert args.__name__ == f"{component.__name__}Args"
-    module = inspect.getmodule(component)
-    assert module is not None
-    assert {component.__name__, args.__name__} <= set(module.__all__)
-
-
-@every_component
-def test_what_it_declares_is_its_own(
-    component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example
-) -> None:
-    made = make(component, example(component))
-    (own,) = [r for r in made.resources if r.type == f"gangway:openstack:{component.__name__}"]
-    children = [r for r in made.resources if r is not own]
-    assert children
-    assert {child.parent for child in children} == {own.urn}
-    assert all(child.name.startswith("demo") for child in children)
-    annotated = inspect.get_annotations(component, eval_str=True)
-    assert all(is_output(annotation) for annotation in annotated.values())
-    assert made.outputs[own.urn] == set(annotated)
-
-
-@every_component
-def test_other_languages_can_use_it(component: type[pulumi.ComponentResource]) -> None:
-    definition = Analyzer("gangway").analyze_component(component)
-    args = typing.get_type_hints(component.__init__)["args"]
-    assert set(definition.inputs_mapping.values()) == args.__required_keys__ | args.__optional_keys__
-    assert set(definition.outputs_mapping.values()) == set(inspect.get_annotations(component))
+def test_the_contract(component: type[pulumi.ComponentResource], make: Callable[..., Any], example: Example) -> None:
+    check_signature(component)
+    check_declared(component, "openstack", make(component, example(component)))
 
 
 @every_component
@@ -116,7 +82,5 @@ def test_what_carries_none_could_not(kind: str) -> None:
 
 def _arguments(type_token: str) -> set[str]:
     """Wire names of the arguments of the SDK's class of `openstack:module/class:Class`."""
-    _, module, class_name = type_token.split(":")
-    resource = getattr(importlib.import_module(f"pulumi_openstack.{module.partition('/')[0]}"), class_name)
-    names = [name.split("_") for name in inspect.signature(resource._internal_init).parameters]
+    names = [name.split("_") for name in sdk_arguments(type_token)]
     return {first + "".join(part.capitalize() for part in rest) for first, *rest in names}

@@ -477,16 +477,34 @@ def test_of_no_job_there_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixt
     assert gangway(["job", "wait", job_id]) == 0
 
 
-def test_a_burst_that_fails_leaves_the_job_in_its_queue(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where it has been told to stop already: it is there under another id."""
+def full_queues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
+    """Two queues that a job each keeps from others, and the jobs."""
     path, queues = tmp_path / "job.yaml", [f"local:{tmp_path / name}" for name in ("one", "two")]
     path.write_text(FILE.format(script=json.dumps("while [ ! -e end ]; do sleep 0.1; done")))
     ids = []
     for queue in queues:
         assert gangway(["job", "submit", str(path), "--on", queue]) == 0
         ids.append(capsys.readouterr().out.strip())
+    path.write_text(FILE.format(script='"true"'))
+    return queues, ids
+
+
+def burst(tmp_path: Path, queues: list[str], ids: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """A job that the second queue refuses, though it is free: what is said, and the job's last id."""
+    ends = freed_once_it_waits(tmp_path, ids[1])
+    words = ["job", "submit", str(tmp_path / "job.yaml"), "--on", ",".join(queues), "--burst-after", "0.04"]
+    assert gangway(words) == 2
+    ends.join()
+    told = capsys.readouterr()
+    assert gangway(["job", "cancel", ids[0], "--on", queues[0]]) == 0
+    return told.err, told.out.splitlines()[-1]
+
+
+def test_a_burst_that_fails_leaves_the_job_in_its_queue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it has been told to stop already: it is there under another id."""
+    queues, ids = full_queues(tmp_path, capsys)
     copy, fails = copy_run, [False, True]
 
     def full(*args: Any, **kwargs: Any) -> Any:
@@ -495,14 +513,9 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
         return copy(*args, **kwargs)
 
     monkeypatch.setattr(moving, "copy_run", full)
-    path.write_text(FILE.format(script='"true"'))
-    ends = freed_once_it_waits(tmp_path, ids[1])
-    assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 2
-    ends.join()
-    told = capsys.readouterr()
-    assert "No space left" in told.err
-    assert gangway(["job", "cancel", ids[0], "--on", queues[0]]) == 0
-    assert gangway(["job", "wait", told.out.splitlines()[-1], "--on", queues[0]]) == 0
+    told, left = burst(tmp_path, queues, ids, capsys)
+    assert "No space left" in told
+    assert gangway(["job", "wait", left, "--on", queues[0]]) == 0
 
 
 @pytest.mark.parametrize("kind", [InputError, PerhapsTakenError])
@@ -510,12 +523,7 @@ def test_a_burst_that_is_refused_at_the_last_says_where_the_job_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: type[InputError]
 ) -> None:
     """Back in its queue; or, where the other may have taken it all the same, as what its move is made again."""
-    path, queues = tmp_path / "job.yaml", [f"local:{tmp_path / name}" for name in ("one", "two")]
-    path.write_text(FILE.format(script=json.dumps("while [ ! -e end ]; do sleep 0.1; done")))
-    ids = []
-    for queue in queues:
-        assert gangway(["job", "submit", str(path), "--on", queue]) == 0
-        ids.append(capsys.readouterr().out.strip())
+    queues, ids = full_queues(tmp_path, capsys)
     begin = LocalQueue._begun
 
     def begun(self: LocalQueue, job_id: str) -> None:
@@ -524,14 +532,8 @@ def test_a_burst_that_is_refused_at_the_last_says_where_the_job_is(
         begin(self, job_id)
 
     monkeypatch.setattr(LocalQueue, "_begun", begun)
-    path.write_text(FILE.format(script='"true"'))
-    ends = freed_once_it_waits(tmp_path, ids[1])
-    assert gangway(["job", "submit", str(path), "--on", ",".join(queues), "--burst-after", "0.04"]) == 2
-    ends.join()
-    told = capsys.readouterr()
-    assert "QOSMax" in told.err
-    assert gangway(["job", "cancel", ids[0], "--on", queues[0]]) == 0
-    left = told.out.splitlines()[-1]
+    told, left = burst(tmp_path, queues, ids, capsys)
+    assert "QOSMax" in told
     if kind is InputError:
         assert gangway(["job", "wait", left, "--on", queues[0]]) == 0
         return

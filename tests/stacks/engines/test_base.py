@@ -110,6 +110,9 @@ def test_no_text_of_a_status_moves_a_cursor_or_makes_a_line() -> None:
     assert not [text for place, text in texts if not text.isprintable()]
 
 
+COMMAND, PRESET = {"command": ("true",)}, {"preset": "dcgan-digits", "kimg": 1}
+
+
 @pytest.mark.parametrize(
     ("keys", "warned"),
     [
@@ -118,14 +121,11 @@ def test_no_text_of_a_status_moves_a_cursor_or_makes_a_line() -> None:
         ({"processes_per_node": 2}, True),
         ({"processes_per_node": 1, "nodes": {"min": 1, "max": 2}}, True),
         ({"nodes": {"min": 2, "max": 2}}, False),
+        ({**PRESET, "processes_per_node": 2, "nodes": {"min": 2, "max": 2}}, False),
     ],
 )
 def test_a_command_whose_processes_meet_without_a_key_is_warned_of(keys: dict[str, object], warned: bool) -> None:
-    found = list(open_meeting(job("true", **keys), "its neighbours"))
+    file = JobFile.model_validate({"name": "case", "max_hours": 1, **({} if "preset" in keys else COMMAND), **keys})
+    found = list(open_meeting(file, "its neighbours"))
     assert [each.code for each in found] == ["job.rendezvous-without-key"] * warned
     assert all("its neighbours" in each.message and each.severity is Severity.WARNING for each in found)
-
-
-def test_a_preset_is_not_warned_of() -> None:
-    keys = {"preset": "dcgan-digits", "kimg": 1, "processes_per_node": 2, "nodes": {"min": 2, "max": 2}}
-    assert not list(open_meeting(JobFile.model_validate({"name": "gan", "max_hours": 1, **keys}), "anybody"))

@@ -1,15 +1,14 @@
-"""Links, FIFOs and folders at every name that the engines use, in a folder of jobs and in a job's own: none is
-followed, nothing is waited for, and nothing outside is made, changed or shown.
+"""Links, FIFOs and folders under the names that engines use, in a folder of jobs and in a job's own folder: none is
+followed, no read blocks, and nothing outside is created, changed or shown.
 """
 
 import ast
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +23,7 @@ from tests.conftest import REPO
 from tests.other_users import MALLORY
 from tests.stacks.engines.slurm.conftest import pretended as pretended
 from tests.stacks.engines.test_contract import job, over
+from tests.stacks.engines.test_shared_folders import place as place
 from tests.stacks.engines.test_shared_folders import planted, shared, tree
 
 SECRET = "of-root-alone"
@@ -68,52 +68,37 @@ def _constants(module: ast.Module) -> dict[str, str]:
 NAMES = names_in_code()
 
 
-def test_the_names_are_those_of_the_code() -> None:
-    known = {"job.json", "state.json", "environment", "log", "cancel", "alive", "stretches", "on-nodes", "moved.json"}
-    assert known | {"slurm-id", "end", "nodes", "started", ".gone", "exit-code", "spent.json"} <= {*NAMES}
-
-
 @pytest.fixture(autouse=True)
 def _no_hang() -> Iterator[None]:
-    """A test that waits at a FIFO fails."""
+    """A test that blocks on a FIFO fails."""
 
     def late(*_: object) -> None:
-        raise KeyboardInterrupt("it waits at a FIFO")  # a TimeoutError would be an OSError, which is heard
+        raise KeyboardInterrupt("it blocks on a FIFO")  # a TimeoutError would be an OSError, which is caught
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(60)
+    signal.alarm(120)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="gangway-planted-"))
-    made.chmod(0o755)
-    (made / "private").mkdir(mode=0o700)
-    (made / "private/key").write_text(SECRET)
-    (made / "private/key").chmod(0o600)
-    yield made
-    shutil.rmtree(made)
+def private(place: Path) -> Path:
+    (made := place / "private").mkdir(mode=0o700)
+    (made / "key").write_text(SECRET)
+    (made / "key").chmod(0o600)
+    return made
 
 
-def _link(path: Path) -> None:
-    path.symlink_to(path.parents[1 if path.parent.name == "queue" else 2] / "private/key")
-
-
-def _link_to_nothing(path: Path) -> None:
-    path.symlink_to(path.parents[1 if path.parent.name == "queue" else 2] / "private/made")
-
-
-def _link_to_folder(path: Path) -> None:
-    path.symlink_to(path.parents[1 if path.parent.name == "queue" else 2] / "private")
-
-
-KINDS = [_link, _link_to_nothing, _link_to_folder, os.mkfifo, Path.mkdir]
-each_kind = pytest.mark.parametrize("plant", KINDS, ids=lambda kind: kind.__name__.strip("_"))
-each_odd_file = pytest.mark.parametrize("plant", [_link, _link_to_nothing, os.mkfifo], ids=["link", "nowhere", "fifo"])
-each_name = pytest.mark.parametrize("name", NAMES)
+KINDS: dict[str, Callable[[Path, Path], None]] = {
+    "link": lambda path, private: path.symlink_to(private / "key"),
+    "link-to-nothing": lambda path, private: path.symlink_to(private / "made"),
+    "fifo": lambda path, _: os.mkfifo(path),
+    "link-to-folder": lambda path, private: path.symlink_to(private),
+    "folder": lambda path, _: path.mkdir(),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_odd_file = pytest.mark.parametrize("kind", ["link", "link-to-nothing", "fifo"])
 
 
 def engines(place: Path, pretended: Callable[[str, str], None]) -> list[FolderEngine]:
@@ -121,64 +106,61 @@ def engines(place: Path, pretended: Callable[[str, str], None]) -> list[FolderEn
     return [LocalQueue(place / "queue"), SlurmEngine(place / "queue")]
 
 
-def replaced(folder: Path, name: str, plant: Callable[[Path], None], uid: int) -> None:
-    if (folder / name).is_dir():
-        (folder / name).rmdir()
-    (folder / name).unlink(missing_ok=True)
-    plant(folder / name)
-    os.lchown(folder / name, uid, uid)
+def each_name(place: Path, private: Path, kind: str, uid: int) -> Iterator[str]:
+    """Each name in turn, as the only odd one in a job of that user's."""
+    folder = shared(place, 0o1777) / "case-1"
+    for name in NAMES:
+        planted(folder.parent, folder.name, phase="waiting" if uid else "done")
+        os.chown(folder, uid, uid)
+        (folder / "slurm-id").write_text("7\n")
+        if (folder / name).is_dir():
+            (folder / name).rmdir()
+        (folder / name).unlink(missing_ok=True)
+        KINDS[kind](folder / name, private)
+        os.lchown(folder / name, uid, uid)
+        yield name
+        (folder / name).unlink()
 
 
 @each_odd_file
-@each_name
-def test_in_somebody_elses_job(
-    place: Path, pretended: Callable[[str, str], None], name: str, plant: Callable[[Path], None]
-) -> None:
-    planted(folder := shared(place, 0o1777), "case-1")
-    (folder / "case-1/slurm-id").write_text("7\n")
-    replaced(folder / "case-1", name, plant, MALLORY)
-    before = tree(place / "private"), sorted(map(str, folder.rglob("*")))
-    for engine in engines(place, pretended):
-        rows = engine.jobs()
-        assert SECRET not in str(rows)
-        assert {row.user for row in rows} <= {"nobody"}
-        for ask in (engine.status, engine.cancel, engine.ensure_begun, engine.stop, engine.used, engine.run_url):
-            with pytest.raises(InputError):
-                ask("case-1")
-        assert engine.moved("x") is None
-    assert (tree(place / "private"), sorted(map(str, folder.rglob("*")))) == before
+def test_in_somebody_elses_job(place: Path, private: Path, pretended: Callable[[str, str], None], kind: str) -> None:
+    for name in each_name(place, private, kind, MALLORY):
+        before = tree(private), sorted(map(str, (place / "queue").rglob("*")))
+        for engine in engines(place, pretended):
+            rows = engine.jobs()
+            assert SECRET not in str(rows), name
+            assert {row.user for row in rows} <= {"nobody"}
+            for ask in (engine.status, engine.cancel, engine.ensure_begun, engine.stop, engine.used, engine.run_url):
+                with pytest.raises(InputError):
+                    ask("case-1")
+            assert engine.moved("x") is None
+        assert (tree(private), sorted(map(str, (place / "queue").rglob("*")))) == before, name
 
 
 @each_odd_file
-@each_name
-def test_in_an_own_job(
-    place: Path, pretended: Callable[[str, str], None], name: str, plant: Callable[[Path], None]
-) -> None:
-    """Nobody else can put them there, but what a job runs can."""
-    planted(folder := shared(place, 0o1777), "case-1", phase="done")
-    os.chown(folder / "case-1", 0, 0)
-    replaced(folder / "case-1", name, plant, 0)
-    before = tree(place / "private")
-    for engine in engines(place, pretended):
-        assert SECRET not in str(engine.jobs())
-        for ask in (engine.status, engine.log, engine.cancel, engine.environment, engine.used, engine.kept):
-            with suppress(InputError):
-                assert SECRET not in str(ask("case-1"))
-    own = OwnJobFolder(folder / "case-1")
-    for write in (own.touch, own.append_to, lambda it: own.overwrite(it, b"x")):
-        with suppress(OSError):
-            write(name)
-    with suppress(OSError):
-        own.write(name, b"x")
-    assert tree(place / "private") == before
+def test_in_an_own_job(place: Path, private: Path, pretended: Callable[[str, str], None], kind: str) -> None:
+    """No other user can put them there, but the job's own program can."""
+    for name in each_name(place, private, kind, 0):
+        before = tree(private)
+        for engine in engines(place, pretended):
+            assert SECRET not in str(engine.jobs()), name
+            for ask in (engine.status, engine.log, engine.cancel, engine.environment, engine.used, engine.kept):
+                with suppress(InputError):
+                    assert SECRET not in str(ask("case-1")), name
+        own = OwnJobFolder(place / "queue/case-1")
+        writes: list[tuple[Any, ...]] = [(own.touch,), (own.append_to,), (own.overwrite, b"x"), (own.write, b"x")]
+        for write, *content in writes:
+            with suppress(OSError):
+                write(name, *content)
+        assert tree(private) == before, name
 
 
 @each_kind
 @pytest.mark.parametrize("name", ["turn", "case-1", "case-2", ".staged", ".data", ".new-0123456789abcdef"])
 def test_in_the_folder_of_all(
-    place: Path, monkeypatch: pytest.MonkeyPatch, name: str, plant: Callable[[Path], None]
+    place: Path, private: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    """Of names that mallory can know before: of the next job, of a move and of a data set."""
+    """Under names that mallory can guess: of the next job, of a move and of a data set."""
     monkeypatch.setattr("stacks.engines.local.engine.begin_runner", lambda _: None)
     folder, source = shared(place, 0o1777), place / "source"
     queue, reads = LocalQueue(folder), job("true").model_copy(update={"data": None})
@@ -187,9 +169,9 @@ def test_in_the_folder_of_all(
     staged = queue.stage("origin").path.parent
     queue.unstage("origin")
     path = folder / {".staged": staged.name, ".data": f".data-{os.geteuid()}"}.get(name, name)
-    plant(path)
+    KINDS[kind](path, private)
     os.lchown(path, MALLORY, MALLORY)
-    before = tree(place / "private")
+    before = tree(private)
     if name == ".staged":
         with pytest.raises(InputError):
             queue.stage("origin")
@@ -204,7 +186,7 @@ def test_in_the_folder_of_all(
     else:
         job_id = queue.submit(reads)
         assert {row.id for row in queue.jobs()} == {job_id}
-    assert tree(place / "private") == before
+    assert tree(private) == before
 
 
 def _no_data(folder: Path, source: Path) -> None:
@@ -243,3 +225,5 @@ def test_a_held_folder_is_the_one_that_was_opened(tmp_path: Path) -> None:
     assert (tmp_path / "case-1/log").read_text() == "hers"
     with pytest.raises(FileNotFoundError):
         held.move_to(tmp_path / "y")
+    OwnJobFolder(tmp_path / "away").move_to(tmp_path / "x")
+    assert {path.name for path in tmp_path.iterdir()} == {"case-1", "x"}

@@ -33,10 +33,6 @@ pytestmark = [
 WAYS = [
     pytest.param(0, 0o1777, id="root-1777"),
     pytest.param(ALICE, 0o2775, id="alice-2775"),
-    pytest.param(ALICE, 0o1777, id="alice-1777", marks=pytest.mark.slow),
-    pytest.param(ALICE, 0o3775, id="alice-3775", marks=pytest.mark.slow),
-    pytest.param(0, 0o2775, id="root-2775", marks=pytest.mark.slow),
-    pytest.param(0, 0o3775, id="root-3775", marks=pytest.mark.slow),
 ]
 ESCAPE = "\x1b]0;pwned\x07\x1b[31m"
 

@@ -87,55 +87,29 @@ def test_a_mistake_of_ours_is_no_answer_of_the_clouds() -> None:
         look_up(Lookup("x", "y", "gangway:z", "f"), len, 3)  # type: ignore[arg-type]  # the mistake
 
 
-def _product_files() -> list[Path]:
-    return [path for top in ("components", "stacks") for path in sorted((REPO / top).rglob("*.py"))]
-
-
-def _outside_the_wrapper(source: str) -> list[str]:
-    """The functions of Pulumi's SDKs in a module, as written, that are no argument of `look_up`."""
+def _called_outside_the_wrapper(source: str) -> list[str]:
+    """The functions of Pulumi's SDKs that a module calls itself: `look_up` takes them uncalled."""
     tree = ast.parse(source)
-    names = set[str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {a.asname or a.name.partition(".")[0] for a in node.names if a.name.startswith("pulumi")}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pulumi"):
-            names |= {a.asname or a.name for a in node.names}
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "look_up"]
-    arguments = [argument for call in calls for argument in call.args]
-    # `function = aws.x.get_y`, for a line's length, and then `look_up(lookup, function)`.
-    held = {ast.unparse(argument) for argument in arguments if isinstance(argument, ast.Name)}
-    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    allowed = {id(argument) for argument in arguments}
-    allowed |= {id(node.value) for node in assigned if {ast.unparse(target) for target in node.targets} <= held}
-    return [
-        ast.unparse(node)
+    names = {
+        alias.asname or alias.name.partition(".")[0]
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute | ast.Name)
-        and re.fullmatch(r"[\w.]+", ast.unparse(node))
-        and ast.unparse(node).partition(".")[0] in names
-        and ast.unparse(node).rpartition(".")[2] not in OF_THE_ENGINE
-        and _INVOKE.match(ast.unparse(node).rpartition(".")[2])
-        and id(node) not in allowed
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if (getattr(node, "module", None) or alias.name).startswith("pulumi")
+    }
+    called = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [
+        name
+        for name in called
+        if name.partition(".")[0] in names
+        and _INVOKE.match(name.rpartition(".")[2])
+        and name.rpartition(".")[2] not in OF_THE_ENGINE
     ]
 
 
 def test_no_function_of_an_sdk_is_called_outside_the_wrapper() -> None:
-    found = {str(path.relative_to(REPO)): _outside_the_wrapper(path.read_text("utf-8")) for path in _product_files()}
+    files = [path for top in ("components", "stacks") for path in sorted((REPO / top).rglob("*.py"))]
+    found = {str(path.relative_to(REPO)): _called_outside_the_wrapper(path.read_text("utf-8")) for path in files}
     assert found.pop("stacks/providers/ownership.py") == ["pulumi.runtime.invoke"]
     assert {path: names for path, names in found.items() if names} == {}
-
-
-@pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("import pulumi_aws as aws\nx = aws.ssm.get_parameter_output(name='x').value", 1),
-        ("import pulumi_aws as aws\nlook_up(q, aws.ssm.get_parameter, name='x')", 0),
-        ("import pulumi_aws as aws\nf = aws.get_caller_identity\nlook_up(q, f)\naws.get_caller_identity()", 1),
-        ("from pulumi_gcp import storage\nstorage.get_project_service_account(project='x')", 1),
-        ("import pulumi\npulumi.runtime.invoke('aws:x', {})", 1),
-        ("from pulumi.runtime import invoke_async\ninvoke_async('aws:x', {})", 1),
-        ("import pulumi_azure_native as azure\nazure.compute.VirtualMachine('x').get_provider", 0),
-    ],
-)
-def test_the_walk_sees_what_it_must(source: str, found: int) -> None:
-    assert len(_outside_the_wrapper(source)) == found, source
+    assert _called_outside_the_wrapper("import pulumi_aws as aws\naws.ssm.get_parameter_output(name='x')")

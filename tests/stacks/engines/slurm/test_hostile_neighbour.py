@@ -2,7 +2,6 @@
 hear him at all. With a real Slurm.
 """
 
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from stacks.config.job_file import JobFile
 from stacks.engines.base import Phase
 from stacks.engines.slurm.engine import SlurmEngine
 from stacks.engines.slurm.script import MEMBER_KEY
+from tests.hostile_store import attack_store
 from tests.slurm_cluster import SlurmCluster
 from tests.stacks.engines.test_contract import over, until
 
@@ -22,24 +22,6 @@ pytestmark = [
     pytest.mark.xdist_group("slurm"),
     pytest.mark.attack("a user of the same cluster", "code in another's queued job, or its end"),
 ]
-STRANGER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-ATTACK = """
-import base64, pickle, sys
-from datetime import timedelta
-from pathlib import Path
-from torch.distributed import TCPStore
-
-class Attack:
-    def __reduce__(self):
-        return Path.touch, (Path(sys.argv[3]),)
-
-store = TCPStore("127.0.0.1", int(sys.argv[1]), timeout=timedelta(seconds=10), wait_for_workers=False)
-keys = [f"torch.rendezvous.{each}" for each in (sys.argv[2], "gangway")]
-for key in keys:
-    store.set(key, base64.b64encode(pickle.dumps(Attack())).decode())
-print("in")
-"""
-"""PORT ID FILE: torchrun's state in an open store becomes a pickle that makes the file where it is read."""
 WORKER = """
 import os, sys, time
 import torch.distributed as dist
@@ -53,10 +35,8 @@ dist.destroy_process_group()
 
 
 def attacked(port: int, number: str, mark: Path) -> str:
-    """What came of it: `in` where the store took the state."""
-    words = [*STRANGER, sys.executable, "-c", ATTACK, str(port), number, str(mark)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+    """What comes of the attack: `in` where the store takes the state."""
+    return attack_store(mark, [port], [f"torch.rendezvous.{each}" for each in (number, "gangway")])
 
 
 def number_of(engine: SlurmEngine, folder: Path, job_id: str, says: str) -> str:

@@ -1,20 +1,10 @@
 """The table of what takes tags, held against the clouds' SDKs."""
 
-import importlib
-import inspect
-import keyword
-from typing import Any
-
 from stacks.planning.plan import Plan
 from stacks.planning.rules.rule import kind
 from stacks.planning.rules.tags import tags_field, types_with_tags
+from tests.sdk_arguments import sdk_arguments
 
-PACKAGES = {
-    "aws": "pulumi_aws",
-    "gcp": "pulumi_gcp",
-    "azure-native": "pulumi_azure_native",
-    "openstack": "pulumi_openstack",
-}
 # Input on the wire -> argument in Python.
 ARGUMENTS = {
     "tags": "tags",
@@ -36,26 +26,18 @@ WORDS = {
 LEFT_ALONE = {"openstack:objectstorage:ContainerObject"}
 
 
-def arguments(of_type: str) -> set[str]:
-    """The arguments of an SDK's class, named `package:module:Class`."""
-    package, module, name = of_type.split(":")
-    path = f"{PACKAGES[package]}.{module}_" if keyword.iskeyword(module) else f"{PACKAGES[package]}.{module}"
-    resource: Any = getattr(importlib.import_module(path), name)
-    return set(inspect.signature(resource._internal_init).parameters)
-
-
 def test_every_type_of_the_table_takes_its_tags_so() -> None:
-    table = {of_type: field for of_type, field in types_with_tags().items() if of_type.partition(":")[0] in PACKAGES}
+    table = {of_type: field for of_type, field in types_with_tags().items() if of_type.partition(":")[0] in WORDS}
     assert len(table) > 100
-    assert {t: field for t, field in table.items() if ARGUMENTS[field] not in arguments(t)} == {}
+    assert {t: field for t, field in table.items() if ARGUMENTS[field] not in sdk_arguments(t)} == {}
 
 
 def test_whatever_gangway_declares_and_takes_tags_is_in_it(plans: dict[str, Plan]) -> None:
     declared = {kind(resource.type) for plan in plans.values() for resource in plan.resources}
-    judged = {of_type for of_type in declared if of_type.partition(":")[0] in PACKAGES}
+    judged = {of_type for of_type in declared if of_type.partition(":")[0] in WORDS}
     assert len(judged) > 100
     for of_type in sorted(judged - LEFT_ALONE):
-        taken = arguments(of_type)
+        taken = sdk_arguments(of_type)
         word = next((word for word in WORDS[of_type.partition(":")[0]] if word in taken), None)
         field = tags_field(of_type)
         assert (None if field is None else ARGUMENTS[field]) == word, of_type

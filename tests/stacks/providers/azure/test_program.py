@@ -1,7 +1,5 @@
 """A stack on Azure: how the components are wired together, held against Microsoft's own models of requests."""
 
-import importlib
-import inspect
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +11,7 @@ from stacks.planning.plan import Plan, run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
 from stacks.providers.azure.plan import plan
 from stacks.providers.azure.program import price
+from tests.sdk_arguments import sdk_arguments
 
 SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"
 SUBSCRIPTION = "11111111-0000-0000-0000-111111111111"
@@ -37,13 +36,6 @@ def of(resources: Resources, kind: str) -> list[PlannedResource]:
 def one(resources: Resources, kind: str, name: str = "") -> PlannedResource:
     (found,) = [r for r in of(resources, kind) if name in r.name]
     return found
-
-
-def arguments(type_token: str) -> set[str]:
-    """The arguments of the SDK's class of `azure-native:module:Class`."""
-    _, module, class_name = type_token.split(":")
-    resource = getattr(importlib.import_module(f"pulumi_azure_native.{module}"), class_name)
-    return set(inspect.signature(resource._internal_init).parameters)
 
 
 HEAD_IMAGE = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g/providers/Microsoft.Compute/images/head"
@@ -93,7 +85,7 @@ def test_whatever_takes_tags_has_them_all(program: tuple[StackConfig, Recording]
     config, recorded = program
     tags, checked = plan(config).tags, 0
     for resource in recorded.resources:
-        if resource.type.startswith("azure-native:") and "tags" in arguments(resource.type):
+        if resource.type.startswith("azure-native:") and "tags" in sdk_arguments(resource.type):
             # The head and the scale sets have some more.
             assert tags.items() <= resource.inputs["tags"].items(), resource.urn
             checked += 1

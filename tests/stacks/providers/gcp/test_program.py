@@ -1,7 +1,5 @@
 """A stack on Google Cloud: how the components are wired together, with labels on everything that takes them."""
 
-import importlib
-import inspect
 import json
 import re
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from stacks.planning.plan import Plan, run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
 from stacks.providers.gcp.plan import plan
 from stacks.providers.gcp.provider import PROVIDER
+from tests.sdk_arguments import sdk_arguments
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]
@@ -30,13 +29,6 @@ EVERYWHERE = {
 
 def of(resources: Resources, kind: str) -> list[PlannedResource]:
     return [r for r in resources if r.type.startswith("gcp:") and r.type.endswith(f":{kind}")]
-
-
-def arguments(type_token: str) -> set[str]:
-    """The arguments of the pulumi_gcp class of `gcp:module/x:Class`."""
-    _, path, class_name = type_token.split(":")
-    module = importlib.import_module(f"pulumi_gcp.{path.partition('/')[0].lower()}")
-    return set(inspect.signature(getattr(module, class_name)._internal_init).parameters)
 
 
 @pytest.fixture(
@@ -70,7 +62,7 @@ def test_whatever_takes_labels_has_them_all(program: tuple[StackConfig, Recordin
         if not resource.type.startswith("gcp:"):
             continue
         words = {"labels": "labels", "user_labels": "userLabels"}
-        taken = [wire for word, wire in words.items() if word in arguments(resource.type)]
+        taken = [wire for word, wire in words.items() if word in sdk_arguments(resource.type)]
         if taken:
             # A channel's `labels` say what it is; ours are the user's. The head has one more label.
             assert labels.items() <= resource.inputs[taken[-1]].items(), resource.urn
