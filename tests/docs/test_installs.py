@@ -16,7 +16,9 @@ NAME = "gangway-iac"
 # The name after `install`, or as a requirement, with no place behind it.
 BY_NAME = re.compile(
     rf"(install|add|download|wheel|run --with)\b[^\n`;]*?['\"\s]{NAME}(\[[a-z,]*\])?(?!\s*@|\w|\[)"
-    rf"|^{NAME}(\[[a-z,]*\])?\s*([=<>~!]=?|$)",
+    rf"|^{NAME}(\[[a-z,]*\])?\s*([=<>~!]=?|$)"
+    # The command's name is another distribution on the index.
+    r"|\b(install|uv add|uvx)(\s+-\S+)*\s+['\"]?gangway(\[[a-z,]*\])?['\"]?\s*([=<>~!#]|$)",
     re.MULTILINE,
 )
 
@@ -46,6 +48,9 @@ def test_no_text_installs_it_by_name() -> None:
         ("pip install gangway-iac", True),
         ("$ pip install 'gangway-iac[aws]'", True),
         ("uv add gangway-iac[aws,policy]", True),
+        ("$ pip install --upgrade gangway", True),
+        ("pipx install 'gangway[aws]==0.1'", True),
+        ("pulumi install gangway-project", False),
         ("gangway-iac[aws]==0.1.0\n", True),
         ("gangway-iac[aws] @ file:///x", False),
         ("pip install 'gangway-iac[aws] @ git+https://x/y@1'", False),

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from components.kubernetes.namespaces import CLAIM, namespace_manifests
 from components.kubernetes.spec import GPU, ClusterSpec
 from stacks.engines.kubernetes import engine
@@ -17,6 +19,7 @@ def found(manifests: tuple[dict[str, Any], ...], kind: str, namespace: str | Non
     ]
 
 
+@pytest.mark.attack("a team of a shared Kubernetes", "its machine, by a pod with more rights")
 def test_pods_of_a_team_are_restricted(two_teams: ClusterSpec) -> None:
     made = namespace_manifests(two_teams, None)
     for space in found(made, "Namespace"):
@@ -31,6 +34,7 @@ def test_pods_of_a_team_are_restricted(two_teams: ClusterSpec) -> None:
     assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == ("default", False)
 
 
+@pytest.mark.attack("a team of a shared Kubernetes", "runs pods past the queue")
 def test_a_member_makes_jobs_that_wait_and_no_pods_that_do_not(two_teams: ClusterSpec) -> None:
     [role] = found(namespace_manifests(two_teams, None), "Role", "vision")
     allowed = {
@@ -72,6 +76,7 @@ def test_every_team_has_a_claim_on_the_one_volume(two_teams: ClusterSpec) -> Non
     assert not found(namespace_manifests(two_teams, None), "PersistentVolume")
 
 
+@pytest.mark.attack("a team of a shared Kubernetes", "wants another team's results")
 def test_where_all_teams_share_a_volume_their_pods_mount_no_more_than_their_own(two_teams: ClusterSpec) -> None:
     """What it lets pass is judged by a real API server (tests/stacks/engines/kubernetes/test_own_cluster.py)."""
     made = namespace_manifests(two_teams, LUSTRE, 1200)

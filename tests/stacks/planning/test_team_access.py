@@ -326,6 +326,7 @@ def test_no_pod_is_connected_to_but_by_a_policy_of_its_job(resources: Resources)
         assert not [each for each in own if each.get("ingress")]
 
 
+@pytest.mark.attack(TEAM, "its machine's credentials, or the file system without the mount")
 def test_machines_give_pods_no_credentials_of_theirs_where_the_cloud_can_refuse(resources: Resources) -> None:
     """A second wall; Azure has none that is no preview."""
     for each in resources:
@@ -335,6 +336,7 @@ def test_machines_give_pods_no_credentials_of_theirs_where_the_cloud_can_refuse(
             assert each.inputs["nodeConfig"]["workloadMetadataConfig"] == {"mode": "GKE_METADATA"}
 
 
+@pytest.mark.attack(TEAM, "its machine's credentials, or the file system without the mount")
 def test_members_policies_open_no_way_out(resources: Resources) -> None:
     """Policies add up. The expressions are judged by a real API server (engines/kubernetes/test_own_cluster.py)."""
     (policy,) = (
