@@ -69,7 +69,7 @@ drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut
 bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
 	@$(BIN)/python -m stacks.bench.plan_speed
 
-attack: $(READY)  ## each known way in, tried as a job, a neighbour, a bucket's writer, a stack file's author: a table
+attack: $(READY)  ## known attacks, tried as a job, a neighbour, a user of a queue, a team, a stack file's author: a table
 	@$(PYTEST) -q -m attack $(ARGS)
 
 lint: $(READY)  ## ruff and mypy --strict

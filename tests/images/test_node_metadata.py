@@ -141,7 +141,7 @@ needs_root = pytest.mark.skipif(
 )
 
 
-@pytest.mark.attack("a user of a Slurm node", "wants the node's token")
+@pytest.mark.attack("a job or user of a node", "wants the node's token")
 @needs_root
 def test_with_the_real_firewall_root_alone_gets_an_answer(machine: Any, tmp_path: Path) -> None:
     """Other users, a subuid that is root of its own user namespace, and root of a container; twice is once."""
@@ -173,7 +173,7 @@ def test_with_the_real_firewall_root_alone_gets_an_answer(machine: Any, tmp_path
     assert (done.returncode, done.stdout) == (0, "1\n7\n0\n"), done.stderr
 
 
-@pytest.mark.attack("a user of a Slurm node", "wants the node's token")
+@pytest.mark.attack("a job or user of a node", "wants the node's token")
 @needs_root
 def test_what_the_machine_forwards_reaches_none(machine: Any, tmp_path: Path) -> None:
     """Root of another network namespace, as of a container on a bridge: another machine is what forwards to it."""

@@ -59,6 +59,7 @@ def test_no_action_is_a_pattern_and_every_open_resource_has_its_reason(document:
     assert len({statement["Sid"] for statement in document["Statement"]}) == len(document["Statement"])
 
 
+@pytest.mark.attack("root of a node", "changes another stack's groups (AWS)")
 @every_policy
 def test_only_the_groups_of_the_stack_can_be_touched(document: dict[str, Any]) -> None:
     for action, resource, statement in grants(document):
@@ -72,6 +73,7 @@ def test_every_reason_is_still_needed() -> None:
     assert used == set(OPEN_RESOURCES)
 
 
+@pytest.mark.attack("root of a node", "reads or deletes another stack's runs (AWS)")
 def test_a_node_reads_and_writes_its_own_runs_and_no_other_stacks() -> None:
     statements = by_sid(node_policy("arn:runs", "arn:repo", "demo"))
     assert statements["OwnRuns"]["Action"] == ["s3:GetObject", "s3:PutObject"], "no DeleteObject"
@@ -83,6 +85,7 @@ def test_a_node_reads_and_writes_its_own_runs_and_no_other_stacks() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.attack("root of a node", "reads secrets of the account (AWS)")
 @pytest.mark.parametrize("name", ["node", "head"])
 def test_people_get_in_and_no_secret_of_the_account_gets_out(name: str) -> None:
     """AWS's managed policy for Session Manager would read every parameter; the training code asks as its node does."""

@@ -88,6 +88,7 @@ def test_what_the_roles_allow_passes(service: str, action: str, resource: str) -
     assert passes(policies()[service], action, resource, owner=None if resource == "*" else OWN)
 
 
+@pytest.mark.attack("root of a node", "sends data to another account (AWS endpoints)")
 @every_call
 def test_nobody_else_and_nothing_of_anybody_else_passes(service: str, action: str, resource: str) -> None:
     """Keys of another account that somebody brought along; and our own, on what another account holds."""
@@ -101,6 +102,7 @@ def test_nobody_else_and_nothing_of_anybody_else_passes(service: str, action: st
         assert not passes(policy, action, theirs, owner=OTHER)
 
 
+@pytest.mark.attack("root of a node", "calls what no role of the stack may (AWS endpoints)")
 @pytest.mark.parametrize(
     ("service", "action"),
     [
@@ -130,6 +132,7 @@ def test_an_image_of_another_account_is_pulled_from_its_one_repository() -> None
         assert not passes(anyones, "ecr:BatchGetImage", THEIRS, owner=OTHER)
 
 
+@pytest.mark.attack("root of a node", "sends data to another account (AWS endpoints)")
 def test_s3_is_our_buckets_by_us_and_aws_own_for_reading() -> None:
     policy = policies()["s3"]
     assert passes(policy, "s3:PutObject", f"{BUCKET}/demo/run.json")
@@ -170,6 +173,7 @@ def host_of(service: str, region: str) -> str:
     return str(client.meta.endpoint_url).removeprefix("https://")
 
 
+@pytest.mark.attack("root of a node", "sends data in DNS questions (AWS)")
 @pytest.mark.parametrize(
     ("question", "is_answered"),
     [

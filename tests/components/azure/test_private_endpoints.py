@@ -51,6 +51,7 @@ def test_one_comes_after_the_other(made: Any) -> None:
         assert group.urn in later.dependencies
 
 
+@pytest.mark.attack("root of a node", "sends data to another account (Azure, private endpoints)")
 def test_machines_reach_nobody_elses_storage_then() -> None:
     def reached(*, private: bool) -> set[str]:
         flows = plan_flows(None, Egress.ENDPOINTS, private_endpoints=private)

@@ -53,6 +53,7 @@ def test_the_signers_remarks_are_kept_as_they_were_signed(tmp_path: Path, option
     assert signed.optional == optional
 
 
+@pytest.mark.attack("a registry's writer", "an image that the stack's key has not signed")
 def test_another_key(tmp_path: Path) -> None:
     private, _ = key_pair(tmp_path)
     _, other = key_pair(tmp_path, "other")
@@ -61,6 +62,7 @@ def test_another_key(tmp_path: Path) -> None:
     assert caught.value.part == "signature"
 
 
+@pytest.mark.attack("a registry's writer", "an image that the stack's key has not signed")
 @pytest.mark.parametrize("length", [40, 88, 0])
 def test_a_part_of_a_signature(tmp_path: Path, length: int) -> None:
     private, public = key_pair(tmp_path)
@@ -73,6 +75,7 @@ def test_a_part_of_a_signature(tmp_path: Path, length: int) -> None:
 GOOD = payload_text(NAME, DIGEST, "null")
 
 
+@pytest.mark.attack("a registry's writer", "an image that the stack's key has not signed")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -107,6 +110,7 @@ def test_a_payload_that_is_no_text(tmp_path: Path) -> None:
             checked_signature(IMAGE, public, payload, signature, NAME)
 
 
+@pytest.mark.attack("a registry's writer", "an image that the stack's key has not signed")
 @pytest.mark.parametrize(("curve", "problem"), [("secp384r1", "of another kind"), ("", "holds no public key")])
 def test_a_key_that_is_no_key_of_cosigns(tmp_path: Path, curve: str, problem: str) -> None:
     private, _ = key_pair(tmp_path)

@@ -96,6 +96,7 @@ def test_whatever_is_of_the_whole_project_has_its_reason(node: Any, head: Any) -
     assert "compute.instances.stop" not in granted
 
 
+@pytest.mark.attack("root of a node", "changes another stack's groups (Google Cloud)")
 def test_groups_are_changed_under_the_tag_alone(node: Any, head: Any) -> None:
     """A condition is of a whole grant: what it does not hold for is in another role."""
     for made, kind in ((node, "node"), (head, "head")):

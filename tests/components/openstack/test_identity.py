@@ -18,6 +18,7 @@ def admits(rule: str, path: str) -> bool:
     return re.fullmatch(pattern, path) is not None
 
 
+@pytest.mark.attack("root of a node", "does more than write run records (OpenStack)")
 @pytest.mark.parametrize(
     ("path", "admitted"),
     [
@@ -34,6 +35,7 @@ def test_it_opens_the_objects_of_the_run_container_alone(path: str, admitted: bo
     assert any(admits(rule, path) for rule in access_paths("demo-runs")) is admitted
 
 
+@pytest.mark.attack("root of a node", "does more than write run records (OpenStack)")
 def test_it_may_put_and_nothing_else(make: Callable[..., Any]) -> None:
     made = make(NodeIdentity, {"run_bucket": "demo-runs", "role": "swiftoperator"})
     credential = made.one("ApplicationCredential").inputs

@@ -147,6 +147,7 @@ def state(number: str) -> tuple[str, ...]:
     return ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T %r")
 
 
+@pytest.mark.attack("a user of a shared Slurm", "uses more nodes than the team may")
 @pytest.mark.slow
 def test_a_team_never_has_more_nodes_than_its_limit_and_others_go_past_it(accounts: SlurmCluster) -> None:
     first = submit(accounts, "sleep 60", "--account=vision")
@@ -159,6 +160,7 @@ def test_a_team_never_has_more_nodes_than_its_limit_and_others_go_past_it(accoun
     accounts.until(state(second), "COMPLETED")
 
 
+@pytest.mark.attack("a user of a shared Slurm", "uses more nodes than the team may")
 def test_a_job_that_is_larger_than_its_teams_limit_is_refused_when_it_is_submitted(
     accounts: SlurmCluster, tmp_path: Path
 ) -> None:

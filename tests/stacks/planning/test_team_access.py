@@ -210,6 +210,7 @@ def test_a_pod_connects_to_the_internet_names_and_its_peers_alone(resources: Res
         assert lets_out(resources, team, "169.254.20.10", 53)
 
 
+@pytest.mark.attack(TEAM, "its machine's credentials, or the file system without the mount")
 def test_machines_give_pods_no_credentials_of_theirs_where_the_cloud_can_refuse(resources: Resources) -> None:
     """A second wall; Azure has none that is no preview."""
     for each in resources:
@@ -217,3 +218,20 @@ def test_machines_give_pods_no_credentials_of_theirs_where_the_cloud_can_refuse(
             assert each.inputs["metadataOptions"]["httpPutResponseHopLimit"] == 1
         if each.type.endswith("/nodePool:NodePool"):
             assert each.inputs["nodeConfig"]["workloadMetadataConfig"] == {"mode": "GKE_METADATA"}
+
+
+@pytest.mark.attack(TEAM, "its machine's credentials, or the file system without the mount")
+def test_a_policy_of_a_members_own_is_judged_in_every_teams_namespace(resources: Resources) -> None:
+    """Policies add up. The expressions are judged by a real API server (engines/kubernetes/test_own_cluster.py)."""
+    found = list(manifests(resources, "ValidatingAdmissionPolicy"))
+    [policy] = [each["spec"] for each in found if each["metadata"]["name"] == "gangway-network-policies"]
+    [rule] = policy["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], set(rule["operations"])) == (["networkpolicies"], {"CREATE", "UPDATE", "DELETE"})
+    [binding] = [
+        each["spec"]
+        for each in manifests(resources, "ValidatingAdmissionPolicyBinding")
+        if each["spec"]["policyName"] == "gangway-network-policies"
+    ]
+    selected = binding["matchResources"]["namespaceSelector"]["matchLabels"]
+    for space in manifests(resources, "Namespace"):
+        assert selected.items() <= space["metadata"]["labels"].items()

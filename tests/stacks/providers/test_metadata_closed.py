@@ -76,7 +76,7 @@ def machines(config: StackConfig) -> list[tuple[dict[str, str], str]]:
     return [found for document in documents if (found := files_of(document))[0]]
 
 
-@pytest.mark.attack("a user of a Slurm node", "wants the node's token")
+@pytest.mark.attack("a job or user of a node", "wants the node's token")
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem.removeprefix("Pulumi."))
 def test_every_machine_is_closed_at_boot_and_before_each_job(path: Path) -> None:
     found = machines(from_file(path))

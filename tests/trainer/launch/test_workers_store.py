@@ -37,6 +37,7 @@ def test_without_a_key_the_workers_store_is_this_machines() -> None:
     client(served.inner_port).set("a", "b")
 
 
+@pytest.mark.attack("a network neighbour", "a way through the front door without the member key")
 def test_workers_here_and_elsewhere_find_each_other_and_a_stranger_does_not(key: MemberKey) -> None:
     served = WorkersStore(key)
     assert answers("127.0.0.2", served.port)

@@ -26,6 +26,7 @@ def test_every_file_that_is_shown_or_compared_has_its_sum(folder: Path) -> None:
     assert changed_since(folder, sums, done=True) == []
 
 
+@pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 @pytest.mark.parametrize("name", ["stats.jsonl", "samples.png", "samples/000001kimg.png"])
 @pytest.mark.parametrize("done", [True, False])
 def test_a_changed_file_is_named(folder: Path, name: str, done: bool) -> None:
@@ -45,6 +46,7 @@ def test_a_run_that_was_not_done_may_have_gone_on(folder: Path) -> None:
     assert changed_since(folder, sums, done=False) == ["stats.jsonl"], "cut off"
 
 
+@pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 def test_what_is_away_is_no_change_and_a_link_is_one(folder: Path) -> None:
     sums = sums_of(folder)
     (folder / "samples.png").unlink()

@@ -93,6 +93,7 @@ def test_what_is_written_is_sealed_and_read_back(file: Path) -> None:
     assert again.read_bytes() == file.read_bytes(), "sealing twice changes nothing"
 
 
+@pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 @pytest.mark.parametrize("change", [{"images": 10**9}, {"seed": 4711}, {"notes": ["nothing"]}, {"digest": "0" * 64}])
 def test_a_changed_file_is_refused_with_both_digests(file: Path, change: dict[str, Any]) -> None:
     values = json.loads(file.read_text())

@@ -127,6 +127,7 @@ def preset(nodes: int = 2) -> JobFile:
     return JobFile.model_validate({"name": "gan", "image": IMAGE, "max_hours": 1, **keys})
 
 
+@pytest.mark.attack("a user of the same cluster", "reads the key of another's queued job")
 def test_the_pods_of_a_preset_have_their_key_in_a_file_and_not_in_their_environment() -> None:
     container, pod = container_of(preset()), pod_of(preset())
     path = "/mnt/gangway/member/member.pem"

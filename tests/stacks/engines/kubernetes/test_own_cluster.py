@@ -26,6 +26,7 @@ from tests.stacks.engines.test_contract import job as file_of
 from tests.stacks.engines.test_contract import over, until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
+TEAM = "a team of a shared Kubernetes"
 LABELS = {"gangway.dev/pool": "jobs"}
 SPEC = ClusterSpec((Team("vision", 1), Team("speech", 1)), Node(1, 64, disk_gib=50), 2, (Flavor("own", LABELS),))
 _WAITS = "trap 'exit 75' TERM; echo x >>begun; while [ ! -e end ]; do sleep 0.1; done"
@@ -208,6 +209,7 @@ def test_a_member_can_do_all_that_the_engine_does(member: KubernetesEngine) -> N
     assert over(member, waits).phase is Phase.CANCELLED
 
 
+@pytest.mark.attack(TEAM, "runs pods past the queue")
 @pytest.mark.parametrize(
     "words",
     [
@@ -237,7 +239,7 @@ def network_policy(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.attack("a team of a shared Kubernetes", "its machine's credentials, or the file system without the mount")
+@pytest.mark.attack(TEAM, "its machine's credentials, or the file system without the mount")
 def test_a_members_policies_open_no_way_out_and_leave_those_of_the_cluster(own: KubeCluster) -> None:
     create = ("create", "--filename=-", *AS_MEMBER)
     delete = ("delete", "networkpolicy", "--namespace=vision", *AS_MEMBER)
@@ -254,7 +256,7 @@ def test_a_members_policies_open_no_way_out_and_leave_those_of_the_cluster(own: 
         assert "not a member's" in admitted(own, {}, *patch, *AS_MEMBER)
 
 
-@pytest.mark.attack("a team of a shared Kubernetes", "another team's running job, by evicting it")
+@pytest.mark.attack(TEAM, "another team's running job, by evicting it")
 def test_a_pod_of_a_systems_priority_is_refused(own: KubeCluster) -> None:
     wanted = pod({"subPath": "vision/run"})
     wanted["spec"]["priorityClassName"] = "system-node-critical"
@@ -263,6 +265,7 @@ def test_a_pod_of_a_systems_priority_is_refused(own: KubeCluster) -> None:
         assert time.monotonic() < limit, said
 
 
+@pytest.mark.attack(TEAM, "runs pods past the queue")
 def test_a_job_set_without_a_queue_never_begins(own: KubeCluster) -> None:
     container = {"name": "c", "image": "x", "command": ["true"]}
     template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}}
@@ -277,6 +280,7 @@ def test_a_job_set_without_a_queue_never_begins(own: KubeCluster) -> None:
     assert said == "true"
 
 
+@pytest.mark.attack(TEAM, "its machine, by a pod with more rights")
 def test_a_pod_with_rights_is_refused(own: KubeCluster) -> None:
     pod = {
         "apiVersion": "v1",
@@ -288,6 +292,7 @@ def test_a_pod_with_rights_is_refused(own: KubeCluster) -> None:
         own.kubectl("create", "--filename=-", told=json.dumps(pod))
 
 
+@pytest.mark.attack(TEAM, "wants another team's results")
 @pytest.mark.parametrize(
     "mount",
     [
@@ -311,6 +316,7 @@ def test_a_pod_mounts_its_teams_runs_and_those_of_jobs_from_before(own: KubeClus
     assert admitted(own, pod({"subPath": path}, later=True)) == ""
 
 
+@pytest.mark.attack(TEAM, "wants another team's results")
 def test_a_container_that_comes_later_mounts_no_runs(own: KubeCluster) -> None:
     own.kubectl("create", "--filename=-", told=json.dumps(pod({"subPath": "vision/mine"})))
     path = "/api/v1/namespaces/vision/pods/looks"

@@ -97,6 +97,7 @@ def test_all_that_is_there_goes_with_its_job() -> None:
     assert [each[0]["kind"] for each in owners.values() if each is not None] == ["JobSet"] * 3
 
 
+@pytest.mark.attack("a user of the same cluster", "reads the key of another's queued job")
 def test_each_start_of_a_preset_has_a_key_of_its_own_and_what_else_was_there() -> None:
     cluster, keys = Cluster(), []
     before = {"HOME": "/tmp"}
