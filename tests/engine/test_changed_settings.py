@@ -33,9 +33,10 @@ COLUMNS = {
 }
 UNTRIED, NOT_HERE = "?", "n/a"
 NO_TABLE = "the page has no table yet: write it as the module's head says"
-# A machine of its own, or the job on it; the nodes of the other providers are their groups' to replace.
+# Machines, and groups with which their machines go.
 MACHINES = re.compile(
-    r"aws:ec2:Instance|gcp:compute:Instance|.*:QueuedTpuRequest|.*:VirtualMachine|openstack:compute:Instance"
+    r"(aws:ec2|gcp:compute|openstack:compute):Instance|.*:(QueuedTpuRequest|VirtualMachine|VirtualMachineScaleSet)|"
+    r"aws:autoscaling:Group|aws:eks:NodeGroup|gcp:compute:(Region)?InstanceGroupManager|.*:(NodePool|AgentPool)"
 )
 TEMPLATES = re.compile(r".*:(LaunchTemplate|InstanceTemplate|VirtualMachineScaleSet)")
 
@@ -115,7 +116,7 @@ def happens(preview: Any, data_types: frozenset[str]) -> str:
     assert not gone & data_types, f"loses data and is not refused: {gone & data_types}"
     replaced, updated = by_operation.get("replace", set()), by_operation.get("update", set())
     words = []
-    if any(MACHINES.fullmatch(one) for one in replaced) or "command:remote:Command" in replaced | updated:
+    if any(MACHINES.fullmatch(one) for one in gone) or "command:remote:Command" in replaced | updated:
         words.append("**restarts nodes**")
     if any(TEMPLATES.fullmatch(one) for one in replaced | updated):
         words.append("new nodes")
