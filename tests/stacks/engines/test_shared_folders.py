@@ -18,7 +18,7 @@ from components.core.findings import InputError
 from stacks.engines.base import Phase
 from stacks.engines.hybrid.moving import move_job
 from stacks.engines.job_folder import OwnJobFolder
-from stacks.engines.job_folders import FolderEngine, read_status, write_status
+from stacks.engines.job_folders import read_status, write_status
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.records.reported import read_reported
 from stacks.engines.slurm.engine import SlurmEngine
@@ -216,6 +216,7 @@ CALLS = (
     "utime",
 )
 HERS = "written-by-mallory"
+Queue = LocalQueue | SlurmEngine
 
 
 class Swap:
@@ -252,17 +253,17 @@ def swap(monkeypatch: pytest.MonkeyPatch) -> Swap:
     return Swap(monkeypatch)
 
 
-def record(engine: FolderEngine, job_id: str) -> str:
+def record(engine: Queue, job_id: str) -> str:
     kept = engine.kept(job_id)
     return str(read_reported(kept.job, kept.folder.by_descriptor))
 
 
-def moved(engine: FolderEngine, other: FolderEngine) -> str:
+def moved(engine: Queue, other: Queue) -> str:
     to = move_job(engine, "case-1", other, lambda _: None, lambda *_: None)
     return "".join(path.read_text() for path in Path(other.where).rglob("*") if to.job_id and path.is_file())
 
 
-OPERATIONS: dict[str, Callable[[FolderEngine, FolderEngine], object]] = {
+OPERATIONS: dict[str, Callable[[Queue, Queue], object]] = {
     "list": lambda engine, _: [each.reason for each in engine.jobs() if each.user == "root"],
     "status": lambda engine, _: engine.status("case-1"),
     "logs": lambda engine, _: engine.log("case-1"),
@@ -293,7 +294,7 @@ def test_a_folder_that_is_replaced_at_any_moment_is_not_read_or_written(
     before, outcomes = tree(place / "private"), list[str]()
     while True:
         folder, other = shared(place, 0o1777), LocalQueue(place / "other")
-        engine: FolderEngine = LocalQueue(folder) if kind == "local" else SlurmEngine(folder)
+        engine: Queue = LocalQueue(folder) if kind == "local" else SlurmEngine(folder)
         name = {"submit": "case-2", "arrive": "arrived"}.get(operation, "case-1")
         for each in (planted(folder, "case-1"), planted(place / "other", "case-1")):
             (each / "run/n").write_text("own")
