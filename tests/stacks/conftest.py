@@ -394,7 +394,7 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
     return program
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def planned_or_told(
     tmp_path_factory: pytest.TempPathFactory,
     outcome: Callable[[Path], Plan | list[InputError]],

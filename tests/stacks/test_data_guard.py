@@ -28,7 +28,7 @@ IGNORED = {
     "gcp:compute/instance:Instance": "bootDisk.initializeParams.labels",
     "gcp:compute/instanceTemplate:InstanceTemplate": "disks[0].labels",
 }
-TAG_INPUTS = ("labels", "metadata", "resourceLabels", "tagSpecifications", "tags", "userLabels", "volumeTags")
+TAG_INPUTS = {"labels", "metadata", "resourceLabels", "tagSpecifications", "tags", "userLabels", "volumeTags"}
 
 
 @pytest.fixture(scope="module")

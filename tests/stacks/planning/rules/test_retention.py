@@ -19,6 +19,7 @@ from stacks.planning import plan
 from stacks.planning.recording import PlaceholderCloud, PlannedResource
 from stacks.planning.rules.retention import PROTECTED_TO_THE_END, unprotected
 from stacks.planning.rules.rule import kind
+from stacks.program import build
 from stacks.providers.registry import all_providers, provider_of
 
 REPOSITORY = Path(__file__).resolve().parents[4]
@@ -69,7 +70,6 @@ def test_a_mistake_in_a_program_is_an_error_of_its_plan(
     monkeypatch: pytest.MonkeyPatch, stack: str, type_: str, options: Mapping[str, Any], found: str
 ) -> None:
     """OpenStack's container has no key and no protection that is a resource of its own."""
-    build = plan.build
 
     def mistaken(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult:
         for name, value in options.items() if args.type_ == type_ else ():
