@@ -54,7 +54,7 @@ def gangway(
     uid: int, *commands: Sequence[str], repo: Path = REPO, more_env: Mapping[str, str] = MappingProxyType({})
 ) -> list[Done]:
     """What each command comes to; one that hangs fails the test."""
-    python, env = _python(repo)
+    python, env = find_python(repo)
     done = subprocess.run(
         [*prefix(uid), python, "-c", _SESSION, json.dumps([["job", *words] for words in commands])],
         env={**env, **more_env}, capture_output=True, text=True, timeout=120, check=False, cwd="/",
@@ -68,13 +68,13 @@ def why_not() -> str:
     """Why no other user can run this checkout here; empty where they can."""
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         return "wants root, to become other users"
-    python, env = _python(REPO)
+    python, env = find_python(REPO)
     tried = [*prefix(MALLORY), python, "-c", "import stacks.cli.main"]
     found = subprocess.run(tried, env=env, capture_output=True, text=True, timeout=120, check=False)
     return f"other users cannot run this checkout: {found.stderr[-200:]}" if found.returncode else ""
 
 
-def _python(repo: Path) -> tuple[str, dict[str, str]]:
+def find_python(repo: Path) -> tuple[str, dict[str, str]]:
     """A Python of this version that others may run, too, with this one's packages; and its environment."""
     own = Path(sys.executable).resolve()
     system = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")

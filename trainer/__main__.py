@@ -9,18 +9,20 @@ to begin, 75 interrupted (start the same command again). Under torchrun every wo
 reports a user's mistake. On a TPU host `train` starts torchrun itself, a process for each chip.
 """
 
-import argparse
-import contextlib
-import os
 import signal
-import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # Ctrl-C while all this is imported ends the process as a signal does, without a traceback: 130 in a shell.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 from trainer.commands.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from trainer.commands.control import add_control_command
@@ -363,6 +365,8 @@ def run(argv: Sequence[str]) -> NoReturn:
     While Python shuts down, a thread of torch's that is still ending aborts the process: of some forty complete runs of
     two workers on a busy machine two ended with 134, "terminate called without an active exception".
     """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a background job has it
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         code = main(argv)
     except BrokenPipeError:  # of `... | head`, say
@@ -374,6 +378,16 @@ def run(argv: Sequence[str]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C ends the process while torch is loaded, which swallows a KeyboardInterrupt and goes on with half a NumPy:
+    a recursion without end later. Nothing is begun by then.
+    """
+    if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    raise KeyboardInterrupt
 
 
 def _lost_peers(error: BaseException) -> bool:
@@ -395,6 +409,4 @@ def _lost_peers(error: BaseException) -> bool:
 
 
 if __name__ == "__main__":
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     run(sys.argv[1:])

@@ -1,7 +1,9 @@
 """Mistakes in numbers of the command line, told as those in files are: the value, what is allowed, what was meant."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -14,7 +16,16 @@ if TYPE_CHECKING:
 
 
 class Gangway(TyperGroup):
-    """The `gangway` command and all below it: a flag that is no number is an `InputError`, with the nearest that is."""
+    """The `gangway` command and all below it: a flag that is no number is an `InputError`, with the nearest that is; a
+    path in a folder that this user may not enter is a PermissionError, before a command does anything.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for param in _params(self):
+            kind = param.type_descriptor.annotation
+            if Path in (kind, *get_args(kind)):
+                param.callback = _reachable
 
     def invoke(self, ctx: "Context") -> Any:
         """Runs the command that was asked for."""
@@ -22,6 +33,23 @@ class Gangway(TyperGroup):
             return super().invoke(ctx)
         except typer.BadParameter as wrong:
             raise _told(wrong) or wrong from None
+
+
+def _params(command: Any) -> Iterator[Any]:
+    """The parameters of a command and of all below it."""
+    yield from command.params
+    for below in getattr(command, "commands", {}).values():
+        yield from _params(below)
+
+
+def _reachable(context: Any, param: Any, value: Any) -> Any:
+    """A path or several, as they are. A default that cannot be reached may not be needed."""
+    from trainer.core.file_errors import check_reachable
+
+    if value != param.default:
+        for path in value if isinstance(value, list | tuple) else [value]:
+            check_reachable(path)
+    return value
 
 
 def _told(wrong: typer.BadParameter) -> InputError | None:

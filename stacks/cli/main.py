@@ -5,6 +5,7 @@ imports stand inside the commands: `gangway --help` has to answer at once.
 """
 
 import gc
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -164,8 +165,9 @@ app.command(rich_help_panel=_AFTER)(audit)
 
 
 def _run_app() -> None:
-    from trainer.core.file_errors import check_working_directory, file_problem
+    from trainer.core.file_errors import check_working_directory, file_problem, home_folder
 
+    os.environ.setdefault("HOME", str(home_folder()))  # else every look for a file below ~ may raise
     try:
         check_working_directory()
         app()

@@ -12,6 +12,7 @@ from components.estimate.regions import Place, read_place
 from stacks.config.engines_file import KINDS, named_engines
 from stacks.engines.base import Engine, Movable, as_movable
 from stacks.engines.hybrid.sites import Site, nodes_of
+from trainer.core.file_errors import check_reachable
 
 VARIABLE = "GANGWAY_ENGINE"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -90,13 +91,20 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
                 option, "a folder that Slurm's nodes share has to be named", value=text,
                 allowed="slurm:FOLDER or slurm:FOLDER@PARTITION", fix="slurm:/shared/jobs",
             )  # fmt: skip
-        return SlurmEngine(Path(folder).expanduser().resolve(), partition, region=region)
+        return SlurmEngine(_folder(Path(folder)), partition, region=region)
     if kind == "kubernetes":
         return _kubernetes(text, place, option, region)
     from stacks.engines.local.engine import LocalQueue
 
-    queue = (Path(place) if place else _DEFAULT_FOLDER).expanduser().resolve()
+    queue = _folder(Path(place) if place else _DEFAULT_FOLDER)
     return LocalQueue(queue, region=region, is_named=bool(place))
+
+
+def _folder(folder: Path) -> Path:
+    """Of an engine's jobs, whole. PermissionError: whether it has any cannot be known."""
+    found = folder.expanduser().resolve()
+    check_reachable(found)
+    return found
 
 
 def _kubernetes(text: str, place: str, option: str, region: Place | None) -> Engine:

@@ -15,6 +15,7 @@ from components.core.findings import InputError
 from components.core.first_wrong import first_wrong
 from components.core.visible import all_visible, leaves, visible
 from stacks.report.signatures import UNSIGNED, ForgedError, Signature, signature_of
+from trainer.core.file_errors import check_reachable
 from trainer.core.program import program
 from trainer.core.regular_files import read_regular
 from trainer.records.beside import changed_since
@@ -130,10 +131,13 @@ def _anew(folder: Path) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file or folder of that name; of a name that no file can have there is none."""
+    """Whether there is a file or folder of that name; of a name that no file can have there is none. PermissionError:
+    it is in a folder that this user may not enter.
+    """
+    check_reachable(path)
     try:
         return path.exists()
-    except OSError:  # longer than the file system takes, say, or in a folder that is closed
+    except OSError:  # longer than the file system takes, say
         return False
 
 

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from trainer.config.parts.fields import ConfigFields
 from trainer.core.docstrings import attribute_sentences
 from trainer.core.errors import TrainerError, nearest
+from trainer.core.file_errors import check_reachable
 
 T = TypeVar("T", int, float)
 _PLACE = "command line"
@@ -124,6 +125,7 @@ def path(text: str) -> Path:
     """An argument's type. An empty one, as of a variable that is not set, would be the folder that one is in."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: a path; . for this folder)")
+    check_reachable(Path(text))
     return Path(text)
 
 

@@ -41,10 +41,28 @@ def file_problem(error: OSError) -> FileProblem | None:
         return None
     path = Path(os.fsdecode(place))
     problem, fix = known
-    closed = closed_folder(path) or (path if path.exists() else path.parent) if not fix else None
-    if closed is not None:
-        problem, fix = f"{problem}: {_who_may(closed)}", f"{_OTHER_PLACE}, or run it as a user who may use {closed}"
+    if not fix:
+        there = (each for each in (path, *path.absolute().parents) if os.access(each, os.F_OK))
+        closed = closed_folder(path) or next(there)
+        problem = f"{problem}: {_owner_and_mode(closed)}"
+        fix = f"{_other_place(path, closed)}, or run it as a user who may use {closed}"
     return FileProblem(str(path), problem, fix)
+
+
+def _other_place(path: Path, closed: Path) -> str:
+    """What to change so that nothing in `closed` is needed, also where the command line does not name `path`."""
+    bases = {"change to another working directory": Path.cwd(), "set HOME to a folder of yours": home_folder()}
+    whole = Path.cwd() / path
+    steps = [step for step, base in bases.items() if whole.is_relative_to(base) and base.is_relative_to(closed)]
+    return " or ".join([_OTHER_PLACE, *steps])
+
+
+def home_folder() -> Path:
+    """This user's; `/nonexistent` for one whom neither HOME nor the system gives any, as in many a container."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/nonexistent")
 
 
 def closed_folder(path: Path) -> Path | None:
@@ -71,7 +89,7 @@ def check_working_directory() -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "the working directory") from None
 
 
-def _who_may(path: Path) -> str:
+def _owner_and_mode(path: Path) -> str:
     try:
         status = path.stat()
     except OSError:

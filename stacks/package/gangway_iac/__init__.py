@@ -5,18 +5,20 @@ another project's environment has no such names at its top; only a process that 
 import os
 import signal
 import sys
-from importlib import import_module
-from pathlib import Path
-from runpy import run_module
-from typing import Any
 
-_HERE = Path(__file__).resolve().parent
+# Nothing else here: until `main` is called, Ctrl-C ends with a traceback.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
 
 
-def _tree() -> Path:
+def _tree() -> "Path":
     """The folder that holds the four packages: in the wheel beside this file, in a checkout its top."""
-    shipped = _HERE / "_tree"
-    return shipped if shipped.is_dir() else _HERE.parents[2]
+    from pathlib import Path
+
+    here = Path(__file__).resolve().parent
+    return here / "_tree" if (here / "_tree").is_dir() else here.parents[2]
 
 
 def add_to_path() -> None:
@@ -43,17 +45,23 @@ def main() -> None:
 
 def run_program() -> None:
     """Gangway's Pulumi program, for the `__main__.py` of a project outside a checkout."""
+    from runpy import run_module
+
     add_to_path()
     run_module("stacks", run_name="__main__")
 
 
 def run_policy_pack() -> None:
     """Gangway's guardrails, for the `__main__.py` of a policy pack outside a checkout."""
+    from runpy import run_module
+
     add_to_path()
     run_module("stacks.policy", run_name="__main__")
 
 
-def load(module: str, name: str) -> Any:
+def load(module: str, name: str) -> "Any":
     """An instance of a class of Gangway's: how Pulumi's process for dynamic resources finds their providers."""
+    from importlib import import_module
+
     add_to_path()
     return getattr(import_module(module), name)()
