@@ -120,7 +120,7 @@ def test_other_tags_change_tags_alone(
 ) -> None:
     changes = load_module(REPOSITORY / "tests/engine/setting_changes.py")
     config = read(stack)
-    tags = {"team": "vision", "cost_center": "4712", "owner": "somebody"}
+    tags = {"team": "vision", "cost_center": "4712", "owner": "somebody", "gangway-owner": "ann", "gangway_x": "y"}
     declared = (recorded(each).resources for each in (config, config.model_copy(update={"tags": tags})))
     differences = [each.split(" ") for each in changes._differences(*declared)]
     assert differences or config.provider == "hosts"
