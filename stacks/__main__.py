@@ -1,8 +1,9 @@
 """The Pulumi program: `pulumi up --stack aws-demo` runs this file. Load, build, export; no more."""
 
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # The engine makes this folder sys.path[0]; the packages live one above.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -51,6 +52,14 @@ def _check_engine() -> None:
         sys.exit(2)
 
 
+def _refuse(message: str) -> NoReturn:
+    """Ends the program at once. After an exception the SDK would still send all resources that have been declared."""
+    pulumi.error(message)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
 def main() -> None:
     """Builds the selected stack. A user's mistake becomes one message of the engine, without a traceback."""
     _check_engine()
@@ -71,7 +80,7 @@ def main() -> None:
         for name, value in exports.items():
             pulumi.export(name, value)
     except* InputError as mistakes:
-        raise pulumi.RunError("\n".join(str(mistake) for mistake in mistakes.exceptions)) from None
+        _refuse("\n".join(str(mistake) for mistake in mistakes.exceptions))
 
 
 main()
