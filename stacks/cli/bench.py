@@ -95,6 +95,9 @@ def _preset(name: str) -> "TrainConfig":
 
 
 def _make(folder: Path) -> None:
+    from trainer.core.file_errors import check_reachable
+
+    check_reachable(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

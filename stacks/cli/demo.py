@@ -36,6 +36,7 @@ from stacks.report.page import write_report
 from stacks.sandbox.cloud import MotoCloud
 from stacks.sandbox.rows import SandboxRow
 from trainer.core.errors import EXIT_INTERRUPTED
+from trainer.core.file_errors import check_reachable, file_problem
 from trainer.records.run_record import RunRecord
 
 STACK = "aws-demo"
@@ -65,6 +66,8 @@ def run_demo(out: Path, *, quick: bool) -> int:
     try:
         return _chapters(out, run_dir, QUICK if quick else FULL, console)
     except OSError as error:
+        if file_problem(error) is not None:  # no matter of room, and perhaps of another folder
+            raise
         raise InputError(
             str(run_dir), f"cannot be written: {error}", fix="free some space; `latest` is untouched"
         ) from None
@@ -112,6 +115,7 @@ def _headline(console: Console, title: str, subtitle: str) -> None:
 
 def _new_run_dir(out: Path) -> Path:
     """A directory of this run's own: a second demo never touches what the first wrote."""
+    check_reachable(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         free_mib = shutil.disk_usage(out).free // 2**20

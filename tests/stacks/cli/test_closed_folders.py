@@ -316,7 +316,11 @@ def _mistakes(run: Run, code: int, text: str) -> list[str]:
     if code == 2:
         found += ["no fix"] if "fix:" not in text else []
         found += ["the place is not named"] if not any(place in text for place in run.told) else []
-        found += ["files are left"] if run.folder.name.startswith("own-") and any(run.folder.iterdir()) else []
+        found += (
+            ["files are left"]
+            if run.folder.name.startswith("own-") and any(map(Path.is_file, run.folder.rglob("*")))
+            else []
+        )
         if not run.may_work:
             found += [] if "permission denied" in text.lower() and "no such" not in text.lower() else ["another reason"]
         return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.core.file_errors import closed_folder, file_problem
+from trainer.core.file_errors import closed_folder, file_problem, home_folder
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,26 @@ def test_what_is_no_mistake_of_a_users_stays_an_error(tmp_path: Path) -> None:
     assert file_problem(OSError(errno.ENOSPC, "full", str(tmp_path))) is None, "later there may be room"
     assert file_problem(BrokenPipeError(errno.EPIPE, "pipe")) is None
     assert closed_folder(tmp_path / "x") is None
+
+
+def test_the_fix_is_what_names_the_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fix(path: Path) -> str:
+        found = file_problem(PermissionError(errno.EACCES, "denied", str(path)))
+        assert found is not None
+        return found.fix
+
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    last = "or run it as a user who may use"
+    assert fix(home / "x/y") == f"name another place or set HOME to a folder of yours, {last} {home}"
+    assert fix(Path("x")) == f"name another place or change to another working directory, {last} {here}"
+    assert fix(tmp_path / "x") == f"name another place, {last} {tmp_path}"
+
+
+def test_a_user_without_a_home_has_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    assert not home_folder().exists()
