@@ -71,7 +71,7 @@ def main() -> None:
         _check_environment(config, planned)
         check_keyless(config)
         _say_findings(config, planned)
-        guard = DataGuard(provider_of(config.provider).retention.guarded, config.allow_replace, state)
+        guard = DataGuard(provider_of(config.provider).retention, config.allow_replace, state)
         guard.warn()
         pulumi.runtime.register_stack_transformation(delete_named_first)
         pulumi.runtime.register_stack_transformation(guard.watch)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pulumi
 
 from components.core.findings import InputError
+from components.core.retention import Retention
 from stacks.planning.rules.rule import kind
 from stacks.providers.ownership import State
 
@@ -41,14 +42,18 @@ class DataGuard:
     """Refuses to replace or remove resources with data.
 
     Args:
-        types: `package:module:Class` of resources with data.
+        retention: the provider's types of resources with data.
         allowed: names of resources that may be replaced or removed.
         state: the stack's state before this run.
     """
 
-    def __init__(self, types: frozenset[str], allowed: Sequence[str], state: State) -> None:
-        self._types, self._allowed = types, allowed
-        self._existing = {key for urn in state if kind((key := _key(urn))[0]) in types}
+    def __init__(self, retention: Retention, allowed: Sequence[str], state: State) -> None:
+        self._types, self._allowed = retention.guarded, allowed
+        self._existing = {
+            _key(urn)
+            for urn, resource in state.items()
+            if kind(_key(urn)[0]) in self._types and not retention.is_scratch(resource["outputs"])
+        }
         self._hook = pulumi.ResourceHook(
             "gangway-data-guard", self._refuse_replacement, pulumi.ResourceHookOptions(on_dry_run=True)
         )
@@ -64,9 +69,10 @@ class DataGuard:
             alias if isinstance(alias, str) else getattr(alias, "name", None) for alias in args.opts.aliases or ()
         ]
         names = {args.name, *(name.rpartition("::")[2] for name in aliases if isinstance(name, str))}
-        self._declared |= {(args.type_, name) for name in names}
+        keys = {(args.type_, name) for name in names}
+        self._declared |= keys
         # A retained resource stays in the cloud when it is replaced.
-        if args.name in self._allowed or args.opts.retain_on_delete:
+        if not self._existing & keys or args.name in self._allowed or args.opts.retain_on_delete:
             return None
         guarded = pulumi.ResourceOptions(
             delete_before_replace=False, hooks=pulumi.ResourceHookBinding(before_create=[self._hook])

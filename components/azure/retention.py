@@ -10,8 +10,8 @@ __all__ = ["RETENTION"]
 
 
 def _is_import_log(inputs: Mapping[str, Any]) -> bool:
-    """Managed Lustre's log of an import, in the account of the data set."""
-    return str(inputs.get("containerName", "")).endswith(IMPORT_LOG)
+    """Managed Lustre's log of an import, in the account of the data set; by inputs, or outputs, which lack the former."""
+    return str(inputs.get("containerName") or inputs.get("name", "")).endswith(IMPORT_LOG)
 
 
 RETENTION = Retention(

@@ -13,12 +13,14 @@ import pulumi
 import pytest
 from pulumi.runtime import register_stack_transformation
 
+from components.core.findings import InputError
 from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
-from stacks.data_guard import delete_named_first
+from stacks.data_guard import DataGuard, delete_named_first
 from stacks.planning.plan import run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording, record
 from stacks.program import build
+from stacks.providers.registry import provider_of
 
 REPOSITORY = Path(__file__).parents[2]
 STACKS = sorted(file.stem.removeprefix("Pulumi.") for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))
@@ -126,3 +128,15 @@ def test_other_tags_change_tags_alone(
     assert differences or config.provider == "hosts"
     for urn, place in differences:
         assert has_tags(urn.split("::")[2].rpartition("$")[2], place.lstrip(".")), (urn, place)
+
+
+@pytest.mark.parametrize("inputs", [{}, {"forceDestroy": True}], ids=["kept", "scratch"])
+def test_scratch_may_be_removed(inputs: Mapping[str, Any]) -> None:
+    """Such as the bucket for a head's scripts, which a stack with one rung of capacity does not have."""
+    urn = "urn:pulumi:demo::gangway::gangway:gcp:HeadFiles$gcp:storage/bucket:Bucket::demo-head"
+    guard = DataGuard(provider_of("gcp").retention, (), {urn: {"type": "gcp:storage/bucket:Bucket", "outputs": inputs}})
+    if inputs:
+        guard.check_removed()
+    else:
+        with pytest.raises(InputError, match="demo-head"):
+            guard.check_removed()
