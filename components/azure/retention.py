@@ -10,7 +10,7 @@ __all__ = ["RETENTION"]
 
 
 def _is_import_log(inputs: Mapping[str, Any]) -> bool:
-    """Managed Lustre's log of an import, in the account of the data set; by inputs, or outputs, which lack the former."""
+    """Managed Lustre's log of an import, in the account of the data set. Outputs have its name as `name`."""
     return str(inputs.get("containerName") or inputs.get("name", "")).endswith(IMPORT_LOG)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.core.retention import Retention
 from stacks.planning.rules.rule import kind
 from stacks.providers.registry import provider_of
 
@@ -38,6 +39,9 @@ MACHINES = re.compile(
     r"(aws:ec2|gcp:compute|openstack:compute):Instance|.*:(QueuedTpuRequest|VirtualMachine|VirtualMachineScaleSet)|"
     r"aws:autoscaling:Group|aws:eks:NodeGroup|gcp:compute:(Region)?InstanceGroupManager|.*:(NodePool|AgentPool)"
 )
+# Clouds stop a machine to give it another size.
+SIZES = {"instanceType", "machineType", "hardwareProfile", "vmSize", "flavorName"}
+TAGS = {"tags", "labels", "tagsAll", "pulumiLabels", "effectiveLabels", "terraformLabels"}
 TEMPLATES = re.compile(r".*:(LaunchTemplate|InstanceTemplate|VirtualMachineScaleSet)")
 
 
@@ -101,24 +105,31 @@ def _file(engine: Any) -> Path:
     return file
 
 
-def happens(preview: Any, data_types: frozenset[str]) -> str:
+def happens(preview: Any, retention: Retention) -> str:
     """A cell of the table, from what a preview shows."""
     if preview.status != 0:
-        lost = sorted(set(re.findall(r"gangway:allow_replace: (\S+): this change would (\w+)", preview.text)))
-        if lost:
-            return "**refused, loses data**: " + ", ".join(f"{verb}s {name}" for name, verb in lost)
+        refused = sorted(set(re.findall(r"gangway:allow_replace: (\S+): this change would (\w+)", preview.text)))
+        if refused:
+            return "**refused, loses data**: " + ", ".join(f"{verb}s {name}" for name, verb in refused)
         return "refused"
     steps = [event["resourcePreEvent"]["metadata"] for event in preview.events if "resourcePreEvent" in event]
     by_operation: dict[str, set[str]] = {}
     for step in steps:
         by_operation.setdefault(step["op"], set()).add(kind(step["type"]))
-    gone = by_operation.get("replace", set()) | by_operation.get("delete", set())
-    assert not gone & data_types, f"loses data and is not refused: {gone & data_types}"
     replaced, updated = by_operation.get("replace", set()), by_operation.get("update", set())
+    gone = replaced | by_operation.get("delete", set())
+    assert not list(lost(steps, retention)), "loses data and is not refused"
+    changed = [(kind(step["type"]), set(step.get("diffs") or ())) for step in steps if step["op"] == "update"]
     words = []
-    if any(MACHINES.fullmatch(one) for one in gone) or "command:remote:Command" in replaced | updated:
+    if (
+        any(MACHINES.fullmatch(one) for one in gone)
+        or any(MACHINES.fullmatch(one) and diffs & SIZES for one, diffs in changed)
+        or "command:remote:Command" in replaced | updated
+    ):
         words.append("**restarts nodes**")
-    if any(TEMPLATES.fullmatch(one) for one in replaced | updated):
+    if any(TEMPLATES.fullmatch(one) for one in replaced) or any(
+        TEMPLATES.fullmatch(one) and diffs - TAGS for one, diffs in changed
+    ):
         words.append("new nodes")
     if shown := sorted({one.rpartition(":")[2] for one in replaced if not TEMPLATES.fullmatch(one)}):
         words.append("replaces " + ", ".join(shown))
@@ -128,6 +139,14 @@ def happens(preview: Any, data_types: frozenset[str]) -> str:
     if updated or by_operation.get("create"):
         words.append("in place")
     return "; ".join(words) or "-"
+
+
+def lost(steps: list[dict[str, Any]], retention: Retention) -> Iterator[str]:
+    """URNs of resources with data that a change would replace or remove."""
+    for step in steps:
+        guarded = step["op"] in ("replace", "delete") and kind(step["type"]) in retention.guarded
+        if guarded and not retention.is_scratch((step.get("old") or {}).get("outputs") or {}):
+            yield step["urn"]
 
 
 @pytest.mark.engine
@@ -141,7 +160,7 @@ def test_each_setting_changed_once(engine: Any, column: str, changes_module: Any
         pytest.skip(NO_TABLE)
     engine.applied("up")
     before = yaml.safe_load(_file(engine).read_text("utf-8"))
-    data_types = provider_of(before["config"]["gangway:provider"]).retention.guarded
+    retention = provider_of(before["config"]["gangway:provider"]).retention
     (work := tmp_path / "work").mkdir()
     changes = changes_module.Changes(engine.stack, before["config"], work)
     previews: dict[str, str] = {}
@@ -150,7 +169,7 @@ def test_each_setting_changed_once(engine: Any, column: str, changes_module: Any
         """By a preview; by one alone for changes that declare the same."""
         if change.signature not in previews:
             _file(engine).write_text(yaml.safe_dump({**before, "config": change.settings}), "utf-8")
-            previews[change.signature] = happens(engine.run("preview"), data_types)
+            previews[change.signature] = happens(engine.run("preview"), retention)
         return previews[change.signature]
 
     found = {name: cell_of(setting, changes, what_happens) for name, setting in settings.items()}

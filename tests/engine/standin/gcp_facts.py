@@ -56,7 +56,8 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "gcp:compute/network:Network": _PLACE | {"autoCreateSubnetworks", "networkProfile"},
     "gcp:compute/resourcePolicy:ResourcePolicy": _PLACE | {"groupPlacementPolicy"},
     "gcp:compute/router:Router": _PLACE | {"network"},
-    "gcp:compute/subnetwork:Subnetwork": _PLACE | {"network", "purpose"},
+    # A range is changed in place only to one that contains it.
+    "gcp:compute/subnetwork:Subnetwork": _PLACE | {"ipCidrRange", "network", "purpose"},
     "gcp:filestore/instance:Instance": _PLACE | {"kmsKeyName", "networks", "tier"},
     "gcp:lustre/instance:Instance": _PLACE
     | {"instanceId", "filesystem", "network", "perUnitStorageThroughput", "kmsKey"},
