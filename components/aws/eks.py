@@ -268,5 +268,6 @@ class EksCluster(pulumi.ComponentResource):
                 for kind in ("instance", "volume", "network-interface")
             ],
             tags=tags,
-            opts=self._child,
+            # EKS replaces the nodes of a group whose template has a new version, as it has by other tags.
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["tags", "tagSpecifications"]),
         )

@@ -102,7 +102,8 @@ class HeadNode(pulumi.ComponentResource):
                 )
             ],
             tags=tags,
-            opts=self._child,
+            # Any other tag would count as a new version of the template, and that replaces the machine.
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["tags"]),
         )
         return ec2.Instance(
             f"{name}-head",

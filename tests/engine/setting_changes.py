@@ -84,7 +84,7 @@ OTHERS: Mapping[str, Sequence[Any]] = {
     "gcp:cluster.machine_type": ["a3-highgpu-8g", "a2-ultragpu-8g"],
     "azure:cluster.machine_type": ["Standard_ND96amsr_A100_v4"],
     "cluster.breaker.given_up": [5],
-    "aws:head.machine_type": ["m7i.large"],
+    "aws:head.machine_type": ["t3.large"],
     "gcp:head.machine_type": ["e2-standard-2"],
     "azure:head.machine_type": ["Standard_D4s_v5"],
     "openstack:head.machine_type": ["m1.large"],
