@@ -18,6 +18,7 @@ import pulumi
 import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from components.core.findings import InputError, Severity
 from stacks.config.loader import from_file
@@ -157,7 +158,10 @@ OTHERS: Mapping[str, Sequence[Any]] = {
     "hosts.private_key": ["${secret}"],
     "openstack.temp_url_key": ["${secret}"],
     "hosts.machines": [
-        [{"name": "dgx-1", "address": "10.20.0.11", "cluster_address": "10.30.0.11", "host_key": HOST_KEY_EXAMPLE}]
+        With(
+            [{"name": "dgx-1", "address": "10.20.0.11", "cluster_address": "10.30.0.11", "host_key": HOST_KEY_EXAMPLE}],
+            {"cluster.nodes": {"min": 1, "max": 1}},
+        )
     ],
     "hosts.wireguard": [With(TUNNELS, NO_RDMA)],
     "hosts.wireguard.network": [With("10.89.0.0/24", NO_RDMA)],
@@ -303,7 +307,7 @@ class Changes:
         return change
 
     def _values(self, setting: Setting) -> Iterator[Any]:
-        provider, current = self._config.provider, _at(self._config, setting.path)
+        provider, current = self._config.provider, to_jsonable_python(_at(self._config, setting.path))
         yield from OTHERS.get(f"{provider}:{setting.name}", ())
         yield from OTHERS.get(setting.name, ())
         if (example := provider_of(provider).settings.examples.get(setting.name)) is not None:
