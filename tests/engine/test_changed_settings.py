@@ -25,12 +25,10 @@ TABLE = REPOSITORY / "docs/changing-settings.md"
 COLUMNS = {
     "AWS": "aws-demo",
     "Google Cloud": "gcp-a3-spot",
-    "TPU": "gcp-v5e-pod",
     "Azure": "azure-ndv5-spot",
     "OpenStack": "openstack-gpu",
     "hosts": "hosts-lab",
     "Slurm": "aws-p5-slurm",
-    "Kubernetes": "eks-p5-kueue",
 }
 UNTRIED, NOT_HERE = "?", "n/a"
 NO_TABLE = "the page has no table yet: write it as the module's head says"
@@ -39,8 +37,8 @@ MACHINES = re.compile(
     r"(aws:ec2|gcp:compute|openstack:compute):Instance|.*:(QueuedTpuRequest|VirtualMachine|VirtualMachineScaleSet)|"
     r"aws:autoscaling:Group|aws:eks:NodeGroup|gcp:compute:(Region)?InstanceGroupManager|.*:(NodePool|AgentPool)"
 )
-# Clouds stop a machine to give it another size.
-SIZES = {"instanceType", "machineType", "hardwareProfile", "vmSize", "flavorName"}
+# Clouds stop a machine to give it another size, and OpenStack rebuilds it with another image.
+STOPPING = {"imageId", "imageName", "instanceType", "machineType", "hardwareProfile", "vmSize", "flavorName"}
 TAGS = {"tags", "labels", "tagsAll", "pulumiLabels", "effectiveLabels", "terraformLabels"}
 TEMPLATES = re.compile(r".*:(LaunchTemplate|InstanceTemplate|VirtualMachineScaleSet)")
 
@@ -90,8 +88,6 @@ def engine(
     made.change(lambda config: config.get("gangway:gcp", {}).update(tpu_api_url=standin.url))
     config = yaml.safe_load(_file(made).read_text("utf-8"))["config"]
     packages = [provider_of(config["gangway:provider"]).sdk.removeprefix("pulumi-"), "docker-build"]
-    if config.get("gangway:engine", {}).get("kind") == "kubernetes":
-        packages.append("kubernetes")
     with ExitStack() as running:
         plugins = {
             one: running.enter_context(running_plugin(one, made.cloud, made.project / "stacks")) for one in packages
@@ -123,7 +119,7 @@ def happens(preview: Any, retention: Retention) -> str:
     words = []
     if (
         any(MACHINES.fullmatch(one) for one in gone)
-        or any(MACHINES.fullmatch(one) and diffs & SIZES for one, diffs in changed)
+        or any(MACHINES.fullmatch(one) and diffs & STOPPING for one, diffs in changed)
         or "command:remote:Command" in replaced | updated
     ):
         words.append("**restarts nodes**")
