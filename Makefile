@@ -1,7 +1,9 @@
 # Gangway's commands. `make` alone lists them; the first use of any makes .venv from requirements.lock.
+
 # Tests and tools start thousands of processes. Without bytecode each of them compiles all its modules again: a plan then
 # takes three times as long.
 unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready

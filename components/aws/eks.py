@@ -268,6 +268,6 @@ class EksCluster(pulumi.ComponentResource):
                 for kind in ("instance", "volume", "network-interface")
             ],
             tags=tags,
-            # EKS replaces the nodes of a group whose template has a new version, as it has by other tags.
+            # Other tags make a new version of the template, for which EKS would replace the group's nodes.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["tags", "tagSpecifications"]),
         )

@@ -132,12 +132,16 @@ class Engine:
         assert status == 0, stdout + stderr
         return stdout
 
+    @property
+    def file(self) -> Path:
+        """The stack file's copy."""
+        return self.project / "stacks" / f"Pulumi.{self.stack}.yaml"
+
     def change(self, edit: Callable[[dict[str, Any]], None]) -> None:
         """Edits the configuration in the stack file's copy."""
-        file = self.project / "stacks" / f"Pulumi.{self.stack}.yaml"
-        content = yaml.safe_load(file.read_text("utf-8"))
+        content = yaml.safe_load(self.file.read_text("utf-8"))
         edit(content["config"])
-        file.write_text(yaml.safe_dump(content), "utf-8")
+        self.file.write_text(yaml.safe_dump(content), "utf-8")
 
     def put(self, id_: str, name: str) -> Path:
         """Puts an object into a bucket of the stand-ins' cloud; its file, to delete it by."""

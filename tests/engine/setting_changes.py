@@ -300,7 +300,7 @@ class Changes:
         try:
             config = self._read(settings)
             if _at(config, setting.path) != _at(self._config, setting.path):
-                signature = repr(sorted(_differences(self._declared, self._record(config))))
+                signature = repr(sorted(differences(self._declared, self._record(config))))
                 change = Change(settings, signature=signature)
         except* InputError as mistakes:
             change = Change(settings, str(mistakes.exceptions[0]).partition("\n")[0])
@@ -371,7 +371,8 @@ def _comparable(value: Any) -> Any:
     return [_comparable(item) for item in value] if isinstance(value, list) else value
 
 
-def _differences(before: Sequence[PlannedResource], after: Sequence[PlannedResource]) -> Iterator[str]:
+def differences(before: Sequence[PlannedResource], after: Sequence[PlannedResource]) -> Iterator[str]:
+    """Where two recordings of a program differ: a URN and the input's path, or + or - and a URN."""
     old, new = ({one.urn: _comparable(one.inputs) for one in resources} for resources in (before, after))
     for urn in {*old, *new}:
         if urn not in old or urn not in new:

@@ -184,8 +184,7 @@ KINDS = {"aws": AWS, "azure": AZURE, "openstack": OPENSTACK}
 
 @pytest.fixture
 def kind(engine: Any) -> Kind:
-    file = engine.project / "stacks" / f"Pulumi.{engine.stack}.yaml"
-    config = yaml.safe_load(file.read_text("utf-8"))["config"]
+    config = yaml.safe_load(engine.file.read_text("utf-8"))["config"]
     if config.get("gangway:engine", {}).get("kind") == "slurm":
         return SLURM
     if config["gangway:provider"] != "gcp":

@@ -124,7 +124,7 @@ def test_other_tags_change_tags_alone(
     config = read(stack)
     tags = {"team": "vision", "cost_center": "4712", "owner": "somebody", "gangway-owner": "ann", "gangway_x": "y"}
     declared = (recorded(each).resources for each in (config, config.model_copy(update={"tags": tags})))
-    differences = [each.split(" ") for each in changes._differences(*declared)]
+    differences = [each.split(" ") for each in changes.differences(*declared)]
     assert differences or config.provider == "hosts"
     for urn, place in differences:
         assert has_tags(urn.split("::")[2].rpartition("$")[2], place.lstrip(".")), (urn, place)

@@ -63,8 +63,8 @@ def copy_run(source_place: OfCopy, target_place: OfCopy, tell: Told, *, whole: b
     """
     with _opened(source_place, target_place) as (source, target):
         here, there = _folder(source), _folder(target)
-        found = RunFolder.look(source.folder) if isinstance(source, FolderStore) else None
-        files, damaged = _needed(source, _listed(source) if found is None else found.files, tell, whole=whole)
+        found, not_copied = _listed(source)
+        files, damaged = _needed(source, found, tell, whole=whole)
         if not files:
             _check_never_had(source_place, target_place)
         odd = [name for name in files if (here is None or there is None) and is_odd(name)]
@@ -75,7 +75,7 @@ def copy_run(source_place: OfCopy, target_place: OfCopy, tell: Told, *, whole: b
         on_folders = () if here is None or there is None else mark_folders(here, there, files)
     unmarked = (*copied.unmarked, *on_folders)
     nameless = (f"{name} (no name of a bucket's)" for name in odd)
-    left_out = sorted((*damaged, *nameless, *(found.left_out if found else ()), *unmarked_line(unmarked)))
+    left_out = sorted((*damaged, *nameless, *not_copied, *unmarked_line(unmarked)))
     return replace(copied, left_out=tuple(left_out), unmarked=unmarked)
 
 
@@ -179,13 +179,15 @@ def files_of_run(source: "Store", *, whole: bool) -> dict[str, int]:
     """What a run needs to go on elsewhere, name -> bytes: `whole`, or of the trainer's checkpoints that of
     `newest_intact` alone.
     """
-    return _needed(source, _listed(source), lambda done, total: None, whole=whole)[0]
+    return _needed(source, _listed(source)[0], lambda done, total: None, whole=whole)[0]
 
 
-def _listed(source: "Store") -> Mapping[str, int]:
+def _listed(source: "Store") -> tuple[Mapping[str, int], tuple[str, ...]]:
+    """All files, name -> bytes; and a line for each thing that no copy can have."""
     if isinstance(source, FolderStore):
-        return RunFolder.look(source.folder).files
-    return {each["path"]: each["size"] for page in source.list() for each in page}
+        found = RunFolder.look(source.folder)
+        return found.files, found.left_out
+    return {each["path"]: each["size"] for page in source.list() for each in page}, ()
 
 
 def _needed(

@@ -86,9 +86,8 @@ def move_job(
         way.noted(0 if data is None else data.bytes)
         stage, began, started = target.stage(origin), datetime.now(UTC), time.monotonic()
         if before.phase is Phase.WAITING:
-            copy_run(
-                source.run_folder(job_id), stage, tell, whole=job.preset is None
-            )  # so that it keeps its turn where this fails
+            # So that it keeps its turn where this fails.
+            copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
         _unless_over(source.status(job_id), way, target, origin)  # the copies took their time
         way.begun()
         source.stop(job_id)
