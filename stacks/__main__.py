@@ -18,7 +18,7 @@ from stacks.cosign import check_keyless
 from stacks.data_guard import DataGuard, delete_named_first
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
-from stacks.providers.ownership import check_encryption, check_identity, own_state
+from stacks.providers.ownership import check_addresses, check_encryption, check_identity, own_state
 from stacks.providers.registry import provider_of
 
 
@@ -67,6 +67,7 @@ def main() -> None:
         config, state = from_pulumi(), own_state()
         check_identity(config, state)
         check_encryption(config, state)
+        check_addresses(config, state)
         planned = program_of(config.provider).plan(config)
         _check_environment(config, planned)
         check_keyless(config)

@@ -7,6 +7,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import containerservice, monitor
 
+from components.azure.immutable import replacing
 from components.core.tags import shortened
 
 __all__ = ["PODS_CIDR", "SERVICES_CIDR", "SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "AksCluster", "AksClusterArgs"]
@@ -63,7 +64,7 @@ class AksCluster(pulumi.ComponentResource):
     oidc_issuer_url: pulumi.Output[str]
 
     def __init__(self, name: str, args: AksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:AksCluster", name, None, opts)
+        super().__init__("gangway:azure:AksCluster", name, None, replacing(opts))
         self._name, self._args = name, args
         cluster = self._cluster()
         self._logs(cluster)

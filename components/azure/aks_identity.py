@@ -6,6 +6,7 @@ import pulumi
 from pulumi_azure_native import managedidentity
 
 from components.azure.identity import Grantee
+from components.azure.immutable import replacing
 from components.azure.policies import ACR_PULL
 from components.azure.settling import heeded
 from components.core.dependencies import after
@@ -46,7 +47,7 @@ class AksIdentity(pulumi.ComponentResource):
     kubelet_object_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: AksIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:AksIdentity", name, None, opts)
+        super().__init__("gangway:azure:AksIdentity", name, None, replacing(opts))
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         cluster, nodes = self._identity("cluster"), self._identity("node")

@@ -19,6 +19,7 @@ from components.azure.capacity import (
     rung_from_args,
     rung_zones,
 )
+from components.azure.immutable import replacing
 from components.azure.node_pool import CapacityRungArgs
 from components.catalog.loader import load_provider
 from components.catalog.schema import AzureMachineType
@@ -126,7 +127,7 @@ class AksNodePools(pulumi.ComponentResource):
     pool_names: pulumi.Output[list[str]]
 
     def __init__(self, name: str, args: AksNodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:AksNodePools", name, None, opts)
+        super().__init__("gangway:azure:AksNodePools", name, None, replacing(opts))
         self._name, self._args = name, args
         self._machine, plans = plan_node_pools(args)
         pools: list[containerservice.AgentPool] = []

@@ -12,6 +12,7 @@ import pulumi
 from pulumi_azure_native import consumption, logic, managedidentity
 
 from components.azure.identity import Grantee
+from components.azure.immutable import replacing
 from components.azure.monitoring import check_budget_emails, declare_action_group
 from components.azure.names import RANDOM_DIGITS
 from components.azure.policies import COST_READER, group_id, stop_actions
@@ -313,7 +314,7 @@ class Budget(pulumi.ComponentResource):
     topic_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:Budget", name, None, opts)
+        super().__init__("gangway:azure:Budget", name, None, replacing(opts))
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         check_starts_on(args["starts_on"])
@@ -380,8 +381,5 @@ class Budget(pulumi.ComponentResource):
                 )
                 for alarm in alarms
             },
-            # "Start date of budgets cannot be updated. Please delete and create a new budget."
-            opts=pulumi.ResourceOptions.merge(
-                self._child, pulumi.ResourceOptions(replace_on_changes=["timePeriod.startDate"])
-            ),
+            opts=self._child,
         )

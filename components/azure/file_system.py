@@ -9,6 +9,7 @@ from pulumi_azure_native import storage, storagecache
 from pulumi_azure_native.storagecache import outputs
 
 from components.azure.identity import Grantee, KeyArgs
+from components.azure.immutable import replacing
 from components.azure.policies import (
     BLOB_CONTRIBUTOR,
     STORAGE_CONTRIBUTOR,
@@ -176,7 +177,7 @@ class LustreFileSystem(pulumi.ComponentResource):
     data_path: pulumi.Output[str]
 
     def __init__(self, name: str, args: LustreFileSystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:LustreFileSystem", name, None, opts)
+        super().__init__("gangway:azure:LustreFileSystem", name, None, replacing(opts))
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         plan = plan_lustre(
             args["capacity_gib"],

@@ -10,6 +10,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import compute, network, privatedns
 
+from components.azure.immutable import replacing
 from components.azure.launch import (
     ADMIN,
     ENTRA_LOGIN,
@@ -91,7 +92,7 @@ class HeadNode(pulumi.ComponentResource):
     host: pulumi.Output[str]
 
     def __init__(self, name: str, args: HeadNodeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:HeadNode", name, None, opts)
+        super().__init__("gangway:azure:HeadNode", name, None, replacing(opts))
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         # Tells it from the workers, which carry the same tags of the stack.
@@ -181,7 +182,6 @@ class HeadNode(pulumi.ComponentResource):
             # The NIC is one machine's at a time, so the old machine goes first.
             opts=pulumi.ResourceOptions(
                 parent=self,
-                replace_on_changes=["osProfile.customData", "storageProfile.imageReference"],
                 delete_before_replace=True,
             ),
         )

@@ -7,6 +7,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import authorization, compute, keyvault, managedidentity, resources
 
+from components.azure.immutable import replacing
 from components.azure.member_key import MAX_VAULT_NAME
 from components.azure.names import RANDOM_DIGITS, guid
 from components.azure.policies import (
@@ -66,7 +67,7 @@ class ResourceGroup(pulumi.ComponentResource):
     resource_group_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: ResourceGroupArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:ResourceGroup", name, None, opts)
+        super().__init__("gangway:azure:ResourceGroup", name, None, replacing(opts))
         group = resources.ResourceGroup(
             f"{name}-gangway",
             location=args["location"],
@@ -125,7 +126,7 @@ class EncryptionKey(pulumi.ComponentResource):
     disk_encryption_set_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: EncryptionKeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:EncryptionKey", name, None, opts)
+        super().__init__("gangway:azure:EncryptionKey", name, None, replacing(opts))
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         self._kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         vault = self._vault()
@@ -401,7 +402,7 @@ class NodeIdentity(pulumi.ComponentResource):
     principal_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: NodeIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:NodeIdentity", name, None, opts)
+        super().__init__("gangway:azure:NodeIdentity", name, None, replacing(opts))
         identity, grantee, grants = _identity(name, "node", args, pulumi.ResourceOptions(parent=self))
         if url := args.get("data_source"):
             source = blob_source(url)
@@ -426,7 +427,7 @@ class HeadIdentity(pulumi.ComponentResource):
     principal_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: HeadIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:HeadIdentity", name, None, opts)
+        super().__init__("gangway:azure:HeadIdentity", name, None, replacing(opts))
         identity, grantee, grants = _identity(name, "head", args, pulumi.ResourceOptions(parent=self))
         actions = head_actions(fills_groups=args.get("fills_groups", False), scrapes=args.get("scrapes", False))
         grants += grantee.may_do("fill", "find workers, fill scale sets", actions, args["resource_group_name"])

@@ -5,6 +5,7 @@ from typing import TypedDict
 import pulumi
 from pulumi_azure_native import keyvault
 
+from components.azure.immutable import replacing
 from components.azure.names import RANDOM_DIGITS
 from components.core.tags import shortened
 
@@ -44,7 +45,7 @@ class MemberKeyVault(pulumi.ComponentResource):
     signing_secret_url: pulumi.Output[str]
 
     def __init__(self, name: str, args: MemberKeyVaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:MemberKeyVault", name, None, opts)
+        super().__init__("gangway:azure:MemberKeyVault", name, None, replacing(opts))
         vault = self._vault(name, args)
         self.vault_id = vault.id
         self.secret_id, self.secret_url = self._secret(name, SECRET, args["pem"], vault, args)

@@ -8,6 +8,7 @@ from pulumi_azure_native import applicationinsights, monitor, operationalinsight
 from pulumi_azure_native.monitor import outputs
 
 from components.azure.alarms import ALIVE_EVENT, COLUMNS, TABLE, AlarmPlan, plan_alarms, statistics
+from components.azure.immutable import replacing
 from components.azure.names import guid
 from components.core.dependencies import after
 from components.core.findings import InputError
@@ -191,7 +192,7 @@ class NodeLogs(pulumi.ComponentResource):
     ingestion_url: pulumi.Output[str]
 
     def __init__(self, name: str, args: NodeLogsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:NodeLogs", name, None, opts)
+        super().__init__("gangway:azure:NodeLogs", name, None, replacing(opts))
         check_retention(args["retention_days"])
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         workspace = self._workspace()
@@ -288,7 +289,7 @@ class Observability(pulumi.ComponentResource):
     dashboard_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:Observability", name, None, opts)
+        super().__init__("gangway:azure:Observability", name, None, replacing(opts))
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         plans = plan_alarms(
             args["num_nodes"],

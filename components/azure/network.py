@@ -7,6 +7,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import network, privatedns
 
+from components.azure.immutable import replacing
 from components.azure.storage import declare_flow_log, plan_watcher
 from components.core.dependencies import after
 from components.core.fields import Egress
@@ -78,7 +79,8 @@ def declare_bastion(
             )
         ],
         tags=tags,
-        opts=opts,
+        # A network has one Bastion at most.
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True)),
     )
 
 
@@ -260,7 +262,7 @@ class TrainingNetwork(pulumi.ComponentResource):
     private_zone_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: TrainingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:TrainingNetwork", name, None, opts)
+        super().__init__("gangway:azure:TrainingNetwork", name, None, replacing(opts))
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         self._plan = plan_network(args["cidr"], args.get("lustre_prefix_length"))

@@ -20,6 +20,7 @@ from components.azure.capacity import (
     rung_zones,
 )
 from components.azure.fallback import plan_fallback
+from components.azure.immutable import replacing
 from components.azure.launch import (
     Image,
     NodeLaunch,
@@ -152,7 +153,7 @@ class IbNodePool(pulumi.ComponentResource):
     fallback_config: pulumi.Output[str]
 
     def __init__(self, name: str, args: IbNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:IbNodePool", name, None, opts)
+        super().__init__("gangway:azure:IbNodePool", name, None, replacing(opts))
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         self._plan = plan = plan_node_pool(args)

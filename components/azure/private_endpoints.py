@@ -7,6 +7,7 @@ from typing import NamedTuple, TypedDict
 import pulumi
 from pulumi_azure_native import network, privatedns
 
+from components.azure.immutable import replacing
 from components.core.dependencies import after
 
 __all__ = ["SERVICES", "PrivateEndpoints", "PrivateEndpointsArgs", "Service"]
@@ -49,7 +50,7 @@ class PrivateEndpoints(pulumi.ComponentResource):
     subnet_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: PrivateEndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:PrivateEndpoints", name, None, opts)
+        super().__init__("gangway:azure:PrivateEndpoints", name, None, replacing(opts))
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         targets = {"account": args["account_id"], "registry": args["registry_id"], "vault": args["vault_id"]}
         named: list[pulumi.CustomResource] = []

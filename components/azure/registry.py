@@ -12,6 +12,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_azure_native import containerregistry
 
+from components.azure.immutable import replacing
 from components.azure.names import letters
 
 __all__ = ["LOGIN_USER", "ImageRegistry", "ImageRegistryArgs"]
@@ -43,7 +44,7 @@ class ImageRegistry(pulumi.ComponentResource):
     registry_host: pulumi.Output[str]
 
     def __init__(self, name: str, args: ImageRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:ImageRegistry", name, None, opts)
+        super().__init__("gangway:azure:ImageRegistry", name, None, replacing(opts))
         premium = args.get("premium", False)
         registry = containerregistry.Registry(
             letters(name, MAX_REGISTRY_NAME),

@@ -8,6 +8,7 @@ import pulumi
 from pulumi_azure_native import managedidentity, network, storage
 
 from components.azure.identity import Grantee, KeyArgs
+from components.azure.immutable import replacing
 from components.azure.names import letters
 from components.azure.policies import BLOB_CONTRIBUTOR, container_id
 from components.azure.settling import heeded
@@ -178,7 +179,7 @@ class FlowLogStore(pulumi.ComponentResource):
     identity_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: FlowLogStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:FlowLogStore", name, None, opts)
+        super().__init__("gangway:azure:FlowLogStore", name, None, replacing(opts))
         child = pulumi.ResourceOptions(parent=self)
         account = declare_account(
             f"{letters(name, MAX_ACCOUNT_NAME - len(ENDING))}{ENDING}",
@@ -277,7 +278,7 @@ class RunBucket(pulumi.ComponentResource):
     container_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: RunBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:azure:RunBucket", name, None, opts)
+        super().__init__("gangway:azure:RunBucket", name, None, replacing(opts))
         self._name, self._args = name, args
         # Azure would delete an account with everything in it, where other clouds refuse to.
         self._kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)

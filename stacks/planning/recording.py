@@ -106,6 +106,7 @@ class PlannedResource:
 
     Inputs are the wire's, in camelCase. `dependencies` are the URNs of resources that are created before it and deleted
     after it. `is_retained`: `retain_on_delete` is set. `deleted_with`: the URN in that option.
+    `replace_on_changes`: the paths of inputs in that option.
     """
 
     urn: str
@@ -119,6 +120,7 @@ class PlannedResource:
     delete_before_replace: bool = False
     is_retained: bool = False
     deleted_with: str = ""
+    replace_on_changes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; secrets are not shown."""
@@ -232,6 +234,7 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
             delete_before_replace=request.deleteBeforeReplace,
             is_retained=request.retainOnDelete,
             deleted_with=request.deletedWith,
+            replace_on_changes=tuple(request.replaceOnChanges),
         )
         for urn, (request, id_) in sorted(recorder.registered.items())
         if request.type != "pulumi:pulumi:Stack"

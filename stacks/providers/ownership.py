@@ -1,5 +1,5 @@
 """Checks a stack against its own state before anything is sent. Refuses another identity for existing resources,
-another key for existing data, and an identity that another stack uses.
+another key for existing data, other addresses for an Azure network in use, and an identity that another stack uses.
 """
 
 import time
@@ -20,6 +20,7 @@ State = Mapping[str, Mapping[str, Any]]
 READ_STATE = "pulumi:pulumi:readStackResourceOutputs"
 """The engine's function that reads a stack's state."""
 _SETTING = "gangway:identity"
+_AZURE_NETWORK = "azure-native:network:VirtualNetwork"
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,24 @@ def check_encryption(config: StackConfig, state: State) -> None:
     for urn, resource in state.items():
         if urn.endswith(f"::{choice_name(config.stack)}") and resource["type"] == STASH:
             check_choice(resource["outputs"]["output"]["encryption"], config.encryption)
+
+
+def check_addresses(config: StackConfig, state: State) -> None:
+    """InputError: the stack is up on Azure with another `network.cidr`. Azure refuses to change the addresses of a
+    network while machines are in it, so an update would end in the middle.
+    """
+    for urn, resource in state.items():
+        name, outputs = urn.rpartition("::")[2], resource["outputs"]
+        if resource["type"] == _AZURE_NETWORK and name == f"{config.stack}-network":
+            built = outputs["addressSpace"]["addressPrefixes"]
+            if config.network.cidr not in built:
+                raise InputError(
+                    "gangway:network.cidr",
+                    "Azure cannot change the addresses of a network that is in use",
+                    value=config.network.cidr,
+                    allowed=", ".join(built),
+                    fix="undo the change; or `pulumi destroy` (keep_runs says whether run records stay), then `up`",
+                )
 
 
 def check_unclaimed(config: StackConfig, find_owner: Callable[[], Owner | None]) -> None:

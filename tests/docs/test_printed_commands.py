@@ -243,6 +243,7 @@ def printed(proposal: str, output: str) -> str | None:
     return found[0].rstrip(" .") if found else None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("proposal", RUN)
 def test_a_proposed_command_works_as_printed(

@@ -127,6 +127,7 @@ OTHERS: Mapping[str, Sequence[Any]] = {
             "outputs": ["/work/results"],
         }.items()
     },
+    "gcp:image.prebuilt": [f"us-west4-docker.pkg.dev/my-project/gan/trainer@sha256:{'ab' * 32}"],
     "azure:image.prebuilt": [With(image_of("azure"), {"azure.registry_id": REGISTRY_ID})],
     "engine.kind": [With("slurm", {"job": None}), With("kubernetes", {"engine.accounting": None})],
     "engine.version": ["1.34", "1.33"],

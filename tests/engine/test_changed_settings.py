@@ -25,10 +25,12 @@ TABLE = REPOSITORY / "docs/changing-settings.md"
 COLUMNS = {
     "AWS": "aws-demo",
     "Google Cloud": "gcp-a3-spot",
+    "TPU": "gcp-v5e-pod",
     "Azure": "azure-ndv5-spot",
     "OpenStack": "openstack-gpu",
     "hosts": "hosts-lab",
     "Slurm": "aws-p5-slurm",
+    "Kubernetes": "eks-p5-kueue",
 }
 UNTRIED, NOT_HERE = "?", "n/a"
 # Machines, and groups with which their machines go.
@@ -78,11 +80,15 @@ def engine(
     request: pytest.FixtureRequest,
     make_engine: Callable[[str], Any],
     running_plugin: Callable[..., AbstractContextManager[Any]],
+    standin: Any,
 ) -> Iterator[Any]:
     """A stack; its plugins run all the while, because reading their SDK takes longer than all else."""
     made = make_engine(COLUMNS[request.param])
+    if request.param == "TPU":
+        made.change(lambda config: config["gangway:gcp"].update(tpu_api_url=standin.url))
     config = yaml.safe_load(made.file.read_text("utf-8"))["config"]
-    packages = [provider_of(config["gangway:provider"]).sdk.removeprefix("pulumi-"), "docker-build"]
+    own = provider_of(config["gangway:provider"]).sdk.removeprefix("pulumi-")
+    packages = [own, "kubernetes" if request.param == "Kubernetes" else "docker-build"]
     with ExitStack() as running:
         plugins = {
             one: running.enter_context(running_plugin(one, made.cloud, made.project / "stacks")) for one in packages

@@ -64,6 +64,7 @@ def test_other_pods_wait_for_the_first_ones_node_without_counting(tmp_path: Path
     assert ended(words(tmp_path / "used", "sleep 3", sec=1), index=1) == 0
 
 
+@pytest.mark.slow
 def test_other_pods_count_on_when_the_first_one_is_done(tmp_path: Path) -> None:
     kept = tmp_path / "used"
     assert ended(words(kept, f"trap 'exit 75' TERM; echo 1 >{kept}; {_LONG}", sec=4), index=1) == 6

@@ -306,6 +306,7 @@ def test_bad_input_of_one_is_that_of_all(nodes: Nodes, spec_of: SpecOf) -> None:
     assert ends(nodes, spec_of(), ["exit 0"]) == [2]
 
 
+@pytest.mark.slow
 def test_a_failure_counts_once_whatever_number_of_nodes_saw_it(nodes: Nodes, spec_of: SpecOf) -> None:
     codes = [ends(nodes, spec_of(), ["exit 1", "exit 9"]) for _ in range(3)]
     assert codes == [[1, 1], [1, 1], [5, 5]]
@@ -365,6 +366,7 @@ def test_who_waits_for_peers_hears_that_the_job_has_ended(nodes: Nodes, spec_of:
         assert process.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_a_torchrun_that_begins_nothing_counts_each_time(nodes: Nodes, spec_of: SpecOf) -> None:
     (nodes.root / "bin" / "torchrun.breaks").touch()
     assert [ends(nodes, spec_of(), ["exit 0"]) for _ in range(3)] == [[1], [1], [5]]

@@ -85,6 +85,7 @@ def test_micro_batches_add_up_to_the_step(name: str, families: Families, tmp_pat
         assert _close(one.get(key), two.get(key), rel=1e-5, absolute=1e-6), key
 
 
+@pytest.mark.slow
 def test_two_workers_are_as_one(
     some_families: Families, tmp_path: Path, lines_of: Lines, torchrun: Callable[..., Any], train_each: str
 ) -> None:

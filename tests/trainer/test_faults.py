@@ -53,6 +53,7 @@ run(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_the_bits_are_the_same(
     torchrun: Callable[..., Any], uninterrupted: Any, tmp_path: Path, digits_dir: Path
 ) -> None:

@@ -92,24 +92,6 @@ def test_what_counts_and_who_hears(
     assert not made.of("Workflow")
 
 
-def test_another_first_day_is_another_budget(
-    make: Callable[..., Any], args: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Azure: start date of budgets cannot be updated."""
-    from pulumi.runtime import mocks
-
-    replacing: dict[str, list[str]] = {}
-    register = mocks.MockMonitor.RegisterResource
-
-    def noting(self: Any, request: Any) -> Any:
-        replacing[request.type] = list(request.replaceOnChanges)
-        return register(self, request)  # type: ignore[no-untyped-call]  # the SDK's mocks have no types
-
-    monkeypatch.setattr(mocks.MockMonitor, "RegisterResource", noting)
-    make(Budget, args)
-    assert replacing["azure-native:consumption:Budget"] == ["timePeriod.startDate"]
-
-
 def test_the_stop_of_a_long_name_fits(declare: Callable[..., Any], args: dict[str, Any]) -> None:
     long = "a-stack-with-a-name-of-forty-characters-"[:39] + "x"
     made = declare(lambda: Budget(long, {**args, "stop_at_percent": 120.0}))  # type: ignore[typeddict-item]  # a dict

@@ -129,26 +129,6 @@ def test_people_may_come_in_with_their_own_accounts(make: Make) -> None:
     assert not make().of("VirtualMachineExtension")
 
 
-def test_other_user_data_makes_another_machine(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pulumi_azure_native import compute
-
-    options: list[Any] = []
-    real = compute.VirtualMachine
-
-    def noting(name: str, **values: Any) -> Any:
-        options.append(values["opts"])
-        return real(name, **values)
-
-    monkeypatch.setattr(compute, "VirtualMachine", noting)
-    make()
-    (opts,) = options
-    changes = ["osProfile.customData", "storageProfile.imageReference"]
-    assert opts.replace_on_changes == changes, (
-        "cloud-init acts on the first boot only, and no machine changes its image"
-    )
-    assert opts.delete_before_replace is True, "one NIC, one machine"
-
-
 def test_everything_is_the_components_child(make: Make) -> None:
     made = make(entra_login=True)
     (component,) = [r for r in made.resources if r.type == "gangway:azure:HeadNode"]

@@ -14,11 +14,12 @@ from uuid import UUID, uuid4
 
 from pulumi.runtime.rpc import UNKNOWN
 
+from components.azure.immutable import IMMUTABLE
+
 from .aks import CLUSTER, credentials, known_of_cluster
 from .azure_facts import (
     BY_GUID,
     HELD_BY_USERS,
-    IMMUTABLE,
     LOOSE_USERS,
     NAMES,
     NEVER_SWITCHED,
@@ -232,7 +233,7 @@ class Azure(Service):
     def admit_change(self, type_token: str, before: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
         """See Service."""
         for path in IMMUTABLE.get(_kind(type_token), ()):
-            if _at(before, path) != _at(inputs, path):
+            if UNKNOWN != _at(inputs, path) != _at(before, path):
                 raise RefusedError(f"PropertyChangeNotAllowed: Changing property '{path}' is not allowed")
         switch = NEVER_SWITCHED.get(_kind(type_token))
         if switch and (_at(before, switch) is None) != (_at(inputs, switch) is None):

@@ -136,40 +136,6 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "storage:StorageAccount": frozenset({"isHnsEnabled"}),
 }
 
-# What Azure refuses to change, and the provider tries: "PropertyChangeNotAllowed" and its like.
-IMMUTABLE: Mapping[str, tuple[str, ...]] = {
-    "authorization:RoleAssignment": ("roleDefinitionId",),
-    # "Start date of budgets cannot be updated. Please delete and create a new budget."
-    "consumption:Budget": ("timePeriod.startDate",),
-    "compute:VirtualMachine": (
-        "osProfile.adminUsername",
-        "osProfile.computerName",
-        "osProfile.customData",
-        "storageProfile.imageReference",
-        "zones",
-    ),
-    "compute:VirtualMachineScaleSet": (
-        "orchestrationMode",
-        "platformFaultDomainCount",
-        "virtualMachineProfile.osProfile.adminUsername",
-        "virtualMachineProfile.osProfile.computerNamePrefix",
-        "virtualMachineProfile.priority",
-        "virtualMachineProfile.storageProfile.imageReference.offer",
-        "virtualMachineProfile.storageProfile.imageReference.publisher",
-        "zones",
-    ),
-    "containerservice:AgentPool": (
-        "availabilityZones",
-        "maxPods",
-        "osDiskSizeGB",
-        "osType",
-        "scaleSetPriority",
-        "vnetSubnetID",
-    ),
-    # "AmlFilesystemUpdate" has only the key, the maintenance window and root squash.
-    "storagecache:AmlFilesystem": ("filesystemSubnet", "hsm", "sku", "storageCapacityTiB", "zones"),
-}
-
 # What is there from the beginning or never: disks of a running machine, and file systems, do not change between a key
 # of Azure's and one of the customer's.
 NEVER_SWITCHED: Mapping[str, str] = {

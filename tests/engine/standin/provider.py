@@ -183,10 +183,10 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         kept = {key: value for key, value in old_inputs.items() if key in inputs}
         olds = {key: value for key, value in _to_dict(request.olds).items() if key in inputs or key not in old_inputs}
         before = _beyond(olds, kept)
+        self._ask(context, self._service.admit_change, request.type, old_inputs, inputs)
         if request.preview:
             coming = {key: UNKNOWN if key in self._service.volatile else value for key, value in before.items()}
             return provider_pb2.UpdateResponse(properties=_to_struct(_merged(coming, self._service.told(inputs))))
-        self._ask(context, self._service.admit_change, request.type, old_inputs, inputs)
         outputs = self._outputs(request.type, request.id, inputs, before, context)
         self._disk.write(request.type, request.id, request.urn, inputs, outputs)
         return provider_pb2.UpdateResponse(properties=_to_struct(outputs))

@@ -41,6 +41,7 @@ def state(number: str) -> tuple[str, ...]:
     return ("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T %P %N")
 
 
+@pytest.mark.slow
 def test_from_no_node_to_one_and_back(cloud: CloudSlurm) -> None:
     assert (cloud.group("spot"), cloud.machines()) == ((0, 0), {})
     number = submit(cloud, "echo on $SLURMD_NODENAME")

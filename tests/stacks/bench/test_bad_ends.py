@@ -93,6 +93,7 @@ def test_a_bucket_that_is_missing_or_refuses_ends_its_item_alone(
     checked(ran(place=place)[0], said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "status", "said"),
     [

@@ -93,6 +93,7 @@ def test_all_files_and_the_json_say_the_same(file: Path, history: Series, tmp_pa
     assert said["model"]["middle"] == [step["middle"] for step in steps]
 
 
+@pytest.mark.slow
 def test_the_ledger_judges_what_was_published(history: Series, tmp_path: Path) -> None:
     path, ledger = tmp_path / "grid.csv", tmp_path / "l.jsonl"
     for known in (320, 328, 336):

@@ -157,6 +157,7 @@ def test_a_group_that_was_emptied_stays_empty(stack: Path, groups: Any) -> None:
     assert asked(groups) == 0
 
 
+@pytest.mark.slow
 def test_a_job_that_is_over_is_left_alone(stack: Path, groups: Any, tmp_path: Path) -> None:
     record = tmp_path / "runs/by-speed/by-speed/run.json"
     record.write_text(json.dumps({"id": "run-1", "status": "done", "images": 20_000_000}))

@@ -255,6 +255,7 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     assert gangway(["job", "wait", first.out.strip()]) == 1
 
 
+@pytest.mark.slow
 def test_one_that_waits_too_long_bursts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,6 +446,7 @@ def test_figures_that_are_none_are_told(tmp_path: Path, capsys: pytest.CaptureFi
     assert "it is a link" in found["absent"]["images"]
 
 
+@pytest.mark.slow
 def test_the_record_of_a_job_that_runs_goes_so_far(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen = tmp_path / "seen"
     job_id = submitted(tmp_path, f"{REPORTS}; touch {seen}; sleep 600", capsys)
@@ -518,6 +520,7 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
     assert gangway(["job", "wait", left, "--on", queues[0]]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [InputError, PerhapsTakenError])
 def test_a_burst_that_is_refused_at_the_last_says_where_the_job_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: type[InputError]

@@ -36,6 +36,7 @@ def kube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendKube:
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hangs", "number"), [*(("networkpolicies", each) for each in _SIGNALS), ("configmaps", signal.SIGTERM)]
 )

@@ -260,6 +260,7 @@ def test_of_those_that_wait_the_highest_priority_is_first_and_then_the_oldest(st
     assert sorted(ids, key=lambda job_id: str(began[job_id])) == [ids[2], ids[1], ids[3], ids[0]]
 
 
+@pytest.mark.slow
 def test_processes_of_a_node_are_torchruns(stand: Stand) -> None:
     script = 'echo "rank $RANK of $WORLD_SIZE"; test "$RANK" = 0 || exit 2; sleep 60'
     found = over(stand.engine, job_id := stand.engine.submit(job(script, processes_per_node=2)))

@@ -14,6 +14,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.ownership import (
     Owner,
     built_identities,
+    check_addresses,
     check_encryption,
     check_identity,
     check_unclaimed,
@@ -134,3 +135,16 @@ def test_the_key_that_a_stack_was_made_with_stays(engine: Callable[..., Any], de
     with pytest.raises(InputError, match="cannot be changed") as refused:
         check("demo", "provider-key")
     assert refused.value.fix.startswith("set encryption: customer-key")
+
+
+def test_a_network_in_use_keeps_its_addresses_on_azure(demo_config: StackConfig) -> None:
+    network = "azure-native:network:VirtualNetwork"
+    built = {"addressSpace": {"addressPrefixes": [demo_config.network.cidr]}}
+    state = {f"urn:pulumi:dev::vision::{network}::demo-network": {"type": network, "outputs": built}}
+    config = called(demo_config, "demo")
+    check_addresses(config, state)
+    moved = config.model_copy(update={"network": config.network.model_copy(update={"cidr": "10.99.0.0/16"})})
+    check_addresses(moved, {})
+    with pytest.raises(InputError, match=r"network\.cidr") as refused:
+        check_addresses(moved, state)
+    assert refused.value.allowed == demo_config.network.cidr

@@ -94,6 +94,7 @@ def test_rows_tell_what_moto_cannot_show(rows: dict[tuple[str, str], SandboxRow]
     assert "first override of each template, 2 more were sent" in rows[SPOT_FLEET, "old-fleet"].note
 
 
+@pytest.mark.slow
 def test_a_tampered_schedule_hook_and_mixed_group_are_found(every_capacity: Callable[[], dict[str, Any]]) -> None:
     with MotoCloud(REGION) as cloud:
         record(every_capacity, cloud, "capacity")

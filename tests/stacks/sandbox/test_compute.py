@@ -94,6 +94,7 @@ def test_its_disk_is_its_templates(cloud: MotoCloud, built: dict[str, Any]) -> N
     assert "BlockDeviceMappings" not in rows_of(cloud)[INSTANCE].note, "the machine declares none of its own"
 
 
+@pytest.mark.slow
 def test_its_address_is_what_the_name_leads_to(cloud: MotoCloud, built: dict[str, Any]) -> None:
     row = rows_of(cloud)[RECORD]
     assert (row.status, row.calls, row.note) == (

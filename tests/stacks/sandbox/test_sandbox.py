@@ -124,6 +124,7 @@ def declared_types() -> set[str]:
     return tokens
 
 
+@pytest.mark.slow
 def test_every_type_the_components_declare_has_a_handler_and_is_tried(rows: tuple[SandboxRow, ...]) -> None:
     assert {*declared_types(), "docker-build:index:Image"} == set(HANDLERS)
     assert {row.type for row in rows} == set(HANDLERS)
@@ -222,6 +223,7 @@ def test_a_refused_request_is_a_row_with_the_reason(type_token: str, inputs: dic
     assert outputs.items() >= inputs.items()
 
 
+@pytest.mark.slow
 def test_what_hangs_on_a_refused_resource_is_refused_too() -> None:
     with MotoCloud(REGION) as cloud:
         vpc_id, _ = cloud(VPC, "net", {"cidrBlock": "10.42.0.0/16"})
@@ -294,6 +296,7 @@ def test_the_environment_comes_back_and_real_settings_are_out_of_reach(
     assert dict(os.environ) == before
 
 
+@pytest.mark.slow
 def test_a_second_cloud_begins_empty() -> None:
     for _ in range(2):
         with MotoCloud("us-east-1") as cloud:

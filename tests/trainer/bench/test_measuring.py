@@ -91,6 +91,7 @@ def test_a_line_is_as_many_steps_whatever_the_batch(bench: Bench) -> None:
         assert steps % config.r1_interval == 0, "each line's steps are the same work"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_a_signal_ends_what_is_measured(number: signal.Signals, code: int) -> None:
     script = """

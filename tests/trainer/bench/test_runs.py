@@ -51,6 +51,7 @@ def left_over(loops: list[Loop]) -> list[psutil.Process]:
     return [each for each in psutil.process_iter(["cmdline"]) if files & set(each.info["cmdline"] or ())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [LOOP, LAUNCHER], ids=["one process", "a launcher's, in a session of its own"])
 def test_one_side_runs_at_a_time(loop: Callable[..., Loop], script: str) -> None:
     loops = [loop("a", script), loop("b-1", script), loop("b-2", script)]

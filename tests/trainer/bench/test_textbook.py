@@ -74,6 +74,7 @@ def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path
     assert first["reused"]["loss_g"] != pytest.approx(first["ours"]["loss_g"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_rate_is_measured_until_it_is_interrupted(config: TrainConfig, data_dir: Path, tmp_path: Path) -> None:
     endless = config.replace({"kimg": 1000})
     lines = train_for(endless, tmp_path / "run", data_dir, 0.5, threads=1)

@@ -33,6 +33,7 @@ def _argv(config: TrainConfig, folder: Path, run_dir: Path, data: Path) -> list[
     return ["-m", "trainer", "train", "--config", str(path), "--run-dir", str(run_dir), "--data", str(data)]
 
 
+@pytest.mark.slow
 def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     held: Torchrun, torchrun: Torchrun, uninterrupted: Any, tmp_path: Path, digits_dir: Path, lines_of: Lines
 ) -> None:

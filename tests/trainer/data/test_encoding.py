@@ -52,6 +52,7 @@ def test_jpeg_is_nearly_the_same_and_smaller(shape: tuple[int, ...], tmp_path: P
     assert np.abs(found.astype(int) - images).max() <= 8
 
 
+@pytest.mark.slow
 def test_larger_pictures_are_made_smaller_as_they_are_read(tmp_path: Path) -> None:
     pytest.importorskip("skimage", reason="the photographs ship in it")
     large = photos_recipe(resolution=64)

@@ -219,6 +219,7 @@ def test_a_data_set_that_is_not_of_two_domains_is_refused(
     assert not (tmp_path / "run" / "stats.jsonl").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

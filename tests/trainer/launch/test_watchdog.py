@@ -201,6 +201,7 @@ def _last_worker(launcher: int) -> int:
     return int(Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()[-1])
 
 
+@pytest.mark.slow
 def test_a_worker_that_the_kernel_holds_is_one_hang_and_is_told_once(
     worker: Callable[[int, int], subprocess.Popen[str]],
     tmp_path: Path,

@@ -319,6 +319,7 @@ def test_a_file_without_a_price_is_bad_input(tmp_path: Path, capsys: pytest.Capt
     assert "its first line names no column usd_per_hour" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_sigterm_while_waiting_is_an_interruption(start: Callable[..., Any], tmp_path: Path) -> None:
     _write(tmp_path / "forecast.csv", 900, 900, 900, 900, 900, 100, 100)
     own = ("--start-when", f"carbon<200,by={_by(6)}", "--hours", "1", "--forecast", str(tmp_path / "forecast.csv"))

@@ -50,6 +50,7 @@ def _run(config: TrainConfig, tmp_path: Path, data: Path, asked: PowerAsked) -> 
     return [line for line in lines if str(line.get("event")).startswith("power")], choices
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_a_gpu")
 def test_the_search_ends_in_the_record_and_everything_is_undone(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, nvml: Any

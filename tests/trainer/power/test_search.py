@@ -112,6 +112,7 @@ def test_a_counter_that_stands_still_gives_no_sample() -> None:
     assert list(job.run(search)) == []
 
 
+@pytest.mark.slow
 @given(
     speeds=st.lists(st.floats(1, 1000), min_size=6, max_size=6).map(lambda values: sorted(values, reverse=True)),
     watts=st.lists(st.floats(50, 700), min_size=6, max_size=6).map(lambda values: sorted(values, reverse=True)),

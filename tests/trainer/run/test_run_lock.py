@@ -316,6 +316,7 @@ def test_a_full_disk_leaves_no_lock(run_dir: Path, monkeypatch: pytest.MonkeyPat
     assert not run_dir.exists()
 
 
+@pytest.mark.slow
 def test_a_signal_while_it_waits_ends_a_session_that_has_done_nothing(
     hold_it: Callable[..., Any],
     start: Callable[..., Any],

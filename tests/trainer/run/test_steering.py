@@ -168,6 +168,7 @@ def test_compiled_losses_are_switched_off_and_stay_so_when_the_run_goes_on(
     assert told == ["on"] * 6 + ["off"] * 14
 
 
+@pytest.mark.slow
 def test_planned_with_what_was_decided_a_new_run_is_the_same(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
 ) -> None:
@@ -281,6 +282,7 @@ def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoi
     assert own.machine.fatal == (("batch_size", 16, 32),)
 
 
+@pytest.mark.slow
 def test_a_stop_before_its_first_interval_does_not_have_it_tried_for_ever(
     often: TrainConfig,
     tmp_path: Path,
@@ -320,6 +322,7 @@ def test_nothing_is_decided_with_the_last_step_before_a_stop(
     assert not [line for line in lines_of(tmp_path) if line.get("event", "").startswith("decision")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["off", "fixed", "observe"])
 def test_whoever_changes_nothing_undoes_nothing_and_says_what_may_end_the_run(
     often: TrainConfig,

@@ -51,6 +51,7 @@ def test_without_fp16_there_is_nothing_to_save() -> None:
     assert (scale.enabled, scale.state_dict()) == (False, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bf16", "fp16"])
 def test_an_interrupted_run_in_16_bits_ends_with_the_same_bits(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, name: str

@@ -157,6 +157,7 @@ def test_a_move_of_an_earlier_release_is_read(queues: list[LocalQueue], tmp_path
     assert read_status(JobFolder(path.parent)).used_before == Used()
 
 
+@pytest.mark.slow
 @pytest.mark.slurm
 @pytest.mark.xdist_group("slurm")
 @pytest.mark.parametrize("is_first", [True, False])

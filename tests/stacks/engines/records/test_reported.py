@@ -127,6 +127,7 @@ def test_whatever_stands_there_it_is_read_or_told(tmp_path_factory: pytest.TempP
         assert {each.value for each in figures} == {float(value) for value in numbers.values()}
 
 
+@pytest.mark.slow
 def test_of_a_preset_the_trainers_own_record_is_read(folder: Path) -> None:
     assert_all_absent(read_reported(PRESET, folder), "not written run.json yet")
     (folder / "run" / "run.json").write_text("{}")

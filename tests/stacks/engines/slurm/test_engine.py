@@ -152,6 +152,7 @@ def test_a_controller_that_goes_away_and_comes_back_costs_no_job(
     assert over(engine, waits).phase is Phase.DONE
 
 
+@pytest.mark.slow
 def test_the_trainer_goes_on_to_the_bit_on_another_node(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_leaked_machine_and_its_disk_are_orphans_with_their_price() -> None:
     assert outcome.counts == {"orphan": 2}
 
 
+@pytest.mark.slow
 def test_spot_is_priced_as_spot_and_what_is_stopped_as_nothing() -> None:
     spot = run_instance(InstanceMarketOptions={"MarketType": "spot"})
     stopped = run_instance()
@@ -132,6 +133,7 @@ def test_a_machine_of_the_state_holds_its_own_disk() -> None:
     assert told[instance] == "in-state"
 
 
+@pytest.mark.slow
 def test_what_is_terminated_is_gone_though_it_is_still_listed() -> None:
     instance = run_instance()
     client("ec2").terminate_instances(InstanceIds=[instance])

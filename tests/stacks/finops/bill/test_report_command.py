@@ -118,6 +118,7 @@ def test_parquet_needs_pyarrow(
     assert list(tmp_path.glob("focus*")) == []
 
 
+@pytest.mark.slow
 def test_a_page_with_its_plan(gangway: Gangway, run_dir: Path, report_samples: ModuleType, tmp_path: Path) -> None:
     report = report_samples
     (run_dir / "plan.json").write_text(json.dumps(report.build_plan()))

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.azure.immutable import IMMUTABLE
+from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, run_program
 from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
@@ -27,6 +30,17 @@ EVERYWHERE = {
     "dashboard", "group_names", "head_instance_id", "image", "job", "log_group", "lustre_dns_name", "machine_images",
     "run_bucket",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("stack", [SPOT, "aks-ndv5"])
+def test_what_azure_refuses_to_change_is_replaced(repo: Path, stack: str) -> None:
+    """Of every resource of these types: none of their components may forget it."""
+    config = from_file(repo / "stacks" / f"Pulumi.{stack}.yaml")
+    resources = run_program(config, PlaceholderCloud()).resources
+    found = {r.type.removeprefix("azure-native:"): r.replace_on_changes for r in resources if r.custom}
+    expected = {kind: tuple(paths) for kind, paths in IMMUTABLE.items() if kind in found}
+    assert "network:PublicIPAddress" in expected
+    assert {kind: found[kind] for kind in expected} == expected
 
 
 def of(resources: Resources, kind: str) -> list[PlannedResource]:

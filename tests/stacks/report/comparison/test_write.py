@@ -146,6 +146,7 @@ def test_runs_without_statistics_samples_or_prices_still_make_a_page(
     assert "None: every run went through in one piece." in page.section("stops")
 
 
+@pytest.mark.slow
 def test_each_row_shows_the_decisions_of_its_first_run_that_had_a_controller(
     write: Write, record_of: Callable[..., RunRecord], parse: Parse, tmp_path: Path
 ) -> None:
