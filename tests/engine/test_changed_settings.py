@@ -105,32 +105,24 @@ def happens(preview: Any, retention: Retention) -> str:
             return "**refused, loses data**: " + ", ".join(f"{verb}s {name}" for name, verb in refused)
         return "refused"
     steps = [event["resourcePreEvent"]["metadata"] for event in preview.events if "resourcePreEvent" in event]
-    by_operation: dict[str, set[str]] = {}
-    for step in steps:
-        by_operation.setdefault(step["op"], set()).add(kind(step["type"]))
-    replaced, updated = by_operation.get("replace", set()), by_operation.get("update", set())
-    gone = replaced | by_operation.get("delete", set())
+    steps = [step for step in steps if step["op"] in ("create", "update", "replace", "delete")]
     assert not list(lost(steps, retention)), "loses data and is not refused"
-    changed = [(kind(step["type"]), set(step.get("diffs") or ())) for step in steps if step["op"] == "update"]
-    words = []
-    if (
-        any(MACHINES.fullmatch(one) for one in gone)
-        or any(MACHINES.fullmatch(one) and diffs & STOPPING for one, diffs in changed)
-        or "command:remote:Command" in replaced | updated
-    ):
-        words.append("**restarts nodes**")
-    if any(TEMPLATES.fullmatch(one) for one in replaced) or any(
-        TEMPLATES.fullmatch(one) and diffs - TAGS for one, diffs in changed
-    ):
-        words.append("new nodes")
-    if shown := sorted({one.rpartition(":")[2] for one in replaced if not TEMPLATES.fullmatch(one)}):
-        words.append("replaces " + ", ".join(shown))
-    if removed := sorted({one.rpartition(":")[2] for one in by_operation.get("delete", set())}):
-        more = [f"{len(removed) - 4} more kinds"] if len(removed) > 5 else []
-        words.append("removes " + ", ".join([*removed[: 4 if more else 5], *more]))
-    if updated or by_operation.get("create"):
-        words.append("in place")
-    return "; ".join(words) or "-"
+    words = {word: None for step in steps if (word := means(step))}
+    return "; ".join(words) or ("in place" if steps else "-")
+
+
+def means(step: dict[str, Any]) -> str:
+    """What one step means to the nodes; empty where it means nothing to them."""
+    type_, name = kind(step["type"]), step["urn"].rpartition("::")[2]
+    gone = step["op"] in ("replace", "delete")
+    changed = step["op"] == "update" and set(step.get("diffs") or ())
+    if MACHINES.fullmatch(type_) and (gone or (changed and changed & STOPPING)):
+        return "**replaces the head**" if "head" in name else "**restarts nodes**"
+    if type_ == "command:remote:Command" and (gone or changed):
+        return "**restarts nodes**"
+    if TEMPLATES.fullmatch(type_) and (step["op"] == "replace" or (changed and changed - TAGS)):
+        return "new nodes"
+    return ""
 
 
 def lost(steps: list[dict[str, Any]], retention: Retention) -> Iterator[str]:
