@@ -101,16 +101,17 @@ def _dump(data: Mapping[str, Any], path: Path) -> None:
 def read_project(folder: Path, item: Item, place: str) -> StackConfig:
     """The item's stack as the program will read it. ExceptionGroup: of InputError, one for each mistake."""
     (path,) = folder.glob("Pulumi.*.yaml")
+    where = f"{place}: stack {item.stack.name}"
+    own: list[InputError] = []
     try:
         return from_file(path)
     except* InputError as mistakes:
-        where = f"{place}: stack {item.stack.name}"
         own = [
             InputError(f"{where}: {m.place.removeprefix(f'{path}: ')}", m.problem, value=m.value,
                        allowed=m.allowed, fix=m.fix)
             for m in mistakes.exceptions if isinstance(m, InputError)
         ]  # fmt: skip
-        raise ExceptionGroup(f"{where} is not valid", own) from None
+    raise ExceptionGroup(f"{where} is not valid", own)
 
 
 OnLine = Callable[[str], Any]

@@ -185,6 +185,7 @@ def _read(answers: "Answers", place: str) -> "StackConfig":
     with tempfile.TemporaryDirectory() as empty:
         path = Path(empty) / Path(place).name
         path.write_text(stack_file(answers), "utf-8")
+        own: list[InputError] = []
         try:
             return from_file(path)
         except* InputError as mistakes:
@@ -192,7 +193,7 @@ def _read(answers: "Answers", place: str) -> "StackConfig":
                 InputError(m.place.replace(str(path), place, 1), m.problem, value=m.value, allowed=m.allowed, fix=m.fix)
                 for m in mistakes.exceptions if isinstance(m, InputError)
             ]  # fmt: skip
-            raise ExceptionGroup(f"{place} is not valid", own) from None
+        raise ExceptionGroup(f"{place} is not valid", own)
 
 
 def _plan(config: "StackConfig", place: str) -> "Plan | None":

@@ -187,17 +187,18 @@ def _run_app() -> None:
 
 def main() -> NoReturn:
     """Runs the command line. A user's mistake ends with its message and exit code 2, never with a traceback."""
+    code = 0
     try:
         _run_app()
     except* InputError as mistakes:
         for mistake in mistakes.exceptions:
             typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
             typer.echo(str(mistake), err=True)
-        sys.exit(EXIT_BAD_INPUT)
+        code = EXIT_BAD_INPUT
     except* KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+        code = EXIT_INTERRUPTED
     finally:
         # The process ends here: without this, Python looks through a cloud's whole SDK for garbage first, which takes
         # a third of a plan's time.
         gc.freeze()
-    sys.exit(0)
+    sys.exit(code)

@@ -51,6 +51,7 @@ def test_who_may_not_speak_to_its_group_stops_itself(gcp_machine: Any, gce: Any)
     assert "its group makes it anew, but a flex-start group replaces no node" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_written_stops_nobody(gcp_machine: Any, gce: Any) -> None:
     gce.denied.add("logging")
     done = gcp_machine.give_up("no GPU")

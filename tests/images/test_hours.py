@@ -60,6 +60,7 @@ def test_other_pods_go_by_the_first_ones_count(tmp_path: Path) -> None:
     assert kept.read_text() == "9999\n", "and leave it as it is"
 
 
+@pytest.mark.slow
 def test_other_pods_wait_for_the_first_ones_node_without_counting(tmp_path: Path) -> None:
     assert ended(words(tmp_path / "used", "sleep 3", sec=1), index=1) == 0
 
@@ -95,6 +96,7 @@ def test_the_program_sees_nothing_of_it(tmp_path: Path) -> None:
     assert "PATH=/nowhere\n" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_the_machine_slept_does_not_count(tmp_path: Path) -> None:
     """The first pod's count is by the machine's clock since boot, which goes on in sleep, and by its own pauses."""
     kept, clock = tmp_path / "used", tmp_path / "uptime"

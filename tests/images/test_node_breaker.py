@@ -126,6 +126,7 @@ def test_one_that_is_not_is_replaced(worker: Node) -> None:
         assert worker.machine.verbs() == ["recreateInstances"]
 
 
+@pytest.mark.slow
 def test_one_after_the_other_comes_to_it(worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them writes what the next one counts."""
     for number in range(4):

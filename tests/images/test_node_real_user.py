@@ -127,6 +127,7 @@ def test_root_shows_none_of_its_files(tree: Any, line: str) -> None:
     assert "MEMBER_KEY" not in seen(tree)
 
 
+@pytest.mark.slow
 def test_a_name_that_changes_while_root_looks_shows_nothing(tree: Any) -> None:
     """Thousands of times between a file of its own and a link."""
     swap = (

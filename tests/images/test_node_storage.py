@@ -36,6 +36,7 @@ def test_lustre_mount_is_tried_again(lustre_node: Any, tmp_path: Path) -> None:
     assert lustre_node.calls("aws") == []
 
 
+@pytest.mark.slow
 def test_lustre_deadline_gives_the_node_up(lustre_node: Any) -> None:
     lustre_node.fake("mount", "exit 2")
     done = lustre_node.run("mount-lustre.sh", LUSTRE_DEADLINE_SEC="2")

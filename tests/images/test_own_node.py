@@ -180,6 +180,7 @@ def test_who_does_not_leave_in_time_is_killed(own_node: Node) -> None:
         os.kill(int((own_node.root / "pid").read_text()), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_notices_of_the_cloud_are_told_once_and_end_the_command(own_node: Node) -> None:
     with own_node.begun(SAVES) as process:
         own_node.held.write_text("rebalance 2026-11-21T08:10:00Z\n")

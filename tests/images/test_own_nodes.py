@@ -290,6 +290,7 @@ def test_who_is_done_ends_the_job_for_all_who_begin_later(nodes: Nodes, spec_of:
     assert ids(nodes) == ["0", "0"]
 
 
+@pytest.mark.slow
 def test_an_interruption_of_one_is_a_failure_of_nobody(nodes: Nodes, spec_of: SpecOf) -> None:
     assert ends(nodes, spec_of(), ["exit 75", "sleep 1; exit 1"]) == [75, 75]
     assert ends(nodes, spec_of(), ["exit 0", "exit 0"]) == [0, 0]
@@ -297,10 +298,12 @@ def test_an_interruption_of_one_is_a_failure_of_nobody(nodes: Nodes, spec_of: Sp
     assert not list(nodes.folder(spec_of().job).glob("failed-*"))
 
 
+@pytest.mark.slow
 def test_a_node_that_gives_itself_up_is_no_failure_of_the_others(nodes: Nodes, spec_of: SpecOf) -> None:
     assert ends(nodes, spec_of(), ["exit 4", "exit 1"]) == [4, 75]
 
 
+@pytest.mark.slow
 def test_bad_input_of_one_is_that_of_all(nodes: Nodes, spec_of: SpecOf) -> None:
     assert ends(nodes, spec_of(), ["exit 2", "exit 1"]) == [2, 2]
     assert ends(nodes, spec_of(), ["exit 0"]) == [2]
@@ -318,6 +321,7 @@ def test_who_is_done_while_another_had_to_leave_begins_again(nodes: Nodes, spec_
     assert ends(nodes, spec_of(), ["exit 75", "sleep 1; exit 0"]) == [75, 75]
 
 
+@pytest.mark.slow
 def test_a_node_that_hangs_for_want_of_another_is_told(nodes: Nodes, spec_of: SpecOf) -> None:
     spec = spec_of(SAVES)
     with nodes.begun(spec, "a") as one, nodes.begun(spec, "b") as other:
@@ -344,6 +348,7 @@ def test_who_waits_for_the_store_may_leave_and_disturbs_nobody(
     assert not list(nodes.folder(spec.job).glob("round-*"))
 
 
+@pytest.mark.slow
 def test_who_has_lost_the_store_has_not_failed(nodes: Nodes, spec_of: SpecOf, listening: socket.socket) -> None:
     gone = nodes.root / "gone"
     spec = spec_of(LOST.format(gone=gone))
@@ -354,6 +359,7 @@ def test_who_has_lost_the_store_has_not_failed(nodes: Nodes, spec_of: SpecOf, li
         assert process.wait(60) == 75
 
 
+@pytest.mark.slow
 def test_who_waits_for_peers_hears_that_the_job_has_ended(nodes: Nodes, spec_of: SpecOf) -> None:
     spec, waits = spec_of(), nodes.root / "bin" / "torchrun.waits"
     waits.touch()
@@ -397,6 +403,7 @@ def test_hours_count_once_while_any_node_is_up(nodes: Nodes, spec_of: SpecOf) ->
     assert (nodes.folder(spec.job) / "used").read_text() == "60\n"
 
 
+@pytest.mark.slow
 def test_hours_in_which_the_machine_slept_do_not_count(nodes: Nodes, spec_of: SpecOf) -> None:
     uptime, gone = nodes.root / "uptime", nodes.root / "gone"
     uptime.write_text("100.00 1.0\n")

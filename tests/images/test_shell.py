@@ -54,6 +54,7 @@ def test_env_and_argv_survive_yaml_and_bash(
     assert {f"{name}={value}" for name, value in env.items()} <= set(aws_docker_argv(spec))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(run_dir=TEXT.filter(bool))
 def test_node_settings_survive_yaml_and_bash(node: AwsNodeSpec, run_dir: str) -> None:

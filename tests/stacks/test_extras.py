@@ -54,6 +54,7 @@ def without(packages: tuple[str, ...], *arguments: str, cwd: Path = REPO) -> sub
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", STACKS)
 def test_a_plan_needs_its_own_clouds_sdk_alone(provider: str) -> None:
     others = tuple(package for cloud, package in SDKS.items() if cloud != provider)

@@ -186,6 +186,7 @@ def test_a_program_is_a_module_of_its_providers_package() -> None:
     assert issubclass(InputError, ValueError)
 
 
+@pytest.mark.slow
 def test_up_plans_once(
     cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, calls_of_plan: Counter[str]
 ) -> None:

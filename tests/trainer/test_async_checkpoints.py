@@ -92,6 +92,7 @@ def test_two_workers_stop_together_when_the_disk_is_full(
     assert checkpoint.newest(tmp_path / "run/checkpoints") is None
 
 
+@pytest.mark.slow
 def test_a_slow_disk_changes_no_number_and_its_time_is_told(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

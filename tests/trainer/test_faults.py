@@ -164,6 +164,7 @@ def short(tiny_config: TrainConfig) -> TrainConfig:
     return tiny_config.replace({"kimg": 0.48, "checkpoint_kimg": 0.16, "sample_kimg": 100, "stats_kimg": 0.08})
 
 
+@pytest.mark.slow
 def test_a_run_whose_numbers_go_bad_names_the_step_and_keeps_its_last_checkpoint(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_step_size_of_a_million_stops_at_once_with_nothing_saved(
     assert found is None or all(torch.isfinite(value).all() for value in found.state["g"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch_gpu", "smaller"), [(0, 8), (8, 4), (1, None)])
 def test_too_little_memory_names_the_micro_batch_which_a_run_may_change(
     short: TrainConfig,
@@ -236,6 +238,7 @@ def test_too_little_memory_for_samples_is_no_matter_of_the_micro_batch(
     assert is_shared_failure(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
 def test_a_clock_that_is_set_leaves_rates_and_record_as_they_are(
     short: TrainConfig,

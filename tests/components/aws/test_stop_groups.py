@@ -45,6 +45,7 @@ def group(scaling: Any, name: str) -> dict[str, Any]:
     return found[0]
 
 
+@pytest.mark.slow
 def test_the_stacks_groups_are_emptied_and_stay_so(scaling: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(handler({}, None)) == ["demo-0", "demo-1"]
     for name in ("demo-0", "demo-1"):
@@ -56,6 +57,7 @@ def test_the_stacks_groups_are_emptied_and_stay_so(scaling: Any, capsys: pytest.
     assert "demo-0 set to zero" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_other_stacks_go_on_and_a_second_alarm_changes_nothing(scaling: Any) -> None:
     handler({}, None)
     assert sorted(handler({}, None)) == ["demo-0", "demo-1"]

@@ -57,6 +57,7 @@ def test_a_fixed_address_with_a_name(make: Make) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.integers(16, 28), st.integers(0, 2**12 - 1))
 def test_the_heads_address_is_one_that_azure_leaves_to_us(prefix: int, number: int) -> None:
     subnet = ip_network(((10 << 24) + (number << 12), prefix), strict=False)

@@ -175,6 +175,7 @@ def played_out(dice: random.Random, there: float, taken: float, failing: float, 
     return usd
 
 
+@pytest.mark.slow
 def test_it_agrees_with_jobs_that_are_played_out() -> None:
     """Nodes are taken often, so that stops matter: without takings it would cost 4 % less."""
     dice, job = random.Random(24), replace(JOB, failures_per_hour=exactly(2e-3))

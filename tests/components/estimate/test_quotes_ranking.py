@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import date
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,6 +116,7 @@ REAL = find_offers(
 )
 
 
+@pytest.mark.slow
 @given(st.integers(1, 512), st.floats(0.5, 2000), st.floats(0, 0.95), st.sampled_from(SORTS), st.floats(1.1, 2))
 def test_spot_is_never_chosen_where_on_demand_costs_less(
     num_nodes: int, hours: float, share: float, sort: Sort, slack: float

@@ -166,6 +166,7 @@ def test_node_pools_grow_no_more_and_are_emptied(
     assert workflow.flow.bodies[:2] == [{"autoscaling": {"enabled": False}}, {"nodeCount": 0}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", [1, 3])
 def test_each_change_of_a_cluster_is_waited_for(
     workflow: Stop, looks: int, published_call: Callable[..., set[str]]

@@ -194,6 +194,7 @@ def test_a_zone_of_another_region_is_refused(make: Make, zone: str) -> None:
     assert caught.value.place == "gangway:cluster.zone"
 
 
+@pytest.mark.slow
 def test_the_api_takes_the_networks(make: Make, api_mistakes: Callable[..., list[str]]) -> None:
     made = make(machine_type="a3-ultragpu-8g", private_services=True, head={"rendezvous_port": 1, "metrics_port": 2})
     for network in made.of("Network"):

@@ -141,6 +141,7 @@ def test_a_restart_that_takes_more_than_it_saves_is_not_made() -> None:
         assert found.stints == stints
 
 
+@pytest.mark.slow
 def test_two_weeks_of_hours_are_looked_through() -> None:
     day = [20 + 10 * abs(12 - hour % 24) / 12 for hour in range(336)]
     ahead = Ahead(1.0, tuple(day), tuple(day), tuple(day))

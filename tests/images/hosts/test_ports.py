@@ -97,6 +97,7 @@ host "$1" machine iptables --list-rules
 """
 
 
+@pytest.mark.slow
 @pytest.mark.attack("a network neighbour", "connects to the job's ports on machines of one's own")
 @pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, REAL)), reason="wants root, iptables and networks of its own"

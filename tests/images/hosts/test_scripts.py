@@ -337,6 +337,7 @@ def test_a_machine_on_which_the_trainer_failed_too_often_is_looked_at_and_starte
     assert failing.calls("systemctl").count(START) == 1
 
 
+@pytest.mark.slow
 def test_a_machine_that_stays_unfit_is_looked_at_after_growing_pauses(failing: Any) -> None:
     failing.fake("findmnt", "echo /")
     for pause in (60, 180, 420, 900, 1740, 1740):

@@ -25,6 +25,7 @@ def write_half(root: Path, name: str) -> None:
         raise OSError("cut")
 
 
+@pytest.mark.slow
 @given(st.lists(PARTS, min_size=1, max_size=5).map("/".join))
 def test_a_name_is_below_or_refused(name: str) -> None:
     root = Path("/root")

@@ -16,6 +16,7 @@ NOW = 1_760_000_000
 TIMES = st.lists(st.integers(NOW - 20_000, NOW), max_size=12)
 
 
+@pytest.mark.slow
 @given(TIMES, st.integers(2, 6), st.integers(600, 10_000))
 def test_it_opens_when_with_this_node_so_many_gave_up_lately(times: list[int], limit: int, seconds: int) -> None:
     names = {f"{time}-node-{number}" for number, time in enumerate(times)}

@@ -160,6 +160,7 @@ def test_a_team_never_has_more_nodes_than_its_limit_and_others_go_past_it(accoun
     accounts.until(state(second), "COMPLETED")
 
 
+@pytest.mark.slow
 @pytest.mark.attack("a user of a shared Slurm", "uses more nodes than the team may")
 def test_a_job_that_is_larger_than_its_teams_limit_is_refused_when_it_is_submitted(
     accounts: SlurmCluster, tmp_path: Path
@@ -174,6 +175,7 @@ def test_a_job_that_is_larger_than_its_teams_limit_is_refused_when_it_is_submitt
     accounts.until(("squeue", "--noheader", "--states=all", "--format=%a %j"), "speech large")
 
 
+@pytest.mark.slow
 def test_a_high_job_requeues_a_normal_one_and_never_the_other_way_round(accounts: SlurmCluster) -> None:
     normal = submit(accounts, "sleep 60", "--account=speech", "--nodes=3")
     accounts.until(state(normal), "RUNNING")

@@ -403,6 +403,7 @@ def test_what_failed_and_what_to_do_are_said_last(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", ["p2-environments", "p3-resource-aware"])
 def test_a_shipped_suite_can_go_up_within_its_budget(suite: str, tmp_path: Path, repo: Path) -> None:
     """Every stack of it plans without an error, and the caps have room for a run on each."""

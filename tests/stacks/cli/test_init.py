@@ -41,6 +41,7 @@ def gangway(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", sorted(STARTS))
 def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> None:
     folder = tmp_path / "my cluster"

@@ -77,6 +77,7 @@ def asked(groups: Any) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_told_nothing_changes_and_asked_the_group_has_what_is_wanted(stack: Path, groups: Any) -> None:
     told = CliRunner().invoke(app, ["job", str(stack)])
     assert told.exit_code == 0, told.output
@@ -92,6 +93,7 @@ def test_told_nothing_changes_and_asked_the_group_has_what_is_wanted(stack: Path
     assert "nothing was changed" in again.output
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_it_and_changes_nothing(stack: Path, groups: Any) -> None:
     found = CliRunner().invoke(app, ["job", str(stack), "--scale", "--dry-run"])
     assert found.exit_code == 0, found.output
@@ -100,6 +102,7 @@ def test_a_dry_run_says_it_and_changes_nothing(stack: Path, groups: Any) -> None
     assert (group["DesiredCapacity"], group["Tags"]) == (8, [])
 
 
+@pytest.mark.slow
 def test_by_a_deadline_the_progress_has_to_be_known(stack: Path, groups: Any) -> None:
     by_deadline(stack)
     unknown = CliRunner().invoke(app, ["job", str(stack), "--scale"])
@@ -116,6 +119,7 @@ def by_deadline(stack: Path, **autoscale: object) -> None:
     stack.write_text(yaml.safe_dump({"config": {**STACK, "gangway:job": job}}))
 
 
+@pytest.mark.slow
 def test_a_job_that_trains_without_a_stop_is_scaled_by_its_progress(stack: Path, groups: Any, tmp_path: Path) -> None:
     """Its last record is days old, or there is none."""
     by_deadline(stack)
@@ -150,6 +154,7 @@ def test_a_budget_below_a_new_price_hides_nothing_of_the_job(stack: Path) -> Non
     assert isinstance(refused.exception, InputError)
 
 
+@pytest.mark.slow
 def test_a_group_that_was_emptied_stays_empty(stack: Path, groups: Any) -> None:
     groups.set_desired_capacity(AutoScalingGroupName=GROUP, DesiredCapacity=0)
     found = CliRunner().invoke(app, ["job", str(stack), "--scale"])

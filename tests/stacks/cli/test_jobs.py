@@ -89,6 +89,7 @@ main.main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("moment", FREEZES)
 def test_a_submit_that_is_told_to_end_leaves_nothing(tmp_path: Path, moment: str, number: signal.Signals) -> None:
@@ -158,6 +159,7 @@ def test_what_users_have_written_is_no_markup(tmp_path: Path, capsys: pytest.Cap
     assert "ann" not in shown, "whose a job is, its folder says"
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_read_is_a_row_of_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (submitted(tmp_path, "true", capsys) for _ in range(2))
     assert gangway(["job", "wait", second]) == 0
@@ -189,6 +191,7 @@ def test_without_a_name_there_may_be_no_folder_yet(
     assert "no jobs" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_move_says_what_did_not_travel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = 'cd "$GANGWAY_RUN_DIR"; ln -s /nowhere link; touch "a#1"; touch ready; sleep 600'
     job_id = submitted(tmp_path, script, capsys)
@@ -223,6 +226,7 @@ def test_without_a_command_it_is_a_stack(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == plain
 
 
+@pytest.mark.slow
 def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, both = tmp_path / "job.yaml", f"local:{tmp_path / 'queue'},local:{tmp_path / 'other'}"
     script = 'cd "$GANGWAY_RUN_DIR"; test -e seen && exit 0; touch seen; while :; do sleep 0.1; done'
@@ -397,6 +401,7 @@ def recorded(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, 
     return found
 
 
+@pytest.mark.slow
 def test_the_record_of_a_job_that_reports_its_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +429,7 @@ def test_the_record_of_a_job_that_reports_its_figures(
     assert "0.025 J/image" in told
 
 
+@pytest.mark.slow
 def test_the_record_of_a_job_that_reports_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job_id = submitted(tmp_path, "exit 9", capsys)
     assert gangway(["job", "cancel", job_id]) == 0
@@ -502,6 +508,7 @@ def burst(tmp_path: Path, queues: list[str], ids: list[str], capsys: pytest.Capt
     return told.err, told.out.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_burst_that_fails_leaves_the_job_in_its_queue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

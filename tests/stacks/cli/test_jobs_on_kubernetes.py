@@ -119,6 +119,7 @@ def test_the_log_of_a_job_that_writes_on_and_on_has_an_end(
     assert capsys.readouterr().out == "line 0\n"
 
 
+@pytest.mark.slow
 def test_a_submit_says_that_the_network_between_gpus_is_left_out(
     kube: PretendKube, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ def gangway(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 def test_a_clean_plan_exits_0(repo: Path) -> None:
     done = gangway("plan", "aws-demo", "--full", cwd=repo)
     assert done.returncode == 0, done.stderr
@@ -36,6 +37,7 @@ def test_a_clean_plan_exits_0(repo: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_json_is_the_plans_own(demo_plan: Plan) -> None:
     result = CliRunner().invoke(cli.app, ["plan", "aws-demo", "--json"])
     assert result.exit_code == 0
@@ -50,6 +52,7 @@ def test_a_person_gets_tables(demo_plan: Plan) -> None:
     assert f"{demo_plan.cost.hourly:.2f}" in result.stdout
 
 
+@pytest.mark.slow
 def test_how_much_is_printed_is_asked_for(demo_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     def lines(*flags: str) -> int:
         result = CliRunner().invoke(cli.app, ["plan", "aws-demo", *flags])
@@ -224,6 +227,7 @@ def test_a_reader_who_leaves_early_ends_the_plan_quietly(repo: Path, arguments: 
     assert process.returncode == cli.EXIT_BROKEN_PIPE == 141
 
 
+@pytest.mark.slow
 def test_an_error_finding_leaves_json_on_stdout_and_nothing_on_stderr(stack_file: StackFile, repo: Path) -> None:
     done = gangway("plan", str(stack_file(lambda v: v.pop("gangway:storage"))), "--json", cwd=repo)
     assert (done.returncode, done.stderr) == (1, "")
@@ -263,6 +267,7 @@ def test_stack_files_of_the_working_directory_come_first(
     assert json.loads(result.stdout)["stack"] == "mine"
 
 
+@pytest.mark.slow
 def test_the_command_works_from_any_directory(tmp_path: Path) -> None:
     done = gangway("plan", "aws-demo", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -283,6 +288,7 @@ def test_help_loads_neither_pulumi_nor_torch(repo: Path) -> None:
     assert not {"pulumi", "pulumi_aws", "torch", "boto3", "moto", "matplotlib", "numpy", "yaml", "pydantic"} & modules
 
 
+@pytest.mark.slow
 def test_a_plan_loads_neither_torch_nor_a_cloud_client(repo: Path) -> None:
     modules = loaded_by(["plan", "aws-demo", "--json"], repo)
     assert "pulumi_aws" in modules
@@ -305,6 +311,7 @@ def test_a_wrong_option_is_typers_message_and_exits_2(
     assert "--json" in err
 
 
+@pytest.mark.slow
 def test_a_clean_plan_leaves_main_with_0(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_main(["plan", "aws-demo", "--json"], monkeypatch) == 0
     assert json.loads(capsys.readouterr().out)["stack"] == "aws-demo"

@@ -168,6 +168,7 @@ def test_a_draw_nobody_publishes_is_asked_for() -> None:
     assert gather("v5p-64", 1, 3, offers, {"capex": 1e6, "kw": 15}).value("colo") == pytest.approx(200 * 15 / 0.76)
 
 
+@pytest.mark.slow
 def test_the_plot_is_written_as_png_and_svg(tmp_path: Path) -> None:
     out = tmp_path / "new" / "tco.png"
     text = run("--out", str(out))

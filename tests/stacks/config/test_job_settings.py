@@ -87,6 +87,7 @@ def bucket_of(config: StackConfig, type_token: str) -> dict[str, Any]:
     return dict(bucket.inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stack", "type_token"), [("aws-g5-dev", "aws:s3/bucket:Bucket"), ("gcp-a3-spot", "gcp:storage/bucket:Bucket")]
 )

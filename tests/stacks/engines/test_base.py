@@ -50,6 +50,7 @@ def test_a_log_is_followed_through_blips(tmp_path: Path, script: str) -> None:
     assert "".join(follow(queue, job_id, lambda: pause(queue.status(job_id)))) == "one\ntwo\n"
 
 
+@pytest.mark.slow
 def test_a_job_that_loses_its_process_while_it_is_followed_is_taken_up(tmp_path: Path) -> None:
     queue, pause = LocalQueue(tmp_path / "queue"), limited()
     job_id = queue.submit(job("test -e seen && echo again && exit 0; touch seen; echo begun; sleep 600"))

@@ -178,6 +178,7 @@ def test_bad_input_is_never_tried_again(stand: Stand, script: str) -> None:
     assert (found.phase, found.exit_code, found.starts) == (Phase.BAD_INPUT, 2, 1)
 
 
+@pytest.mark.slow
 def test_an_interruption_goes_on_and_is_no_failure(stand: Stand) -> None:
     script = 'echo x >>starts; [ "$(wc -l <starts)" -gt 2 ] || exit 75'
     found = over(stand.engine, stand.engine.submit(job(script, max_restarts=0)))
@@ -196,6 +197,7 @@ def test_codes_of_ones_own(stand: Stand) -> None:
     assert (found.phase, found.starts) == (Phase.BAD_INPUT, 2)
 
 
+@pytest.mark.slow
 def test_an_unfit_node_is_left(stand: Stand) -> None:
     found = over(stand.engine, stand.engine.submit(job("test -e seen || { touch seen; exit 4; }", max_restarts=0)))
     if stand.other_nodes:
@@ -204,6 +206,7 @@ def test_an_unfit_node_is_left(stand: Stand) -> None:
         assert (found.phase, found.exit_code, found.starts) == (Phase.FAILED, 4, 1)
 
 
+@pytest.mark.slow
 def test_a_job_over_its_hours_is_told_and_ended(stand: Stand) -> None:
     short = job("trap 'touch told; exit 75' TERM; while :; do sleep 0.1; done", max_hours=2 / 3600)
     found = over(stand.engine, job_id := stand.engine.submit(short))
@@ -237,6 +240,7 @@ def test_one_that_does_not_listen_is_killed_when_its_grace_is_over(stand: Stand)
     assert over(stand.engine, job_id).phase is Phase.CANCELLED
 
 
+@pytest.mark.slow
 def test_cancelled_while_it_waits_it_never_begins(stand: Stand) -> None:
     first = stand.engine.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
     until(stand.engine, first, lambda found, log: found.phase is Phase.RUNNING)
@@ -249,6 +253,7 @@ def test_cancelled_while_it_waits_it_never_begins(stand: Stand) -> None:
     assert stand.engine.status(first).phase is Phase.RUNNING
 
 
+@pytest.mark.slow
 def test_of_those_that_wait_the_highest_priority_is_first_and_then_the_oldest(stand: Stand) -> None:
     first = stand.engine.submit(job("while :; do sleep 0.1; done", priority=Priority.HIGH))
     until(stand.engine, first, lambda found, log: found.phase is Phase.RUNNING)

@@ -79,6 +79,7 @@ def bucket(source: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_jobs_read_one_copy_of_a_bucket(bucket: str, tmp_path: Path) -> None:
     queue, file = LocalQueue(tmp_path / "queue"), reading(bucket)
     copied = queue.bring_data(file, quiet)
@@ -121,6 +122,7 @@ def test_a_copy_that_was_cut_off_keeps_nothing_that_the_source_no_longer_has(sou
     assert [path.name for path in copy.rglob("*")] == ["index.json"]
 
 
+@pytest.mark.slow
 def test_a_copy_out_of_a_bucket_is_a_source_too(source: Path, tmp_path: Path) -> None:
     """Which holds what says of a bucket's files when they were written."""
     (source / copying.MANIFEST).write_text("{}")
@@ -206,6 +208,7 @@ def test_a_source_that_changes_after_it_was_listed_is_never_called_whole(
     assert over(queue, queue.submit(file)).phase is Phase.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["larger", "more", "fewer"])
 def test_what_jobs_may_be_reading_is_never_changed(source: Path, tmp_path: Path, change: str) -> None:
     queue, file = LocalQueue(tmp_path / "queue"), reading(source)
@@ -245,6 +248,7 @@ def test_what_cannot_be_copied_is_told_and_nothing_is_submitted(
     assert len(queue.jobs()) == before
 
 
+@pytest.mark.slow
 def test_a_move_takes_it_along_before_the_job_is_stopped(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +275,7 @@ def test_a_move_takes_it_along_before_the_job_is_stopped(
     assert (copy / "train" / "one").read_text() in there.log(moved.job_id)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["in the data set", "after it"])
 def test_what_was_sent_of_it_is_counted_once_where_the_move_was_cut_off(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str

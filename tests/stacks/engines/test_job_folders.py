@@ -54,6 +54,7 @@ def shared(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_jobs_of_two_users_stand_in_one_folder(shared: Path, tmp_path: Path) -> None:
     owner = given_to_another(shared / "case-1", shared / "turn")
     (tmp_path / "case.yaml").write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\n")
@@ -77,6 +78,7 @@ def test_jobs_of_two_users_stand_in_one_folder(shared: Path, tmp_path: Path) -> 
         (shared / "case-1").chmod(0o700)
 
 
+@pytest.mark.slow
 def test_another_users_job_that_runs_is_waited_for(shared: Path, tmp_path: Path) -> None:
     given_to_another(shared / "case-1", shared / "turn")
     (tmp_path / "case.yaml").write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\n")
@@ -111,6 +113,7 @@ class Removed(LocalQueue):
         return super().status(job_id)
 
 
+@pytest.mark.slow
 def test_a_job_that_is_removed_during_a_look_is_left_out(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path)
     over(queue, queue.submit(job("true")))
@@ -118,6 +121,7 @@ def test_a_job_that_is_removed_during_a_look_is_left_out(tmp_path: Path) -> None
     assert [each.id for each in Removed(tmp_path).jobs()] == [kept]
 
 
+@pytest.mark.slow
 def test_a_job_that_is_removed_during_a_look_fails_nobodys_submit(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path)
     over(queue, queue.submit(job("true")))

@@ -52,6 +52,7 @@ def perhaps(job_id: str) -> None:
     raise PerhapsTakenError("--on slurm", "no answer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["over", "told", "over by another hand", "copied"])
 def test_a_cancel_during_a_move_ends_the_job_for_good(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
@@ -83,6 +84,7 @@ def test_a_cancel_during_a_move_ends_the_job_for_good(
         move_job(source, job_id, target, limited(), quiet)
 
 
+@pytest.mark.slow
 def test_one_that_is_about_to_begin_at_the_target_is_cancelled_there(
     two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +104,7 @@ def test_one_that_is_about_to_begin_at_the_target_is_cancelled_there(
     assert move_job(source, job_id, target, limited(), quiet).job_id == moved.job_id
 
 
+@pytest.mark.slow
 def test_a_cancel_after_a_move_that_was_cut_off_is_heard_by_the_next(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path
 ) -> None:
@@ -119,6 +122,7 @@ def test_a_cancel_after_a_move_that_was_cut_off_is_heard_by_the_next(
     assert [*(tmp_path / "b").iterdir(), *(tmp_path / "c").glob("*")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["a", "b", "c"])
 def test_one_that_the_target_refuses_at_the_last_goes_back_or_elsewhere_or_there_later(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
@@ -137,6 +141,7 @@ def test_one_that_the_target_refuses_at_the_last_goes_back_or_elsewhere_or_there
     assert not list(tmp_path.glob("*/.staged-*"))
 
 
+@pytest.mark.slow
 def test_one_that_was_killed_before_a_target_that_refuses_it_now_goes_elsewhere(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +169,7 @@ def _refused() -> None:
     raise InputError("--to", "no such job here")
 
 
+@pytest.mark.slow
 def test_one_that_may_be_at_work_at_the_target_goes_nowhere_else(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +187,7 @@ def test_one_that_may_be_at_work_at_the_target_goes_nowhere_else(
     assert len(target.jobs()) == 1
 
 
+@pytest.mark.slow
 def test_a_cancel_that_cannot_stop_the_job_is_heard_by_a_move_all_the_same(
     two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +209,7 @@ def test_a_cancel_that_cannot_stop_the_job_is_heard_by_a_move_all_the_same(
     assert over(source, job_id).phase is Phase.CANCELLED
 
 
+@pytest.mark.slow
 def test_a_cancel_is_heard_while_it_is_still_stopping_the_job(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +240,7 @@ def test_a_cancel_is_heard_while_it_is_still_stopping_the_job(
     assert over(source, job_id).phase is Phase.CANCELLED
 
 
+@pytest.mark.slow
 def test_a_job_without_a_move_whose_stop_failed_is_cancelled_by_the_next(
     two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +255,7 @@ def test_a_job_without_a_move_whose_stop_failed_is_cancelled_by_the_next(
     assert over(source, job_id).phase is Phase.CANCELLED
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_of_a_move_lets_a_cancel_stop_the_job(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path
 ) -> None:
@@ -258,6 +268,7 @@ def test_what_cannot_be_read_of_a_move_lets_a_cancel_stop_the_job(
     assert over(source, job_id).phase is Phase.CANCELLED
 
 
+@pytest.mark.slow
 def test_a_job_whose_move_was_cut_off_at_the_last_is_ended_by_the_same_move(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +294,7 @@ def test_a_job_whose_move_was_cut_off_at_the_last_is_ended_by_the_same_move(
     assert (found.phase, "move" in found.reason) == (Phase.CANCELLED, False)
 
 
+@pytest.mark.slow
 def test_a_second_cancel_takes_nothing_from_the_first(
     two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +313,7 @@ def test_a_second_cancel_takes_nothing_from_the_first(
     assert target.jobs() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["removed", "unreadable"])
 def test_one_that_has_arrived_and_is_not_seen_there_is_never_begun_again(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, lost: str
@@ -323,6 +336,7 @@ def test_one_that_has_arrived_and_is_not_seen_there_is_never_begun_again(
     assert not list(tmp_path.glob("*/.staged-*"))
 
 
+@pytest.mark.slow
 def test_a_job_that_is_over_touches_no_folder_to_which_no_move_came(
     two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +351,7 @@ def closed(origin: str) -> None:
     raise PermissionError(13, "Permission denied")
 
 
+@pytest.mark.slow
 def test_a_copy_that_cannot_be_removed_is_told_and_removed_once_it_can_be(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +371,7 @@ def test_a_copy_that_cannot_be_removed_is_told_and_removed_once_it_can_be(
     assert list((tmp_path / "b").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["moved", "cancelled"])
 def test_the_first_copy_of_one_that_waits_is_known_where_it_was_cut_off(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str

@@ -201,6 +201,7 @@ def _no_data(folder: Path, source: Path) -> None:
             use()
 
 
+@pytest.mark.slow
 def test_a_lock_of_somebody_elses_is_locked_and_not_changed(place: Path) -> None:
     folder = shared(place, 0o1777)
     (folder / "turn").write_text("hers")

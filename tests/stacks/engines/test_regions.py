@@ -49,6 +49,7 @@ def test_submit(tmp_path: Path, region: str | None, limits: dict[str, Any], take
     assert not (tmp_path / "jobs").exists(), "nothing by half"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "taken"), [("aws:us-east-1", False), ("aws:eu-west-3", True), ("aws:eu-central-1", True)]
 )
@@ -87,6 +88,7 @@ def test_an_engine_elsewhere_is_not_even_asked(tmp_path: Path) -> None:
     assert "cannot be asked" not in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", ["aws:eu-west-2", None])
 def test_a_move_to_where_it_may_not_be_copies_nothing(tmp_path: Path, region: str | None) -> None:
     source, target = queue(tmp_path / "a", "aws:eu-west-1"), queue(tmp_path / "b", region)
@@ -100,6 +102,7 @@ def test_a_move_to_where_it_may_not_be_copies_nothing(tmp_path: Path, region: st
     over(source, job_id)
 
 
+@pytest.mark.slow
 def test_a_move_to_where_it_may_be(tmp_path: Path) -> None:
     source, target = queue(tmp_path / "a", "aws:eu-west-1"), queue(tmp_path / "b", "hosts:lab/DE")
     job_id = source.submit(job("test -e seen && exit 0; touch seen; while :; do sleep 0.1; done", **EU))
@@ -152,6 +155,7 @@ def test_mistakes_behind_names_of_engines(tmp_path: Path, behind: str) -> None:
     assert refused.value.fix
 
 
+@pytest.mark.slow
 def test_a_job_keeps_its_limits(tmp_path: Path) -> None:
     engine = queue(tmp_path, "aws:eu-west-1")
     file: JobFile = job("true", **EU)

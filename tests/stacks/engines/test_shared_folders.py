@@ -85,6 +85,7 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("uid", "mode"), WAYS)
 def test_somebody_elses_job_is_a_row_of_the_list_and_nothing_else(place: Path, uid: int, mode: int) -> None:
     folder = shared(place, mode)
@@ -116,6 +117,7 @@ def test_somebody_elses_job_is_a_row_of_the_list_and_nothing_else(place: Path, u
     assert list((place / "other").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_same_job_is_begun_by_its_owner(place: Path) -> None:
     """Or the test above would show nothing."""
     folder = shared(place, 0o1777)
@@ -125,6 +127,7 @@ def test_the_same_job_is_begun_by_its_owner(place: Path) -> None:
     assert [path.read_text() for path in (place / "ran").iterdir()] == [f"{MALLORY}\n"]
 
 
+@pytest.mark.slow
 def test_an_own_folder_that_others_may_write_to_is_begun_by_nobody(place: Path) -> None:
     """It may be one that was moved there; what is in it was written by whoever."""
     folder = shared(place, 0o1777)
@@ -136,6 +139,7 @@ def test_an_own_folder_that_others_may_write_to_is_begun_by_nobody(place: Path) 
     assert list((place / "ran").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_is_another_folder_at_every_look_is_never_begun(place: Path) -> None:
     """In turn mallory's own folder and a link to a job of root's in another queue."""
     folder, private = shared(place, 0o1777), place / "private"
@@ -166,6 +170,7 @@ def test_a_job_that_is_another_folder_at_every_look_is_never_begun(place: Path) 
     assert list((place / "ran").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_a_stranger_says_of_a_job_reaches_no_terminal_as_it_is(place: Path) -> None:
     folder = shared(place, 0o1777)
     texts = dict.fromkeys(("reason", "team", "user", "name"), f"{ESCAPE}x\nforged")
@@ -191,6 +196,7 @@ def test_a_state_that_is_none_is_a_row(place: Path, state: str) -> None:
     assert (row.phase, row.user) == ("cannot be read", "nobody")
 
 
+@pytest.mark.slow
 def test_no_planted_name_takes_all_numbers(place: Path) -> None:
     folder, case = shared(place, 0o1777), place / "case.yaml"
     case.write_text("name: mine\ncommand: [echo, ran]\nmax_hours: 1\nworkdir: /\n")
@@ -278,6 +284,7 @@ OPERATIONS: dict[str, Callable[[Queue, Queue], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "slurm"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_folder_that_is_replaced_at_any_moment_is_not_read_or_written(

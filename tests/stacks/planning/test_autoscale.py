@@ -76,6 +76,7 @@ def test_what_cannot_be_reached_is_an_error_and_what_is_not_expected_a_warning(e
     assert "autoscale.missed" not in told(edited(asking({"images_per_sec": curve[8].mid * 0.99})))
 
 
+@pytest.mark.slow
 def test_an_hours_bound_of_the_controller_holds_back_nodes(edited: Edited) -> None:
     def begins(**job: Any) -> tuple[int, str]:
         config = edited(asking({"images_per_sec": 1e9}, **job))

@@ -189,6 +189,7 @@ def test_the_engine_prices_nothing_and_knows_the_machine(changed: Change) -> Non
         under_the_engine(hot)
 
 
+@pytest.mark.slow
 def test_a_bound_that_nothing_carries_out_there_is_told(changed: Change) -> None:
     bounds = {"watts": [300, 700], "nodes": [2, 4], "threads": [1, 4]}
     found = told(make_plan(from_file(changed("aws-p5-spot", {"bounds": bounds}))))
@@ -205,6 +206,7 @@ def test_a_bound_that_nothing_carries_out_there_is_told(changed: Change) -> None
     assert {"controller.ignored nodes"} == one.keys() - {"controller controller"}
 
 
+@pytest.mark.slow
 def test_an_hours_bound_that_the_group_goes_beyond_says_who_keeps_it(changed: Change) -> None:
     plain = told(make_plan(from_file(changed("aws-p5-spot", {"bounds": {"usd_per_hour": 1e6}}))))
     assert "controller.usd-per-hour usd_per_hour" not in plain

@@ -54,6 +54,7 @@ def test_what_no_peak_could_compute_in_time_is_an_error_with_a_length_that_will_
     assert the_length(edited, 1e9, 1)[0][1] == "run.cannot-finish"
 
 
+@pytest.mark.slow
 def test_numbers_of_half_the_bits_have_a_higher_peak(edited: Edited) -> None:
     between = 1.5 * IN_AN_HOUR
 
@@ -91,6 +92,7 @@ def test_slices_of_which_nobody_knows_the_network_are_held_against_their_peak(ed
     assert "TFLOP/s bf16" in found[0].message
 
 
+@pytest.mark.slow
 def test_a_measured_speed_says_how_much_of_the_run_there_will_be(edited: Edited) -> None:
     """1,000 images/s are 3,600 kimg in an hour; whoever has measured knows better than a data sheet."""
     assert the_length(edited, 3600, 1, estimate={"images_per_second": 1000}) == []

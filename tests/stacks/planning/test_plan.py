@@ -104,6 +104,7 @@ def test_two_plans_in_one_process_are_equal_to_the_byte(demo_plan: Plan, demo_co
     assert json.dumps(again.to_json()).encode() == json.dumps(demo_plan.to_json()).encode()
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_plans_the_same_bytes(demo_plan: Plan) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     command = [sys.executable, "-m", "stacks.cli", "plan", "aws-demo", "--json"]
@@ -112,6 +113,7 @@ def test_another_process_with_another_hash_seed_plans_the_same_bytes(demo_plan: 
     assert done.stderr == b""
 
 
+@pytest.mark.slow
 def test_a_plan_loads_no_trainer_and_no_cloud_client() -> None:
     program = (
         "import sys\n"

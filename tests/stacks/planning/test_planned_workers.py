@@ -28,6 +28,7 @@ def _found(edited: Edited, nodes: tuple[int, int], *segments: dict[str, Any]) ->
     return told
 
 
+@pytest.mark.slow
 def test_planned_workers_that_the_stack_does_not_run_are_an_error(edited: Edited) -> None:
     told = _found(edited, (2, 2), {"from_image": 1000, "workers": 4}, {"from_image": 5000, "precision": "bf16"})
     assert told == [

@@ -211,6 +211,7 @@ def test_a_project_without_a_stack_file_waits_for_no_plan(monkeypatch: pytest.Mo
     assert served == [("gangway", 18)]
 
 
+@pytest.mark.slow
 def test_the_pack_is_the_engines_to_start(repo: Path) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")}
     command = [sys.executable, str(repo / "stacks" / "policy")]

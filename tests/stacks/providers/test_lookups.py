@@ -107,6 +107,7 @@ def _called_outside_the_wrapper(source: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_function_of_an_sdk_is_called_outside_the_wrapper() -> None:
     files = [path for top in ("components", "stacks") for path in sorted((REPO / top).rglob("*.py"))]
     found = {str(path.relative_to(REPO)): _called_outside_the_wrapper(path.read_text("utf-8")) for path in files}

@@ -78,6 +78,7 @@ def _types(service: str) -> dict[str, list[str]]:
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_type_is_the_same_as_in_the_whole_package(service: str) -> None:
     names = json.dumps(_types(service))
@@ -110,6 +111,7 @@ print(sns.Topic.__name__, sns.TopicSubscriptionArgs.__name__, "pulumi_aws.sns.sm
     assert _python(code) == "module 'pulumi_aws.sns' has no attribute 'NotThere'\nTopic TopicSubscriptionArgs True\n"
 
 
+@pytest.mark.slow
 def test_a_service_that_was_found_before_is_loaded_whole() -> None:
     """Whoever imports a component first, and plans a stack after it, has both kinds in one process."""
     code = """

@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image, ImageStat
 
 from stacks.report.plots import Chart, cost_chart, curve_charts, marks, quality_chart
@@ -37,6 +38,7 @@ def lines(chart: Chart) -> int:
     return chart.svg.decode().count('<g id="line2d_')
 
 
+@pytest.mark.slow
 def test_events_are_drawn_and_spoken(stats: list[dict[str, Any]]) -> None:
     quiet = [line for line in stats if line.get("event") not in ("interrupt", "resume")]
     for with_event, without in zip(curve_charts(stats), curve_charts(quiet), strict=True):
@@ -47,6 +49,7 @@ def test_events_are_drawn_and_spoken(stats: list[dict[str, Any]]) -> None:
         assert with_event.dark != with_event.light
 
 
+@pytest.mark.slow
 def test_sessions_are_not_joined(stats: list[dict[str, Any]]) -> None:
     one = [{**line, "session": 0} if "session" in line else line for line in stats]
     assert all(lines(two) > lines(joined) for two, joined in zip(curve_charts(stats), curve_charts(one), strict=True))
@@ -70,6 +73,7 @@ def test_many_interruptions_are_counted_instead_of_labelled(stats: list[dict[str
     assert "11 of them" in curve_charts(often)[0].caption
 
 
+@pytest.mark.slow
 def test_losses_that_end_together_or_are_not_numbers_still_draw(stats: list[dict[str, Any]]) -> None:
     stats[-2] |= {"loss_g": 1.2, "loss_d": 1.2}
     stats[10] |= {"loss_g": math.nan}

@@ -26,6 +26,7 @@ from trainer.records.run_record import RunRecord
 SOURCES = sorted((Path(__file__).parents[3] / "stacks").rglob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faults")
 def test_charts_of_a_run(plan: dict[str, Any], stats: list[dict[str, Any]], record: RunRecord) -> None:
     assert cost_chart(plan["cost"]["components"], "USD")
@@ -35,6 +36,7 @@ def test_charts_of_a_run(plan: dict[str, Any], stats: list[dict[str, Any]], reco
     assert len(curve_charts(stats)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faults")
 def test_curves_of_a_run_in_many_short_sessions(make_event: Callable[..., dict[str, Any]]) -> None:
     line = {

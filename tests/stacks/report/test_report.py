@@ -67,6 +67,7 @@ def test_simulated_real_and_estimated_are_told_apart_before_anything_else(page: 
     assert page.section("run").startswith("Run figures Real")
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_not_applied_claims_no_sandbox(page_of: PageOf, inputs: dict[str, Any]) -> None:
     page = page_of({**inputs, "sandbox": [], "reals_png": None})
     assert "moto" not in page.find("body")[0].text
@@ -94,6 +95,7 @@ def test_a_hint_of_the_trainer_stands_above_the_figures(page_of: PageOf, inputs:
     assert "Mind: while it trained, the discriminator wins <b>. Speed and memory." in section
 
 
+@pytest.mark.slow
 def test_a_run_without_a_length_says_that_instead_of_naming_prices(page_of: PageOf, inputs: dict[str, Any]) -> None:
     inputs["plan"]["cost"]["components"].pop(2)
     page = page_of(inputs)
@@ -188,6 +190,7 @@ def test_a_training_that_made_it_worse_is_called_so(out: Path, inputs: dict[str,
     assert text.index("training has not made it better") < text.index('id="samples"')
 
 
+@pytest.mark.slow
 def test_a_metric_of_which_more_is_better_says_so_and_costs_are_shown(out: Path, inputs: dict[str, Any]) -> None:
     took = Quantity.measured(31.25, "s", "wall clock")
     quality = (

@@ -122,6 +122,7 @@ def test_a_dockerfile_that_copies_what_is_not_there_is_our_own_bug(cloud: MotoCl
     assert (program_folder() / "..").resolve() == Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow
 def test_tampering_is_found(cloud: MotoCloud, built: dict[str, Any]) -> None:
     clients: Any = {name: boto3.client(name) for name in ("ec2", "route53")}
     (reservation,) = clients["ec2"].describe_instances()["Reservations"]

@@ -246,6 +246,7 @@ def _vpc_id(ec2: Any) -> str:
     return id_
 
 
+@pytest.mark.slow
 def test_tampering_between_apply_and_read_back_is_found() -> None:
     with MotoCloud(REGION) as cloud:
         run_program(stack("endpoints"), cloud)

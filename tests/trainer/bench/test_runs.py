@@ -167,6 +167,7 @@ def test_without_psutil_nothing_is_started(loop: Callable[..., Loop], monkeypatc
     assert not each.stats.exists()
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_nothing_asleep(loop: Callable[..., Loop]) -> None:
     loops = [loop("a", LAUNCHER), loop("b", LAUNCHER)]
 

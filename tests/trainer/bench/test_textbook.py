@@ -38,6 +38,7 @@ def data_dir(config: TrainConfig, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.slow
 def test_its_losses_are_ours(config: TrainConfig, data_dir: Path, tmp_path: Path) -> None:
     ours = train_whole(config, tmp_path / "run", data_dir, threads=1)
     steps = textbook.steps(config, ShardedImages.open(data_dir), torch.device("cpu"))

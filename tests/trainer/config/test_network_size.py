@@ -148,6 +148,7 @@ def counted_translation(config: TrainConfig) -> int:
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("identity_weight", [0.0, 0.5])
 def test_operations_of_networks_that_translate(identity_weight: float) -> None:
     config = CYCLEGAN.replace({"identity_weight": identity_weight})

@@ -221,6 +221,7 @@ def test_a_decision_that_the_configuration_does_not_take_changes_nothing() -> No
     assert (plan.end, plan.config.segments) == (1024, ())
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.sampled_from([16, 32, 48, 64]), min_size=1, max_size=5),

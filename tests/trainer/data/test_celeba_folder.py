@@ -72,6 +72,7 @@ def test_an_archive_and_two_processes_give_the_same_data_set(pictures: Path, tmp
     assert len(hashes) == 1
 
 
+@pytest.mark.slow
 def test_a_bucket_gives_the_same_data_set(bucket: Any, pictures: Path, tmp_path: Path) -> None:
     for path in pictures.rglob("*.*"):
         bucket.put(f"sets/pictures/{path.relative_to(pictures).as_posix()}", path.read_bytes())
@@ -80,6 +81,7 @@ def test_a_bucket_gives_the_same_data_set(bucket: Any, pictures: Path, tmp_path:
     assert remote.index.sha256 == local.index.sha256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bucket", ["az"], indirect=True)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_storage_out_of_reach_is_no_broken_file(

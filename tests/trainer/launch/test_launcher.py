@@ -51,6 +51,7 @@ def test_what_torchrun_cannot_start_with_is_refused(
     assert flag in text
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_peers_ends_with_its_hours(start: Callable[..., Any]) -> None:
     argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=2", "-m", "trainer", "presets")
     code, text = start("-m", "trainer.launch", "--max-hours=0.0005", *argv).finish()

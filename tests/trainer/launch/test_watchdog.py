@@ -113,6 +113,7 @@ def worker(tmp_path: Path) -> Iterator[Callable[[int, int], subprocess.Popen[str
         process.communicate()
 
 
+@pytest.mark.slow
 def test_all_workers_of_a_node_are_ended_with_the_one_that_hangs(
     worker: Callable[[int, int], subprocess.Popen[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,6 +137,7 @@ def test_all_workers_of_a_node_are_ended_with_the_one_that_hangs(
     assert str(folder) in told
 
 
+@pytest.mark.slow
 def test_workers_that_leave_are_not_hurried(
     worker: Callable[[int, int], subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -149,6 +151,7 @@ def test_workers_that_leave_are_not_hurried(
     assert (process.returncode, watchdog.took_hang()) == (0, False)
 
 
+@pytest.mark.slow
 def test_evidence_that_cannot_be_kept_lets_no_job_hang(
     worker: Callable[[int, int], subprocess.Popen[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

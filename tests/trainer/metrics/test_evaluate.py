@@ -112,6 +112,7 @@ def test_what_cannot_be_judged_is_told_before_the_work(
         evaluate(run_dir, digits_dir)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shrunk")
 def test_the_command_says_each_value_and_names_its_own_flags(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
@@ -134,6 +135,7 @@ def test_the_command_says_each_value_and_names_its_own_flags(
     assert capsys.readouterr().err.startswith("--samples: not an accepted value")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shrunk")
 def test_a_value_of_an_earlier_state_is_told_apart_with_its_state_and_date(
     tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]

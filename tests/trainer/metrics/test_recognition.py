@@ -30,6 +30,7 @@ def test_it_reads_digits_it_was_not_trained_on(recogniser: Recogniser) -> None:
     assert found.passed
 
 
+@pytest.mark.slow
 def test_it_does_not_read_noise(recogniser: Recogniser) -> None:
     noise = torch.randint(0, 256, (200, 1, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     assert _found(recogniser, noise).share < 0.2

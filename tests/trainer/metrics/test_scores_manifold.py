@@ -38,6 +38,7 @@ def _by_hand(reals: Features, fakes: Features) -> Manifolds:
     )
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), shift=st.floats(-3, 3), block=st.integers(1, 40))
 def test_it_equals_a_count_by_hand(seed: int, shift: float, block: int) -> None:
     random = np.random.default_rng(seed)

@@ -33,6 +33,7 @@ def _train(config: TrainConfig, run_dir: Path, data: Path, **more: Any) -> int:
     return train(config, run_dir, data, RunContext(run_id="r"), more.pop("interruption", Interruption()), **more)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_all_its_files_behind(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_session_says_how_it_begins_and_where_its_results_are(
     assert capsys.readouterr().out.startswith(f"{run_dir}: goes on from 320 of 480 images, {short.preset}, on 1 worker")
 
 
+@pytest.mark.slow
 def test_a_rebalance_is_answered_by_one_checkpoint(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_signal_stops_it_with_75_and_the_next_session_goes_on(
     assert record.interruptions[0].lost_sec.value > 0
 
 
+@pytest.mark.slow
 def test_a_corrupt_newest_checkpoint_is_passed_over_aloud(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +147,7 @@ def test_another_seed_or_never_is_refused_where_a_run_is(short: TrainConfig, tmp
     assert (tmp_path / "stats.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_longer_run_goes_on_from_a_finished_one(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
     _train(short, tmp_path / "a", digits_dir)
     _train(short.replace({"kimg": 0.48}), tmp_path / "a", digits_dir)
@@ -182,6 +186,7 @@ def test_a_lost_diary_does_not_lose_the_runs_identity(
     assert store.load(stopped / "checkpoints/000000000320.pt").manifest.identity.session == 1
 
 
+@pytest.mark.slow
 def test_a_loss_is_told_once_and_stays_in_the_record(short: TrainConfig, stopped: Path, digits_dir: Path) -> None:
     with (stopped / "stats.jsonl").open("a") as file:
         file.write('{"images": 160, "lo')

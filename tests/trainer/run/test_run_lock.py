@@ -109,6 +109,7 @@ def _refused(run_dir: Path, patience: Patience) -> TrainerError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_a_second_session_is_refused_and_told_of_the_first(
     hold_it: Callable[..., Any], run_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_second_session_is_refused_and_told_of_the_first(
     assert _pid(run_dir) == holder.pid
 
 
+@pytest.mark.slow
 def test_a_session_that_ends_in_time_is_waited_for(hold_it: Callable[..., Any], run_dir: Path) -> None:
     holder = hold_it()
     end = threading.Timer(0.5, holder.stdin.close)
@@ -131,6 +133,7 @@ def test_a_session_that_ends_in_time_is_waited_for(hold_it: Callable[..., Any], 
     end.join()
 
 
+@pytest.mark.slow
 def test_a_killed_session_on_this_host_keeps_nobody_waiting(hold_it: Callable[..., Any], run_dir: Path) -> None:
     holder = hold_it()
     holder.send_signal(signal.SIGKILL)
@@ -141,12 +144,14 @@ def test_a_killed_session_on_this_host_keeps_nobody_waiting(hold_it: Callable[..
     assert not (run_dir / LOCK_FILE).exists()
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_wait(hold_it: Callable[..., Any], run_dir: Path) -> None:
     hold_it()
     with run_lock(run_dir, ALONE, lambda: True, Patience(here=LONG)) as here:
         assert not here
 
 
+@pytest.mark.slow
 def test_one_on_another_host_that_gives_signs_of_life_is_not_robbed(
     hold_it: Callable[..., Any], run_dir: Path, elsewhere: None
 ) -> None:
@@ -183,6 +188,7 @@ def test_a_silent_host_is_taken_for_gone_whatever_the_file_system_makes_of_its_l
     assert not (run_dir / LOCK_FILE).exists()
 
 
+@pytest.mark.slow
 def test_without_locks_a_live_session_on_this_host_is_still_found(
     hold_it: Callable[..., Any], run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +197,7 @@ def test_without_locks_a_live_session_on_this_host_is_still_found(
     _refused(run_dir, Patience(here=LONG, elsewhere=0.3, silent=LONG))
 
 
+@pytest.mark.slow
 def test_one_that_wakes_after_it_was_taken_for_gone_ends_and_says_so(
     hold_it: Callable[..., Any], run_dir: Path, elsewhere: None
 ) -> None:

@@ -140,6 +140,7 @@ def test_a_step_size_of_frozen_layers_alone_is_refused(tiny_config: TrainConfig)
     check_layers(frozen.replace({"layer_rates": rates[:1]}))
 
 
+@pytest.mark.slow
 def test_layers_may_have_step_sizes_of_their_own(scheduled: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
     """Those of the same factor are one group of the optimiser's; a schedule moves them all."""
     rates = [{"layers": "generator.layers.0.*", "lr_factor": 0.1}, {"layers": "*.bias", "lr_factor": 2}]

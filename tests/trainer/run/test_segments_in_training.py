@@ -59,6 +59,7 @@ def test_it_goes_on_to_the_bit_from_a_stop_in_each_segment_and_between_two(
     assert choices == ["fp32", "fp32", "bf16", "fp32"]
 
 
+@pytest.mark.slow
 def test_steps_of_several_batches_begin_anew_at_a_boundary(
     families: dict[str, tuple[TrainConfig, Path]], tmp_path: Path
 ) -> None:

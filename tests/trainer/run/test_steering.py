@@ -179,6 +179,7 @@ def test_planned_with_what_was_decided_a_new_run_is_the_same(
     assert again.state_sha256 == first.state_sha256
 
 
+@pytest.mark.slow
 def test_observed_decisions_change_nothing(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
 ) -> None:
@@ -190,6 +191,7 @@ def test_observed_decisions_change_nothing(
     assert plain.decisions == ()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_is_told_and_the_run_goes_on(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, scripted: Callable[[Script], None]
 ) -> None:
@@ -266,6 +268,7 @@ def _sizes(lines: list[dict[str, Any]]) -> list[int]:
     return [line["knobs"]["batch_size"] for line in lines if "knobs" in line]
 
 
+@pytest.mark.slow
 def test_a_change_that_ends_its_session_is_made_once_and_undone_where_a_checkpoint_has_it(
     often: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, too_small: TooSmall
 ) -> None:
@@ -303,6 +306,7 @@ def test_a_stop_before_its_first_interval_does_not_have_it_tried_for_ever(
     assert _sizes(lines_of(tmp_path))[3:5] == [32, 16]
 
 
+@pytest.mark.slow
 def test_nothing_is_decided_with_the_last_step_before_a_stop(
     config: TrainConfig,
     tmp_path: Path,

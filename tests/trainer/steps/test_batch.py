@@ -194,6 +194,7 @@ def _losses(config: TrainConfig, folder: Path, workers: int, images: int) -> tor
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["progressive", "video"])
 def test_groups_see_the_same_deviation_on_any_number_of_workers(
     families: dict[str, tuple[TrainConfig, Path]], name: str

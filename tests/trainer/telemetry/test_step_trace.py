@@ -104,6 +104,7 @@ def test_half_precision_halves_what_is_kept_but_not_under_penalties_in_fp16() ->
         assert estimate(config.replace({"precision": precision})).total == pytest.approx(traced.total, rel=0.15)
 
 
+@pytest.mark.slow
 def test_memory_is_counted_once_and_until_it_is_freed() -> None:
     live = LiveBytes(lambda: 7)
     first = torch.empty(1000, dtype=torch.uint8)

@@ -88,6 +88,7 @@ def test_tensorboard_has_curves_and_grids_of_both_sessions(
     assert [image.step for image in events.Images("samples")] == [0, 160]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_mlflow_goes_on_in_the_same_run(
     session: Callable[[str, int], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ def test_a_server_that_refuses_is_told_of_once(
     assert warning.endswith("; training goes on")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_wandb_keeps_the_runs_id_offline(
     session: Callable[[str, int], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

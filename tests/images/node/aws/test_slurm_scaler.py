@@ -87,6 +87,7 @@ def group(scaling: Any) -> tuple[int, int]:
     return found["DesiredCapacity"], len(found["Instances"])
 
 
+@pytest.mark.slow
 def test_nodes_become_machines_and_go_again(aws: Any, slurm: NotingSlurm, tmp_path: Path) -> None:
     ec2, scaling = aws
     look(slurm, tmp_path)
@@ -122,6 +123,7 @@ def test_a_machine_that_was_taken_back_gives_its_job_back(aws: Any, slurm: Notin
     assert [words[-1] for words in slurm.told] == ["reason=gangway: its machine is gone", "state=power_down_force"]
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_said_and_holds_up_nothing_else(aws: Any, slurm: NotingSlurm, tmp_path: Path) -> None:
     ec2, _ = aws
     slurm.states |= {"spot-n1": WAITS, "spot-n2": WAITS}

@@ -141,6 +141,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         findings_of(tmp_path)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=2, max_size=8))
 def test_the_interval_holds_the_change_of_some_pair(pairs: list[tuple[float, float]]) -> None:
     change = change_of({"a": pairs})

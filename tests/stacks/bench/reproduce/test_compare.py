@@ -44,6 +44,7 @@ def test_a_run_equals_itself(run_dir: Path, other_dir: Path) -> None:
     assert (found.worst_images, found.reasons) == (None, ())
 
 
+@pytest.mark.slow
 def test_another_state_differs_part_by_part(run_dir: Path, other_dir: Path, rewrite: Rewrite) -> None:
     states = read(other_dir).record.state_sha256
     rewrite(other_dir, state_sha256={**states, "ema": "0" * 64})

@@ -80,6 +80,7 @@ def test_what_had_arrived_and_is_no_longer_that_is_sent_again(tmp_path: Path, mo
     assert {name: (target / name).read_text() for name in names_in(target)} == {"kept": "kept", "lost": "lost"}
 
 
+@pytest.mark.slow
 def test_a_job_that_was_moved_finds_no_file_that_it_had_removed(tmp_path: Path) -> None:
     source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
     script = "test -e made && { ls; exit 0; }; touch lock made; trap 'exit 75' TERM; echo begun; sleep 600 & wait"
@@ -112,6 +113,7 @@ def test_a_source_that_is_empty_now_takes_nothing_from_an_earlier_copy(tmp_path:
     assert copy_run(source.as_uri(), target.as_uri(), quiet, whole=True).files == 0
 
 
+@pytest.mark.slow
 def test_a_run_folder_that_is_gone_leaves_its_job_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a job that waits the first copy is made before it is taken out of its queue."""
     source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")

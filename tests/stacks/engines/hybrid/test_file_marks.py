@@ -130,6 +130,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_through_a_bucket(tmp_path: Path, bucket: S3Store) -> None:
     source, target = made(tmp_path / "source"), tmp_path / "target"
     (source / "odd#1").unlink()
@@ -157,6 +158,7 @@ def test_in_a_bucket_what_was_written_there_since_has_its_own_time(tmp_path: Pat
     assert (target / "ckpt-1000").stat().st_mtime > NEW / 1e9
 
 
+@pytest.mark.slow
 def test_a_job_that_was_moved_finds_its_newest_checkpoint_and_its_program(tmp_path: Path) -> None:
     """By name the newest one comes first, as it does for a copy."""
     source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")

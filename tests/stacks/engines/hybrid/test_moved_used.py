@@ -55,6 +55,7 @@ def on_nodes(queue: LocalQueue, job_id: str, sec: float) -> None:
     (Path(queue.where) / job_id / "stretches").write_text(f"0 {sec * 1000:.0f} 1\n")
 
 
+@pytest.mark.slow
 def test_its_hours_are_those_of_all_engines_together(queues: list[LocalQueue]) -> None:
     first, second, third = queues
     job_id = first.submit(job(STAYS))
@@ -116,6 +117,7 @@ def test_whose_hours_end_while_it_is_told_to_stop_goes_nowhere(
     assert list((tmp_path / "b").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_failure_before_the_move_is_one_of_its_restarts(queues: list[LocalQueue]) -> None:
     first, second, _ = queues
     job_id = first.submit(job(FAILS_AFTER_A_MOVE, max_restarts=1))
@@ -144,6 +146,7 @@ def test_an_interruption_before_the_move_counts_too(queues: list[LocalQueue], tm
     assert third.used(last) == Used(third.used(last).sec, 1, most_restarts(file))
 
 
+@pytest.mark.slow
 def test_a_move_of_an_earlier_release_is_read(queues: list[LocalQueue], tmp_path: Path) -> None:
     first, second, _ = queues
     job_id = first.submit(job(f"test -e moved && exit 0; touch moved; {STAYS}"))

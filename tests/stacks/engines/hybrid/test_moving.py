@@ -54,6 +54,7 @@ COUNTS = (
 )
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was(two: tuple[LocalQueue, LocalQueue]) -> None:
     source, target = two
     job_id = source.submit(job(COUNTS, max_restarts=0))
@@ -91,6 +92,7 @@ def test_one_that_waits_is_taken_along_and_one_that_is_done_is_not(two: tuple[Lo
     over(source, first)
 
 
+@pytest.mark.slow
 def test_one_that_is_over_is_left_as_it_was(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
     """And one that ends by itself while it is told to stop."""
     source, target = two
@@ -181,6 +183,7 @@ print(moving.move_job(source, sys.argv[3], target, lambda _: time.sleep(0.05), t
 """
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_of_the_copy_costs_nothing(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
     source, target = two
     script = "for i in $(seq 60); do head -c 300000 /dev/urandom >part-$i; done; echo made; trap 'exit 75' TERM; "
@@ -207,6 +210,7 @@ def test_a_kill_in_the_middle_of_the_copy_costs_nothing(two: tuple[LocalQueue, L
     assert left == []
 
 
+@pytest.mark.slow
 def test_the_old_place_says_where_it_has_gone(two: tuple[LocalQueue, LocalQueue], tmp_path: Path) -> None:
     source, target = two
     first = source.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
@@ -228,6 +232,7 @@ def cut(done: int, total: int) -> None:
     raise Cut
 
 
+@pytest.mark.slow
 def test_a_move_that_was_cut_off_is_told_and_leaves_no_copy_when_it_goes_elsewhere(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path
 ) -> None:
@@ -251,6 +256,7 @@ def test_a_move_that_was_cut_off_is_told_and_leaves_no_copy_when_it_goes_elsewhe
         move_job(source, job_id, target, limited(), quiet)
 
 
+@pytest.mark.slow
 def test_files_of_every_name_travel_and_what_is_no_file_is_told(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path
 ) -> None:
@@ -277,6 +283,7 @@ def test_files_of_every_name_travel_and_what_is_no_file_is_told(
     assert moved.copied.left_out == ("link (a link)", "none/ (empty)", "pipe (no file)")
 
 
+@pytest.mark.slow
 def test_a_run_folder_with_links_in_a_circle_and_names_that_no_store_takes_travels(
     two: tuple[LocalQueue, LocalQueue], tmp_path: Path
 ) -> None:
@@ -441,6 +448,7 @@ def bucket() -> Iterator[S3Store]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_by_way_of_a_bucket(tmp_path: Path, bucket: S3Store) -> None:
     (tmp_path / "a" / "samples").mkdir(parents=True)
     (tmp_path / "b").mkdir()

@@ -87,6 +87,7 @@ def test_a_context_that_is_none_is_named_with_those_that_are(kube: PretendKube) 
 # Jobs that cannot be read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["another release's", "no file", "no hours"])
 def test_a_job_that_cannot_be_read_hides_no_other(kube: PretendKube, broken: str) -> None:
     first = engine().submit(a_file())

@@ -95,6 +95,7 @@ def test_a_start_whose_maker_was_cut_off_before_he_saw_the_cancel_is_taken_back_
     assert is_taken_back(kube)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", ["at its state", "whether it has begun"])
 def test_a_start_that_was_admitted_before_anybody_saw_the_cancel_is_taken_back_by_the_next_look(
     kube: PretendKube, monkeypatch: pytest.MonkeyPatch, looks: str
@@ -120,6 +121,7 @@ def forbidden(*_: object) -> None:
     raise ForbiddenError("kubectl", "patch is forbidden")
 
 
+@pytest.mark.slow
 def test_it_waits_in_the_jobs_queue_whoever_begins_it(kube: PretendKube) -> None:
     """And for the blocks of nodes that this one knows, not those of the waiter's."""
     made = a_set(condition("Failed"))

@@ -32,6 +32,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_job_goes_on_with_the_next_submit(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     first = queue.submit(job("test -e seen && exit 0; touch seen; echo begun; sleep 600", max_restarts=0))
@@ -46,6 +47,7 @@ def test_a_killed_job_goes_on_with_the_next_submit(tmp_path: Path) -> None:
     assert (found.phase, found.starts) == (Phase.DONE, 2)
 
 
+@pytest.mark.slow
 def test_one_that_waits_says_for_whom(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     first = queue.submit(job("while :; do sleep 0.1; done"))
@@ -97,6 +99,7 @@ def test_what_a_killed_process_has_left_is_told_and_ended_before_it_is_begun_aga
     assert not psutil.pid_exists(int((tmp_path / "queue" / first / "run" / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_one_whose_process_was_killed_can_be_cancelled(tmp_path: Path) -> None:
     """The command lives on, and is told."""
     queue = LocalQueue(tmp_path / "queue")
@@ -112,6 +115,7 @@ def test_one_whose_process_was_killed_can_be_cancelled(tmp_path: Path) -> None:
     assert processes_of(tmp_path / "queue" / job_id / "run") == []
 
 
+@pytest.mark.slow
 def test_nothing_that_a_job_has_begun_outlives_it(tmp_path: Path) -> None:
     """A child in the background, one in a session of its own, one that ignores its end; done, cancelled, over."""
     queue = LocalQueue(tmp_path)
@@ -139,6 +143,7 @@ def test_what_is_over_is_begun_by_nobody(tmp_path: Path) -> None:
     assert (queue.status(job_id).starts, queue.log(job_id)[0]) == (1, "ran\n")
 
 
+@pytest.mark.slow
 def test_a_state_that_cannot_be_read_hides_no_other_job(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path)
     first, second = queue.submit(job("true")), queue.submit(job("true"))
@@ -165,6 +170,7 @@ def test_a_process_that_is_told_to_leave_tells_the_job(tmp_path: Path) -> None:
     assert over(queue, first).phase is Phase.DONE
 
 
+@pytest.mark.slow
 def test_several_submit_at_once_and_each_runs_once(tmp_path: Path) -> None:
     queue, ids = LocalQueue(tmp_path / "queue"), list[str]()
     script = "mkdir ../../running || exit 9; echo x >>../../all; sleep 0.1; rmdir ../../running"
@@ -178,6 +184,7 @@ def test_several_submit_at_once_and_each_runs_once(tmp_path: Path) -> None:
     assert (tmp_path / "queue" / "all").read_text() == 5 * "x\n"
 
 
+@pytest.mark.slow
 def test_one_that_is_lost_while_it_waits_can_be_cancelled(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
@@ -242,6 +249,7 @@ def test_a_log_that_ends_by_half_a_letter_is_shown_to_its_last_byte(tmp_path: Pa
     assert queue.log(job_id) == ("caf\ufffd", 4)
 
 
+@pytest.mark.slow
 def test_folders_of_old_jobs_may_be_removed_while_others_wait(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
@@ -255,6 +263,7 @@ def test_folders_of_old_jobs_may_be_removed_while_others_wait(tmp_path: Path) ->
     assert [each.id for each in queue.jobs()] == [first, third]
 
 
+@pytest.mark.slow
 def test_a_job_that_a_job_has_submitted_outlives_it(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     (tmp_path / "inner.yaml").write_text("name: inner\ncommand: [sleep, '1']\nmax_hours: 1\n")
@@ -285,6 +294,7 @@ def test_a_submit_that_is_cut_off_after_its_process_has_begun_cancels_it(tmp_pat
     assert over(queue, left.id).phase is Phase.CANCELLED
 
 
+@pytest.mark.slow
 def test_a_move_that_is_cut_off_there_is_found_again(tmp_path: Path) -> None:
     source, target = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
     job_id = source.submit(job("test -e seen && exit 0; touch seen; trap 'exit 75' TERM; sleep 600 & wait"))
@@ -297,6 +307,7 @@ def test_a_move_that_is_cut_off_there_is_found_again(tmp_path: Path) -> None:
     assert len(target.jobs()) == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_is_taken_up_runs_in_the_environment_of_its_submit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

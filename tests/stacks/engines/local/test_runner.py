@@ -91,6 +91,7 @@ def test_one_that_is_cancelled_between_two_starts_is_not_begun_again(
     assert (found.phase, found.starts, queue.log(job_id)[0].count("ran")) == (Phase.CANCELLED, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_folder_whose_name_is_no_utf_8(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / os.fsdecode(b"caf\xe9"))
     done, stays = queue.submit(job("echo ran")), queue.submit(job("echo begun; sleep 600 & wait"))
@@ -100,6 +101,7 @@ def test_a_folder_whose_name_is_no_utf_8(tmp_path: Path) -> None:
     assert over(queue, stays).phase is Phase.CANCELLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken_up", [False, True])
 def test_what_lives_of_a_job_whose_process_was_killed_ends_before_the_next_begins(
     tmp_path: Path, *, taken_up: bool
@@ -123,6 +125,7 @@ def test_what_lives_of_a_job_whose_process_was_killed_ends_before_the_next_begin
     assert (found.phase, found.starts) == (Phase.DONE, 2)
 
 
+@pytest.mark.slow
 def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job(f"echo ran >>{tmp_path}/runs; touch {full}"))
@@ -138,6 +141,7 @@ def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path
     assert queue.log(job_id)[0].count("waits for room") == 1, "told once, however often it was tried"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "phase", "failures"), [("exit 0", Phase.DONE, 0), ("exit 1", Phase.FAILED, 1)])
 def test_what_has_ended_is_not_begun_again_by_the_next_process(
     tmp_path: Path, full: Path, script: str, phase: Phase, failures: int
@@ -156,6 +160,7 @@ def test_what_has_ended_is_not_begun_again_by_the_next_process(
     assert (tmp_path / "runs").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_a_failure_that_was_half_written_down_counts_once(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job("test -e again && exit 0; echo begun; sleep 600", max_restarts=1))
@@ -202,6 +207,7 @@ def test_the_end_of_one_start_is_none_of_another(tmp_path: Path) -> None:
     assert end_of(folder, 2) is None
 
 
+@pytest.mark.slow
 def test_one_that_waits_for_room_to_begin_begins_then(tmp_path: Path, full: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     first = queue.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
@@ -214,6 +220,7 @@ def test_one_that_waits_for_room_to_begin_begins_then(tmp_path: Path, full: Path
     assert [over(queue, each).phase for each in (first, second)] == [Phase.DONE, Phase.DONE]
 
 
+@pytest.mark.slow
 def test_who_runs_in_a_folder_that_is_removed_leaves(tmp_path: Path, full: Path) -> None:
     """And does not keep the turn for ever."""
     queue = LocalQueue(tmp_path / "queue")
@@ -227,6 +234,7 @@ def test_who_runs_in_a_folder_that_is_removed_leaves(tmp_path: Path, full: Path)
     assert [each.id for each in queue.jobs()] == [second] != [first]
 
 
+@pytest.mark.slow
 def test_one_that_waits_looks_at_no_other_job_while_one_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There may be thousands, and whoever runs needs the CPU."""
     lines = "looks = pathlib.Path(sys.argv[3], 'looks').open('a', buffering=1)\n"
@@ -247,6 +255,7 @@ def test_one_that_waits_looks_at_no_other_job_while_one_runs(tmp_path: Path, mon
     assert "at others" in looks.read_text()
 
 
+@pytest.mark.slow
 def test_what_drops_its_variables_and_its_parent_ends_with_the_job(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     left = f"env -i setsid sh -c 'echo $$ >{tmp_path}/pid; while :; do sleep 0.1; done' & "
@@ -255,6 +264,7 @@ def test_what_drops_its_variables_and_its_parent_ends_with_the_job(tmp_path: Pat
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_children_that_end_are_no_zombies(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job("for i in 1 2 3; do (setsid sleep 0.1 &); done; sleep 1; echo slept; sleep 600"))
@@ -308,6 +318,7 @@ def test_a_key_of_another_release_is_named(tmp_path: Path) -> None:
         read_job(JobFolder(tmp_path))
 
 
+@pytest.mark.slow
 def test_one_that_is_being_cancelled_says_so(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(
@@ -365,6 +376,7 @@ def submitted(queue: LocalQueue) -> None:
     raise _TakenError
 
 
+@pytest.mark.slow
 def test_a_command_that_ends_as_interrupted_again_and_again_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,6 +392,7 @@ def test_a_command_that_ends_as_interrupted_again_and_again_ends(
     assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
 
 
+@pytest.mark.slow
 def test_hours_do_not_follow_the_wall_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which goes on by a day at every look."""
     lines = "import itertools; days = itertools.count(); now = time.time_ns\n"
@@ -390,6 +403,7 @@ def test_hours_do_not_follow_the_wall_clock(tmp_path: Path, monkeypatch: pytest.
     assert queue.used(job_id).sec < 360
 
 
+@pytest.mark.slow
 def test_a_job_whose_folder_is_removed_is_ended_and_gives_its_turn_back(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     told = tmp_path / "told"

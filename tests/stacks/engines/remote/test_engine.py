@@ -105,6 +105,7 @@ def engine(ssh: None, gangway: Path, tmp_path: Path) -> RemoteEngine:
     return RemoteEngine("login", f"local:{tmp_path}/jobs", str(gangway))
 
 
+@pytest.mark.slow
 def test_a_job_runs_there_and_is_followed_from_here(engine: RemoteEngine, tmp_path: Path) -> None:
     job_id = engine.submit(job("for i in 1 2 3; do echo zeile ä $i; done", env={"A": "b c"}))
     pause = limited()
@@ -117,6 +118,7 @@ def test_a_job_runs_there_and_is_followed_from_here(engine: RemoteEngine, tmp_pa
     assert (engine.kind, engine.where) == ("local", f"login: {tmp_path}/jobs")
 
 
+@pytest.mark.slow
 def test_a_log_of_several_parts_comes_whole(engine: RemoteEngine, tmp_path: Path) -> None:
     job_id = engine.submit(job("true"))
     over(engine, job_id)
@@ -198,6 +200,7 @@ serve.serve(sys.stdin, sys.stdout)
 """Who takes a job, and is gone before the answer is."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers_again", [True, False])
 def test_a_submit_whose_answer_is_lost_leaves_one_job(
     ssh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answers_again: bool

@@ -53,6 +53,7 @@ def test_a_plain_command_runs_once_on_each_node_and_the_first_failure_decides(en
     assert all(f"here on {node}" in engine.log(job_id)[0] for node in found.nodes)
 
 
+@pytest.mark.slow
 def test_an_unfit_node_is_drained_and_the_job_goes_on_without_it(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_where_too_few_fit_nodes_are_left_it_ends(engine: SlurmEngine) -> None:
     assert "too few" in found.reason
 
 
+@pytest.mark.slow
 def test_a_requeue_is_no_failure_and_its_state_is_saved(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ def running(folder: Path) -> Callable[[str], _State]:
     return lambda slurm_id: _State(str(os.geteuid()), "RUNNING", "None", comment_of(folder))
 
 
+@pytest.mark.slow
 def test_one_that_somebody_else_cancels_is_cancelled(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -249,6 +252,7 @@ def test_what_sbatch_refuses_leaves_nothing(
     assert [path.name for path in (tmp_path / "queue").iterdir()] == []
 
 
+@pytest.mark.slow
 def test_what_was_copied_for_a_move_is_there_still_when_sbatch_refuses(
     engine: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +273,7 @@ def test_what_was_copied_for_a_move_is_there_still_when_sbatch_refuses(
     over(engine, moved.job_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["scontrol", "srun"])
 def test_cancelled_while_its_step_begins(
     engine: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str

@@ -86,6 +86,7 @@ def test_one_that_waits_can_be_cancelled_though_its_submit_was_killed(
     assert cluster.run("squeue", "--noheader", "--states=PENDING") == ""
 
 
+@pytest.mark.slow
 def test_a_submit_that_is_killed_before_slurm_has_it_has_failed_for_good(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_full_folder_hides_no_job_that_is_over(cluster: SlurmCluster, small: P
         engine.submit(job("true"))
 
 
+@pytest.mark.slow
 def test_the_end_of_a_job_waits_for_room(cluster: SlurmCluster, small: Path) -> None:
     engine = SlurmEngine(small / "queue", "gpu")
     job_id = engine.submit(job("cat /dev/zero >fill; exit 0"))

@@ -55,6 +55,7 @@ def test_a_submit_whose_answer_is_lost_is_the_job_that_slurm_has_taken(
     assert (tmp_path / "queue" / job_id / "run" / "starts").read_text() == "x\n"
 
 
+@pytest.mark.slow
 @pytest.mark.slurm
 @pytest.mark.xdist_group("slurm")
 def test_one_that_slurm_takes_later_is_in_no_other_jobs_folder(
@@ -72,6 +73,7 @@ def test_one_that_slurm_takes_later_is_in_no_other_jobs_folder(
         assert (tmp_path / "queue" / each / "run" / "starts").read_text() == "x\n"
 
 
+@pytest.mark.slow
 def test_a_move_whose_submit_has_got_no_answer_goes_on_with_the_same_job(
     pretended: Callable[[str, str], None], tmp_path: Path
 ) -> None:

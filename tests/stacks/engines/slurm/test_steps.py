@@ -39,11 +39,13 @@ def begun_after_a_failed_srun(engine: SlurmEngine, tmp_path: Path, max_restarts:
     return job_id
 
 
+@pytest.mark.slow
 def test_an_srun_that_fails_by_itself_is_no_failure_of_the_job(engine: SlurmEngine, tmp_path: Path) -> None:
     job_id = begun_after_a_failed_srun(engine, tmp_path, max_restarts=0)
     assert (engine.status(job_id).starts, engine.kept(job_id).failures) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_job_is_told_of_a_cancel_though_an_srun_before_has_made_no_step(engine: SlurmEngine, tmp_path: Path) -> None:
     job_id = begun_after_a_failed_srun(engine, tmp_path, max_restarts=3)
     engine.cancel(job_id)
@@ -51,6 +53,7 @@ def test_a_job_is_told_of_a_cancel_though_an_srun_before_has_made_no_step(engine
     assert (tmp_path / "queue" / job_id / "run" / "told").exists()
 
 
+@pytest.mark.slow
 def test_an_srun_that_waits_for_its_step_is_ended(engine: SlurmEngine, tmp_path: Path) -> None:
     """Its only core is taken by another step."""
     srun = f'"$real" true; "$real" --ntasks=1 sleep 100 & sleep 1; touch {tmp_path}/waits; exec "$real" "$@"'

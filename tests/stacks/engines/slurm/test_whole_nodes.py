@@ -33,6 +33,7 @@ def said(engine: SlurmEngine, job_id: str) -> list[str]:
     return [line for line in engine.log(job_id)[0].splitlines() if re.match(r"[gn][0-9] has ", line)]
 
 
+@pytest.mark.slow
 def test_processes_see_all_gpus_of_their_node_at_each_start(engine: SlurmEngine) -> None:
     again = (
         'test -e again-$SLURM_PROCID && exit; touch again-$SLURM_PROCID; [ "$SLURM_PROCID" = 1 ] && exit 1; sleep 60'
@@ -42,6 +43,7 @@ def test_processes_see_all_gpus_of_their_node_at_each_start(engine: SlurmEngine)
     assert engine.status(job_id).starts == 2
 
 
+@pytest.mark.slow
 def test_ranks_on_a_node_see_its_gpus(engine: SlurmEngine) -> None:
     job_id = engine.submit(job(SAYS, nodes={"min": 2, "max": 2}, processes_per_node=2))
     assert sorted(said(engine, job_id)) == ["g1 has 0,1 of 0,1"] * 2 + ["g2 has 0,1 of 0,1"] * 2
@@ -59,6 +61,7 @@ def test_a_step_has_the_memory_of_its_nodes(engine: SlurmEngine) -> None:
     assert "mem=500M" in engine.log(job_id)[0]
 
 
+@pytest.mark.slow
 def test_an_allocation_around_the_submit_is_not_the_jobs(
     engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path
 ) -> None:

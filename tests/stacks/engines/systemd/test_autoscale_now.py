@@ -26,6 +26,7 @@ def edit(values: dict[str, Any]) -> None:
     values["gangway:cluster"]["nodes"] = {"min": 1, "max": 8}
 
 
+@pytest.mark.slow
 def test_a_running_job_is_told_by_what_it_has_done(edited: Edited) -> None:
     config, late = edited(edit), datetime(2035, 2, 1, tzinfo=UTC) - timedelta(hours=5)
     assert "would have 8 nodes" in autoscale_line(config, 0, late)
@@ -47,6 +48,7 @@ class Group:
         return "in a minute"
 
 
+@pytest.mark.slow
 def test_groups_are_asked_once_for_what_the_job_lacks(edited: Edited) -> None:
     config, late = edited(edit), datetime(2035, 2, 1, tzinfo=UTC) - timedelta(hours=5)
     group = Group(GroupState("", most=8, asked=2, in_service=2))
@@ -97,6 +99,7 @@ def test_progress_that_nobody_knows_is_said_where_something_hangs_on_it(edited: 
     assert why_unknown(edited(by_speed), None, now) == ""
 
 
+@pytest.mark.slow
 def test_a_number_that_hangs_on_progress_that_nobody_knows_says_so(edited: Edited) -> None:
     config, late = edited(edit), datetime(2035, 2, 1, tzinfo=UTC) - timedelta(hours=5)
     unknown = why_unknown(config, None, late)
@@ -118,6 +121,7 @@ def short_of_money(values: dict[str, Any]) -> None:
     values["gangway:job"]["autoscale"] = {"budget_usd": 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cannot_be_planned", [bounded, short_of_money])
 def test_what_cannot_be_planned_any_more_is_a_line_and_refused_where_it_is_asked_for(
     edited: Edited, cannot_be_planned: Callable[[dict[str, Any]], None]

@@ -108,6 +108,7 @@ def test_why_nothing_is_launched(held: Path, pulumi: Callable[..., None]) -> Non
     )
 
 
+@pytest.mark.slow
 def test_a_reset_takes_the_marks_away_and_resumes(held: Path, pulumi: Callable[..., None], scaling: Any) -> None:
     pulumi()
     assert suspended(scaling) == [BOTH, BOTH]
@@ -152,6 +153,7 @@ def test_alarms_of_a_job_that_has_ended_stay_quiet(
     assert ("AlarmNotification stays suspended" in said) == quiet
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", "ended.json"])
 def test_what_nobody_can_read_of_its_end_keeps_nothing_held(
     held: Path, pulumi: Callable[..., None], scaling: Any, name: str

@@ -133,6 +133,7 @@ def test_hours_on_spot_and_on_demand_have_each_their_price(stack: MakeStack) -> 
     assert "on-demand: " in note
 
 
+@pytest.mark.slow
 def test_nodes_that_were_there_together_count_each(stack: MakeStack) -> None:
     made = stack("aws-p5-spot", {**OF_P5, "processes_per_node": 8})
     made.noted("a: 0 3600 0 spot 75", "b: 0 3600 0 spot 75", "a: 4000 7600 1 spot 0", "b: 4000 7600 1 spot 0")

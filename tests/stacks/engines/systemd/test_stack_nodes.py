@@ -22,6 +22,7 @@ def stacks(tmp_path: Path) -> Iterator[StackNodes]:
     end_all(made)
 
 
+@pytest.mark.slow
 def test_a_node_that_the_cloud_takes_is_told_and_another_goes_on(stacks: StackNodes, tmp_path: Path) -> None:
     job_id = stacks.submit(job(f"test -e notices || {{ {SAVES}; }}", max_restarts=0))
     until(stacks, job_id, lambda found, log: "begun" in log)

@@ -106,6 +106,7 @@ def test_spot_is_priced_as_spot_and_what_is_stopped_as_nothing() -> None:
     assert there[stopped].billed == ()
 
 
+@pytest.mark.slow
 def test_nodes_of_a_group_in_the_state_belong_to_it_and_so_do_their_disks() -> None:
     nodes = group_of_two()
     with_group = state(("aws:autoscaling/group:Group", "aws-demo-0-spot-4711", {"name": "aws-demo-0-spot-4711"}))
@@ -116,6 +117,7 @@ def test_nodes_of_a_group_in_the_state_belong_to_it_and_so_do_their_disks() -> N
     assert set(told.values()) == {"belongs"}
 
 
+@pytest.mark.slow
 def test_a_group_that_is_left_over_is_an_orphan_with_all_it_makes() -> None:
     nodes = group_of_two()
     outcome = audited(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
@@ -125,6 +127,7 @@ def test_a_group_that_is_left_over_is_an_orphan_with_all_it_makes() -> None:
     assert list_aws(client, "another-stack", [REGION]).resources == ()
 
 
+@pytest.mark.slow
 def test_a_machine_of_the_state_holds_its_own_disk() -> None:
     instance = run_instance()
     arn = f"arn:aws:ec2:{REGION}:123456789012:instance/{instance}"
@@ -210,6 +213,7 @@ def test_regions_are_asked_one_by_one() -> None:
     assert volume.region == "eu-north-1"
 
 
+@pytest.mark.slow
 def test_which_regions() -> None:
     assert regions_of(client, None, REGION) == [REGION, "us-east-1"]
     assert regions_of(client, None, "us-east-1") == ["us-east-1"]
@@ -313,6 +317,7 @@ def test_without_credentials_the_way_in_is_named(monkeypatch: pytest.MonkeyPatch
     assert "Unable to locate credentials" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_command_prints_orphans_last_and_exits_with_one(tmp_path: Path, demo_file: Path) -> None:
     run_instance()
     path = tmp_path / "state.json"

@@ -132,6 +132,7 @@ def test_a_page_with_its_plan(gangway: Gangway, run_dir: Path, report_samples: M
         gangway(run_dir, "--format", "html")
 
 
+@pytest.mark.slow
 def test_a_page_with_its_plan_names_the_line_that_cannot_be_drawn_and_the_record_without_digest(
     gangway: Gangway, run_dir: Path, report_samples: ModuleType, tmp_path: Path
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_page_of_runs_without_a_plan(gangway: Gangway, two_runs: Path, tmp_pat
         assert "run-1" in (tmp_path / "page" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_page_is_not_written_among_other_files(gangway: Gangway, two_runs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()

@@ -168,6 +168,7 @@ def test_the_plan_prints_the_same_codes(repo: Path, tmp_path: Path) -> None:
     assert not plan.has_errors
 
 
+@pytest.mark.slow
 def test_the_grid_of_a_site_is_what_the_stack_file_says(repo: Path, tmp_path: Path) -> None:
     for stack in ("hosts-lab", "openstack-gpu"):
         site = yaml.safe_load((repo / "stacks" / f"Pulumi.{stack}.yaml").read_text("utf-8"))["config"]["gangway:site"]
@@ -178,6 +179,7 @@ def test_the_grid_of_a_site_is_what_the_stack_file_says(repo: Path, tmp_path: Pa
         assert "gangway quote" not in finding.fix, "a site has no other regions"
 
 
+@pytest.mark.slow
 def test_the_plan_says_nothing_twice(repo: Path, tmp_path: Path) -> None:
     """A block without its end is found in the stack file, and in what is declared."""
     block = {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "zone": "us-west-2b"}
@@ -187,6 +189,7 @@ def test_the_plan_says_nothing_twice(repo: Path, tmp_path: Path) -> None:
     assert "capacity.block-end" in found(list(plan.resources))
 
 
+@pytest.mark.slow
 def test_spot_that_saves_only_at_its_end_is_caught(repo: Path, tmp_path: Path) -> None:
     job = {"preset": "dcgan-digits", "kimg": 25000, "max_hours": 12}
     rare = edited(repo, tmp_path, "gcp-a3-spot", job={**job, "checkpoint_kimg": 30000})
@@ -199,6 +202,7 @@ def test_spot_that_saves_only_at_its_end_is_caught(repo: Path, tmp_path: Path) -
     assert "checkpoint.missing" not in codes_of(on_demand)
 
 
+@pytest.mark.slow
 def test_what_an_estimate_says_of_checkpoints_is_not_said_again(repo: Path, tmp_path: Path) -> None:
     job = {"preset": "dcgan-digits", "kimg": 25000, "max_hours": 12, "checkpoint_kimg": 30000}
     estimate = {"taken_percent_per_month": 95, "images_per_second": 579}

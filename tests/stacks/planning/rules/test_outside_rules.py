@@ -24,6 +24,7 @@ def test_every_shipped_stack_holds_what_the_table_says(shipped: dict[str, tuple[
     assert [f"{name}: {each}" for name, resources in shipped.items() for each in breaches(resources)] == []
 
 
+@pytest.mark.slow
 def test_no_rule_is_about_nothing_and_no_exception_is_of_no_use(
     shipped: dict[str, tuple[PlannedResource, ...]],
 ) -> None:

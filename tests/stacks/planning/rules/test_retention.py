@@ -42,7 +42,7 @@ def breaches(stack: str, resources: Resources) -> list[str]:
     return list(unprotected(provider_of(config_of(stack, "provider-key").provider), resources))
 
 
-@pytest.mark.parametrize("encryption", ["provider-key", "customer-key"])
+@pytest.mark.parametrize("encryption", [pytest.param("provider-key", marks=pytest.mark.slow), "customer-key"])
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_protection_of_data_is_deleted_before_it(stack: str, encryption: str) -> None:
     try:
@@ -96,6 +96,7 @@ def goes_first(one: PlannedResource) -> PlannedResource:
     return replace(one, deleted_with="", is_retained=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stack", "classes"),
     [("aws-demo", ["protections"]), ("azure-ndv4", ["data", "holders", "protections", "keys", "surroundings"])],
@@ -114,6 +115,7 @@ def test_a_bucket_that_does_not_wait_for_its_key_is_found() -> None:
         assert any(f"(aws:kms:{each})" in text for text in found), each
 
 
+@pytest.mark.slow
 def test_a_grant_that_the_data_does_not_wait_for_is_found() -> None:
     resources = declared("gcp-a3-spot")
     grant = next(one for one in resources if kind(one.type) == "gcp:kms:CryptoKeyIAMMember")

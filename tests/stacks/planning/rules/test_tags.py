@@ -1,5 +1,7 @@
 """The table of what takes tags, held against the clouds' SDKs."""
 
+import pytest
+
 from stacks.planning.plan import Plan
 from stacks.planning.rules.rule import kind
 from stacks.planning.rules.tags import tags_field, types_with_tags
@@ -26,6 +28,7 @@ WORDS = {
 LEFT_ALONE = {"openstack:objectstorage:ContainerObject"}
 
 
+@pytest.mark.slow
 def test_every_type_of_the_table_takes_its_tags_so() -> None:
     table = {of_type: field for of_type, field in types_with_tags().items() if of_type.partition(":")[0] in WORDS}
     assert len(table) > 100

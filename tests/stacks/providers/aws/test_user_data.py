@@ -183,6 +183,7 @@ def sizes(program: Recording) -> int:
     return max(len(base64.b64decode(packed(resource))) for resource in program.resources)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1])
 def test_what_passes_the_check_fits(edited: Edited, count: int) -> None:
     """Whatever names AWS gives: the check used the longest."""

@@ -52,6 +52,7 @@ def test_it_stands_after_all_that_machines_are_in(
     assert "accesscontextmanager.googleapis.com" in apis
 
 
+@pytest.mark.slow
 def test_a_dry_run_is_what_a_stack_gets_that_says_nothing_of_it(
     gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]
 ) -> None:

@@ -12,6 +12,7 @@ from stacks.report.comparison.write import ComparisonReport
 LONG = "a-stack-with-a-name-as-people-give-them-in-large-houses"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faults")
 @pytest.mark.parametrize("name", ["arms", "environments"])
 def test_drawings_of_several_runs(name: str, members: dict[str, tuple[Member, ...]], tmp_path: Path) -> None:
@@ -19,6 +20,7 @@ def test_drawings_of_several_runs(name: str, members: dict[str, tuple[Member, ..
     assert made.write_page(tmp_path).is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faults")
 def test_drawings_of_many_rows_with_long_names(member_of: Callable[..., Member], tmp_path: Path) -> None:
     runs = [

@@ -130,6 +130,7 @@ def test_series_of_one_name_in_one_ledger_are_rows_with_what_they_are_of(run_dir
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.attack("who writes a record", "a series' name that is markup or a formula")
 def test_a_hostile_name_is_text_everywhere(run_dir: Path, tmp_path: Path, hostile: str) -> None:
     path = write_ledger(tmp_path / "l.jsonl", hostile, steps=2, forecasts=2, known=6)

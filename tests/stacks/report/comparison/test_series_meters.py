@@ -56,6 +56,7 @@ def test_rows_with_other_meters_are_marked_wherever_they_stand(metered: Make) ->
     assert front_drawing(made.groups, "it_wh") == f"Energy against time: {note}."
 
 
+@pytest.mark.slow
 def test_the_page_says_it_below_the_table_and_at_each_number(metered: Make, tmp_path: Any) -> None:
     made = report(
         metered("a", {"node0/cpu": CPU_SECONDS}, stack="one"), metered("b", {"node0/cpu": HOST.format(9)}, stack="two")

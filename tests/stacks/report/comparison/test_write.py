@@ -168,6 +168,7 @@ def test_each_row_shows_the_decisions_of_its_first_run_that_had_a_controller(
     assert (tmp_path / "figures" / "decisions-1.pdf") in made.write_figures(tmp_path / "figures")
 
 
+@pytest.mark.slow
 def test_a_record_without_a_digest_is_told_on_the_page(
     write: Write, record_of: Callable[..., RunRecord], parse: Parse, tmp_path: Path
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_folder_that_cannot_be_made_is_a_message(suite_folder: Path, tmp_path:
             write_it(tmp_path / "file" / "below")
 
 
+@pytest.mark.slow
 def test_many_rows_and_runs_still_draw(member_of: Callable[..., Member], write: Write, tmp_path: Path) -> None:
     for number in range(26):
         write(tmp_path / "runs", member_of(f"run-{number:02}", number, stops=number % 2).record)

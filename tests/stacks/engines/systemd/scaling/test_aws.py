@@ -14,6 +14,7 @@ NAMES = ["demo-0-on-demand", "demo-1-spot"]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_why_stands_on_the_group_and_on_no_node(aws_world: Any) -> None:
     aws_world.scaler.carry_out(Change(NAMES[0], 4, 2, "2 nodes: enough; 468 of 400 images/s (±5 %)"), NOW)
     first = aws_world.scaler.groups_of(NAMES)[0]
@@ -23,6 +24,7 @@ def test_why_stands_on_the_group_and_on_no_node(aws_world: Any) -> None:
     assert not any(tag["PropagateAtLaunch"] for tag in group["Tags"])
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_tried_no_sooner_than_what_was_done(aws_world: Any) -> None:
     aws_world.refuse()
     with pytest.raises(InputError, match="cannot be asked for 2 nodes"):

@@ -75,6 +75,7 @@ def test_a_refusal_is_told_in_googles_words(gcp_world: Any) -> None:
     assert "403: Required permission for demo-0-c" in str(told.value)
 
 
+@pytest.mark.slow
 def test_every_call_is_a_method_that_google_publishes(gcp_world: Any) -> None:
     gce = gcp_world.cloud
     gce.groups[NAMES[0]]["instances"]["demo-0-e"] = "STAGING"
