@@ -35,6 +35,15 @@ class NotOwnError(UnreadableError):
     """A folder that is another user's, or that others can write to."""
 
 
+class ForeignError(NotOwnError):
+    """A folder that is another user's."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self.owner = owner
+        problem = f"is {owner}'s: others can list it, and nothing else"
+        super().__init__(str(path), problem, fix=f"ask {owner}, or as {owner}")
+
+
 class JobFolder:
     """Somebody's, to be listed. OSError of all that reads: no such file, a link, no regular file, too large."""
 
@@ -135,10 +144,7 @@ class OwnJobFolder(JobFolder):
         if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
             raise FileNotFoundError(errno.ENOENT, "it has just been replaced", str(path))
         if self.uid != os.geteuid():
-            owner = self.owner
-            raise NotOwnError(
-                str(path), f"is {owner}'s: others can list it, and nothing else", fix=f"ask {owner}, or as {owner}"
-            )
+            raise ForeignError(path, self.owner)
         if self._opened.st_mode & _OTHERS_WRITE:
             raise NotOwnError(
                 str(path), "other users can write to it, so nothing in it is trusted",

@@ -116,6 +116,24 @@ def test_somebody_elses_job_is_a_row_of_the_list_and_nothing_else(place: Path, u
     assert list((place / "other").iterdir()) == []
 
 
+def test_a_job_that_another_user_submitted_is_listed_as_theirs(place: Path) -> None:
+    """Its folder is as Gangway makes it, and closed to others."""
+    folder, case = shared(place, 0o1777), place / "case.yaml"
+    case.write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\nworkdir: /\n")
+    on = f"--on=local:{folder}"
+    submitted, waited = gangway(ALICE, ("submit", str(case), on), ("wait", "case-1", on))
+    assert (submitted.code, submitted.out, waited.code) == (0, "case-1\n", 0), (submitted, waited)
+    table, listed, asked = gangway(MALLORY, ("list", on), ("list", "--json", on), ("status", "case-1", on))
+    assert (table.code, "another user's" in table.out, "cannot be read" in table.out) == (0, True, False), table
+    (row,) = json.loads(listed.out)
+    assert (row["id"], row["name"], row["user"], row["phase"]) == ("case-1", "case", str(ALICE), "another user's")
+    assert row["reason"] == f"only {ALICE} and root can see its state"
+    assert {row[name] for name in ("exit_code", "submitted_at", "ended_at", "stretches")} == {None}
+    assert (asked.code, f"ask {ALICE}" in asked.err) == (2, True), asked
+    (listed,) = gangway(0, ("list", "--json", on))
+    assert [(row["user"], row["phase"]) for row in json.loads(listed.out)] == [(str(ALICE), "done")]
+
+
 def test_the_same_job_is_begun_by_its_owner(place: Path) -> None:
     """Or the test above would show nothing."""
     folder = shared(place, 0o1777)
