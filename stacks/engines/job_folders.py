@@ -44,7 +44,15 @@ from stacks.engines.base import (
 )
 from stacks.engines.data_sets import bring_data, has_data
 from stacks.engines.environment import environment_of, has_environment, keep_environment
-from stacks.engines.job_folder import ForeignError, JobFolder, NotOwnError, OwnJobFolder, sharing_findings, user_name
+from stacks.engines.job_folder import (
+    ForeignError,
+    JobFolder,
+    NotOwnError,
+    OwnJobFolder,
+    make_shared,
+    sharing_findings,
+    user_name,
+)
 from stacks.engines.leaving import give_up, leaving, where_gone
 from stacks.engines.stretches import used_sec
 from stacks.engines.unreadable import UnreadableError
@@ -333,7 +341,7 @@ class FolderEngine(ABC):
         has put theirs there.
         """
         try:
-            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            make_shared(self._folder)
             folder = OwnJobFolder.make(self._folder / name)
             folder.subfolder(RUN_FOLDER)
         except OSError as error:
