@@ -35,8 +35,6 @@ _BY_MEMBER = """!authorizer.group("networking.k8s.io").resource("networkpolicies
 _KEEPS_OURS = f'!(request.name in ["{_NOTHING_IN}", "{_ONLY_OUTSIDE}"])'
 _INGRESS_ALONE = """request.operation == "DELETE" || (!has(object.spec.egress)
     && object.spec.policyTypes.all(t, t == "Ingress"))"""
-_BEFORE = "[a-z][a-z0-9-]*-[0-9]+-[0-9a-f]{16}"
-"""Folder of a job that was submitted before teams had theirs: its name, which nobody can guess, is its only key."""
 _RUNS = f"""!has(object.spec.volumes) ? [] : object.spec.volumes.filter(v, has(v.persistentVolumeClaim)
     && v.persistentVolumeClaim.claimName == "{CLAIM}").map(v, v.name)"""
 _ALL = "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"
@@ -204,7 +202,7 @@ def _apart() -> tuple[Manifest, ...]:
     A folder of a run is right below its team's, and mounted whole: the kubelet follows a link in a `subPath`, and in
     these two folders no pod can make one.
     """
-    names = {"runs": _RUNS, "all": _ALL, "own": f"'^(' + request.namespace + '/[^./][^/]*|{_BEFORE})$'"}
+    names = {"runs": _RUNS, "all": _ALL, "own": "'^' + request.namespace + '/[^./][^/]*$'"}
     rules = [
         {"operations": [verb], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource]}
         for verb, resource in (("CREATE", "pods"), ("UPDATE", "pods/ephemeralcontainers"))

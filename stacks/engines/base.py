@@ -101,7 +101,7 @@ class Room(OneLineTexts):
 
 
 class Phase(StrEnum):
-    """Where a job is. Five are ends; of one that cannot be read nobody here knows."""
+    """Where a job is. Five are ends; the last two are all that is known here of a job."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -111,6 +111,7 @@ class Phase(StrEnum):
     OVER_HOURS = "over its hours"
     CANCELLED = "cancelled"
     UNREADABLE = "cannot be read"
+    FOREIGN = "another user's"
 
     @property
     def is_over(self) -> bool:

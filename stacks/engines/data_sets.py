@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 from components.core.findings import InputError
 from components.core.json_lines import lock
 from stacks.config.job_file import JobFile
-from stacks.engines.job_folder import OwnJobFolder
+from stacks.engines.job_folder import OwnJobFolder, make_shared
 
 if TYPE_CHECKING:
     from stacks.engines.hybrid.copying import Copied, Told
@@ -66,7 +66,7 @@ def bring_data(
     files = _listed(source)
     place = _place(jobs_folder, source)
     try:
-        jobs_folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_shared(jobs_folder)
         folder = OwnJobFolder.make(place.parent).subfolder(place.name)
         copy = folder.subfolder(_FILES)
         with folder.append_to(_LOCK) as held:

@@ -35,6 +35,15 @@ class NotOwnError(UnreadableError):
     """A folder that is another user's, or that others can write to."""
 
 
+class ForeignError(NotOwnError):
+    """A folder that is another user's."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self.owner = owner
+        problem = f"is {owner}'s: others can list it, and nothing else"
+        super().__init__(str(path), problem, fix=f"ask {owner}, or as {owner}")
+
+
 class JobFolder:
     """Somebody's, to be listed. OSError of all that reads: no such file, a link, no regular file, too large."""
 
@@ -135,10 +144,7 @@ class OwnJobFolder(JobFolder):
         if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
             raise FileNotFoundError(errno.ENOENT, "it has just been replaced", str(path))
         if self.uid != os.geteuid():
-            owner = self.owner
-            raise NotOwnError(
-                str(path), f"is {owner}'s: others can list it, and nothing else", fix=f"ask {owner}, or as {owner}"
-            )
+            raise ForeignError(path, self.owner)
         if self._opened.st_mode & _OTHERS_WRITE:
             raise NotOwnError(
                 str(path), "other users can write to it, so nothing in it is trusted",
@@ -281,24 +287,35 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
+def make_shared(folder: Path) -> None:
+    """A folder of jobs, where there is none. OSError. InputError: others can replace what is in it."""
+    for each in reversed((folder, *folder.parents)):
+        if not each.is_dir():
+            each.mkdir(mode=0o755, exist_ok=True)  # those above it too, whatever the umask is
+    for finding in sharing_findings(folder):
+        raise InputError(finding.path, finding.message, fix=finding.fix)
+
+
 def sharing_findings(folder: Path) -> Iterator[Finding]:
-    """What is wrong with a folder of jobs in which others may rename and replace folders: a job's programs find their
-    files by path, and would read those of somebody else.
+    """Others who may rename and replace a job's folder, the folder of jobs, or one above it: a job's programs find
+    their files by path, also when it is begun again, and would run those of somebody else.
     """
-    try:
-        seen = folder.stat()
-    except OSError:
-        return  # it is made, or that fails
-    if seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
-        yield Finding.error(
-            "job.folder", str(folder), "other users can replace a job's folder there, and have their files run as you",
-            f"chmod +t {folder}",
-        )  # fmt: skip
-    elif seen.st_uid not in (0, os.geteuid()):
-        yield Finding.warning(
-            "job.folder", str(folder), f"{user_name(seen.st_uid)} owns it, and could replace a job's folder there",
-            "use a folder of root's or of yours",
-        )  # fmt: skip
+    whole = folder.resolve()
+    for each in (whole, *whole.parents):
+        try:
+            seen = each.stat()
+        except OSError:
+            continue  # it is made, or that fails
+        danger = "can replace what is in it, and have their files run as you"
+        if seen.st_uid not in (0, os.geteuid()):
+            yield Finding.error(
+                "job.folder", str(each), f"{user_name(seen.st_uid)} owns it, whom no sticky bit binds, and {danger}",
+                "use a folder that is root's or yours, as all folders above it are",
+            )  # fmt: skip
+        elif seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
+            yield Finding.error(
+                "job.folder", str(each), f"other users can write to it, so they {danger}", f"chmod +t {each}"
+            )
 
 
 def _has_private_group(seen: os.stat_result) -> bool:

@@ -44,7 +44,15 @@ from stacks.engines.base import (
 )
 from stacks.engines.data_sets import bring_data, has_data
 from stacks.engines.environment import environment_of, has_environment, keep_environment
-from stacks.engines.job_folder import JobFolder, NotOwnError, OwnJobFolder, sharing_findings, user_name
+from stacks.engines.job_folder import (
+    ForeignError,
+    JobFolder,
+    NotOwnError,
+    OwnJobFolder,
+    make_shared,
+    sharing_findings,
+    user_name,
+)
 from stacks.engines.leaving import give_up, leaving, where_gone
 from stacks.engines.stretches import used_sec
 from stacks.engines.unreadable import UnreadableError
@@ -223,7 +231,12 @@ class FolderEngine(ABC):
                 if not isinstance(error, UnreadableError):
                     raise
                 row = unreadable(job_id, job_id.rpartition("-")[0], error)
-                found.append(replace(row, user=_owner(self._folder / job_id)))
+                if isinstance(error, ForeignError):
+                    why = f"only {error.owner} and root can see its state"
+                    row = replace(row, phase=Phase.FOREIGN, user=error.owner, reason=why)
+                else:
+                    row = replace(row, user=_owner(self._folder / job_id))
+                found.append(row)
         return found
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
@@ -328,7 +341,7 @@ class FolderEngine(ABC):
         has put theirs there.
         """
         try:
-            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            make_shared(self._folder)
             folder = OwnJobFolder.make(self._folder / name)
             folder.subfolder(RUN_FOLDER)
         except OSError as error:
@@ -390,13 +403,16 @@ def _refuse(findings: Iterable[Finding]) -> None:
 
 
 def _opened(path: Path) -> JobFolder:
-    """UnreadableError: it is closed to this user. FileNotFoundError: it has just been removed."""
+    """ForeignError: it is another user's, and closed. UnreadableError: it is this user's own, and closed all the same.
+    FileNotFoundError: it has just been removed.
+    """
     try:
         return JobFolder(path)
     except PermissionError:
         owner = _owner(path) or "somebody else"
-        fix = f"ask {owner}, or as {owner}"
-        raise UnreadableError(str(path), f"is {owner}'s, and nobody else can look into it", fix=fix) from None
+        if not _is_own(path):
+            raise ForeignError(path, owner) from None
+        raise UnreadableError(str(path), f"is closed to {owner}, who owns it", fix=f"chmod u+rwx {path}") from None
     except OSError as error:
         raise FileNotFoundError(error.errno, error.strerror, str(path)) from None
 

@@ -17,7 +17,7 @@ from components.core.findings import Finding
 from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile, Priority
-from stacks.config.own_command import RUN_DIR, output_folder, outputs_in_mounts
+from stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from stacks.engines.attempts import most_restarts
 from stacks.engines.kubernetes.fabric import Fabric
 from stacks.engines.node_command import (
@@ -118,7 +118,7 @@ class Placing:
 
     Attributes:
         claim: of a volume that all nodes can write to, for run folders.
-        run_folder: of this job in it, `NAMESPACE/NAME`; of a job of an earlier release an unguessable name alone.
+        run_folder: of this job in it, `NAMESPACE/NAME`.
         excluded: nodes that were not fit for it.
         start: of its JobSets this is the how manieth, from 1.
         max_sec: what is left of its hours; None for all of them.
@@ -410,9 +410,8 @@ def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
     Each is one folder right beside it: in one that is mounted a pod could put a link in the place of the next, which
     the kubelet follows to wherever it leads in the volume.
     """
-    folder = placing.run_folder
     for output in job.outputs:
-        beside = f"{folder}.outputs{output.replace('/', '+')}" if "/" in folder else output_folder(folder, output)
+        beside = f"{placing.run_folder}.outputs{output.replace('/', '+')}"
         yield {"name": "runs", "mountPath": output, "subPath": beside}
 
 

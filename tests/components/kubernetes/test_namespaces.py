@@ -1,5 +1,6 @@
 """Teams' namespaces: what pods and members may do, and the claim that the engine asks for."""
 
+import re
 from typing import Any
 
 import pytest
@@ -94,3 +95,12 @@ def test_where_all_teams_share_a_volume_their_pods_mount_no_more_than_their_own(
         each["metadata"]["name"] for each in found(namespace_manifests(two_teams, None), "ValidatingAdmissionPolicy")
     ]
     assert names == ["gangway-network-policies"]
+
+
+@pytest.mark.parametrize("path", ["mine-3-0123456789abcdef", "speech/mine", "vision", "vision/.", "vision/mine/link"])
+def test_a_pod_may_mount_only_a_folder_right_below_its_teams(two_teams: ClusterSpec, path: str) -> None:
+    policy = found(namespace_manifests(two_teams, LUSTRE, 1200), "ValidatingAdmissionPolicy")[0]
+    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    pattern = variables["own"].replace("' + request.namespace + '", "vision").strip("'")
+    assert re.search(pattern, "vision/mine-3-0123456789abcdef")
+    assert not re.search(pattern, path)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from stacks.engines.job_folders import read_status, write_status
 from stacks.engines.local.engine import LocalQueue
 from stacks.engines.records.reported import read_reported
 from stacks.engines.slurm.engine import SlurmEngine
-from tests.other_users import ALICE, GROUP, MALLORY, gangway, shell, why_not
+from tests.other_users import ALICE, GROUP, MALLORY, gangway, prefix, shell, why_not
 from tests.stacks.engines.slurm.conftest import pretended as pretended
 from tests.stacks.engines.test_contract import job
 
@@ -115,6 +116,83 @@ def test_somebody_elses_job_is_a_row_of_the_list_and_nothing_else(place: Path, u
     assert tree(folder / "case-1") == before
     assert list((place / "ran").iterdir()) == []
     assert list((place / "other").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("above", "queue", "refused"),
+    [
+        pytest.param((0, 0o755), (0, 0o1777), "", id="roots"),
+        pytest.param((0, 0o1777), (0, 0o1777), "", id="sticky-above"),
+        pytest.param((0, 0o3775), (0, 0o3775), "", id="sticky-group"),
+        pytest.param((ALICE, 0o755), (ALICE, 0o755), "", id="own"),
+        pytest.param((0, 0o2775), (0, 0o1777), "above", id="group-above"),
+        pytest.param((0, 0o777), (0, 0o1777), "above", id="anybody-above"),
+        pytest.param((MALLORY, 0o755), (0, 0o1777), "above", id="hers-above"),
+        pytest.param((MALLORY, 0o1777), (0, 0o1777), "above", id="hers-and-sticky-above"),
+        pytest.param((0, 0o755), (0, 0o2775), "queue", id="group"),
+        pytest.param((0, 0o755), (MALLORY, 0o1777), "queue", id="hers-and-sticky"),
+    ],
+)
+def test_nothing_is_submitted_where_others_can_replace_a_folder(
+    place: Path, above: tuple[int, int], queue: tuple[int, int], refused: str
+) -> None:
+    """Mallory tries: whatever folder she can rename is refused, by its name, and by way of a link too."""
+    folders = {"above": place / "data/above", "queue": place / "data/above/queue"}
+    for (uid, mode), folder in zip((above, queue), folders.values(), strict=True):
+        folder.mkdir(parents=True)
+        os.chown(folder, uid, GROUP)
+        folder.chmod(mode)
+    case, link = place / "case.yaml", place / "link"
+    case.write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\nworkdir: /\n")
+    link.symlink_to(folders["queue"])
+    queues = (folders["queue"], link, folders["queue"] / "deeper")
+    for submitted in gangway(ALICE, *(("submit", str(case), f"--on=local:{each}") for each in queues)):
+        named = [name for name, each in folders.items() if f"not for it: {each}: " in submitted.err]
+        assert named == [refused] * bool(refused), submitted
+        assert (submitted.code, "run as you" in submitted.err) == ((2, True) if refused else (0, False)), submitted
+    (folders["queue"] / "job").mkdir()
+    os.chown(folders["queue"] / "job", ALICE, ALICE)
+    moved = {"above": can_move(folders["queue"]), "queue": can_move(folders["queue"] / "job")}
+    assert moved == {"above": refused == "above", "queue": refused == "queue"}
+
+
+def can_move(folder: Path) -> bool:
+    """Whether mallory can, who is in GROUP; it is back then."""
+    words = [*prefix(MALLORY), "sh", "-c", 'mv "$0" "$0-moved" && mv "$0-moved" "$0"', str(folder)]
+    return subprocess.run(words, capture_output=True, timeout=30, check=False).returncode == 0
+
+
+def test_folders_that_are_made_on_the_way_are_closed_to_a_shared_group(place: Path) -> None:
+    """Of a user whose umask lets their group write: else the next submit would refuse what the first has made."""
+    case, home = place / "case.yaml", place / "home"
+    case.write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\nworkdir: /\n")
+    home.mkdir()
+    os.chown(home, ALICE, GROUP)
+    home.chmod(0o2755)
+    before = os.umask(0o002)
+    try:
+        (submitted,) = gangway(ALICE, ("submit", str(case), f"--on=local:{home}/on/the/way"))
+    finally:
+        os.umask(before)
+    assert (submitted.code, submitted.out) == (0, "case-1\n"), submitted
+
+
+def test_a_job_that_another_user_submitted_is_listed_as_theirs(place: Path) -> None:
+    """Its folder is as Gangway makes it, and closed to others."""
+    folder, case = shared(place, 0o1777), place / "case.yaml"
+    case.write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\nworkdir: /\n")
+    on = f"--on=local:{folder}"
+    submitted, waited = gangway(ALICE, ("submit", str(case), on), ("wait", "case-1", on))
+    assert (submitted.code, submitted.out, waited.code) == (0, "case-1\n", 0), (submitted, waited)
+    table, listed, asked = gangway(MALLORY, ("list", on), ("list", "--json", on), ("status", "case-1", on))
+    assert (table.code, "another user's" in table.out, "cannot be read" in table.out) == (0, True, False), table
+    (row,) = json.loads(listed.out)
+    assert (row["id"], row["name"], row["user"], row["phase"]) == ("case-1", "case", str(ALICE), "another user's")
+    assert row["reason"] == f"only {ALICE} and root can see its state"
+    assert {row[name] for name in ("exit_code", "submitted_at", "ended_at", "stretches")} == {None}
+    assert (asked.code, f"ask {ALICE}" in asked.err) == (2, True), asked
+    (listed,) = gangway(0, ("list", "--json", on))
+    assert [(row["user"], row["phase"]) for row in json.loads(listed.out)] == [(str(ALICE), "done")]
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
@@ -269,13 +268,6 @@ def test_outputs_are_in_the_run_folders_claim_and_may_be_written_to() -> None:
     assert [each["mountPath"] for each in container_of(job())["volumeMounts"]] == list(mounts)[:-2]
     again = mounts_of(file_of(job_set(file, PLACING)), PLACING.without(["n1"], 600))
     assert again == mounts, "the next start has the same"
-
-
-def test_a_job_from_before_goes_on_in_the_folders_that_it_has() -> None:
-    before = replace(PLACING, run_folder="mine-3-0123")
-    mounts = mounts_of(job(outputs=["/work/results"]), before)
-    assert mounts["/mnt/gangway/run"]["subPath"] == "mine-3-0123"
-    assert mounts["/work/results"]["subPath"] == "mine-3-0123.outputs/work/results"
 
 
 @pytest.mark.parametrize("output", ["/mnt", "/mnt/gangway", "/mnt/gangway/run", "/mnt/gangway/mine"])
