@@ -117,7 +117,7 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
 
     @property
     def accounting_dump(self) -> str:
-        """Where the accounting database is saved; empty without one, or without a file system that outlives the head."""
+        """Where the accounting database is saved; empty if there is none, or no file system that outlives the head."""
         files, slurm = self.file_system, self.slurm
         is_kept = files is not None and PurePosixPath(slurm.state_dir).is_relative_to(files.mount_point)
         return f"{slurm.state_dir}/accounting.sql.gz" if slurm.accounting and is_kept else ""

@@ -249,9 +249,7 @@ def test_a_head_that_has_its_database_keeps_it(accounting_head: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("is_cut", [True, False])
-def test_a_damaged_dump_is_kept_and_does_not_stop_the_head(
-    accounting_head: Any, tmp_path: Path, is_cut: bool
-) -> None:
+def test_a_damaged_dump_is_kept_and_does_not_stop_the_head(accounting_head: Any, tmp_path: Path, is_cut: bool) -> None:
     dump = tmp_path / "state/dump"
     if is_cut:
         dump.write_bytes(dump.read_bytes()[:-12])
@@ -269,8 +267,8 @@ def test_a_damaged_dump_is_kept_and_does_not_stop_the_head(
 
 
 def test_a_database_that_is_down_costs_no_dump(accounting_head: Any, tmp_path: Path) -> None:
-    """systemd runs the script again."""
-    counted = 'echo >>{root}/tries; [ "$(wc -l <{root}/tries)" -lt 3 ] || exit 1\n'.format(root=tmp_path)
+    """The unit runs the script again."""
+    counted = f'echo >>{tmp_path}/tries; [ "$(wc -l <{tmp_path}/tries)" -lt 3 ] || exit 1\n'
     accounting_head.fake("mysql", counted + MYSQL.format(ready=0, root=tmp_path, fails="true"))
     assert accounting_head.run("slurm-head.sh").returncode == 1
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["dump"]
