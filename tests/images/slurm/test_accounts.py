@@ -338,7 +338,7 @@ def test_a_new_head_knows_the_hours_and_accounts_that_the_last_one_saved(account
 
 
 def make_hour_long(cluster: SlurmCluster, number: str) -> None:
-    """Turns a job that ended into one of a full hour, because Slurm sums up full hours only. Its number becomes 777, for
+    """Turns a job that ended into one of a full hour, because Slurm sums up full hours only. Its number becomes 777:
     slurmctld corrects the times of jobs that it knows.
     """
     hour = "UNIX_TIMESTAMP() DIV 3600 * 3600"
