@@ -45,7 +45,7 @@ class HeadNodeArgs(TypedDict):
     the private zone it goes to. `root_volume_gib` (60) holds the trainer's image, `machine_type` is t3.medium unless
     given, and `image_id` is Amazon Linux 2023's newest AMI unless given. `root_device_name` is the AMI's own
     (/dev/xvda): an AMI of another system needs it said, such as /dev/sda1 for Ubuntu. `kms_key_arn` encrypts the disk
-    instead of AWS's own key.
+    instead of AWS's own key. `delete_before_replace`: a new machine starts only once the old one has shut down.
     """
 
     subnet_id: pulumi.Input[str]
@@ -59,6 +59,7 @@ class HeadNodeArgs(TypedDict):
     root_device_name: NotRequired[str]
     root_volume_gib: NotRequired[int]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
+    delete_before_replace: NotRequired[bool]
     tags: dict[str, str]
 
 
@@ -123,7 +124,7 @@ class HeadNode(pulumi.ComponentResource):
             instance_initiated_shutdown_behavior="stop",
             tags=tags,
             volume_tags=tags,
-            opts=self._child,
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=args.get("delete_before_replace")),
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 
 from images.render import BIN_DIR, ETC_DIR, NodeFile, bare_python_file, cloud_config, scripts, unit
@@ -115,6 +116,13 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
             )
 
     @property
+    def accounting_dump(self) -> str:
+        """Where the accounting database is saved; empty if there is none, or no file system that outlives the head."""
+        files, slurm = self.file_system, self.slurm
+        is_kept = files is not None and PurePosixPath(slurm.state_dir).is_relative_to(files.mount_point)
+        return f"{slurm.state_dir}/accounting.sql.gz" if slurm.accounting and is_kept else ""
+
+    @property
     def scaler(self) -> dict[str, object]:
         """What `images.node.aws.slurm_scaler` reads."""
         slurm = self.slurm
@@ -171,6 +179,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     settings = {
         **spec.settings("head"),
         "METADATA_USERS": "slurm",
+        "SLURM_ACCOUNTING_DUMP": spec.accounting_dump,
         "SLURM_ACCOUNTS": "yes" if slurm.accounting else "",
         "SLURM_HEAD_NAME": slurm.head_name,
         "SLURM_PACKAGES": " ".join([*_PACKAGES, "slurmctld", *accounting]),
@@ -180,15 +189,22 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     # The last one knows the user slurm, which sizes groups, once its package is there.
     steps = [*spec.mount_steps, "slurm-install.sh", "slurm-head.sh", "close-metadata.sh"]
     daemons = [*(["gangway-slurmdbd.service"] if slurm.accounting else []), "gangway-slurmctld.service"]
-    started = [*daemons, "gangway-fill.timer"]
+    saves = spec.accounting_dump != ""
+    started = [*daemons, "gangway-fill.timer", *(["gangway-slurm-save.timer"] if saves else [])]
+    triggered = ["gangway-fill.service", *(["gangway-slurm-save.service"] if saves else [])]
     values = {
         "accounting": slurm.accounting,
+        "accounting_dump": spec.accounting_dump,
         "image_has_docker": False,
         "role": "head",
         "steps": steps,
         "tries_again": True,
     }
-    run = ["slurm-cloud.sh", "slurm-scale.sh", *(["slurm-accounts.sh"] if slurm.accounting else [])]
+    run = [
+        *["slurm-cloud.sh", "slurm-scale.sh"],
+        *(["slurm-accounts.sh"] if slurm.accounting else []),
+        *(["slurm-save.sh"] if saves else []),
+    ]
     accounts = "".join(" ".join(words) + "\n" for words in account_words(slurm))
     files = [
         NodeFile(f"{ETC_DIR}/node.env", "0600", bash_assignments(settings)),
@@ -197,7 +213,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         *(NodeFile(f"{SLURM_DIR}/{name}", "0644", text) for name, text in conf_files(slurm).items()),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *steps, *run]),
         *(bare_python_file(name) for name in ["slurm_plan.py", "aws/slurm_scaler.py"]),
-        *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", "gangway-fill.service", *started]),
+        *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *triggered, *started]),
     ]
     assert slurm.bin_dir == BIN_DIR, "where slurm.conf looks for the programs"
     return cloud_config(CLOUD, files, "controller of Slurm's on Ubuntu", units=started)

@@ -181,9 +181,9 @@ def slurm_findings(config: StackConfig, engine: SlurmConfig) -> Iterable[Finding
                 "name them, each with a number of their own: users: {ann: 20001}",
             )
     if engine.accounting:
-        yield Finding.info(
-            "slurm.accounts",
-            "gangway:engine.accounting",
-            "accounts and their history are on the head's own disk: another head begins them anew; jobs in the queue "
-            "stay where there is a file system",
+        kept = (
+            "accounts and hours used are in a database on the head's disk, which is saved to the file system every 5 "
+            "minutes and at shutdown; a new head restores them"
         )
+        lost = "accounts and hours used are in a database on the head's disk, and are lost when the head is replaced"
+        yield Finding.info("slurm.accounts", "gangway:engine.accounting", kept if config.storage else lost)

@@ -62,6 +62,8 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
             "image_id": images["head"],
             "root_device_name": ROOT_DEVICE,
             "kms_key_arn": key,
+            # Two controllers would write the same state; and the old one saves its accounting as it shuts down.
+            "delete_before_replace": True,
             "tags": planned.tags,
         },
         stack.opts,

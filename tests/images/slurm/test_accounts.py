@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
 _NAMES = ("main-1", "main-2", "main-3")
 _DATABASE = ("slurmdbd", "mariadbd", "mariadb-install-db")
+_SCRIPTS = ("slurm-accounts.sh", "slurm-head.sh", "slurm-save.sh")
 GAMES, MAN, NEWS = 5, 6, 9
 """Users that Debian and Ubuntu always have, by the same numbers: of vision, of speech, of neither."""
 TEAMS = (
@@ -83,11 +84,8 @@ def begun(folder: Path) -> Iterator[SlurmCluster]:
     try:
         begin_munge(cluster)
         begin_database(cluster)
-        cluster.begin("slurmdbd", "slurmdbd", "-D")
-        cluster.until(("sacctmgr", "--noheader", "list", "qos", "format=name"), "normal")
-        cluster.begin_controller()
-        cluster.until(("scontrol", "ping"), "UP")
-        cluster.until(("sacctmgr", "--noheader", "list", "cluster", "format=cluster"), "lab")
+        prepare_head(cluster)
+        begin_accounting(cluster)
         tell(cluster, made)
         for name in _NAMES:
             cluster.begin(f"slurmd-{name}", "slurmd", "-D", "-N", name)
@@ -97,13 +95,28 @@ def begun(folder: Path) -> Iterator[SlurmCluster]:
         end_all(cluster)
 
 
+def begin_accounting(cluster: SlurmCluster) -> None:
+    """slurmdbd, then the controller."""
+    cluster.begin("slurmdbd", "slurmdbd", "-D")
+    cluster.until(("sacctmgr", "--noheader", "list", "qos", "format=name"), "normal")
+    cluster.begin_controller()
+    cluster.until(("scontrol", "ping"), "UP")
+    cluster.until(("sacctmgr", "--noheader", "list", "cluster", "format=cluster"), "lab")
+
+
 def write(made: SlurmSpec, folder: Path) -> None:
     folder.chmod(0o755)  # other users read slurm.conf, and reach munge
     for each in ("state", "spool", "bin"):
         (folder / each).mkdir()
-    for name in ("aws/slurm-accounts.sh", "aws/cloud.sh", "node/common.sh"):
+    for name in (*(f"aws/{each}" for each in _SCRIPTS), "aws/cloud.sh", "node/common.sh"):
         shutil.copy(TEMPLATES / name, folder / "bin")
-    (folder / "node.env").write_text("JOB_KEY=slurm\nLOG_GROUP=\nROLE=head\n")
+    (folder / "node.env").write_text(
+        "JOB_KEY=slurm\nLOG_GROUP=\nROLE=head\nSLURM_ACCOUNTS=yes\nSLURM_HEAD_NAME=head\nSLURM_SHARED_DIR=\n"
+        "SLURM_STATE_DIR=/saved\nSLURM_ACCOUNTING_DUMP=/saved/accounting.sql.gz\n"
+    )
+    (folder / "etc/slurm").mkdir(parents=True)
+    (folder / "etc/slurm/slurmdbd.conf").touch()
+    (folder / ".my.cnf").write_text(f"[client]\nsocket={folder}/db.sock\n")
     health = folder / "bin" / "slurm-health.sh"
     health.write_text("#!/bin/sh\nexit 0\n")
     health.chmod(0o755)
@@ -126,7 +139,7 @@ def write(made: SlurmSpec, folder: Path) -> None:
 
 
 def begin_database(cluster: SlurmCluster) -> None:
-    """MariaDB that knows its user by the machine's own, as slurm-head.sh has it, and is reached by its socket alone."""
+    """A new MariaDB, as its package starts it, which is reached by its socket alone."""
     folder = cluster.folder
     at = (f"--datadir={folder}/db", "--user=root")
     install = ("mariadb-install-db", "--no-defaults", *at, "--auth-root-authentication-method=socket")
@@ -283,11 +296,112 @@ def test_who_leaves_a_team_submits_to_it_no_more(accounts: SlurmCluster) -> None
     assert submit_as(accounts, GAMES, "--account=speech").returncode != 0
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("mysqldump") is None, reason="mysqldump not installed (Debian: mariadb-client)")
+def test_a_new_head_knows_the_hours_and_accounts_that_the_last_one_saved(accounts: SlurmCluster) -> None:
+    number = submit(accounts, "true", "--account=vision")
+    accounts.until(state(number), "COMPLETED")
+    make_hour_long(accounts, number)
+    before = known(accounts)
+    assert "lab|vision|root|root|1|0\n" in before[0]
+    assert "777|root|vision|01:00:00|COMPLETED\n" in before[1]
+    dump = accounts.folder / "saved/accounting.sql.gz"
+    accounts.end_controller()
+    try:
+        end(accounts, "slurmdbd")
+        done = on_head(accounts, "setpriv", "--reuid=slurm", "--regid=slurm", "--clear-groups",
+                       "bash", "bin/slurm-save.sh", str(dump))  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert (dump.owner(), dump.stat().st_mode & 0o777) == ("slurm", 0o600)
+        saved = dump.read_bytes()
+        end(accounts, "mariadbd")
+        shutil.rmtree(accounts.folder / "db")
+        begin_database(accounts)
+        # One that is damaged leaves nothing but an empty database, and is kept.
+        dump.write_bytes(saved[: len(saved) // 2])
+        assert "accounting begins empty" in prepare_head(accounts)
+        assert sql(accounts, "SHOW TABLES") == ""
+        assert [path.name.partition("-")[0] for path in dump.parent.glob("acc*.unusable-*")] == [
+            f"{dump.name}.unusable"
+        ]
+        dump.write_bytes(saved)
+        assert "accounting restored" in prepare_head(accounts)
+        assert prepare_head(accounts) == ""
+    finally:
+        if "mariadbd" not in accounts.processes:
+            begin_database(accounts)
+        begin_accounting(accounts)
+    tell(accounts, spec(accounts.folder))
+    assert known(accounts) == before
+    # A job of the last head's last minutes, which slurmctld may still know, never shares its number with a new one.
+    last = submit(accounts, "true", "--account=speech")
+    accounts.until(state(last), "COMPLETED")
+    assert int(sql(accounts, f"SELECT job_db_inx FROM lab_job_table WHERE id_job = {last}")) > 1_000_000
+
+
+def make_hour_long(cluster: SlurmCluster, number: str) -> None:
+    """Turns a job that ended into one of a full hour, because Slurm sums up full hours only. Its number becomes 777:
+    slurmctld corrects the times of jobs that it knows.
+    """
+    hour = "UNIX_TIMESTAMP() DIV 3600 * 3600"
+    sql(
+        cluster,
+        f"UPDATE lab_job_table SET id_job = 777, time_submit = {hour} - 7200, time_eligible = {hour} - 7200, "
+        f"time_start = {hour} - 7200, time_end = {hour} - 3600 WHERE id_job = {number};"
+        f"UPDATE lab_event_table SET time_start = {hour} - 86400 WHERE node_name = '';"
+        f"UPDATE lab_last_ran_table SET hourly_rollup = {hour} - 10800, daily_rollup = {hour} - 10800",
+    )
+    cluster.run("sacctmgr", "--immediate", "rollup")
+
+
+def known(cluster: SlurmCluster) -> list[str]:
+    """What Slurm's own commands tell: hours, jobs, accounts."""
+    plain = ("--noheader", "--parsable2")
+    period = ("start=now-1days", "end=now")
+    return [
+        cluster.run("sreport", *plain, "-t", "hours", "cluster", "AccountUtilizationByUser", *period),
+        cluster.run("sacct", *plain, "--allusers", "--jobs=777", "--format=jobid,user,account,elapsed,state"),
+        cluster.run("sacctmgr", *plain, "list", "associations", "format=cluster,account,user,fairshare,grptres,qos,id"),
+        cluster.run("sacctmgr", *plain, "list", "qos", "format=name,priority,preempt,flags"),
+    ]
+
+
+def sql(cluster: SlurmCluster, text: str) -> str:
+    done = on_head(cluster, "mysql", "--batch", "--skip-column-names", f"--execute={text}", "slurm_acct_db")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def end(cluster: SlurmCluster, name: str) -> None:
+    process = cluster.processes.pop(name)
+    process.terminate()
+    process.wait(60)
+
+
+def prepare_head(cluster: SlurmCluster) -> str:
+    """What a head does at boot before its daemons; returns what it logs."""
+    for name in ("hostnamectl", "systemctl"):
+        path = cluster.folder / "fake" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    done = on_head(cluster, "bash", "bin/slurm-head.sh")
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def on_head(cluster: SlurmCluster, *words: str) -> subprocess.CompletedProcess[str]:
+    folder = cluster.folder
+    env = {
+        **cluster.env, "GANGWAY_NODE_ENV": f"{folder}/node.env", "GANGWAY_SLURM_ACCOUNTS": f"{folder}/accounts",
+        "GANGWAY_ROOT": str(folder), "HOME": str(folder), "PATH": f"{folder}/fake:{cluster.env['PATH']}",
+    }  # fmt: skip
+    return subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
 def tell(cluster: SlurmCluster, made: SlurmSpec) -> None:
     """By the head's own script."""
-    folder = cluster.folder
-    (folder / "accounts").write_text("".join(" ".join(words) + "\n" for words in account_words(made)))
-    env = {**cluster.env, "GANGWAY_NODE_ENV": f"{folder}/node.env", "GANGWAY_SLURM_ACCOUNTS": f"{folder}/accounts"}
-    script = ["bash", str(folder / "bin" / "slurm-accounts.sh")]
-    done = subprocess.run(script, env=env, capture_output=True, text=True, timeout=120)
+    lines = "".join(" ".join(words) + "\n" for words in account_words(made))
+    (cluster.folder / "accounts").write_text(lines)
+    done = on_head(cluster, "bash", "bin/slurm-accounts.sh")
     assert done.returncode == 0, done.stderr

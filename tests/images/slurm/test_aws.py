@@ -71,7 +71,7 @@ def test_what_is_started_is_there(documents: dict[str, str]) -> None:
             for path, text in found.items()
             if path.endswith(".service")
             for line in text.splitlines()
-            if line.startswith("ExecStart")
+            if line.startswith("Exec")
         }
         assert {path for path in run if path.startswith("/opt/gangway")} <= found.keys()
 
@@ -108,6 +108,29 @@ def test_accounts_only_where_there_are_any(slurm_head: AwsSlurmHeadSpec, documen
     without = files(render_slurm_head(plain))
     assert not any("slurmdbd" in path or "accounts" in path for path in without)
     assert "mariadb" not in without["/etc/gangway/node.env"]
+
+
+def test_accounting_is_saved_only_where_a_file_system_outlives_the_head(
+    slurm_head: AwsSlurmHeadSpec, documents: dict[str, str]
+) -> None:
+    on_lustre = files(documents["slurm_head"])
+    dump = "/fsx/.gangway/slurm/accounting.sql.gz"
+    assert f"SLURM_ACCOUNTING_DUMP={dump}\n" in on_lustre["/etc/gangway/node.env"]
+    stopped = on_lustre["/etc/systemd/system/gangway-slurmdbd.service"]
+    assert f"ExecStopPost=-/opt/gangway/bin/slurm-save.sh {dump}\n" in stopped
+    assert f"RequiresMountsFor={dump}\n" in stopped
+    started = next(words for words in yaml.safe_load(documents["slurm_head"])["runcmd"] if words[1] == "enable")
+    assert "gangway-slurm-save.timer" in started
+    local = replace(slurm_head.slurm, state_dir="/var/lib/gangway/slurm")
+    for head in (
+        replace(slurm_head, file_system=None, slurm=local),
+        replace(slurm_head, slurm=local),
+        replace(slurm_head, slurm=replace(slurm_head.slurm, accounting=False, teams=())),
+    ):
+        found = files(render_slurm_head(head))
+        assert not any("save" in path for path in found)
+        assert not any("slurm-save.sh" in text or "RequiresMountsFor" in text for text in found.values())
+        assert "SLURM_ACCOUNTING_DUMP=''\n" in found["/etc/gangway/node.env"]
 
 
 def test_what_cannot_be_is_refused(slurm_head: AwsSlurmHeadSpec) -> None:

@@ -1,5 +1,6 @@
 """What a machine of Slurm's runs, as it is shipped: real bash and curl, fake commands, IMDSv2 in small."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +168,107 @@ def test_the_state_is_slurms_and_the_folder_of_jobs_the_users(slurm_machine: Any
     assert made.pop("/fsx/jobs") == everybody
     assert "/fsx/.gangway/slurm/state" in made
     assert all(words == ["-m", "0700", "-o", "slurm", "-g", "slurm"] for words in made.values())
+
+
+@pytest.fixture
+def saving(slurm_machine: Any, tmp_path: Path) -> Any:
+    """A head whose database has a cluster, and a former dump."""
+    slurm_machine.fake("mysql", "echo 1")
+    slurm_machine.fake("mysqldump", "echo new")
+    (tmp_path / "dump").write_bytes(gzip.compress(b"former\n"))
+    return slurm_machine
+
+
+def save(machine: Any) -> Any:
+    return machine._bash(["bash", str(machine.bin / "slurm-save.sh"), f"{machine.root}/dump"], None, {})
+
+
+def test_a_dump_takes_the_former_ones_place(saving: Any, tmp_path: Path) -> None:
+    done = save(saving)
+    assert done.returncode == 0, done.stderr
+    assert gzip.decompress((tmp_path / "dump").read_bytes()) == b"new\n"
+    assert (tmp_path / "dump").stat().st_mode & 0o777 == 0o600
+    assert saving.calls("mysqldump") == [["--single-transaction", "slurm_acct_db"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "code"),
+    [
+        ("mysqldump", "echo half; exit 2", 2), ("mysql", "exit 1", 1), ("mysql", "echo 0", 0),
+        ("gzip", "cat; exit 1", 1), ("sync", "exit 1", 1),
+    ],
+)  # fmt: skip
+def test_a_dump_that_fails_or_is_empty_leaves_the_former_one(
+    saving: Any, tmp_path: Path, name: str, body: str, code: int
+) -> None:
+    saving.fake(name, body)
+    assert save(saving).returncode == code
+    assert gzip.decompress((tmp_path / "dump").read_bytes()) == b"former\n"
+
+
+def test_nothing_is_saved_each_time_that_slurmdbd_fails(saving: Any, tmp_path: Path) -> None:
+    saving.env["SERVICE_RESULT"] = "exit-code"
+    assert save(saving).returncode == 0
+    assert gzip.decompress((tmp_path / "dump").read_bytes()) == b"former\n"
+
+
+MYSQL = """[[ $* != *"SELECT EXISTS"* ]] || {{ echo {ready}; exit; }}
+[ "$*" != slurm_acct_db ] || {{ cat >>{root}/restored; {fails}; }}"""
+
+
+@pytest.fixture
+def accounting_head(slurm_machine: Any, tmp_path: Path) -> Any:
+    """A head with accounting and what an earlier one has saved."""
+    for name in ("install", "hostnamectl"):
+        slurm_machine.fake(name)
+    slurm_machine.more_settings |= {
+        "SLURM_ACCOUNTS": "yes", "SLURM_STATE_DIR": "/state", "SLURM_SHARED_DIR": "''", "SLURM_HEAD_NAME": "head",
+        "SLURM_ACCOUNTING_DUMP": "/state/dump",
+    }  # fmt: skip
+    for path in ("etc/slurm/slurmdbd.conf", "state/dump"):
+        (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / "etc/slurm/slurmdbd.conf").touch()
+    (tmp_path / "state/dump").write_bytes(gzip.compress(b"saved\n" * 1000))
+    slurm_machine.fake("mysql", MYSQL.format(ready=0, root=tmp_path, fails="true"))
+    return slurm_machine
+
+
+def test_a_new_head_restores_what_was_saved(accounting_head: Any, tmp_path: Path) -> None:
+    done = accounting_head.run("slurm-head.sh")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "restored").read_text() == "saved\n" * 1000
+    assert "accounting restored" in done.stderr
+    assert (tmp_path / "state/dump").exists()
+
+
+def test_a_head_that_has_its_database_keeps_it(accounting_head: Any, tmp_path: Path) -> None:
+    accounting_head.fake("mysql", MYSQL.format(ready=1, root=tmp_path, fails="true"))
+    assert accounting_head.run("slurm-head.sh").returncode == 0
+    assert not (tmp_path / "restored").exists()
+    assert not any("DROP" in " ".join(call) for call in accounting_head.calls("mysql"))
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_damaged_dump_is_kept_and_does_not_stop_the_head(accounting_head: Any, tmp_path: Path, is_cut: bool) -> None:
+    dump = tmp_path / "state/dump"
+    if is_cut:
+        dump.write_bytes(dump.read_bytes()[:-12])
+    else:
+        accounting_head.fake("mysql", MYSQL.format(ready=0, root=tmp_path, fails="exit 1"))
+    damaged = dump.read_bytes()
+    done = accounting_head.run("slurm-head.sh")
+    assert done.returncode == 0, done.stderr
+    (kept,) = dump.parent.iterdir()
+    assert kept.name.startswith("dump.unusable-")
+    assert kept.read_bytes() == damaged
+    assert f"accounting begins empty: {kept} cannot be restored" in done.stderr
+    # What was restored of it is dropped.
+    assert ["DROP" in " ".join(call) for call in accounting_head.calls("mysql")][-2:] == [True, False]
+
+
+def test_a_database_that_is_down_costs_no_dump(accounting_head: Any, tmp_path: Path) -> None:
+    """The unit runs the script again."""
+    counted = f'echo >>{tmp_path}/tries; [ "$(wc -l <{tmp_path}/tries)" -lt 3 ] || exit 1\n'
+    accounting_head.fake("mysql", counted + MYSQL.format(ready=0, root=tmp_path, fails="true"))
+    assert accounting_head.run("slurm-head.sh").returncode == 1
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["dump"]

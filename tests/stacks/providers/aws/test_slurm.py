@@ -95,6 +95,11 @@ def test_the_controller_knows_the_ladder_the_machine_and_the_teams(slurm_plan: P
     assert len(groups) == len({rung["group"] for rung in scaler["rungs"]})
 
 
+def test_the_old_controller_ends_before_the_new_one_starts(slurm_plan: Plan) -> None:
+    (head,) = of(slurm_plan, "Instance")
+    assert head.delete_before_replace
+
+
 def test_both_have_the_key_by_name_alone_and_the_nodes_what_they_must_find(slurm_plan: Plan) -> None:
     (head,) = of(slurm_plan, "Instance")
     node = next(one for one in of(slurm_plan, "LaunchTemplate") if one.name == "aws-p5-slurm-0-spot")
@@ -143,6 +148,9 @@ def test_what_a_person_should_know(slurm_plan: Plan, config_with: Callable[[Edit
     found = by_code(slurm_plan)
     assert "spot, on-demand" in found["slurm.partitions"].message
     assert found["slurm.accounts"].severity is Severity.INFO
+    assert "a new head restores them" in found["slurm.accounts"].message
+    local = by_code(make_plan(config_with(lambda values: values.pop("gangway:storage"))))
+    assert "lost when the head is replaced" in local["slurm.accounts"].message
 
     def bare(values: dict[str, Any]) -> None:
         del values["gangway:storage"]
