@@ -40,7 +40,7 @@ test: lint unlinted  ## lint, types and the tests but for those marked slow
 
 unlinted: $(READY)
 	@echo "==> pytest (2 workers)"
-	@$(PYTEST) -m "not slow"
+	@$(PYTEST) -m "not slow" --durations=15 --durations-min=3
 
 test-all: lint  ## lint, types and every test, with more examples: before each landing (ARGS=--hypothesis-seed=7)
 	@echo "==> pytest, all of it (2 workers)"
