@@ -98,8 +98,8 @@ class DataGuard:
         """Warns of each resource that `allow_replace` names."""
         for name in self._allowed:
             pulumi.warn(
-                f"gangway:allow_replace: {name} may be replaced or removed. What it holds is lost then, or stays in the "
-                "cloud outside the stack. Take the name out once that is done"
+                f"gangway:allow_replace: {name} may be replaced or removed. What it holds is lost then, or stays in "
+                "the cloud outside the stack. Take the name out once that is done"
             )
 
 

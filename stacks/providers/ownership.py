@@ -110,7 +110,8 @@ def check_addresses(config: StackConfig, state: State) -> None:
                     "Azure cannot change the addresses of a network that is in use",
                     value=config.network.cidr,
                     allowed=", ".join(built),
-                    fix="undo the change; or `pulumi destroy`, which leaves the run records in the old resource group, then `up`",
+                    fix="undo the change; or `pulumi destroy`, which leaves the run records in the old resource group, "
+                    "then `up`",
                 )
 
 

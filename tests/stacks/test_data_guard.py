@@ -153,7 +153,7 @@ def guarded(config: StackConfig, state: Mapping[str, Any], allowed: Sequence[str
     guard, found = DataGuard(provider_of(config.provider).retention, allowed, state), dict[str, str]()
 
     def watch(args: pulumi.ResourceTransformationArgs) -> None:
-        result = guard.watch(args)
+        result: Any = guard.watch(args)
         if result is None:
             return
         assert result.opts.delete_before_replace is False
