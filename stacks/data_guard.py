@@ -52,16 +52,18 @@ class DataGuard:
         self._existing = {
             _key(urn)
             for urn, resource in state.items()
-            if kind(_key(urn)[0]) in self._types and not retention.is_scratch(resource["outputs"])
+            if kind(_key(urn)[0]) in self._types and not retention.is_disposable(urn, resource["outputs"])
         }
         self._hook = pulumi.ResourceHook(
             "gangway-data-guard", self._refuse_replacement, pulumi.ResourceHookOptions(on_dry_run=True)
         )
         self._declared: set[Key] = set()
+        self._retained: set[Key] = set()
 
     def watch(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         """A transformation that guards a resource with data. A guarded resource is created before its predecessor is
-        deleted, so that refusing the creation loses nothing.
+        deleted, so that refusing the creation loses nothing. A retained one would stay in the cloud, but the stack
+        would go on with an empty one.
         """
         if kind(args.type_) not in self._types:
             return None
@@ -71,9 +73,10 @@ class DataGuard:
         names = {args.name, *(name.rpartition("::")[2] for name in aliases if isinstance(name, str))}
         keys = {(args.type_, name) for name in names}
         self._declared |= keys
-        # A retained resource stays in the cloud when it is replaced.
-        if not self._existing & keys or args.name in self._allowed or args.opts.retain_on_delete:
+        if not self._existing & keys or args.name in self._allowed:
             return None
+        if args.opts.retain_on_delete:
+            self._retained.add((args.type_, args.name))
         guarded = pulumi.ResourceOptions(
             delete_before_replace=False, hooks=pulumi.ResourceHookBinding(before_create=[self._hook])
         )
@@ -81,8 +84,9 @@ class DataGuard:
 
     def _refuse_replacement(self, args: pulumi.ResourceHookArgs) -> None:
         """Called before a guarded resource is created. If it exists already, this is a replacement."""
-        if _key(args.urn) in self._existing:
-            raise _refusal(args.name, args.type, "replace")
+        key = _key(args.urn)
+        if key in self._existing:
+            raise _refusal(args.name, args.type, "replace", is_retained=key in self._retained)
 
     def check_removed(self) -> None:
         """Call after the program has declared everything. InputError: an existing guarded resource is not declared."""
@@ -94,15 +98,19 @@ class DataGuard:
         """Warns of each resource that `allow_replace` names."""
         for name in self._allowed:
             pulumi.warn(
-                f"gangway:allow_replace: {name} may be replaced or removed, and what it holds is lost then. Take the "
-                "name out once that is done"
+                f"gangway:allow_replace: {name} may be replaced or removed. What it holds is lost then, or stays in "
+                "the cloud outside the stack. Take the name out once that is done"
             )
 
 
-def _refusal(name: str, type_: str, action: str) -> InputError:
+def _refusal(name: str, type_: str, action: str, *, is_retained: bool = False) -> InputError:
+    effect, otherwise = "what it holds would be lost", "copy the data away, and"
+    if is_retained:
+        effect = "the stack would go on with an empty one: the old one stays in the cloud, outside the stack"
+        otherwise = "to start with an empty one,"
     return InputError(
         f"gangway:allow_replace: {name}",
-        f"this change would {action} a resource of type {type_}, and what it holds would be lost",
+        f"this change would {action} a resource of type {type_}, and {effect}",
         allowed="changes that leave it as it is",
-        fix=f"undo the change; or copy the data away, and write gangway:allow_replace: [{name}]",
+        fix=f"undo the change; or {otherwise} write gangway:allow_replace: [{name}]",
     )

@@ -160,7 +160,7 @@ class LadderContext:
         zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
         num_nodes_min: the job goes on with so many nodes.
         num_nodes_max: and asks for so many.
-        max_hours: the longest the job may run.
+        max_hours: the longest the job may run; None for a cluster with a queue.
         now: the time of the check, with its zone.
     """
 
@@ -169,7 +169,7 @@ class LadderContext:
     zone_assumed: bool
     num_nodes_min: int
     num_nodes_max: int
-    max_hours: float
+    max_hours: float | None
     now: datetime
 
 
@@ -360,7 +360,7 @@ def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderCon
             f"{rung.ends_at.isoformat()} leaves no time: its nodes stop at {stop.isoformat()}",
             "remove this rung, or name a later block",
         )
-    elif stop < begin + timedelta(hours=context.max_hours):
+    elif context.max_hours is not None and stop < begin + timedelta(hours=context.max_hours):
         hours = math.floor((stop - begin) / timedelta(hours=0.1)) / 10
         since = "now" if begin == context.now else "its start"
         then = "ends with its last checkpoint" if last else "goes on with the next rung"

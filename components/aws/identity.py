@@ -120,6 +120,11 @@ def key_policy(account: str, region: str) -> dict[str, Any]:
     }
 
 
+def key_alias(stack: str) -> str:
+    """The alias of a stack's key, which stays with the key while run records need it."""
+    return f"alias/{stack}-data"
+
+
 class EncryptionKey(pulumi.ComponentResource):
     """A rotating KMS key with an alias, usable by the services of the stack."""
 
@@ -136,7 +141,7 @@ class EncryptionKey(pulumi.ComponentResource):
             tags=args["tags"],
             opts=child,
         )
-        alias = kms.Alias(f"{name}-data", name=f"alias/{name}-data", target_key_id=key.id, opts=child)
+        alias = kms.Alias(f"{name}-data", name=key_alias(name), target_key_id=key.id, opts=child)
         # A resource of its own, because the policy needs the account's number, which the key's ARN tells.
         policy = kms.KeyPolicy(
             f"{name}-data",

@@ -16,20 +16,24 @@ def _is_import_log(inputs: Mapping[str, Any]) -> bool:
 
 RETENTION = Retention(
     data={"azure-native:storage:BlobContainer": "run records; Azure would delete them with the container"},
-    holders={"azure-native:storage:StorageAccount": "its encryption, firewall and blobs go with it"},
+    holders={
+        "azure-native:resources:ResourceGroup": "Azure deletes everything in it",
+        "azure-native:storage:StorageAccount": "its encryption, firewall and blobs go with it",
+    },
     protections=types_of(
         "azure-native",
         "storage: BlobServiceProperties ManagementPolicy",
         "versions, and how long deleted blobs are kept",
     ),
     is_scratch=_is_import_log,
+    # They expire, and other clouds' flow logs are in no bucket at all.
+    scratch_components=frozenset({"gangway:azure:FlowLogStore"}),
     refuses=False,
     keys={"azure-native:keyvault:Key": "blobs under a deleted key cannot be read"},
     surroundings={
         "azure-native:authorization:RoleAssignment": "the account's identity may use the key",
         "azure-native:keyvault:Vault": "holds the key behind a firewall",
         "azure-native:managedidentity:UserAssignedIdentity": "the account reaches the key as this identity",
-        "azure-native:resources:ResourceGroup": "Azure deletes everything in it",
     },
     copies={"azure-native:storagecache:AmlFilesystem": "runs are exported, and machines put records in the container"},
     disposable={

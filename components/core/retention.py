@@ -45,6 +45,7 @@ class Retention:
             replace them unless allowed.
         disposable: may be deleted or replaced at any time.
         is_scratch: whether `data` with these inputs is deleted with its content on purpose (`keep_runs: false`).
+        scratch_components: components whose resources hold nothing that has to outlive a `destroy`, such as flow logs.
         refuses: whether the cloud refuses to delete `data` that is not empty. If not, the program must retain it.
     """
 
@@ -57,6 +58,7 @@ class Retention:
     copies: Types = field(default_factory=dict)
     disposable: Types = field(default_factory=dict)
     is_scratch: Callable[[Mapping[str, Any]], bool] = _force_destroyed
+    scratch_components: frozenset[str] = frozenset()
     refuses: bool = True
 
     @property
@@ -69,6 +71,11 @@ class Retention:
     def guarded(self) -> frozenset[str]:
         """The types that a changed setting may replace or remove only if the stack file allows it."""
         return frozenset((*self.data, *self.holders, *self.copies))
+
+    def is_disposable(self, urn: str, outputs: Mapping[str, Any]) -> bool:
+        """Whether a resource of a guarded type may be replaced or removed all the same."""
+        parents = urn.split("::", 3)[2].split("$")
+        return self.is_scratch(outputs) or not self.scratch_components.isdisjoint(parents)
 
 
 NO_RETENTION = Retention()

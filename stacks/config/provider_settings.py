@@ -70,7 +70,7 @@ class ProviderSettings:
         storage_kinds: file systems it has, the usual one first; empty where storage is unsupported.
         account: Pulumi's own settings for it; None where a stack file has no use for them.
         has_slices: whether `cluster.topology` means something.
-        deletes_runs: whether `job.keep_runs: false` is heeded.
+        deletes_runs: whether `keep_runs: false` of the job or the engine is heeded.
         nodes_can_leave: whether `job.terminate_when_done` is heeded.
         runs_commands: whether a job may be a command of one's own.
         joins_commands: whether it may be one on several nodes.

@@ -206,6 +206,11 @@ class StackConfig(Section):
         return StandingConfig(keep_runs=self.engine.keep_runs)
 
     @property
+    def job_hours(self) -> float | None:
+        """After how many hours the nodes stop the job; None for a cluster with a queue, whose jobs have their own."""
+        return None if self.job is None else self.job.max_hours
+
+    @property
     def expected_nodes(self) -> int:
         """With fewer, some are missing. A job that may be scaled in is expected to have the least alone."""
         nodes = self.cluster.nodes

@@ -25,10 +25,17 @@ _AZURE_NETWORK = "azure-native:network:VirtualNetwork"
 
 @dataclass(frozen=True)
 class Owner:
-    """Another stack with this identity. `found`: a resource of it; `tags`: the resource's tags."""
+    """Another stack with this identity.
+
+    Attributes:
+        found: a resource of it.
+        tags: the resource's tags.
+        is_kept: whether the resource can outlive a `destroy`, with run records.
+    """
 
     found: str
     tags: Mapping[str, str]
+    is_kept: bool = False
 
     def __str__(self) -> str:
         who = ", ".join(f"{key} {self.tags[key]}" for key in ("team", "cost_center") if key in self.tags)
@@ -103,27 +110,36 @@ def check_addresses(config: StackConfig, state: State) -> None:
                     "Azure cannot change the addresses of a network that is in use",
                     value=config.network.cidr,
                     allowed=", ".join(built),
-                    fix="undo the change; or `pulumi destroy` (keep_runs says whether run records stay), then `up`",
+                    fix="undo the change; or `pulumi destroy`, which leaves the run records in the old resource group, "
+                    "then `up`",
                 )
 
 
-def check_unclaimed(config: StackConfig, find_owner: Callable[[], Owner | None]) -> None:
-    """InputError: another stack in the account has this identity, so that one budget would count and stop both. Looks
-    only before the stack's first resource. A refused lookup is a warning.
+def check_unclaimed(config: StackConfig, *lookups: Callable[[], Owner | None]) -> None:
+    """InputError: another stack in the account has this identity, so that one budget would count and stop both, or
+    names would collide. Looks only before the stack's first resource. A refused lookup is a warning.
     """
     if built_identities(own_state()):
         return
-    try:
-        owner = find_owner()
-    except LookupFailedError as failed:
-        pulumi.warn(f"cannot check whether another stack has the identity {config.stack}: {failed}")
-        return
-    if owner is not None:
-        raise InputError(
-            f"stack {config.stack_name}: {_SETTING}",
-            f"another stack of this identity is up: {owner}",
-            value=config.stack,
-            allowed="an identity that no other stack of this account or project has",
-            fix=f"pulumi config set {_SETTING} {config.stack[:35]}-2; if that stack is yours, select the backend that "
-            "has its state (pulumi login) instead",
-        )
+    for find_owner in lookups:
+        try:
+            owner = find_owner()
+        except LookupFailedError as failed:
+            pulumi.warn(f"cannot check whether another stack has the identity {config.stack}: {failed}")
+            continue
+        if owner is not None:
+            raise _claimed(config, owner)
+
+
+def _claimed(config: StackConfig, owner: Owner) -> InputError:
+    is_up, its_state = f"another stack of this identity is up: {owner}", "that has its state (pulumi login)"
+    kept = f"a stack of this identity is up, or was destroyed and left its run records: {owner}"
+    own = f"select the backend and stack {its_state}: its next `up` uses the run bucket and key again"
+    return InputError(
+        f"stack {config.stack_name}: {_SETTING}",
+        kept if owner.is_kept else is_up,
+        value=config.stack,
+        allowed="an identity that no other stack of this account or project has",
+        fix=f"pulumi config set {_SETTING} {config.stack[:35]}-2; if that stack is yours, "
+        f"{own if owner.is_kept else f'select the backend {its_state} instead'}",
+    )

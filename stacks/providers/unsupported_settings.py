@@ -231,7 +231,7 @@ def _kept_runs(config: StackConfig) -> Iterator[InputError]:
     """Elsewhere `destroy` leaves what holds the runs, whatever the file says."""
     if not config.work.keep_runs and not provider_of(config.provider).settings.deletes_runs:
         yield InputError(
-            "gangway:job.keep_runs",
+            f"gangway:{'engine' if config.engine.standing else 'job'}.keep_runs",
             f"`destroy` leaves the runs on provider: {config.provider}",
             value=False,
             allowed=f"only with provider: {' or '.join(_where(lambda settings: settings.deletes_runs))}",

@@ -129,7 +129,7 @@ def lost(steps: list[dict[str, Any]], retention: Retention) -> Iterator[str]:
     """URNs of resources with data that a change would replace or remove."""
     for step in steps:
         guarded = step["op"] in ("replace", "delete") and kind(step["type"]) in retention.guarded
-        if guarded and not retention.is_scratch((step.get("old") or {}).get("outputs") or {}):
+        if guarded and not retention.is_disposable(step["urn"], (step.get("old") or {}).get("outputs") or {}):
             yield step["urn"]
 
 

@@ -110,6 +110,17 @@ def test_an_address_lies_in_its_subnet(plugin: Any) -> None:
         plugin.create(PORT, own)
 
 
+def test_subnets_are_listed_by_all_their_tags(plugin: Any) -> None:
+    network = plugin.create(NETWORK, {"name": "n"})
+    inputs = {"networkId": network.id, "cidr": "10.42.0.0/16", "tags": ["gangway:stack=demo", "team=ml"]}
+    subnet = plugin.create(SUBNET, inputs)
+    listing = "openstack:networking/getSubnetIdsV2:getSubnetIdsV2"
+    assert plugin.invoke(listing, {"tags": ["gangway:stack=demo"]})[0]["ids"] == [subnet.id]
+    assert plugin.invoke(listing, {"tags": ["gangway:stack=demo", "team=other"]})[0]["ids"] == []
+    found, _ = plugin.invoke("openstack:networking/getSubnet:getSubnet", {"subnetId": subnet.id})
+    assert found["allTags"] == inputs["tags"]
+
+
 def test_what_is_in_use_cannot_be_deleted(plugin: Any) -> None:
     network = plugin.create(NETWORK, {"name": "n"})
     port = plugin.create(PORT, {"networkId": network.id})

@@ -52,6 +52,13 @@ def beside(engine: Any, folder: str, name: str, **changes: Any) -> Any:
     return copied
 
 
+def elsewhere(engine: Any) -> Any:
+    """The same project with a backend that does not have the state."""
+    state = engine.state.with_name("other-state")
+    state.mkdir()
+    return beside(engine, "other", "speech", state=state, env={**engine.env, "PULUMI_BACKEND_URL": state.as_uri()})
+
+
 def texts(engine: Any, project: str) -> dict[str, str]:
     """What the cloud holds of a project: id -> everything about it. APIs are the Google project's own: either enables
     them, and none disables them.
@@ -85,16 +92,14 @@ def test_two_projects_live_side_by_side(make_project: Callable[[str], Any], stan
     speech.applied("destroy")
 
 
-@pytest.mark.parametrize("stack", ["aws-g5-dev", "azure-nc-dev", "gcp-v5e-pod"])
+@pytest.mark.parametrize("stack", ["aws-g5-dev", "azure-nc-dev", "gcp-v5e-pod", "openstack-gpu"])
 def test_the_same_project_elsewhere_is_refused_before_its_first_resource(
     make_project: Callable[[str], Any], standin: Any, stack: str
 ) -> None:
     speech = make_project(stack)
     speech.applied("up")
     before, queued = speech.resources(), list(standin.cloud.queued)
-    state = speech.state.with_name("other-state")
-    state.mkdir()
-    other = beside(speech, "other", "speech", state=state, env={**speech.env, "PULUMI_BACKEND_URL": state.as_uri()})
+    other = elsewhere(speech)
     for command in (("preview",), ("up", "--yes", "--skip-preview")):
         outcome = other.run(*command)
         assert outcome.status != 0
@@ -108,6 +113,26 @@ def test_the_same_project_elsewhere_is_refused_before_its_first_resource(
     speech.applied("up", "--expect-no-changes")
     other.plain("config", "set", "gangway:identity", "speech-2", "--stack", stack)
     assert other.run("preview").status == 0
+
+
+def test_a_key_that_destroy_left_is_refused_elsewhere(make_project: Callable[[str], Any]) -> None:
+    speech = make_project("aws-g5-dev")
+    speech.change(lambda config: config.update({"gangway:encryption": "customer-key"}))
+    speech.applied("up")
+    (bucket,) = (one["id"] for one in speech.resources() if one["type"] == "aws:s3/bucket:Bucket")
+    record = speech.put(bucket, "run.json")
+    assert speech.run("destroy", "--yes", "--skip-preview", "--continue-on-error").status != 0
+    left = speech.resources()
+    assert "aws:iam/role:Role" not in {one["type"] for one in left}
+    outcome = elsewhere(speech).run("preview")
+    assert outcome.status != 0
+    assert "was destroyed and left its run records: KMS key alias/speech-aws-g5-dev-" in outcome.text
+    assert "team ml-platform" in outcome.text
+    assert speech.resources() == left
+    # Its own state has the key.
+    speech.applied("up")
+    record.unlink()
+    speech.applied("destroy")
 
 
 def test_a_renamed_stack_is_refused_until_its_identity_is_kept(make_project: Callable[[str], Any]) -> None:

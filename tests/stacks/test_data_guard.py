@@ -5,8 +5,9 @@ nothing. The engine tests' stand-ins know what a cloud cannot change in place, a
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi
@@ -140,3 +141,70 @@ def test_scratch_may_be_removed(inputs: Mapping[str, Any]) -> None:
     else:
         with pytest.raises(InputError, match="demo-head"):
             guard.check_removed()
+
+
+def state_of(resources: Sequence[PlannedResource]) -> dict[str, dict[str, Any]]:
+    """The state of a stack that has these resources."""
+    return {one.urn: {"type": one.type, "outputs": one.inputs} for one in resources}
+
+
+def guarded(config: StackConfig, state: Mapping[str, Any], allowed: Sequence[str] = ()) -> dict[str, Any]:
+    """By name of each resource that may not be replaced: the refusal."""
+    guard, found = DataGuard(provider_of(config.provider).retention, allowed, state), dict[str, str]()
+
+    def watch(args: pulumi.ResourceTransformationArgs) -> None:
+        result: Any = guard.watch(args)
+        if result is None:
+            return
+        assert result.opts.delete_before_replace is False
+        (hook,) = result.opts.hooks.before_create
+        (urn,) = (urn for urn in state if urn.endswith(f"{args.type_}::{args.name}"))
+        with pytest.raises(InputError, match="this change would replace") as refused:
+            hook.callback(SimpleNamespace(urn=urn, name=args.name, type=args.type_))
+        found[args.name] = str(refused.value)
+
+    def program() -> Mapping[str, Any]:
+        register_stack_transformation(watch)
+        return build(config)
+
+    record(program, PlaceholderCloud(), config.stack)
+    guard.check_removed()
+    return found
+
+
+RETAINED = {
+    "azure-ndv5-spot": {"azure-ndv5-spot-gangway", "azurendv5spot", "azure-ndv5-spot-runs"},
+    "openstack-gpu": {"openstack-gpu-runs"},
+    "aws-demo": set(),
+}
+COPIES = {
+    "azure-ndv5-spot": "azure-ndv5-spot-lustre",
+    "openstack-gpu": "openstack-gpu-share",
+    "aws-demo": "aws-demo-lustre",
+}
+
+
+@pytest.mark.parametrize("stack", RETAINED)
+def test_a_retained_resource_is_not_replaced_by_an_empty_one(
+    stack: str, recorded: Callable[[StackConfig], Recording]
+) -> None:
+    """Such as Azure's run account by another region. Its account for flow logs is none."""
+    config = read(stack)
+    state = state_of(recorded(config).resources)
+    refusals = guarded(config, state)
+    assert {name for name, text in refusals.items() if "go on with an empty one" in text} == RETAINED[stack]
+    assert "would be lost" in refusals[COPIES[stack]]
+    for name in RETAINED[stack]:
+        assert f"write gangway:allow_replace: [{name}]" in refusals[name]
+    assert guarded(config, state, tuple(refusals)) == {}
+    assert guarded(config, {}) == {}
+
+
+@pytest.mark.parametrize("stack", ["aws-demo", "azure-ndv5-spot", "gcp-a3-spot"])
+def test_flow_logs_may_be_switched_off(stack: str, recorded: Callable[[StackConfig], Recording]) -> None:
+    """They expire, and are no data: not on one cloud alone either."""
+    config = read(stack)
+    without = config.model_copy(update={"network": config.network.model_copy(update={"flow_logs": False})})
+    state = state_of(recorded(config).resources)
+    assert len(recorded(without).resources) < len(state) or stack.startswith("gcp"), "Google's are part of a subnet"
+    assert guarded(without, state)

@@ -26,7 +26,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory, Key
 from stacks.providers.aws.eks_plan import EksPlan
 from stacks.providers.aws.lookups import Lookups, look_up_all
-from stacks.providers.aws.owner import find_owner
+from stacks.providers.aws.owner import owner_lookups
 from stacks.providers.aws.plan import AwsPlan
 from stacks.providers.ownership import check_unclaimed
 
@@ -36,7 +36,7 @@ __all__ = ["build_eks"]
 def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = aws.Provider(config.stack, region=config.region)
-    check_unclaimed(config, lambda: find_owner(config.stack, provider))
+    check_unclaimed(config, *owner_lookups(config, provider))
     opts = pulumi.ResourceOptions(providers={"aws": provider})
     parameter = {} if config.cluster.image_id else {"nodes": image_parameter(eks.version, planned.machine)}
     found = look_up_all(config, provider, parameter, builds=False)

@@ -41,7 +41,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         zone_assumed=config.cluster.zone is None and preferred_zone(config.cluster.capacity) is None,
         num_nodes_min=nodes.min,
         num_nodes_max=nodes.max,
-        max_hours=config.work.max_hours,
+        max_hours=config.job_hours,
         now=now,
     )
     return (

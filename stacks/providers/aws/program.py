@@ -20,7 +20,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.lookups import look_up_all
-from stacks.providers.aws.owner import find_owner
+from stacks.providers.aws.owner import owner_lookups
 from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
 from stacks.providers.aws.slurm import check_slurm
 from stacks.providers.aws.slurm_program import HEAD_IMAGE as SLURM_HEAD_IMAGE
@@ -57,7 +57,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     else:
         check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
-    check_unclaimed(config, lambda: find_owner(config.stack, provider))
+    check_unclaimed(config, *owner_lookups(config, provider))
     builds = slurm is None and config.ready_image is None
     found = look_up_all(config, provider, _newest_images(config, planned, slurm), builds=builds)
     record_choice(config.stack, config.encryption)

@@ -14,8 +14,10 @@ from components.openstack.pricing import price_resources
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.component_factory import ComponentFactory
 from stacks.providers.openstack.findings import findings
+from stacks.providers.openstack.owner import find_owner
 from stacks.providers.openstack.plan import OpenstackPlan, job_spec, plan, section_of
 from stacks.providers.openstack.user_data import UserDataInputs
+from stacks.providers.ownership import check_unclaimed
 from stacks.providers.shared import machine_of, price_of
 
 __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
@@ -29,6 +31,7 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = openstack.Provider(config.stack, cloud=section_of(config).cloud, region=config.region)
+    check_unclaimed(config, lambda: find_owner(config, provider))
     stack = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"openstack": provider}))
     runs = stack.runs()
     network = stack.network()

@@ -1,6 +1,7 @@
 """What machines may do: each grant where it belongs, nothing wider than its reason."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +108,17 @@ def test_groups_are_changed_under_the_tag_alone(node: Any, head: Any) -> None:
         assert member.inputs["condition"]["expression"] == OWN_GROUPS
         assert member.inputs["member"] == f"${{Account.demo-{kind}.member}}"
     assert not set(GROUP_PERMISSIONS) & PROJECT_WIDE.keys()
+
+
+def test_the_security_page_names_what_reaches_other_stacks(repo: Path) -> None:
+    """Rights that change something in the whole project; reading and writing logs is left out."""
+    page = (repo / "docs/security-access.md").read_text("utf-8")
+    section = page.partition("### Rights on a whole project\n")[2].partition("\n#")[0]
+    harmless = ("read only", "only writes", "reads no data")
+    reaching = [name for name, reason in PROJECT_WIDE.items() if not any(words in reason for words in harmless)]
+    assert {"lustre.instances.importData", "tpu.queuedResources.delete"} <= {*reaching}
+    assert [name for name in reaching if f"`{name}`" not in section] == []
+    assert "(security-access.md#rights-on-a-whole-project)" in (repo / "docs/security.md").read_text("utf-8")
 
 
 def test_what_each_may_do() -> None:

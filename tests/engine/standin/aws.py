@@ -116,6 +116,17 @@ class Aws(Service):
             return {"id": "roles", "arns": [self._arn("aws:iam/role:Role", name) for name in names], "names": names}
         if function == "aws:iam/getRole:getRole":
             return {"id": args["name"], "name": args["name"], "tags": roles[args["name"]]}
+        if function == "aws:kms/getAlias:getAlias":
+            aliases = {one["id"]: one["inputs"] for one in self.resources_of_type("aws:kms/alias:Alias")}
+            if args["name"] not in aliases:
+                raise RefusedError(f"reading KMS Alias ({args['name']}): empty result")
+            key = self._arn("aws:kms/key:Key", aliases[args["name"]]["targetKeyId"])
+            return {"id": args["name"], "name": args["name"], "targetKeyArn": key}
+        if function == "aws:resourcegroupstaggingapi/getResources:getResources":
+            keys = {one["outputs"]["arn"]: one["inputs"] for one in self.resources_of_type("aws:kms/key:Key")}
+            tagged = {arn: keys[arn].get("tags", {}) for arn in args["resourceArnLists"] if arn in keys}
+            mappings = [{"resourceArn": arn, "tags": tags} for arn, tags in tagged.items()]
+            return {"id": "resources", "resourceTagMappingLists": mappings}
         if function != "aws:ecr/getAuthorizationToken:getAuthorizationToken":
             raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
         password = f"{PASSWORD_PREFIX}{secrets.token_hex(16)}"

@@ -148,3 +148,4 @@ def test_a_network_in_use_keeps_its_addresses_on_azure(demo_config: StackConfig)
     with pytest.raises(InputError, match=r"network\.cidr") as refused:
         check_addresses(moved, state)
     assert refused.value.allowed == demo_config.network.cidr
+    assert "leaves the run records in the old resource group" in refused.value.fix
