@@ -38,6 +38,7 @@ MACHINES = re.compile(
     r"(aws:ec2|gcp:compute|openstack:compute):Instance|.*:(QueuedTpuRequest|VirtualMachine|VirtualMachineScaleSet)|"
     r"aws:autoscaling:Group|aws:eks:NodeGroup|gcp:compute:(Region)?InstanceGroupManager|.*:(NodePool|AgentPool)"
 )
+MEANINGS = ("**restarts nodes**", "**replaces the head**", "new nodes")
 # Clouds stop a machine to give it another size, and OpenStack rebuilds it with another image.
 STOPPING = {"imageId", "imageName", "instanceType", "machineType", "hardwareProfile", "vmSize", "flavorName"}
 TAGS = {"tags", "labels", "tagsAll", "pulumiLabels", "effectiveLabels", "terraformLabels"}
@@ -107,8 +108,8 @@ def happens(preview: Any, retention: Retention) -> str:
     steps = [event["resourcePreEvent"]["metadata"] for event in preview.events if "resourcePreEvent" in event]
     steps = [step for step in steps if step["op"] in ("create", "update", "replace", "delete")]
     assert not list(lost(steps, retention)), "loses data and is not refused"
-    words = {word: None for step in steps if (word := means(step))}
-    return "; ".join(words) or ("in place" if steps else "-")
+    found = {means(step) for step in steps}
+    return "; ".join(word for word in MEANINGS if word in found) or ("in place" if steps else "-")
 
 
 def means(step: dict[str, Any]) -> str:
