@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
-from components.core.findings import Finding, InputError
+from components.core.findings import Finding, InputError, Severity
 from components.core.visible import visible
 from stacks.engines.unreadable import UnreadableError
 from stacks.report.rendering import FULL
@@ -293,29 +293,43 @@ def make_shared(folder: Path) -> None:
         if not each.is_dir():
             each.mkdir(mode=0o755, exist_ok=True)  # those above it too, whatever the umask is
     for finding in sharing_findings(folder):
-        raise InputError(finding.path, finding.message, fix=finding.fix)
+        if finding.severity is Severity.ERROR:
+            raise InputError(finding.path, finding.message, fix=finding.fix)
 
 
 def sharing_findings(folder: Path) -> Iterator[Finding]:
     """Others who may rename and replace a job's folder, the folder of jobs, or one above it: a job's programs find
     their files by path, also when it is begun again, and would run those of somebody else.
+
+    An error where anybody may, and for root always. A warning where it takes the owner of a folder, or the group of one
+    above the folder of jobs: on a cluster these are often one's own team.
     """
-    whole = folder.resolve()
+    whole, is_root = folder.resolve(), os.geteuid() == 0
     for each in (whole, *whole.parents):
         try:
             seen = each.stat()
         except OSError:
             continue  # it is made, or that fails
         danger = "can replace what is in it, and have their files run as you"
-        if seen.st_uid not in (0, os.geteuid()):
-            yield Finding.error(
+        if seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
+            finding = Finding.error if is_root or each == whole or seen.st_mode & stat.S_IWOTH else Finding.warning
+            yield finding("job.folder", str(each), f"other users can write to it, so they {danger}", f"chmod +t {each}")
+        elif seen.st_uid not in (0, os.geteuid()) and not _is_unmapped(seen.st_uid):
+            finding = Finding.error if is_root else Finding.warning
+            yield finding(
                 "job.folder", str(each), f"{user_name(seen.st_uid)} owns it, whom no sticky bit binds, and {danger}",
                 "use a folder that is root's or yours, as all folders above it are",
             )  # fmt: skip
-        elif seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
-            yield Finding.error(
-                "job.folder", str(each), f"other users can write to it, so they {danger}", f"chmod +t {each}"
-            )
+
+
+def _is_unmapped(uid: int) -> bool:
+    """Of a user who is not in this container's user namespace: nobody in here can be them."""
+    try:
+        ranges = [line.split() for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
+        overflow = int(Path("/proc/sys/kernel/overflowuid").read_text("ascii"))
+    except OSError:
+        return False
+    return uid == overflow and not any(int(first) <= uid < int(first) + int(count) for first, _, count in ranges)
 
 
 def _has_private_group(seen: os.stat_result) -> bool:

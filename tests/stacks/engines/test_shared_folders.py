@@ -5,6 +5,7 @@ the others asks for her job begins, writes, ends and moves nothing of it, and se
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -119,24 +120,24 @@ def test_somebody_elses_job_is_a_row_of_the_list_and_nothing_else(place: Path, u
 
 
 @pytest.mark.parametrize(
-    ("above", "queue", "refused"),
+    ("above", "queue", "unsafe", "code"),
     [
-        pytest.param((0, 0o755), (0, 0o1777), "", id="roots"),
-        pytest.param((0, 0o1777), (0, 0o1777), "", id="sticky-above"),
-        pytest.param((0, 0o3775), (0, 0o3775), "", id="sticky-group"),
-        pytest.param((ALICE, 0o755), (ALICE, 0o755), "", id="own"),
-        pytest.param((0, 0o2775), (0, 0o1777), "above", id="group-above"),
-        pytest.param((0, 0o777), (0, 0o1777), "above", id="anybody-above"),
-        pytest.param((MALLORY, 0o755), (0, 0o1777), "above", id="hers-above"),
-        pytest.param((MALLORY, 0o1777), (0, 0o1777), "above", id="hers-and-sticky-above"),
-        pytest.param((0, 0o755), (0, 0o2775), "queue", id="group"),
-        pytest.param((0, 0o755), (MALLORY, 0o1777), "queue", id="hers-and-sticky"),
+        pytest.param((0, 0o755), (0, 0o1777), "", 0, id="roots"),
+        pytest.param((0, 0o1777), (0, 0o1777), "", 0, id="sticky-above"),
+        pytest.param((0, 0o3775), (0, 0o3775), "", 0, id="sticky-group"),
+        pytest.param((ALICE, 0o755), (ALICE, 0o755), "", 0, id="own"),
+        pytest.param((0, 0o2775), (0, 0o1777), "above", 0, id="group-above"),
+        pytest.param((0, 0o777), (0, 0o1777), "above", 2, id="anybody-above"),
+        pytest.param((MALLORY, 0o755), (0, 0o1777), "above", 0, id="hers-above"),
+        pytest.param((MALLORY, 0o1777), (0, 0o1777), "above", 0, id="hers-and-sticky-above"),
+        pytest.param((0, 0o755), (0, 0o2775), "queue", 2, id="group"),
+        pytest.param((0, 0o755), (MALLORY, 0o1777), "queue", 0, id="hers-and-sticky"),
     ],
 )
-def test_nothing_is_submitted_where_others_can_replace_a_folder(
-    place: Path, above: tuple[int, int], queue: tuple[int, int], refused: str
+def test_who_submits_where_others_can_replace_a_folder_is_told_or_refused(
+    place: Path, above: tuple[int, int], queue: tuple[int, int], unsafe: str, code: int
 ) -> None:
-    """Mallory tries: whatever folder she can rename is refused, by its name, and by way of a link too."""
+    """Mallory tries: whatever folder she can rename is named, by way of a link too; to root it is refused."""
     folders = {"above": place / "data/above", "queue": place / "data/above/queue"}
     for (uid, mode), folder in zip((above, queue), folders.values(), strict=True):
         folder.mkdir(parents=True)
@@ -145,15 +146,19 @@ def test_nothing_is_submitted_where_others_can_replace_a_folder(
     case, link = place / "case.yaml", place / "link"
     case.write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\nworkdir: /\n")
     link.symlink_to(folders["queue"])
-    queues = (folders["queue"], link, folders["queue"] / "deeper")
-    for submitted in gangway(ALICE, *(("submit", str(case), f"--on=local:{each}") for each in queues)):
-        named = [name for name, each in folders.items() if f"not for it: {each}: " in submitted.err]
-        assert named == [refused] * bool(refused), submitted
-        assert (submitted.code, "run as you" in submitted.err) == ((2, True) if refused else (0, False)), submitted
+    # Of the last, the queue is a folder above: its group is warned of.
+    codes = {folders["queue"]: code, link: code, folders["queue"] / "deeper": code if unsafe == "above" else 0}
+    done = gangway(ALICE, *(("submit", str(case), f"--on=local:{each}") for each in codes))
+    for expected, submitted in zip(codes.values(), done, strict=True):
+        said = re.findall(r"(?:not for it|warning): (/\S+): .*run as you", submitted.err)
+        assert [name for name, each in folders.items() if str(each) in said] == [unsafe] * bool(unsafe), submitted
+        assert submitted.code == expected, submitted
+    (by_root,) = gangway(0, ("submit", str(case), f"--on=local:{folders['queue']}"))
+    assert by_root.code == (2 if unsafe or ALICE in (above[0], queue[0]) else 0), by_root
     (folders["queue"] / "job").mkdir()
     os.chown(folders["queue"] / "job", ALICE, ALICE)
     moved = {"above": can_move(folders["queue"]), "queue": can_move(folders["queue"] / "job")}
-    assert moved == {"above": refused == "above", "queue": refused == "queue"}
+    assert moved == {"above": unsafe == "above", "queue": unsafe == "queue"}
 
 
 def can_move(folder: Path) -> bool:
