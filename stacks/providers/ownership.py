@@ -1,10 +1,11 @@
 """Checks a stack against its own state before anything is sent. Refuses another identity for existing resources,
-another key for existing data, other addresses for an Azure network in use, and an identity that another stack uses.
+another key for existing data, other addresses for a network in use, and an identity that another stack uses.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 import pulumi
@@ -20,7 +21,6 @@ State = Mapping[str, Mapping[str, Any]]
 READ_STATE = "pulumi:pulumi:readStackResourceOutputs"
 """The engine's function that reads a stack's state."""
 _SETTING = "gangway:identity"
-_AZURE_NETWORK = "azure-native:network:VirtualNetwork"
 
 
 @dataclass(frozen=True)
@@ -97,22 +97,28 @@ def check_encryption(config: StackConfig, state: State) -> None:
 
 
 def check_addresses(config: StackConfig, state: State) -> None:
-    """InputError: the stack is up on Azure with another `network.cidr`. Azure refuses to change the addresses of a
-    network while machines are in it, so an update would end in the middle.
+    """InputError: the stack is up in a public cloud with another `network.cidr`. The cloud refuses to change or delete
+    a subnet while machines are in it, so an update would end in the middle.
     """
+    now = config.network.cidr
+    first_quarter = str(next(ip_network(now).subnets(prefixlen_diff=2)))
+    # The network's type, the end of its name -> its ranges, and the range that the setting would give it.
+    ranges: Mapping[tuple[str, str], tuple[Callable[[Any], Sequence[str]], str]] = {
+        ("aws:ec2/vpc:Vpc", "vpc"): (lambda vpc: [vpc["cidrBlock"]], now),
+        ("azure-native:network:VirtualNetwork", "network"): (lambda one: one["addressSpace"]["addressPrefixes"], now),
+        ("gcp:compute/subnetwork:Subnetwork", "private"): (lambda one: [one["ipCidrRange"]], first_quarter),
+    }
     for urn, resource in state.items():
-        name, outputs = urn.rpartition("::")[2], resource["outputs"]
-        if resource["type"] == _AZURE_NETWORK and name == f"{config.stack}-network":
-            built = outputs["addressSpace"]["addressPrefixes"]
-            if config.network.cidr not in built:
-                raise InputError(
-                    "gangway:network.cidr",
-                    "Azure cannot change the addresses of a network that is in use",
-                    value=config.network.cidr,
-                    allowed=", ".join(built),
-                    fix="undo the change; or `pulumi destroy`, which leaves the run records in the old resource group, "
-                    "then `up`",
-                )
+        end = urn.rpartition("::")[2].removeprefix(f"{config.stack}-")
+        built, wanted = ranges.get((resource["type"], end), (lambda _: [now], now))
+        if wanted not in (found := built(resource["outputs"])):
+            raise InputError(
+                "gangway:network.cidr",
+                f"the network is in use: a subnet of it is {', '.join(found)}, and would be {wanted}",
+                value=now,
+                allowed="the value that the stack was created with",
+                fix="undo the change; or run `pulumi destroy` and then `up`. See docs/deploying.md for what it keeps",
+            )
 
 
 def check_unclaimed(config: StackConfig, *lookups: Callable[[], Owner | None]) -> None:

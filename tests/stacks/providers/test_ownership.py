@@ -10,6 +10,7 @@ import pytest
 from components.core.findings import InputError
 from components.core.lookup import Lookup
 from components.core.pinned import STASH
+from components.gcp.network import plan_network
 from stacks.config.stack_config import StackConfig
 from stacks.providers.ownership import (
     Owner,
@@ -137,15 +138,34 @@ def test_the_key_that_a_stack_was_made_with_stays(engine: Callable[..., Any], de
     assert refused.value.fix.startswith("set encryption: customer-key")
 
 
-def test_a_network_in_use_keeps_its_addresses_on_azure(demo_config: StackConfig) -> None:
-    network = "azure-native:network:VirtualNetwork"
-    built = {"addressSpace": {"addressPrefixes": [demo_config.network.cidr]}}
-    state = {f"urn:pulumi:dev::vision::{network}::demo-network": {"type": network, "outputs": built}}
-    config = called(demo_config, "demo")
-    check_addresses(config, state)
-    moved = config.model_copy(update={"network": config.network.model_copy(update={"cidr": "10.99.0.0/16"})})
-    check_addresses(moved, {})
-    with pytest.raises(InputError, match=r"network\.cidr") as refused:
-        check_addresses(moved, state)
-    assert refused.value.allowed == demo_config.network.cidr
-    assert "leaves the run records in the old resource group" in refused.value.fix
+@pytest.mark.parametrize(
+    ("name", "type_", "outputs"),
+    [
+        ("demo-vpc", "aws:ec2/vpc:Vpc", {"cidrBlock": "10.42.0.0/16"}),
+        (
+            "demo-network",
+            "azure-native:network:VirtualNetwork",
+            {"addressSpace": {"addressPrefixes": ["10.42.0.0/16"]}},
+        ),
+        (
+            "demo-private",
+            "gcp:compute/subnetwork:Subnetwork",
+            {"ipCidrRange": plan_network("10.42.0.0/16").private_cidr},
+        ),
+    ],
+)
+def test_a_network_in_use_keeps_its_addresses(
+    demo_config: StackConfig, name: str, type_: str, outputs: Mapping[str, Any]
+) -> None:
+    state = {f"urn:pulumi:dev::vision::{type_}::{name}": {"type": type_, "outputs": outputs}}
+
+    def with_cidr(cidr: str) -> StackConfig:
+        network = demo_config.network.model_copy(update={"cidr": cidr})
+        return called(demo_config, "demo").model_copy(update={"network": network})
+
+    check_addresses(with_cidr("10.42.0.0/16"), state)
+    for other in ("10.99.0.0/16", "10.42.0.0/18"):
+        check_addresses(with_cidr(other), {})
+        with pytest.raises(InputError, match=r"network\.cidr") as refused:
+            check_addresses(with_cidr(other), state)
+        assert "pulumi destroy" in refused.value.fix
