@@ -26,6 +26,7 @@ State = Mapping[str, str]
 """URN without its beginning -> type."""
 UP = {"pulumi:providers:aws::demo": "pulumi:providers:aws", "aws:ec2/vpc:Vpc::demo-vpc": "aws:ec2/vpc:Vpc"}
 REFUSED = {"pulumi:providers:aws::demo": "pulumi:providers:aws", "gangway:aws:Network::demo": "gangway:aws:Network"}
+BUILT = "10.42.0.0/16"
 SOMEBODY = Owner("IAM role demo-node-1234567", {"team": "speech", "cost_center": "12", "gangway:stack": "demo"})
 
 
@@ -141,16 +142,16 @@ def test_the_key_that_a_stack_was_made_with_stays(engine: Callable[..., Any], de
 @pytest.mark.parametrize(
     ("name", "type_", "outputs"),
     [
-        ("demo-vpc", "aws:ec2/vpc:Vpc", {"cidrBlock": "10.42.0.0/16"}),
+        ("demo-vpc", "aws:ec2/vpc:Vpc", {"cidrBlock": BUILT}),
         (
             "demo-network",
             "azure-native:network:VirtualNetwork",
-            {"addressSpace": {"addressPrefixes": ["10.42.0.0/16"]}},
+            {"addressSpace": {"addressPrefixes": [BUILT]}},
         ),
         (
             "demo-private",
             "gcp:compute/subnetwork:Subnetwork",
-            {"ipCidrRange": plan_network("10.42.0.0/16").private_cidr},
+            {"ipCidrRange": plan_network(BUILT).private_cidr},
         ),
     ],
 )
@@ -163,7 +164,7 @@ def test_a_network_in_use_keeps_its_addresses(
         network = demo_config.network.model_copy(update={"cidr": cidr})
         return called(demo_config, "demo").model_copy(update={"network": network})
 
-    check_addresses(with_cidr("10.42.0.0/16"), state)
+    check_addresses(with_cidr(BUILT), state)
     for other in ("10.99.0.0/16", "10.42.0.0/18"):
         check_addresses(with_cidr(other), {})
         with pytest.raises(InputError, match=r"network\.cidr") as refused:
