@@ -21,7 +21,8 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 # look for a newer release of what a package asks with an extra. $(1) is the environment's bin, $(2) the lock.
 INSTALL_LOCK = if command -v uv > /dev/null; then uv pip install --python $(1)/python --no-deps --require-hashes --requirement $(2); \
     else $(1)/python -m pip install --disable-pip-version-check --no-compile --no-deps --require-hashes -r $(2); fi
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+# Without restarts: for the tests of a worker that has died pytest-xdist would wait for ever.
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
 PACKAGES := components images stacks trainer tests examples
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
 QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,checkpoint/test_store_checkpoint \

@@ -63,6 +63,7 @@ def _refuse(message: str) -> NoReturn:
 def main() -> None:
     """Builds the selected stack. A user's mistake becomes one message of the engine, without a traceback."""
     _check_engine()
+    refused: list[str] = []
     try:
         config, state = from_pulumi(), own_state()
         check_identity(config, state)
@@ -81,7 +82,9 @@ def main() -> None:
         for name, value in exports.items():
             pulumi.export(name, value)
     except* InputError as mistakes:
-        _refuse("\n".join(str(mistake) for mistake in mistakes.exceptions))
+        refused = [str(mistake) for mistake in mistakes.exceptions]
+    if refused:
+        _refuse("\n".join(refused))
 
 
 main()

@@ -109,8 +109,10 @@ def check_addresses(config: StackConfig, state: State) -> None:
         ("gcp:compute/subnetwork:Subnetwork", "private"): (lambda one: [one["ipCidrRange"]], first_quarter),
     }
     for urn, resource in state.items():
-        end = urn.rpartition("::")[2].removeprefix(f"{config.stack}-")
-        built, wanted = ranges.get((resource["type"], end), (lambda _: [now], now))
+        key = (resource["type"], urn.rpartition("::")[2].removeprefix(f"{config.stack}-"))
+        if key not in ranges:
+            continue
+        built, wanted = ranges[key]
         if wanted not in (found := built(resource["outputs"])):
             raise InputError(
                 "gangway:network.cidr",
