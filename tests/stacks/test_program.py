@@ -27,14 +27,14 @@ REPO = Path(__file__).resolve().parents[2]
 Configure = Callable[[dict[str, Any]], None]
 
 
-class Ended(Exception):
+class EndedError(Exception):
     """The program has ended its process: in a test, which would end with it."""
 
 
 @pytest.fixture(autouse=True)
 def exits(monkeypatch: pytest.MonkeyPatch) -> None:
     def end(code: int) -> None:
-        raise Ended(code)
+        raise EndedError(code)
 
     monkeypatch.setattr("os._exit", end)
 
@@ -149,7 +149,7 @@ def test_a_mistake_is_one_message_of_the_engine(
     values = deepcopy(demo_values)
     edit(values)
     configure(values)
-    with pytest.raises(Ended, match="1"):
+    with pytest.raises(EndedError, match="1"):
         run_main(repo)
     assert message in caplog.text
     assert not [kind for kind in cloud.declared if kind.startswith("aws:")], "nothing was declared"
@@ -185,7 +185,7 @@ def test_several_mistakes_are_one_message(
     values["gangway:job"]["kimg"] = -1
     values["gangway:budget"]["emails"] = ["x"]
     configure(values)
-    with pytest.raises(Ended):
+    with pytest.raises(EndedError):
         run_main(repo)
     (record,) = caplog.records
     assert "gangway:job.kimg" in record.getMessage()
