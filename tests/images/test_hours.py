@@ -53,6 +53,7 @@ def test_what_earlier_starts_had_counts(tmp_path: Path) -> None:
     assert int(kept.read_text()) >= 3600
 
 
+@pytest.mark.slow
 def test_other_pods_go_by_the_first_ones_count(tmp_path: Path) -> None:
     kept = tmp_path / "used"
     argv = words(kept, f"trap 'exit 75' TERM; echo 9999 >{kept}; {_LONG}", sec=9000)

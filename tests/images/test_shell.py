@@ -40,6 +40,7 @@ def test_bash_reads_back_what_was_quoted(words: list[str]) -> None:
     assert bash_array("WORDS=(" + " ".join(quoted) + ")", "WORDS") == words
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(env=st.dictionaries(NAMES, TEXT, max_size=5), argv=st.lists(TEXT, max_size=3), tag=TEXT)
 def test_env_and_argv_survive_yaml_and_bash(

@@ -117,6 +117,7 @@ def has_tags(type_: str, place: str) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
 def test_other_tags_change_tags_alone(
     stack: str, load_module: Callable[[Path], Any], recorded: Callable[[StackConfig], Recording]
@@ -184,6 +185,7 @@ COPIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", RETAINED)
 def test_a_retained_resource_is_not_replaced_by_an_empty_one(
     stack: str, recorded: Callable[[StackConfig], Recording]

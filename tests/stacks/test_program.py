@@ -213,6 +213,7 @@ def test_up_plans_once(
     assert calls_of_plan == {"stacks.providers.aws.plan": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in REPO.glob("stacks/Pulumi.*.yaml")))
 def test_an_offline_plan_plans_once(name: str, calls_of_plan: Counter[str]) -> None:
     config = from_file(REPO / "stacks" / name)

@@ -226,6 +226,7 @@ def test_it_is_planned_by_the_command(path: Path) -> None:
     assert {kind: classes[kind] for kind in counted} == dict(zip(counted, COUNTS[name], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in FILES if name_of(path).startswith("aws-")], ids=name_of)
 def test_it_is_applied_to_the_simulated_cloud(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:

@@ -70,6 +70,7 @@ def test_no_component_of_the_package_is_left_out() -> None:
     assert len(component_classes()) == len(found)
 
 
+@pytest.mark.slow
 def test_the_plugin_offers_them_all(schema: dict[str, Any]) -> None:
     assert schema["name"] == "gangway-aws"
     assert set(schema["resources"]) == {f"gangway-aws:index:{component.__name__}" for component in OFFERED}

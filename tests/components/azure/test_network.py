@@ -143,6 +143,7 @@ def test_flow_logs_are_of_the_network_and_where_one_says(made: Callable[..., Any
     assert not made().of("FlowLog")
 
 
+@pytest.mark.slow
 def test_the_log_waits_for_the_watcher_that_azure_makes(made: Callable[..., Any]) -> None:
     """It comes some time after the region's first network: a log without it is refused."""
     whole = made(**WHOLE, watcher_wait_sec=300)

@@ -146,6 +146,7 @@ def test_assumptions_say_that_they_are_assumed() -> None:
     assert "A100x8" not in table.nodes, "nobody has a figure, so none is made up"
 
 
+@pytest.mark.slow
 @given(prices, owned, lengths, rates)
 def test_at_the_break_even_use_both_cost_the_same(price: float, side: OnPremSide, hours: float, rate: float) -> None:
     share = break_even_utilisation(CloudSide(price, 1), side, hours, rate)

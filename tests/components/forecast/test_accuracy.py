@@ -131,6 +131,7 @@ def test_no_skill_is_above_one() -> None:
     assert 0.9 < found.value < found.high <= 1
 
 
+@pytest.mark.slow
 def test_blocks_are_as_long_as_forecasts_overlap() -> None:
     """Taken for less dependent than they are, their interval would be too narrow."""
     draw, trials, held = random.Random(7), 100, [0, 0]

@@ -28,6 +28,7 @@ def test_it_opens_when_with_this_node_so_many_gave_up_lately(times: list[int], l
         assert "mine" in found
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=40), max_size=30))
 def test_names_that_no_node_writes_count_for_nothing(names: list[str]) -> None:
     assert breaker.given_up(names, NOW, 3600) == []

@@ -200,6 +200,7 @@ def test_a_high_job_requeues_a_normal_one_and_never_the_other_way_round(accounts
     assert "Requeue=1 Restarts=1" in accounts.run("scontrol", "show", "job", normal)
 
 
+@pytest.mark.slow
 def test_who_has_used_how_much_is_kept_by_team(accounts: SlurmCluster) -> None:
     number = submit(accounts, "sleep 1", "--account=speech")
     accounts.until(state(number), "COMPLETED")

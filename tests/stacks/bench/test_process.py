@@ -84,6 +84,7 @@ def bench(tmp_path: Path, fake: Any, make_record: Callable[..., RunRecord], repo
     made.end()
 
 
+@pytest.mark.slow
 def test_a_suite_on_stacks_from_begin_to_end(bench: Bench, tmp_path: Path) -> None:
     process = bench.run()
     told, _ = process.communicate(timeout=120)
@@ -153,6 +154,7 @@ def test_after_a_kill_resume_ends_what_was_left(bench: Bench, tmp_path: Path, du
     assert bench.rows()[0]["standing"] is False
 
 
+@pytest.mark.slow
 def test_another_login_than_the_suites_is_told(bench: Bench) -> None:
     bench.fake.orders(up={"sleep": 60})
     process = bench.run()

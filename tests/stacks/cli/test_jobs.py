@@ -305,6 +305,7 @@ def says_whom_it_waits_for(
         say("somebody else is copying it")
 
 
+@pytest.mark.slow
 def test_a_move_says_whom_it_waits_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +321,7 @@ def test_a_move_says_whom_it_waits_for(
     assert gangway(["job", "wait", running]) == 1
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_job_whose_process_was_killed_takes_it_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

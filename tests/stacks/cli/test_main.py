@@ -216,6 +216,7 @@ def test_what_is_no_stack_file_is_one_message(
     assert err.splitlines()[-1].endswith(fix.format(folder=tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--json"], []])
 def test_a_reader_who_leaves_early_ends_the_plan_quietly(repo: Path, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "stacks.cli", "plan", "aws-demo", *arguments]

@@ -158,6 +158,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place for key, inner in items for place in ((*path, key), *leaves(inner, (*path, key)))]
 
 
+@pytest.mark.slow
 @given(st.sampled_from(STACKS), WRONG_VALUES, st.data())
 def test_a_corrected_value_put_in_is_accepted(
     repo: Path, tmp_path_factory: pytest.TempPathFactory, stack: str, wrong: Any, data: st.DataObject

@@ -40,6 +40,7 @@ def there(tmp_path: Path) -> Iterator[LocalQueue]:
     end_all(queue)
 
 
+@pytest.mark.slow
 def test_twice_from_local_to_local(
     here: LocalQueue, there: LocalQueue, tmp_path: Path, by_another: Callable[[], None]
 ) -> None:
@@ -71,6 +72,7 @@ def test_one_that_cannot_be_read_is_told_before_the_job_is_stopped(
     assert there.jobs() == []
 
 
+@pytest.mark.slow
 @pytest.mark.slurm
 @pytest.mark.xdist_group("slurm")
 def test_in_a_slurm_and_from_there(

@@ -119,6 +119,7 @@ def test_somebody_elses_job_is_a_row_of_the_list_and_nothing_else(place: Path, u
     assert list((place / "other").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("above", "queue", "unsafe", "code"),
     [
@@ -182,6 +183,7 @@ def test_folders_that_are_made_on_the_way_are_closed_to_a_shared_group(place: Pa
     assert (submitted.code, submitted.out) == (0, "case-1\n"), submitted
 
 
+@pytest.mark.slow
 def test_a_job_that_another_user_submitted_is_listed_as_theirs(place: Path) -> None:
     """Its folder is as Gangway makes it, and closed to others."""
     folder, case = shared(place, 0o1777), place / "case.yaml"

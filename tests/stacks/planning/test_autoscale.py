@@ -154,6 +154,7 @@ def test_where_nodes_may_be_sent_away_none_of_them_is_missed(edited: Edited) -> 
     assert plain.expected_nodes == 8
 
 
+@pytest.mark.slow
 def test_mistakes_have_a_value_that_will_do(edited: Edited) -> None:
     with pytest.raises(InputError, match="in the past") as past:
         told(edited(asking({"deadline": "2029-12-31T23:59:59Z"})))

@@ -161,6 +161,7 @@ def test_what_nobody_can_keep_is_refused_with_a_value_that_will_do(name: str, ch
     assert mistake.fix.startswith(fix)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stack", "name", "bound"),
     [
@@ -249,6 +250,7 @@ def test_a_micro_batch_that_begins_outside_its_own_bounds_is_told(changed: Chang
     assert found["controller.begins-outside batch_gpu"].fix == "set batch_gpu: [1, 4]"
 
 
+@pytest.mark.slow
 def test_a_fixed_policy_has_no_use_for_bounds(changed: Change) -> None:
     found = told(make_plan(from_file(changed("aws-demo", {"policy": "fixed", "bounds": {"threads": [1, 2]}}))))
     assert found.keys() == {"controller controller", "controller.ignored bounds"}

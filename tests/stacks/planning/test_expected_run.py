@@ -45,6 +45,7 @@ def band_of(edited: Edited) -> Band:
     return rate
 
 
+@pytest.mark.slow
 def test_what_no_peak_could_compute_in_time_is_an_error_with_a_length_that_will_do(edited: Edited) -> None:
     ((severity, code, message, fix),) = the_length(edited, 2 * IN_AN_HOUR, 1)
     assert (severity, code) == (Severity.ERROR, "run.cannot-finish")
@@ -66,6 +67,7 @@ def test_numbers_of_half_the_bits_have_a_higher_peak(edited: Edited) -> None:
     assert code(backend="gloo") == []
 
 
+@pytest.mark.slow
 def test_a_projection_is_an_error_from_its_fast_end_on_and_a_warning_from_its_middle_on(edited: Edited) -> None:
     band = band_of(edited)
     fast, usual, slow = (rate * 3600 / 1000 for rate in (band.high, band.mid, band.low))
@@ -104,6 +106,7 @@ def test_a_measured_speed_says_how_much_of_the_run_there_will_be(edited: Edited)
     assert the_length(edited, 1e9, 1, estimate={"images_per_second": 1000})[0][0] is Severity.WARNING
 
 
+@pytest.mark.slow
 def test_a_measured_speed_beyond_the_peak_is_an_error(edited: Edited) -> None:
     at_peak = IN_AN_HOUR * 1000 / 3600
     ((severity, code, message, fix),) = the_length(edited, 150, 1, estimate={"images_per_second": 1.01 * at_peak})

@@ -155,6 +155,7 @@ def test_the_exports_are_resolved(demo_config: StackConfig) -> None:
     assert exports["job"]["image"] == "${Repository.aws-demo-trainer.repositoryUrl}@${Image.aws-demo-trainer.digest}"
 
 
+@pytest.mark.slow
 def test_a_budget_below_one_hour_is_refused_with_one_that_lasts(edited: Edited) -> None:
     config = edited(lambda values: values["gangway:budget"].update(monthly_usd=50))
     with pytest.raises(InputError, match="below the cost of one hour") as caught:
@@ -167,6 +168,7 @@ def test_a_budget_below_one_hour_is_refused_with_one_that_lasts(edited: Edited) 
     )
 
 
+@pytest.mark.slow
 def test_a_failed_plan_leaves_the_next_one_alone(demo_plan: Plan, edited: Edited) -> None:
     with pytest.raises(InputError):
         make_plan(edited(lambda values: values["gangway:budget"].update(monthly_usd=1)))

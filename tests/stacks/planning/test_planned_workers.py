@@ -43,6 +43,7 @@ def test_planned_workers_that_the_stack_does_not_run_are_an_error(edited: Edited
         assert _found(edited, (2, 2), {"from_image": 1000, "workers": workers}) == []
 
 
+@pytest.mark.slow
 def test_planned_workers_are_compared_with_all_that_the_nodes_may_be(edited: Edited) -> None:
     ((severity, message, fix),) = _found(edited, (1, 3), {"from_image": 1000, "workers": 12})
     assert (severity, fix) == (Severity.ERROR, 'set "workers": 8 or 0 in segments.0 of job.settings')
@@ -54,6 +55,7 @@ def test_planned_workers_are_compared_with_all_that_the_nodes_may_be(edited: Edi
     assert fix == 'set nodes: {min: 2, max: 2}, or "workers": 0 in segments.0 of job.settings'
 
 
+@pytest.mark.slow
 def test_a_segment_whose_batch_is_too_small_for_the_workers_is_an_error(edited: Edited) -> None:
     ((severity, message, fix),) = _found(edited, (1, 2), {"from_image": 1000, "batch_size": 8})
     assert severity == Severity.ERROR

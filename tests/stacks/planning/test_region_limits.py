@@ -32,6 +32,7 @@ def of_code(findings: Any) -> list[Finding]:
     return [finding for finding in findings if finding.code == CODE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_stack_is_where_it_says_and_nowhere_else(path: Path, tmp_path: Path) -> None:
     """Every region in every resource is held against the limits: none of them may look like another place."""

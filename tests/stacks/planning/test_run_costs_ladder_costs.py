@@ -97,6 +97,7 @@ def test_a_ladder_whose_spot_nobody_knows_has_ends_alone(gcp_plans: dict[str, Pl
     assert 0 < ladder.usd_low < ladder.usd_high
 
 
+@pytest.mark.slow
 def test_a_stated_rate_leaves_no_doubt_about_it(edited: Edited) -> None:
     """Then only how often spot is there, and failures, are open."""
     loose, stated = (

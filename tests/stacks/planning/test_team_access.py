@@ -65,6 +65,7 @@ def excess(resources: Resources) -> list[TeamAccess]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.attack(TEAM, "another team's pods, logs, secrets and queues")
 @pytest.mark.attack(TEAM, "rights that nobody gave it")
 @pytest.mark.attack(TEAM, "the cluster's API, from a pod")

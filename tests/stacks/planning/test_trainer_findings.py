@@ -237,6 +237,7 @@ def _as_written(changes: Mapping[str, object]) -> dict[str, object]:
     return {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in plain.items()}
 
 
+@pytest.mark.slow
 def test_every_rule_of_the_trainer_is_told_of_the_stack_file(
     repo: Path, edited: Edited, load_module: Callable[[Path], ModuleType]
 ) -> None:

@@ -116,6 +116,7 @@ def test_alone_such_a_rung_is_an_error_and_no_run_has_a_price(name: str, made: C
         assert "expected;" not in last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STACKS)
 def test_the_last_line_has_the_dearest_rung_and_the_budget_both(name: str, made: Callable[..., Plan]) -> None:
     spot = {"kind": "spot"}
@@ -132,6 +133,7 @@ def test_the_last_line_has_the_dearest_rung_and_the_budget_both(name: str, made:
     assert f"on capacity[0] (spot), {plan.cost.run:,.2f} USD" in told.message
 
 
+@pytest.mark.slow
 def test_a_rung_below_that_no_machine_comes_to_leaves_the_first_as_it_is(made: Callable[..., Plan]) -> None:
     capped, alone = made(STACKS[0], ON_DEMAND, LOW), made(STACKS[0], ON_DEMAND)
     assert capped.ladder.shares == (1.0, 0.0)

@@ -90,6 +90,7 @@ def test_its_types_begin_with_its_package(provider: Provider) -> None:
     assert set(provider.tags.other_inputs) | set(provider.tags.spelled) <= set(provider.tags.inputs())
 
 
+@pytest.mark.slow
 def test_its_shipped_stacks_are_planned_priced_and_found_fault_with(
     provider: Provider, configs: list[StackConfig]
 ) -> None:

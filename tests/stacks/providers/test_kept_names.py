@@ -147,6 +147,7 @@ def test_a_key_that_a_destroyed_stack_left_is_refused(stack: str) -> None:
         assert account.declared == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stack", "function"),
     [

@@ -25,6 +25,7 @@ def colours(png: bytes) -> int:
     return len(image.getcolors(maxcolors=1 << 24) or [])
 
 
+@pytest.mark.slow
 def test_charts_are_written_as_png_and_svg(written: Path) -> None:
     assert sorted(path.name for path in (written / "plots").iterdir()) == sorted(
         f"{name}.{kind}" for name in CHARTS for kind in ("png", "svg")

@@ -73,6 +73,7 @@ def test_without_a_controller_nothing_is_shown(page: Any, record: RunRecord, sta
     assert not page.find("a", href="#controller")
 
 
+@pytest.mark.slow
 def test_the_page_has_the_picture_and_every_decision(
     decided: Callable[..., RunRecord], inputs: dict[str, Any], page_of: Callable[[dict[str, Any]], Any], out: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_beside_others_it_is_in_no_table_and_the_last_word(
         assert text.index("## Not in the table: 1") < text.index("| Time, h")
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_or_lacks_files_has_a_page_that_says_so_first(
     gangway: Gangway, run_dir: Path, record: RunRecord, parse: Callable[[str], Any]
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_run_that_goes_on_or_lacks_files_has_a_page_that_says_so_first(
     )
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_plan_and_sandbox_stands_first_and_what_is_right_has_no_such_section(
     page: Any, page_of: Callable[[dict[str, Any]], Any], inputs: dict[str, Any], record: RunRecord, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def page_of(run: Run, folder: Path) -> str:
     return comparison_report([run], None).write_page(folder).read_text("utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*UNSEEN, *SEEN])
 def test_a_records_texts_stay_texts(
     name: str, recorded: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -115,6 +116,7 @@ def test_a_records_texts_stay_texts(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["HTML", "double quote"])
 def test_a_page_has_no_other_elements(
     name: str, recorded: dict[str, Any], plain_page: set[str], tmp_path: Path

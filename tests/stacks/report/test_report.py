@@ -88,6 +88,7 @@ def test_absent_and_unknown_figures_give_the_reason_and_never_a_zero(page: Any) 
     assert not [row for row in rows if " 0 USD" in row or "None" in row]
 
 
+@pytest.mark.slow
 def test_a_hint_of_the_trainer_stands_above_the_figures(page_of: PageOf, inputs: dict[str, Any]) -> None:
     assert "while it trained" not in page_of(inputs).section("run")
     hint = {"event": "hint", "images": 1, "cause": "d-wins", "figure": 0.02, "text": "the discriminator wins <b>"}
@@ -180,6 +181,7 @@ def test_a_run_without_curves_quality_or_interruptions_says_so(
     assert not (out / "plots").exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_made_it_worse_is_called_so(out: Path, inputs: dict[str, Any]) -> None:
     worse = Quantity.measured(500.5, "", "trainer.metrics.frechet")
     quality = inputs["record"].quality[0].model_copy(update={"trained": worse})
@@ -212,6 +214,7 @@ def test_a_metric_of_which_more_is_better_says_so_and_costs_are_shown(out: Path,
     assert "0.0625" in text
 
 
+@pytest.mark.slow
 def test_translations_say_what_their_columns_are(out: Path, inputs: dict[str, Any]) -> None:
     plain = write_report(out / "plain", **inputs).read_text()
     config = preset("cyclegan-photos")
@@ -221,6 +224,7 @@ def test_translations_say_what_their_columns_are(out: Path, inputs: dict[str, An
     assert (words in text, words in plain) == (True, False)
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_bytes(written: Path, out: Path, inputs: dict[str, Any]) -> None:
     inputs |= {"samples_png": written.parent / "grid.png", "reals_png": written.parent / "grid.png"}
     write_report(out, **inputs)
@@ -241,6 +245,7 @@ def test_a_missing_or_wrong_image_writes_nothing(out: Path, inputs: dict[str, An
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_a_message(inputs: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match=r"file/plots: cannot be made: Not a directory"):

@@ -37,6 +37,7 @@ def rows(every_capacity: Callable[[], dict[str, Any]]) -> dict[tuple[str, str], 
         return {(row.type, row.name): row for row in cloud.read_back()}
 
 
+@pytest.mark.slow
 def test_everything_moto_knows_is_applied(rows: dict[tuple[str, str], SandboxRow]) -> None:
     special = {BLOCK: Status.VALIDATED, PLACEMENT: Status.VALIDATED, SPOT_FLEET: Status.ACCEPTED}
     for (type_token, name), row in rows.items():
@@ -143,6 +144,7 @@ def test_a_refused_request_is_a_row_with_the_reason(type_token: str, inputs: dic
     assert words in row.note
 
 
+@pytest.mark.slow
 def test_moto_still_lacks_the_purchase_of_a_block() -> None:
     with MotoCloud(REGION):
         session: Any = boto3.Session()

@@ -69,6 +69,7 @@ def rows_of(cloud: MotoCloud) -> dict[str, SandboxRow]:
     return {row.type: row for row in cloud.read_back() if row.type in HEAD_HANDLERS}
 
 
+@pytest.mark.slow
 def test_the_machine_is_held_as_declared(cloud: MotoCloud, built: dict[str, Any]) -> None:
     row = rows_of(cloud)[INSTANCE]
     assert (row.status, row.calls) == (Status.ACCEPTED, ("ec2:RunInstances",))
@@ -85,6 +86,7 @@ def test_the_machine_is_held_as_declared(cloud: MotoCloud, built: dict[str, Any]
     assert "PublicIpAddress" not in instance
 
 
+@pytest.mark.slow
 def test_its_disk_is_its_templates(cloud: MotoCloud, built: dict[str, Any]) -> None:
     (template,) = [row for row in cloud.read_back() if row.type == "aws:ec2/launchTemplate:LaunchTemplate"]
     assert template.status is Status.READ_BACK_EQUAL
@@ -108,6 +110,7 @@ def test_its_address_is_what_the_name_leads_to(cloud: MotoCloud, built: dict[str
     assert name["ResourceRecords"] == [{"Value": built["private_ip"]}]
 
 
+@pytest.mark.slow
 def test_the_image_is_checked_and_not_built(cloud: MotoCloud, built: dict[str, Any]) -> None:
     row = rows_of(cloud)[IMAGE]
     assert (row.status, row.calls, row.fields_compared) == (Status.VALIDATED, (), ())
@@ -139,6 +142,7 @@ def test_tampering_is_found(cloud: MotoCloud, built: dict[str, Any]) -> None:
     assert "10.9.9.9" in rows[RECORD].note
 
 
+@pytest.mark.slow
 def test_a_name_in_no_zone_is_refused(cloud: MotoCloud) -> None:
     cloud(RECORD, "head", {"zoneId": "Z404", "name": HOST, "type": "A", "ttl": 60, "records": ["10.0.0.1"]})
     (row,) = cloud.read_back()

@@ -41,6 +41,7 @@ def rows() -> tuple[SandboxRow, ...]:
         return cloud.read_back()
 
 
+@pytest.mark.slow
 def test_everything_is_read_back_equal(rows: tuple[SandboxRow, ...]) -> None:
     topics = {f"aws:sns/{kind[0].lower()}{kind[1:]}:{kind}" for kind in ("Topic", "TopicPolicy", "TopicSubscription")}
     assert {row.type for row in rows} == {*OBSERVABILITY_HANDLERS, *topics, "aws:cloudwatch/metricAlarm:MetricAlarm"}
@@ -63,6 +64,7 @@ def test_requests_are_those_of_the_provider(rows: tuple[SandboxRow, ...]) -> Non
     assert calls[DASHBOARD] == ("cloudwatch:PutDashboard",)
 
 
+@pytest.mark.slow
 def test_tampering_is_found() -> None:
     with MotoCloud("us-east-2") as cloud:
         record(program, cloud, "demo")

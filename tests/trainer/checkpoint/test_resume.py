@@ -87,6 +87,7 @@ def _close_to_one_worker(several: dict[str, Any], config: TrainConfig, folder: P
             torch.testing.assert_close(several[part][name], expected, atol=2e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_one_worker_computes_what_two_do(uninterrupted: Any, tmp_path: Path, digits_dir: Path) -> None:
     images = uninterrupted.kept["images"]
     assert images == 80

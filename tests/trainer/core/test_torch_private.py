@@ -66,6 +66,7 @@ def test_the_rule_tells_private_names_from_public_ones(source: str, private: boo
     assert bool(private_names(source)) is private
 
 
+@pytest.mark.slow
 def test_private_names_of_torch_stand_in_one_file() -> None:
     assert private_names(HERE.read_text("utf-8"))
     for package in ("trainer", "images", "stacks", "components"):

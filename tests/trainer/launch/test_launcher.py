@@ -60,6 +60,7 @@ def test_a_job_that_waits_for_peers_ends_with_its_hours(start: Callable[..., Any
     assert "the job's hours are over: ended, exit code 6" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("argv", "expected"), [(("presets",), 0), (("train", "--preset", "nothing"), 2)])
 def test_a_workers_exit_code_comes_through(start: Callable[..., Any], argv: tuple[str, ...], expected: int) -> None:
     code, text = start("-m", "trainer.launch", "--standalone", "--nproc-per-node=1", "-m", "trainer", *argv).finish()

@@ -344,6 +344,7 @@ def test_a_server_without_the_key_hears_nothing(stack: ExitStack, key: MemberKey
     assert "it has not our --member-key, or we not its" in why_refused(key, LOOPBACK, door.port)
 
 
+@pytest.mark.slow
 @stranger
 def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
     stack: ExitStack, key: MemberKey, monkeypatch: pytest.MonkeyPatch
@@ -360,6 +361,7 @@ def test_strangers_who_say_nothing_are_dropped_and_keep_nobody_out(
     assert until(lambda: inner.connections == 2)
 
 
+@pytest.mark.slow
 @stranger
 def test_of_too_many_strangers_any_go_but_those_where_a_node_has_been(
     stack: ExitStack, key: MemberKey, monkeypatch: pytest.MonkeyPatch

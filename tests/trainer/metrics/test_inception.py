@@ -24,6 +24,7 @@ def _images(num: int, channels: int, side: int) -> torch.Tensor:
     return torch.randint(0, 256, (num, channels, side, side), dtype=torch.uint8, generator=generator)
 
 
+@pytest.mark.slow
 def test_features_and_logits_are_torch_fidelitys(extractor: InceptionFeatures, random_weights: Path) -> None:
     images = _images(2, 3, 24)
     network = reference_network(random_weights, ("2048", "logits_unbiased"))

@@ -38,6 +38,7 @@ def test_it_does_not_read_noise(recogniser: Recogniser) -> None:
     assert not _found(recogniser, black).passed
 
 
+@pytest.mark.slow
 def test_one_digit_again_and_again_is_one_class(recogniser: Recogniser) -> None:
     eight = torch.from_numpy(load_digits_images()[8:9]).expand(50, -1, -1, -1)
     assert _found(recogniser, eight) == Recognition(1.0, 1)

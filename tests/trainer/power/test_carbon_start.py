@@ -331,6 +331,7 @@ def test_sigterm_while_waiting_is_an_interruption(start: Callable[..., Any], tmp
     assert "told to stop while waiting" in text
 
 
+@pytest.mark.slow
 def test_the_jobs_deadline_bounds_the_wait(start: Callable[..., Any], tmp_path: Path) -> None:
     _write(tmp_path / "forecast.csv", 900, 900, 900)
     carbon = ("--start-when", f"carbon<200,by={_by(20)}", "--hours", "1", "--forecast", str(tmp_path / "forecast.csv"))

@@ -159,6 +159,7 @@ def test_notes_are_where_root_alone_writes_unless_told_otherwise(monkeypatch: py
     assert saved_limits_folder() == Path("/run/gangway")
 
 
+@pytest.mark.slow
 def test_the_launcher_restores_when_its_workers_are_gone(
     notes: Path, start: Callable[..., Any], tmp_path: Path
 ) -> None:

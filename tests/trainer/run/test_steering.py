@@ -143,6 +143,7 @@ def test_a_run_that_goes_on_has_what_it_is_started_with_where_nothing_was_decide
     assert "prefetch is 4, as an earlier session decided, not 8" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_compiled_losses_are_switched_off_and_stay_so_when_the_run_goes_on(
     config: TrainConfig,
     tmp_path: Path,

@@ -107,6 +107,7 @@ def test_nodes_become_machines_and_go_again(aws: Any, slurm: NotingSlurm, tmp_pa
     assert group(scaling) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_machine_that_was_taken_back_gives_its_job_back(aws: Any, slurm: NotingSlurm, tmp_path: Path) -> None:
     ec2, scaling = aws
     slurm.states["spot-n1"] = WAITS

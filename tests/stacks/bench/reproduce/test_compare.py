@@ -54,6 +54,7 @@ def test_another_state_differs_part_by_part(run_dir: Path, other_dir: Path, rewr
     assert (found.states, found.states_equal) == (3, 2)
 
 
+@pytest.mark.slow
 def test_losses_differ_by_so_much_and_there(run_dir: Path, other_dir: Path) -> None:
     def change(line: dict[str, Any]) -> dict[str, Any]:
         return {**line, "loss_g": line["loss_g"] * 1.25} if line["images"] == 320 and "loss_g" in line else line

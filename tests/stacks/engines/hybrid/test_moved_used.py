@@ -130,6 +130,7 @@ def test_a_failure_before_the_move_is_one_of_its_restarts(queues: list[LocalQueu
     assert (figures["failures"].value, figures["interruptions"].value) == (1, 0)
 
 
+@pytest.mark.slow
 def test_an_interruption_before_the_move_counts_too(queues: list[LocalQueue], tmp_path: Path) -> None:
     first, second, third = queues
     file = job(f"test -e moved && exit 75; {STAYS}")

@@ -331,6 +331,7 @@ def test_what_cannot_be_read_is_told_before_the_job_is_stopped(
     assert over(source, job_id).phase is Phase.DONE
 
 
+@pytest.mark.slow
 def test_to_a_bucket_what_it_has_no_names_for_is_told(
     tmp_path: Path, bucket: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def is_taken_back(kube: PretendKube) -> bool:
     return not is_active and CANCELLED_ANNOTATION in found(kube, "jobsets", _NEXT)["metadata"]["annotations"]
 
 
+@pytest.mark.slow
 def test_one_that_is_cancelled_before_its_next_start_stands_is_taken_back(
     kube: PretendKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:

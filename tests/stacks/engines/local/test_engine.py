@@ -82,6 +82,7 @@ def test_the_time_of_a_killed_start_counts(tmp_path: Path) -> None:
     assert last.start >= lost.end
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_has_left_is_told_and_ended_before_it_is_begun_again(tmp_path: Path) -> None:
     """Its own process alone is killed: the command trains on, and two of them must not write into one folder."""
     queue = LocalQueue(tmp_path / "queue")
@@ -155,6 +156,7 @@ def test_a_state_that_cannot_be_read_hides_no_other_job(tmp_path: Path) -> None:
     assert {each.id for each in queue.jobs()} == {first, second, third}
 
 
+@pytest.mark.slow
 def test_a_process_that_is_told_to_leave_tells_the_job(tmp_path: Path) -> None:
     """The machine goes down in order."""
     queue = LocalQueue(tmp_path / "queue")

@@ -185,6 +185,7 @@ def test_a_step_asks_for_all_gpus_of_its_nodes(
     assert words[-3:] == ["/bin/bash", f"{folder}/slurm-node.sh", str(folder)]
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_ends_no_job_and_bills_none(folder: Path) -> None:
     """By a year at each look, forward and back; interrupted twice, so that its hours are looked at."""
     for year in (1, -1):

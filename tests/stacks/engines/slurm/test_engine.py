@@ -229,6 +229,7 @@ def test_an_empty_name_of_a_partition_is_refused(asked: str, fix: str) -> None:
     assert refused.value.fix.endswith(fix)
 
 
+@pytest.mark.slow
 def test_what_is_moved_to_slurm_goes_on_there_once(engine: SlurmEngine, tmp_path: Path) -> None:
     here = LocalQueue(tmp_path / "here")
     script = 'cd "$GANGWAY_RUN_DIR"; echo x >>starts; [ "$(wc -l <starts)" -gt 1 ] && exec sleep 3; '
@@ -303,6 +304,7 @@ def test_of_several_partitions_it_takes_the_first_that_has_nodes(cluster: SlurmC
         SlurmEngine(tmp_path / "queue", "one+gqu").submit(both)
 
 
+@pytest.mark.slow
 def test_room_is_idle_nodes_and_an_empty_queue(engine: SlurmEngine) -> None:
     whole = job("while [ ! -e end ]; do sleep 0.1; done", nodes={"min": 3, "max": 3})
     assert engine.room(whole).now

@@ -62,6 +62,7 @@ def killed_submit(tmp_path: Path, script: str, *, taken: bool, **keys: object) -
     return max(path.name for path in (tmp_path / "queue").glob("case-*"))
 
 
+@pytest.mark.slow
 def test_a_submit_that_is_killed_once_slurm_has_it_leaves_a_job_like_any_other(
     engine: SlurmEngine, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_submit_that_is_killed_before_slurm_has_it_has_failed_for_good(
     assert not (folder / "run" / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_job_leaves_no_process(engine: SlurmEngine, cluster: SlurmCluster, tmp_path: Path) -> None:
     job_id = engine.submit(job("test -e again && exit 0; touch again; exit 1", max_hours=20))
     assert over(engine, job_id).phase is Phase.DONE

@@ -85,6 +85,7 @@ def state(*resources: tuple[str, str, dict[str, Any]]) -> State:
     return State(tuple(StateResource(*resource) for resource in resources), "test")
 
 
+@pytest.mark.slow
 def test_a_leaked_machine_and_its_disk_are_orphans_with_their_price() -> None:
     instance = run_instance()
     outcome = audited(STACK, "aws", state(), list_aws(client, STACK, [REGION]))
@@ -266,6 +267,7 @@ def test_a_gateway_and_an_endpoint_are_known_by_their_own_service() -> None:
     assert DETAILS["ec2:network-interface"].look({free: "d"}, ec2) == {free: {"owners": frozenset()}}
 
 
+@pytest.mark.slow
 def test_a_file_system_is_billed_by_size_tier_and_metadata() -> None:
     fsx = client("fsx")
     subnet = client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]

@@ -166,6 +166,7 @@ def written(packed: str) -> dict[str, str]:
     return {entry["path"]: entry["content"] for entry in yaml.safe_load(text)["write_files"]}
 
 
+@pytest.mark.slow
 def test_several_nodes_meet_at_a_head_that_is_priced(p5: StackConfig) -> None:
     plan = make_plan(p5)
     assert not plan.has_errors, plan.errors
@@ -184,6 +185,7 @@ def test_several_nodes_meet_at_a_head_that_is_priced(p5: StackConfig) -> None:
     assert whole > 3.5 * alone, "all of nodes.max"
 
 
+@pytest.mark.slow
 def test_they_meet_without_a_key_and_the_plan_says_so(p5: StackConfig) -> None:
     plan = make_plan(p5)
     assert "job.rendezvous-without-key" in codes(plan)

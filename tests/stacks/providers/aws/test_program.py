@@ -199,6 +199,7 @@ def test_the_head_reaches_lustre_only_where_there_is_one(edited: Edited) -> None
     assert lustre_rules(edited(lambda values: values.pop("gangway:storage"))) == set()
 
 
+@pytest.mark.slow
 def test_the_stacks_key_encrypts_every_disk(edited: Edited) -> None:
     def disks(config: StackConfig) -> list[str | None]:
         templates = of(run_program(config, PlaceholderCloud()).resources, "LaunchTemplate")
@@ -215,6 +216,7 @@ def test_the_root_device_is_the_one_of_the_users_image(edited: Edited) -> None:
     assert {t.inputs["blockDeviceMappings"][0]["deviceName"] for t in templates} == {"/dev/xvda"}
 
 
+@pytest.mark.slow
 def test_the_door_to_s3_is_narrow_where_it_is_the_only_one(edited: Edited) -> None:
     def policies(egress: str) -> list[str | None]:
         config = edited(lambda values: values.update({"gangway:network": {"egress": egress}}))

@@ -144,6 +144,7 @@ def test_one_node_is_a_cluster_too(config_with: Callable[[Edit], StackConfig]) -
     assert not [finding for finding in made.findings if finding.severity is Severity.ERROR]
 
 
+@pytest.mark.slow
 def test_what_a_person_should_know(slurm_plan: Plan, config_with: Callable[[Edit], StackConfig]) -> None:
     found = by_code(slurm_plan)
     assert "spot, on-demand" in found["slurm.partitions"].message

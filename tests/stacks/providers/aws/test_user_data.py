@@ -90,6 +90,7 @@ def settings(files: dict[str, str]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in files["/etc/gangway/node.env"].splitlines())
 
 
+@pytest.mark.slow
 def test_both_know_the_log_group_and_the_jobs_hours(edited: Edited) -> None:
     program = run(edited(lambda values: values["gangway:job"].update(max_hours=1.5)))
     for files in (worker(program), head(program)):
@@ -102,6 +103,7 @@ def test_scratch_is_the_jobs_place_for_temporary_files(nat: Recording) -> None:
     assert "TMPDIR=/scratch" in worker(nat)["/etc/gangway/job.env"]
 
 
+@pytest.mark.slow
 def test_the_trainers_user_gets_the_folder_that_the_job_reads(edited: Edited) -> None:
     def source(value: str | None) -> Callable[[dict[str, Any]], object]:
         return lambda values: values["gangway:storage"].update(source=value)
@@ -129,6 +131,7 @@ def test_workers_with_efa_reach_the_file_system_over_it(
     assert settings(head(program))["LUSTRE_EFA"] == "''", "the head node has no EFA"
 
 
+@pytest.mark.slow
 def test_prometheus_comes_from_outside_and_so_needs_nat(nat: Recording, edited: Edited) -> None:
     unit, scraped = "/etc/systemd/system/gangway-prometheus.service", "/etc/gangway/prometheus.yaml"
     assert "docker.io/prom/prometheus:v3.5.0" in head(nat)[unit]

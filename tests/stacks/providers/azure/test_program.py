@@ -219,6 +219,7 @@ def test_machines_with_lustre_boot_without_secure_boot(made: Resources, azure_pl
     assert alone["uefiSettings"] == {"secureBootEnabled": True, "vTpmEnabled": True}
 
 
+@pytest.mark.slow
 def test_a_prebuilt_image_is_pulled_from_where_it_is(azure_edited: Edited) -> None:
     resources = run_program(azure_edited(SPOT, **PREBUILT), PlaceholderCloud()).resources
     assert not of(resources, "Registry")

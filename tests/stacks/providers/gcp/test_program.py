@@ -52,6 +52,7 @@ def program(
     return config, recorded(config)
 
 
+@pytest.mark.slow
 def test_whatever_takes_labels_has_them_all(program: tuple[StackConfig, Recording]) -> None:
     config, recorded = program
     labels, checked = plan(config).tags, 0
@@ -236,6 +237,7 @@ def test_an_unusual_topology_is_asked_for_by_its_shape(gcp_edited: Edited) -> No
     assert "accelerator_type" not in request
 
 
+@pytest.mark.slow
 def test_a_pool_of_another_size_has_the_same_head(gcp_edited: Edited) -> None:
     """Or every change of the number of nodes would take the workers' store away."""
 

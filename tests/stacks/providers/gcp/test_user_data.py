@@ -99,6 +99,7 @@ def test_hosts_of_slices_mount_what_they_share(gcp_edited: Edited, name: str, st
     assert len(script.encode()) < 256 * 1024, "what Google takes as one value of metadata"
 
 
+@pytest.mark.slow
 def test_the_same_configuration_gives_the_same_bytes(gcp_configs: dict[str, StackConfig]) -> None:
     """Another byte would be another template, and the head's another machine."""
 

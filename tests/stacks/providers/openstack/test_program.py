@@ -170,6 +170,7 @@ def test_the_share_admits_the_stacks_machines_alone(edited: Edited) -> None:
     assert clients(**NATIVE) == ("cephx", "gangway-openstack-gpu")
 
 
+@pytest.mark.slow
 def test_a_zone_is_the_machines(edited: Edited) -> None:
     """Manila's and the networks' are called otherwise."""
     recorded = run_program(edited(cluster={"zone": "az-1"}), PlaceholderCloud())

@@ -86,6 +86,7 @@ def test_without_a_ledger_there_is_no_trace_of_one(run_dir: Path, tmp_path: Path
     assert 'id="forecasts"' not in (tmp_path / "out/report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_page_has_a_row_and_a_picture_a_series_and_every_number_its_source(
     run_dir: Path, ledger: Path, tmp_path: Path, parse: Parse
 ) -> None:

@@ -113,11 +113,13 @@ def test_structure_serves_keyboard_and_screen_reader(page: Any) -> None:
     assert [element.tag for element in page.elements if element.tag in ("h1", "main", "nav")] == ["h1", "nav", "main"]
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_bytes(suite_folder: Path, html: str, tmp_path: Path) -> None:
     again = comparison_report(find_runs([suite_folder]), None)
     assert again.write_page(tmp_path).read_text() == html
 
 
+@pytest.mark.slow
 def test_figures_are_vector_files_for_papers(arms_folder: Path, tmp_path: Path) -> None:
     files = comparison_report(find_runs([arms_folder]), None).write_figures(tmp_path / "figures")
     names = {path.stem for path in files}
@@ -184,6 +186,7 @@ def test_a_record_without_a_digest_is_told_on_the_page(
     assert "- run-a: not sealed: an older version wrote its run.json without a digest" in made.markdown()
 
 
+@pytest.mark.slow
 def test_large_grids_are_made_smaller_and_that_is_said(
     write: Write, record_of: Callable[..., RunRecord], tmp_path: Path
 ) -> None:
@@ -199,6 +202,7 @@ def test_large_grids_are_made_smaller_and_that_is_said(
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_a_message(suite_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     made = comparison_report(find_runs([suite_folder / "aws-s0"]), None)
