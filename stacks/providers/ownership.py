@@ -116,7 +116,7 @@ def check_addresses(config: StackConfig, state: State) -> None:
         if wanted not in (found := built(resource["outputs"])):
             raise InputError(
                 "gangway:network.cidr",
-                f"the network is in use: a subnet of it is {', '.join(found)}, and would be {wanted}",
+                f"the network is in use with the addresses {', '.join(found)}, and would get {wanted}",
                 value=now,
                 allowed="the value that the stack was created with",
                 fix="undo the change; or run `pulumi destroy` and then `up`. See docs/deploying.md for what it keeps",

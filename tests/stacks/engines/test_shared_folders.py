@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -160,6 +161,24 @@ def test_who_submits_where_others_can_replace_a_folder_is_told_or_refused(
     os.chown(folders["queue"] / "job", ALICE, ALICE)
     moved = {"above": can_move(folders["queue"]), "queue": can_move(folders["queue"] / "job")}
     assert moved == {"above": unsafe == "above", "queue": unsafe == "queue"}
+
+
+def test_an_owner_from_outside_of_the_container_is_nobody_here(place: Path) -> None:
+    """In a user namespace with root alone, who submits below a folder whose owner is not in it."""
+    folder = shared(place, 0o755)
+    os.chown(folder, ALICE, GROUP)
+    code = (
+        "import sys; from pathlib import Path; from stacks.engines.job_folder import sharing_findings; "
+        "print([each.path for each in sharing_findings(Path(sys.argv[1]))])"
+    )
+    words = [sys.executable, "-c", code, str(folder)]
+    inside = subprocess.run(
+        ["unshare", "--user", "--map-root-user", *words], capture_output=True, text=True, check=False
+    )
+    if "unshare: " in inside.stderr:
+        pytest.skip(f"no user namespaces here: {inside.stderr}")
+    outside = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert (inside.stdout, outside.stdout) == ("[]\n", f"['{folder}']\n"), inside.stderr
 
 
 def can_move(folder: Path) -> bool:
