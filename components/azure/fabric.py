@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 
-from components.catalog.schema import AzureMachineType
+from components.catalog.schema import AzureMachineType, MachineType
 from components.core.findings import Finding
 from components.core.job import Volume
 
@@ -18,6 +18,7 @@ __all__ = [
     "FabricPlan",
     "ImageReference",
     "fabric_findings",
+    "is_isolated_rung",
     "plan_fabric",
     "share_partition_key",
 ]
@@ -116,6 +117,13 @@ def share_partition_key(scale_sets: Sequence[str]) -> bool:
     so a ladder's rungs can follow one another but never run one job together.
     """
     return len(set(scale_sets)) <= 1
+
+
+def is_isolated_rung(machine: MachineType) -> bool:
+    """Whether nodes of one rung cannot train with those of another: with InfiniBand (`share_partition_key`). The head
+    then fills one rung at a time, with all nodes.
+    """
+    return isinstance(machine, AzureMachineType) and machine.infiniband is not None
 
 
 def fabric_findings(

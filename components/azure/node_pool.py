@@ -19,6 +19,7 @@ from components.azure.capacity import (
     rung_from_args,
     rung_zones,
 )
+from components.azure.fabric import is_isolated_rung
 from components.azure.fallback import plan_fallback
 from components.azure.immutable import replacing
 from components.azure.launch import (
@@ -188,7 +189,7 @@ class IbNodePool(pulumi.ComponentResource):
             args["machine_type"],
             self._plan.rungs,
             names,
-            together=self._plan.machine.infiniband is None,
+            together=not is_isolated_rung(self._plan.machine),
         ).to_json()
 
     def _proximity_group(self) -> compute.ProximityPlacementGroup:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.azure.capacity import UP_TO_ON_DEMAND
-from components.azure.names import NODES_TAG, RUNG_TAG
+from components.azure.fabric import is_isolated_rung
+from components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
 from components.catalog.loader import Catalog
 from components.estimate.cost import (
     CostComponent,
@@ -60,12 +61,14 @@ def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iter
 def _group(group: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     profile, tags = group.inputs["virtualMachineProfile"], group.inputs["tags"]
     market = _market(profile)
-    # Every scale set is made empty; its tags say what it may come to hold. One below the first is a lower rung. What is
-    # reserved is paid for in the meantime, too.
-    standby = tags[RUNG_TAG] != "0" and market != "reservation"
-    num_nodes = int(tags[NODES_TAG])
-    cap = (profile.get("billingProfile") or {}).get("maxPrice")
+    # Every scale set starts empty; its tags say how many nodes the head gives it. Reserved capacity is paid for even
+    # while unused.
+    is_lower = tags[RUNG_TAG] != "0"
+    standby = is_lower and market != "reservation"
     machine_type = group.inputs["sku"]["name"]
+    shares_job = not is_isolated_rung(catalog.machines[machine_type])
+    num_nodes = int(tags[LEAST_NODES_TAG if is_lower and shares_job else NODES_TAG])
+    cap = (profile.get("billingProfile") or {}).get("maxPrice")
     yield _node_price(group.name, machine_type, market, cap, num_nodes, catalog, region, standby)
     size = profile["storageProfile"]["osDisk"]["diskSizeGB"]
     label = f"{group.name}: root disks, {size:g} GiB a node"

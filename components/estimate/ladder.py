@@ -1,8 +1,9 @@
 """What a ladder of capacity costs as one: spot while there is any, the next rung while there is none. At any time a
-rung's nodes can be had with a chance that does not depend on what was before, and the job's nodes are of the first
-rung that has them; the last is taken to be always there. So the rungs share the time as `shares_of` says, nodes are
-lost at the mean of their rates, and Young's and Daly's formula (`components.estimate.spot`) gives the hours. The way
-back up is planned, after a checkpoint, and counts as free.
+rung's nodes can be had with a chance that does not depend on the past, and the job's nodes are of the first rung that
+has them; the last is assumed to be always there. So the rungs share the time as `shares_of` says. On each the job does
+as much of its work in an hour as on that rung alone, by Young's and Daly's formula (`components.estimate.spot`), with
+the first start spread over the job; the ladder does the mean of that. The way back up is planned, after a checkpoint,
+and counts as free.
 
     >>> shares_of([0.64, 1.0])
     (0.64, 0.36)
@@ -14,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from components.estimate.spot import SpotEstimate, estimate_spot
+from components.estimate.spot import estimate_spot, mtbf_sec, net_share
 
 __all__ = ["LadderEstimate", "LadderJob", "LadderRung", "Span", "estimate_ladder", "shares_of"]
 
@@ -34,12 +35,22 @@ ALWAYS = Span(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class LadderRung:
-    """One rung. `usd_per_hour`: of the whole stack while the job's nodes are of it; None where a price is not known;
-    `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour;
-    `in_reach`: False where none ever comes.
+    """One rung.
+
+    Attributes:
+        usd_per_hour: of the whole stack while the job's nodes are of it; None where a price is not known.
+        num_nodes: of the job on it.
+        hours: of undisturbed training, all of it on this rung.
+        interval_sec: from one checkpoint to the next; the best one where None.
+        there: chance that such nodes can be had.
+        taken_per_hour: how often one node is taken in an hour.
+        in_reach: False where none ever comes.
     """
 
     usd_per_hour: float | None
+    num_nodes: int
+    hours: float
+    interval_sec: float | None = None
     there: Span = ALWAYS
     taken_per_hour: Span = NEVER
     in_reach: bool = True
@@ -47,14 +58,11 @@ class LadderRung:
 
 @dataclass(frozen=True)
 class LadderJob:
-    """What is to be done: `hours` of undisturbed training on `num_nodes`, each of which fails `failures_per_hour`;
-    `max_hours` end it, done or not; the rest is as `estimate_spot` has it.
+    """What all rungs share: how often one node fails in an hour, seconds of a checkpoint and of a start, and the hours
+    after which the job ends, done or not.
     """
 
-    num_nodes: int
-    hours: float
     failures_per_hour: Span
-    interval_sec: float | None
     save_sec: float
     restart_sec: float
     max_hours: float = math.inf
@@ -66,8 +74,8 @@ class LadderEstimate:
 
     Attributes:
         shares: of the time, rung by rung.
-        hours: expected, from the first step to the last; infinite where the job is not expected to end, None where
-            nobody knows how often nodes are taken.
+        hours: expected, from the first start to the last step; infinite where the job is not expected to end, None
+            where the rate at which nodes are taken is not known.
         interruptions: expected in that time; likewise.
         usd: expected; likewise, and None where a price is not known.
     """
@@ -108,16 +116,16 @@ def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstima
         return _in_reach(rungs, job)
     corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2))]
     known = all(rung.taken_per_hour.value is not None for rung in rungs)
-    expected, usd = _at(rungs, job, (1, 1, 1)) if known else (None, None)
-    hours = [corner.hours for corner, _ in corners]
-    dollars = [corner for _, corner in corners if corner is not None]
+    expected = _at(rungs, job, (1, 1, 1)) if known else None
+    hours = [corner.hours for corner in corners]
+    dollars = [corner.usd for corner in corners if corner.usd is not None]
     return LadderEstimate(
         shares=shares_of([rung.there.value or 0.0 for rung in rungs]),
         hours=None if expected is None else expected.hours,
         hours_low=min(hours),
         hours_high=max(hours),
         interruptions=None if expected is None else expected.interruptions,
-        usd=usd,
+        usd=None if expected is None else expected.usd,
         usd_low=min(dollars, default=None),
         usd_high=max(dollars, default=None),
     )
@@ -133,34 +141,44 @@ def _in_reach(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
     return replace(found, shares=tuple(next(shares) if rung.in_reach else 0.0 for rung in rungs))
 
 
-def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int]) -> tuple[SpotEstimate, float | None]:
-    """Estimate and dollars where chance, takings and failures are each at that place of their spans."""
+class _Corner(NamedTuple):
+    """The job at one end of each span. `usd`: None where a price is not known."""
+
+    hours: float
+    interruptions: float
+    usd: float | None
+
+
+def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int]) -> _Corner:
+    """Hours and dollars where chance, takings and failures are each at that place of their spans."""
     there, taken, failures = ends
     shares = shares_of([rung.there[there] or 0.0 for rung in rungs])
-    lost = sum(share * (rung.taken_per_hour[taken] or 0.0) for share, rung in zip(shares, rungs, strict=True))
-    estimate = estimate_spot(
-        job.num_nodes,
-        0.0,
-        job.hours,
-        0.0,
-        failures_per_hour=lost + (job.failures_per_hour[failures] or 0.0),
-        interval_sec=job.interval_sec,
-        save_sec=job.save_sec,
-        restart_sec=job.restart_sec,
-    )
-    lasts = min(estimate.hours, job.max_hours)
-    estimate = replace(estimate, hours=lasts, interruptions=_within(estimate, lasts))
-    # What has no share of the time needs no price.
+    per_hour = lost_per_hour = 0.0
+    for share, rung in zip(shares, rungs, strict=True):
+        lost = (rung.taken_per_hour[taken] or 0.0) + (job.failures_per_hour[failures] or 0.0)
+        per_hour += share * _done_per_hour(rung, job, lost)
+        lost_per_hour += share * lost * rung.num_nodes
+    whole = 1 / per_hour if per_hour > 0 else math.inf
+    hours = min(whole, job.max_hours)
+    interruptions = hours * lost_per_hour if lost_per_hour > 0 else 0.0
+    # A rung without a share of the time needs no price.
     prices = [(share, rung.usd_per_hour) for share, rung in zip(shares, rungs, strict=True) if share > 0]
     if any(price is None for _, price in prices):
-        return estimate, None
-    if math.isinf(lasts):
-        return estimate, math.inf
-    return estimate, lasts * sum(share * (price or 0.0) for share, price in prices)
+        return _Corner(hours, interruptions, None)
+    mean_usd = sum(share * (price or 0.0) for share, price in prices)
+    return _Corner(hours, interruptions, math.inf if math.isinf(hours) else hours * mean_usd)
 
 
-def _within(estimate: SpotEstimate, hours: float) -> float:
-    """Interruptions expected in so many hours."""
-    if math.isinf(estimate.mtbf_hours):
-        return 0.0
-    return hours / estimate.mtbf_hours
+def _done_per_hour(rung: LadderRung, job: LadderJob, lost_per_hour: float) -> float:
+    """The share of the job that an hour on this rung does, its start spread over the job; negative where more is lost
+    than done. `lost_per_hour`: how often one node is lost.
+    """
+    found = estimate_spot(
+        rung.num_nodes, 0.0, rung.hours, 0.0,
+        failures_per_hour=lost_per_hour, interval_sec=rung.interval_sec, save_sec=job.save_sec,
+        restart_sec=job.restart_sec,
+    )  # fmt: skip
+    if found.feasible:
+        return 1 / (job.restart_sec / 3600 + found.hours)
+    between = mtbf_sec(rung.num_nodes, 0.0, lost_per_hour)
+    return net_share(between, found.interval_sec, job.save_sec, job.restart_sec) / rung.hours

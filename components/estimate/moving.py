@@ -97,6 +97,7 @@ _CASES = (
 
 def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sort: Sort) -> Advice:
     """Of what is left (`job.hours`, undisturbed; its deadline from now). `others`: as `gangway quote` finds them."""
+    job = replace(job, start_hours=0.0)  # here it runs already; a move's start is part of its way
     staying = quote(here, job)
     if unknown := _unknown(staying, sort, job):
         return Advice(staying, None, go=False, reason=f"nobody knows what staying comes to: {unknown}")
@@ -160,11 +161,11 @@ def _unknown(quoted: Quoted, sort: Sort, job: Job) -> str:
 
 
 def _figure(quoted: Quoted, sort: Sort) -> float | None:
-    return {"cost": quoted.usd, "carbon": quoted.gco2e, "risk": quoted.hours}[sort]
+    return {"cost": quoted.usd, "carbon": quoted.gco2e, "risk": quoted.wall_hours}[sort]
 
 
 def _is_failing(quoted: Quoted, job: Job) -> bool:
-    return bool(quoted.problem) or quoted.hours > (job.deadline_hours or math.inf)
+    return bool(quoted.problem) or quoted.wall_hours > (job.deadline_hours or math.inf)
 
 
 def _pays(move: Move, staying: float) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, get_args
 
+from components.catalog.reliability import load_reliability
 from components.estimate.carried import Carried, DataAt, carried
 from components.estimate.energy import estimate_carbon, estimate_energy
 from components.estimate.offers import KINDS, Offer
@@ -44,7 +45,8 @@ class Job:
     Attributes:
         num_nodes: at the same time, at least 1.
         hours: of undisturbed training, above 0.
-        deadline_hours: from the first step until it must be done, not below `hours`; None where it does not matter.
+        deadline_hours: from now until it must be done, not below `hours`; None where it does not matter.
+        start_hours: from the request for nodes to the first step, paid like the rest.
         interruptions: share of spot nodes taken back within a month, for offers of which nobody publishes it.
         times_taken: how many times as often as that, published, given or assumed, nodes are taken back.
         data: what it reads, once, and from where; None where that is not counted.
@@ -56,6 +58,7 @@ class Job:
     interruptions: float | None = None
     times_taken: float = 1.0
     data: DataAt | None = None
+    start_hours: float = RESTART_SEC / 3600
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ class Quoted:
     Attributes:
         usd: expected, of all nodes until the job is done, and of its data's way; None where it is not known or never
             done.
-        hours: expected from the first step to the last.
+        hours: paid for, expected: the nodes' start, training, checkpoints, interruptions.
+        wall_hours: expected until the job is done; longer than `hours` on spot, which is not always there.
         risk_hours: of these, the ones expected to be lost: work done twice and restarts.
         spot: the estimate behind these hours, of nodes that are taken back or fail; None where nobody knows how often,
             and where nodes do neither.
@@ -96,6 +100,7 @@ class Quoted:
     offer: Offer
     usd: float | None
     hours: float
+    wall_hours: float
     risk_hours: float
     spot: SpotEstimate | None
     rate: Rate | None
@@ -113,7 +118,8 @@ def quote(offer: Offer, job: Job) -> Quoted:
     rate = _rate(offer, job)
     share = None if rate is None else _as_often(rate.share, job.times_taken)
     spot = _stops(offer, job, share)
-    hours = job.hours if spot is None else spot.hours
+    hours = job.start_hours + (job.hours if spot is None else spot.hours)
+    wall_hours = hours / spot_there(offer)
     usd, details = _money(offer, job, hours, spot, rate)
     way = None if job.data is None else carried(job.data, Place(offer.provider, offer.region))
     if way is not None:
@@ -123,13 +129,14 @@ def quote(offer: Offer, job: Job) -> Quoted:
         offer=offer,
         usd=usd,
         hours=hours,
+        wall_hours=wall_hours,
         risk_hours=0.0 if spot is None else spot.lost_hours,
         spot=spot,
         rate=rate,
         in_time=_in_time(offer, job, spot),
         kwh=kwh,
         gco2e=gco2e,
-        problem=_problem(offer, job, hours, spot),
+        problem=_problem(offer, job, hours, wall_hours, spot),
         missing=_missing(offer, job, share, way),
         details=details,
         carried=way,
@@ -174,23 +181,26 @@ def _rate(offer: Offer, job: Job) -> Rate | None:
 def _money(
     offer: Offer, job: Job, hours: float, spot: SpotEstimate | None, rate: Rate | None
 ) -> tuple[float | None, str]:
-    """Expected dollars, and what they hold beside the job's expected hours."""
+    """Expected dollars, and what they hold beside the job's expected hours. Terms and whole days are counted by the
+    training alone: the first start must not make a second term of a job that fills one.
+    """
+    training = hours - job.start_hours
     price = offer.price.value
     if price is None or math.isinf(hours):
         return None, ""
     an_hour, failing = price * job.num_nodes, _failing(offer, spot)
     if offer.kind == "spot":
-        return (None if spot is None else spot.usd), _interrupted(offer, spot, rate)
+        return (None if spot is None else an_hour * hours), _interrupted(offer, spot, rate)
     if offer.kind in TERM_HOURS:
         term = TERM_HOURS[offer.kind]
-        terms = math.ceil(hours / term)
-        used = hours / (terms * term)
+        terms = math.ceil(training / term)
+        used = training / (terms * term)
         text = f"{terms * term:,} h are paid, {used:.0%} of them used"
         if offer.on_demand:
             text += f"; pays above {price / offer.on_demand:.0%} use of the term"
         return an_hour * terms * term, f"{text}{failing}"
     if offer.kind == "capacity-block":
-        days = _block_days(hours)
+        days = _block_days(training)
         return (None, "") if days is None else (an_hour * days * 24, f"{days} whole days are paid at once{failing}")
     if offer.kind == "flex-start":
         return an_hour * hours, f"waits for all nodes, nobody knows how long{failing}"
@@ -218,7 +228,8 @@ def _interrupted(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> 
     failures = "" if offer.failures is None else "; failures"
     return (
         f"{_often(spot.interruptions)} interruptions expected ({share_in_words(rate.share)}, {rate.how}{failures}), "
-        f"goodput {spot.goodput:.1%} with a checkpoint each {spot.interval_sec / 60:.0f} min"
+        f"goodput {spot.goodput:.1%} with a checkpoint each {spot.interval_sec / 60:.0f} min; nodes can be had "
+        f"{spot_there(offer):.0%} of the time"
     )
 
 
@@ -237,7 +248,15 @@ def _in_time(offer: Offer, job: Job, spot: SpotEstimate | None) -> float | None:
     """The chance to be done by the deadline; None where nobody knows the wait, or how often nodes are taken."""
     if job.deadline_hours is None or offer.kind == "flex-start" or (offer.kind == "spot" and spot is None):
         return None
-    return chance_in_time(job.hours, job.deadline_hours, spot)
+    available = job.deadline_hours * spot_there(offer)
+    return chance_in_time(job.hours, available - job.start_hours, spot)
+
+
+def spot_there(offer: Offer) -> float:
+    """Share of the time in which such nodes can be had: of spot as `gangway plan` counts it, else all of it. A deadline
+    is held against that share of its hours: how the gaps fall is not modelled.
+    """
+    return load_reliability().spot.there.value if offer.kind == "spot" else 1.0
 
 
 def _block_days(hours: float) -> int | None:
@@ -252,15 +271,20 @@ def _emissions(offer: Offer, num_nodes: int, hours: float) -> tuple[float | None
     return energy.kwh, estimate_carbon(energy, offer.place).gco2e
 
 
-def _problem(offer: Offer, job: Job, hours: float, spot: SpotEstimate | None) -> str:
+def _problem(offer: Offer, job: Job, hours: float, wall_hours: float, spot: SpotEstimate | None) -> str:
+    training = hours - job.start_hours
     if spot is not None and not spot.feasible:
         return f"never done: an interruption each {spot.mtbf_hours:.2g} h takes more than is done in between"
-    if spot is not None and job.deadline_hours is not None and spot.hours > job.deadline_hours:
-        return f"too late: {spot.hours:.4g} h expected with interruptions, the deadline is {job.deadline_hours:g} h"
-    if offer.kind == "flex-start" and hours > FLEX_START_HOURS:
-        return f"nodes are deleted after {FLEX_START_HOURS} h, the job takes {hours:.4g} h"
-    if offer.kind == "capacity-block" and _block_days(hours) is None:
-        return f"the longest block has {BLOCK_DAYS[-1]} days, the job takes {hours / 24:.0f}"
+    if spot is not None and job.deadline_hours is not None and wall_hours > job.deadline_hours:
+        there = spot_there(offer)
+        gaps = f" on nodes that can be had {there:.0%} of the time" if there < 1 else ""
+        return (
+            f"too late: {wall_hours:.4g} h expected with interruptions{gaps}, the deadline is {job.deadline_hours:g} h"
+        )
+    if offer.kind == "flex-start" and training > FLEX_START_HOURS:
+        return f"nodes are deleted after {FLEX_START_HOURS} h, the job takes {training:.4g} h"
+    if offer.kind == "capacity-block" and _block_days(training) is None:
+        return f"the longest block has {BLOCK_DAYS[-1]} days, the job takes {training / 24:.0f}"
     return ""
 
 

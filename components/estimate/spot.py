@@ -18,6 +18,7 @@ __all__ = [
     "best_interval_sec",
     "estimate_spot",
     "mtbf_sec",
+    "net_share",
     "rate_per_hour",
     "share_per_month",
 ]
@@ -67,6 +68,20 @@ def best_interval_sec(save_sec: float, mtbf_sec: float, restart_sec: float) -> f
     363
     """
     return math.sqrt(2 * save_sec * (mtbf_sec + restart_sec))
+
+
+def _lost_share(mtbf_sec: float, interval_sec: float, restart_sec: float) -> float:
+    return 0.0 if math.isinf(mtbf_sec) else (interval_sec / 2 + restart_sec) / mtbf_sec
+
+
+def net_share(mtbf_sec: float, interval_sec: float, save_sec: float, restart_sec: float) -> float:
+    """The share of the time that brings a job on, less what interruptions undo; at or below zero, it never ends.
+
+    >>> round(net_share(6000, 600, 6, 600), 3)
+    0.842
+    """
+    saving = 0.0 if math.isinf(interval_sec) else save_sec / interval_sec
+    return (1 - _lost_share(mtbf_sec, interval_sec, restart_sec)) / (1 + saving)
 
 
 @dataclass(frozen=True)
@@ -133,16 +148,15 @@ def estimate_spot(
     # Without interruptions the best interval is endless: nothing is ever saved, and nothing is lost.
     best = best_interval_sec(save_sec, between, restart_sec)
     interval = best if interval_sec is None else interval_sec
-    saving = 0.0 if math.isinf(interval) else save_sec / interval
-    lost = 0.0 if math.isinf(between) else (interval / 2 + restart_sec) / between
-    if lost >= 1:
+    net, lost = net_share(between, interval, save_sec, restart_sec), _lost_share(between, interval, restart_sec)
+    if net <= 0:
         return SpotEstimate(between / 3600, interval, best, 0.0, math.inf, math.inf, math.inf, None, False)
-    expected = hours * (1 + saving) / (1 - lost)
+    expected = hours / net
     return SpotEstimate(
         mtbf_hours=between / 3600,
         interval_sec=interval,
         best_interval_sec=best,
-        goodput=(1 - lost) / (1 + saving),
+        goodput=net,
         hours=expected,
         interruptions=0.0 if math.isinf(between) else expected * 3600 / between,
         lost_hours=expected * lost,

@@ -38,11 +38,15 @@ NAT_MACHINES, NAT_MACHINES_PER_ADDRESS = 32, 1008
 MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "reservation"}
 
 
-def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
-    """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("gcp")`."""
+def price_resources(
+    resources: Sequence[Declared], catalog: Catalog, region: str, num_nodes_min: int | None = None
+) -> list[CostComponent]:
+    """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("gcp")`. `num_nodes_min`: to which
+    the head fills the groups below the first; as many as the first has where left out.
+    """
     tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
     return [
-        *_nodes(resources, catalog, region),
+        *_nodes(resources, catalog, region, num_nodes_min),
         *_node_pools(resources, catalog, region),
         *(line for tpu in tpus for line in of_resources([_tpu(tpu.name, tpu.inputs, region)], tpu)),
         *(
@@ -56,23 +60,25 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
     ]
 
 
-def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _nodes(
+    resources: Sequence[Declared], catalog: Catalog, region: str, num_nodes_min: int | None
+) -> Iterable[CostComponent]:
     templates = {r.id: r for r in resources if r.type == TEMPLATE}
     sizes = _sizes(resources)
+    lower = num_nodes_min or max(sizes.values(), default=0)
     for group in resources:
         if group.type == GROUP:
             (version,) = group.inputs["versions"]
             template = templates[version["instanceTemplate"]].inputs
-            yield from of_resources(_group(group.name, template, sizes, catalog, region), group)
+            yield from of_resources(_group(group.name, template, sizes[group.name], lower, catalog, region), group)
 
 
 def _group(
-    name: str, template: Mapping[str, Any], sizes: Mapping[str, int], catalog: Catalog, region: str
+    name: str, template: Mapping[str, Any], size: int, lower: int, catalog: Catalog, region: str
 ) -> Iterable[CostComponent]:
-    # A group without nodes is a lower rung, which may come to hold as many as the one that has them. What is reserved
-    # is paid for in the meantime, too.
-    standby = not sizes[name] and _market(template) != "reservation"
-    num_nodes = sizes[name] or max(sizes.values())
+    # A group without nodes is a lower rung, which the head fills. Reserved capacity is paid for even while unused.
+    standby = not size and _market(template) != "reservation"
+    num_nodes = size or lower
     yield _node_price(name, _market(template), template["machineType"], num_nodes, catalog, region, standby)
     (disk,) = template["disks"]
     label = f"{name}: boot disks, {disk['diskSizeGb']:g} GiB a node"

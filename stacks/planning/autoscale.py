@@ -15,7 +15,7 @@ from components.schedule.autoscale import Decision, Rate, State, Targets, decide
 from stacks.config.sections import AutoscaleConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_costs import first_in_reach, rung_in_use, rung_lines, stops
-from stacks.planning.throughput import Band, throughput
+from stacks.planning.throughput import throughput
 
 _PLACE = "gangway:job.autoscale"
 _DOLLARS = "bounds.usd_per_hour"
@@ -65,42 +65,22 @@ def why_not_scaled(config: StackConfig, machine: MachineType) -> str:
 
 
 def curve_of(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
-    """Images a second by number of nodes, checkpoints and interruptions included; empty where nobody can tell. What
-    the stack file has measured is of all nodes: fewer are as the projection's three ends have them against that.
-    """
+    """Images a second by number of nodes, checkpoints and interruptions included; empty where nobody can tell."""
     least, most = config.cluster.nodes.min, config.cluster.nodes.max
     steps = min(most - least, _MOST_LOOKED_AT - 1)
     numbers = [most] if steps == 0 else [least + round(at * (most - least) / steps) for at in range(steps + 1)]
-    projected = {nodes: throughput(_unmeasured(config, nodes), machine).images_per_second for nodes in numbers}
-    measured, top = config.estimate.images_per_second, projected[most]
     found = {}
-    for nodes, band in projected.items():
-        if measured is not None:
-            band = _beside(measured, band, top, nodes / most)
+    for nodes in numbers:
+        band = throughput(config, machine, nodes).images_per_second
         if band is not None:
             found[nodes] = Rate(*(_kept(config, machine, nodes, each) for each in (band.low, band.mid, band.high)))
     return {nodes: rate for nodes, rate in found.items() if rate.mid > 0}
 
 
-def _unmeasured(config: StackConfig, nodes: int) -> StackConfig:
-    """So many nodes, and nothing measured."""
-    cluster = config.cluster.model_copy(update={"nodes": config.cluster.nodes.model_copy(update={"max": nodes})})
-    estimate = config.estimate.model_copy(update={"images_per_second": None})
-    return config.model_copy(update={"cluster": cluster, "estimate": estimate})
-
-
-def _beside(measured: float, band: Band | None, top: Band | None, share: float) -> Band:
-    """What is measured of all nodes, for fewer of them; where nobody can project it, in proportion or better."""
-    if band is None or top is None:
-        return Band(measured * share, measured * share, measured)
-    ratios = (band.low / top.low, band.mid / top.mid, band.high / top.high)
-    return Band(measured * min(ratios), measured * ratios[1], measured * max(ratios))
-
-
 def _kept(config: StackConfig, machine: MachineType, nodes: int, images_per_sec: float) -> float:
     """With its checkpoints and interruptions on the first rung in reach; 0 where it never ends."""
     position = first_in_reach(config, machine) or 0
-    hours = stops(_unmeasured(config, nodes), machine, position, images_per_sec).hours
+    hours = stops(config, machine, position, nodes, images_per_sec).hours
     return 0.0 if hours == inf else config.training.kimg * 1000 / hours / 3600
 
 

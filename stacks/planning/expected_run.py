@@ -12,7 +12,7 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from stacks.config.sections import MOST_HOURS
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_costs import dearest_rung, first_in_reach, most_usd, rung_in_use, stops
+from stacks.planning.run_costs import dearest_rung, first_in_reach, most_usd, run_nodes, rung_in_use, start_hours, stops
 from stacks.planning.throughput import (
     Band,
     Course,
@@ -40,11 +40,12 @@ _FEWEST_STEPS = 5_000
 
 @dataclass(frozen=True)
 class ExpectedRun:
-    """What it is expected to take on all nodes of the first rung in reach, checkpoints and interruptions included.
+    """What it is expected to take on the nodes of the first rung in reach: their start, checkpoints and interruptions
+    included.
 
     Attributes:
         throughput: images a second, and what they rest on.
-        hours: for all images, or max_hours where that ends the run before; None where the speed is not known,
+        hours: for all images, or max_hours where that ends the run earlier; None where the speed is not known,
             or no machine comes.
         usd: for those hours; known prices only.
         share: of the images that max_hours allows, 0..1.
@@ -63,7 +64,7 @@ class ExpectedRun:
 
 
 def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
-    """What the run takes at this speed, and costs by the bill of the first rung."""
+    """What the run takes at this speed, which is of `run_nodes`, and costs by the bill of the first rung in reach."""
     most, rate = config.work.max_hours, speed.images_per_second
     memory = worker_memory(config, machine) if config.trains else None
     if rate is None or first_in_reach(config, machine) is None:
@@ -74,15 +75,29 @@ def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, c
         speed,
         hours,
         hours.map(lambda each: cost.hourly * each + cost.upfront + cost.once),
-        Band(*(min(1.0, most / each) for each in (whole.high, whole.mid, whole.low))),
+        Band(*(_share(config, each) for each in (whole.high, whole.mid, whole.low))),
         memory,
     )
 
 
 def _whole(config: StackConfig, machine: MachineType, rate: Band) -> Band:
-    """Hours for all images on the first rung in reach, as if max_hours ended nothing; infinite where it has no end."""
-    position = first_in_reach(config, machine) or 0
-    return Band(*(stops(config, machine, position, each).hours for each in (rate.high, rate.mid, rate.low)))
+    """Hours for all images on the first rung in reach, with the nodes' start and regardless of max_hours; infinite
+    where it never ends.
+    """
+    position, num_nodes = first_in_reach(config, machine) or 0, run_nodes(config, machine)
+    each_end = (stops(config, machine, position, num_nodes, each).hours for each in (rate.high, rate.mid, rate.low))
+    return Band(*(start_hours(config) + hours for hours in each_end))
+
+
+def _share(config: StackConfig, hours: float) -> float:
+    """Of the images, what max_hours allow a run that takes `hours` with its start."""
+    start = start_hours(config)
+    return min(1.0, max(0.0, config.work.max_hours - start) / (hours - start))
+
+
+def run_throughput(config: StackConfig, machine: MachineType) -> Throughput:
+    """Images a second on the nodes of the first rung in reach."""
+    return throughput(config, machine, run_nodes(config, machine))
 
 
 def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate | None) -> Iterable[Finding]:
@@ -93,8 +108,8 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
     if config.own_command is not None:
         yield from _own_command(config, machine, cost)
         return
-    speed, trained = throughput(config, machine), trained_on(config, machine)
-    workers = config.cluster.nodes.max * machine.num_accelerators.value
+    speed, trained = run_throughput(config, machine), trained_on(config, machine)
+    workers = run_nodes(config, machine) * machine.num_accelerators.value
     course = course_of(trained, machine, workers)
     if speed.provenance == "measured":
         yield from _measured(config, machine, speed, course, workers)
@@ -129,7 +144,7 @@ def _own_command(config: StackConfig, machine: MachineType, cost: CostEstimate |
         "set max_hours to what it takes at most",
     )
     if cost is not None:
-        yield from _budget(config, expected_run(config, machine, throughput(config, machine), cost), cost)
+        yield from _budget(config, expected_run(config, machine, run_throughput(config, machine), cost), cost)
 
 
 def _measured(
@@ -157,8 +172,8 @@ def _measured(
             "run.longer-than-max-hours",
             "gangway:job.max_hours",
             f"{job.kimg:g} kimg take {hours:,.1f} h at the {rate.mid:,.0f} images/s of gangway:estimate, and "
-            f"max_hours ends the run after {job.max_hours:g} h, with {job.max_hours / hours:.0%} of the images",
-            _length(job.kimg * job.max_hours / hours, hours),
+            f"max_hours ends the run after {job.max_hours:g} h, with {_share(config, hours):.0%} of the images",
+            _length(config, hours),
         )
 
 
@@ -174,14 +189,14 @@ def _projected(
     """
     job, rate = config.training, speed.images_per_second
     if course is not None and (hours := job.kimg * 1000 * course.least_sec / workers / 3600) > job.max_hours:
-        usual = hours if rate is None else job.kimg * 1000 / rate.mid / 3600
+        usual = hours if rate is None else _whole(config, machine, rate).mid
         yield Finding.error(
             "run.cannot-finish",
             "gangway:job.kimg",
             f"{job.kimg:g} kimg take {hours:,.1f} h at least, on {workers} x {model_of(machine)} at their peak all the "
             f"time ({course.peaks_in_words}; penalties left out), and max_hours ends the run after "
             f"{job.max_hours:g} h; real runs take several times as long",
-            _length(job.kimg * job.max_hours / usual, usual),
+            _length(config, usual),
         )
         return
     if rate is None:
@@ -196,9 +211,8 @@ def _projected(
         "gangway:job.max_hours",
         f"{job.kimg:g} kimg are projected to take {band.low:,.3g} to {band.high:,.3g} h ({band.mid:,.3g} h as usual, "
         f"{about(rate.low)} to {about(rate.high)} images/s), and max_hours ends the run after {job.max_hours:g} h, "
-        f"with {job.max_hours / band.mid:.0%} of the images as usual{', and never with all' if never else ''}",
-        f"{_length(job.kimg * job.max_hours / band.mid, band.mid)}; or, where you have measured more, write "
-        "gangway:estimate.images_per_second",
+        f"with {_share(config, band.mid):.0%} of the images as usual{', and never with all' if never else ''}",
+        f"{_length(config, band.mid)}; or, where you have measured more, write gangway:estimate.images_per_second",
     )
 
 
@@ -212,22 +226,25 @@ def _far_below(config: StackConfig, machine: MachineType, speed: Throughput) -> 
     yield Finding.info(
         "run.far-below-max-hours",
         "gangway:job.max_hours",
-        f"the run is expected to take {slowest:.2g} h at most ({speed.provenance}, without the nodes' start), and "
+        f"the run is expected to take {slowest:.2g} h at most ({speed.provenance}), and "
         f"max_hours lets a job that hangs cost {most:g} h",
         f"set max_hours: {enough}",
     )
 
 
-def _length(kimg: float, hours: float) -> str:
-    shorter = f"set kimg: {rounded_down(kimg):g} at most"
-    return f"{shorter}, or max_hours: {ceil(hours)} at least" if ceil(hours) <= MOST_HOURS else shorter
+def _length(config: StackConfig, hours: float) -> str:
+    """The fix of a run that takes `hours`, more than max_hours."""
+    kimg = rounded_down(config.training.kimg * _share(config, hours))
+    fixes = [f"kimg: {kimg:g} at most"] if kimg else []
+    fixes += [f"max_hours: {ceil(hours)} at least"] if ceil(hours) <= MOST_HOURS else []
+    return f"set {', or '.join(fixes)}"
 
 
 def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, speed: Throughput) -> Iterable[Finding]:
     """Steps so short that most of their time is no computing, wherever in the band the truth is."""
     if speed.waiting is None or speed.images_per_second is None or speed.waiting[0] <= _MOSTLY:
         return
-    workers, model = config.cluster.nodes.max * machine.num_accelerators.value, model_of(machine)
+    workers, model = run_nodes(config, machine) * machine.num_accelerators.value, model_of(machine)
     alone = ""
     course = course_of(trained, machine, 1)
     assert course is not None, "or the speed were not known"

@@ -1,28 +1,24 @@
 """The ladder of a stack as one figure: its rungs as `components.estimate.ladder` takes them, and the assumptions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from components.catalog.reliability import failure_band, load_reliability
 from components.catalog.schema import MachineType
 from components.catalog.tables import least_taken
-from components.estimate.ladder import ALWAYS, NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
+from components.estimate.ladder import NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
 from components.estimate.spot import rate_per_hour
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_costs import Pace, RungCost, save_sec
+from stacks.planning.run_costs import RungCost, save_sec
 
 
-def ladder_cost(
-    config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], pace: Pace, paid: float
-) -> LadderEstimate:
-    """What a run at this pace on all rungs together comes to, max_hours at most. Where nobody knows how often spot is
-    taken, nothing is expected: the least and the most stand alone. `paid`: dollars of a run however long it takes.
+def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], paid: float) -> LadderEstimate:
+    """What a run of a training on all rungs together comes to, max_hours at most. Where the rate at which spot is taken
+    is not known, only the least and the most are given. `paid`: dollars of a run however long it takes.
     """
     least, most = failure_band(machine)
     job = LadderJob(
-        num_nodes=config.cluster.nodes.max,
-        hours=config.training.kimg * 1000 / pace.images_per_second / 3600,
         failures_per_hour=Span(least, rungs[0].failures.value, most),
-        interval_sec=pace.interval_sec,
         save_sec=save_sec(config),
         restart_sec=config.estimate.restart_sec,
         max_hours=config.work.max_hours,
@@ -32,18 +28,20 @@ def ladder_cost(
 
 
 def _rung(rung: RungCost) -> LadderRung:
-    """A rung that is not spot is taken to be there whenever it is asked for."""
+    """A rung that is not spot is assumed to be there whenever it is asked for."""
+    assert rung.undisturbed_hours is not None, "ladders are of trainings"
+    plain = LadderRung(rung.hourly, rung.num_nodes, rung.undisturbed_hours, rung.spot.interval_sec)
     if not rung.in_reach:
-        return LadderRung(None, NEVER, NEVER, in_reach=False)
+        return replace(plain, usd_per_hour=None, there=NEVER, in_reach=False)
     if rung.taken is None:
-        return LadderRung(rung.hourly, ALWAYS, NEVER)
+        return plain
     market, share = load_reliability().spot, rung.taken.value
     there = Span(market.there_low.value, market.there.value, market.there_high.value)
     if share is None:
-        return LadderRung(rung.hourly, there, Span(0.0, None, market.most_taken_per_hour.value))
+        return replace(plain, there=there, taken_per_hour=Span(0.0, None, market.most_taken_per_hour.value))
     counted, least = rate_per_hour(share), rate_per_hour(least_taken(rung.taken))
     most = counted if rung.taken.confidence == "stated" else max(counted, market.most_taken_per_hour.value)
-    return LadderRung(rung.hourly, there, Span(least, counted, most))
+    return replace(plain, there=there, taken_per_hour=Span(least, counted, most))
 
 
 def assumptions(rungs: Sequence[RungCost]) -> str:

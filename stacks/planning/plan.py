@@ -21,7 +21,7 @@ from components.estimate.ladder import LadderEstimate
 from stacks.config.stack_config import StackConfig
 from stacks.planning.bill_coverage import unpriced
 from stacks.planning.common_findings import check_budget, money_findings
-from stacks.planning.expected_run import ExpectedRun, expected_run
+from stacks.planning.expected_run import ExpectedRun, expected_run, run_throughput
 from stacks.planning.gc_pause import without_gc
 from stacks.planning.ladder_cost import assumptions, ladder_cost
 from stacks.planning.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
@@ -38,7 +38,6 @@ from stacks.planning.run_costs import (
     usage_lines,
 )
 from stacks.planning.team_access import TeamAccess, team_access
-from stacks.planning.throughput import throughput
 from stacks.program import build, program_of
 from stacks.providers.registry import provider_of
 
@@ -206,10 +205,10 @@ def make_plan(config: StackConfig) -> Plan:
         if not trains:
             whose = "a command of your own draws" if config.job is not None else "jobs of a queue will draw"
             energy = energy.unknown(f"what {whose} is not known")
-        speed = throughput(config, planned.machine)
+        speed = run_throughput(config, planned.machine)
         job = pace(config, speed) if trains else None
         rungs, paid = price_ladder(config, planned.machine, lines, job), cost.upfront + cost.once
-        ladder = None if job is None else ladder_cost(config, planned.machine, rungs, job, paid)
+        ladder = None if job is None else ladder_cost(config, planned.machine, rungs, paid)
         return Plan(
             config=config,
             resources=program.resources,

@@ -3,7 +3,7 @@ the stack file says how much: data that pass a gateway or leave a region, log li
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
@@ -28,7 +28,7 @@ from components.estimate.cost import (
 )
 from components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot
 from stacks.config.stack_config import StackConfig
-from stacks.planning.throughput import Band, Throughput, about
+from stacks.planning.throughput import Band, Throughput, about, throughput
 from stacks.providers.registry import provider_of
 from trainer.config.network_size import state_gib
 
@@ -208,22 +208,26 @@ class RungCost:
     Attributes:
         position: in the ladder.
         kind: of capacity.
+        num_nodes: of the job on this rung; speed, failures, dollars and energy are of so many.
         in_reach: whether machines can come: not where its price cap is below all that spot was seen at.
         nodes_hourly: US dollars an hour of its nodes and their disks; None where a price is not known, or out of reach.
         hourly: of the whole stack on this rung; None likewise.
         monthly: of 730 such hours, purchases and usage included.
-        run_hours: what the run is expected to take at the pace, max_hours at most; None where it would never end.
+        run_hours: expected from the start of the nodes to the end of the run, max_hours at most; None where it would
+            never end.
         run: US dollars of such a run; None where a price or an end is missing.
         share: of the images, expected by max_hours, 0..1; None likewise.
-        spot_if_trained: the interruptions, of nodes that are taken or fail, as if max_hours ended nothing; where nobody
-            knows how often spot is taken, of failures alone. None of a command of one's own, whose run is taken to last
-            for all of max_hours.
+        undisturbed_hours: of training alone, without checkpoints and interruptions; None of a custom command.
+        spot_if_trained: training with its checkpoints and interruptions, of nodes that are taken or fail, after the
+            nodes' start and regardless of max_hours; where the rate at which spot is taken is not known, of failures
+            alone. None of a custom command, which is assumed to run for all of max_hours.
         taken: share of nodes taken within 720 hours; None on capacity that is not taken back.
         failures: how often one node fails in an hour.
     """
 
     position: int
     kind: str
+    num_nodes: int
     in_reach: bool
     nodes_hourly: float | None
     hourly: float | None
@@ -231,6 +235,7 @@ class RungCost:
     run_hours: float | None
     run: float | None
     share: float | None
+    undisturbed_hours: float | None
     spot_if_trained: SpotEstimate | None
     taken: Fact[float | None] | None
     failures: Fact[float]
@@ -258,6 +263,20 @@ def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: in
     pool = f"{config.stack}-{position}-{config.cluster.capacity[position].kind}:"
     own = [line for line in lines if line.name.startswith(pool)]
     return own or [line for line in lines if line.unit == "chip-hours"]
+
+
+def rung_nodes(config: StackConfig, machine: MachineType, position: int) -> int:
+    """Nodes that the job has on one rung: all on the first, and on each where rungs never share a job; below the first,
+    those that the job needs to go on. A queue's rungs all grow to the most.
+    """
+    nodes = config.cluster.nodes
+    is_whole = position == 0 or config.job is None or provider_of(config.provider).has_isolated_rungs(machine)
+    return nodes.max if is_whole else nodes.min
+
+
+def run_nodes(config: StackConfig, machine: MachineType) -> int:
+    """Nodes of the job on the first rung in reach."""
+    return rung_nodes(config, machine, first_in_reach(config, machine) or 0)
 
 
 def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, MachinePrice]:
@@ -388,15 +407,18 @@ def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
 def price_ladder(
     config: StackConfig, machine: MachineType, lines: Sequence[CostComponent], job: Pace | None
 ) -> tuple[RungCost, ...]:
-    """Each rung of the ladder, first choice first, at the pace of `job`; None for a command of one's own."""
+    """Each rung of the ladder, first choice first, at the speed of its own nodes. `job`: the pace on `run_nodes`; None
+    for a custom command.
+    """
     positions, unmet = range(len(config.cluster.capacity)), unmet_caps(config, machine)
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.
     around = sum(line.hourly or 0.0 for line in lines if id(line) not in of_rungs)
     paid = sum(line.upfront + line.once for line in lines)
-    speed = None if job is None else job.images_per_second
+    counts = {rung_nodes(config, machine, at) for at in positions}
+    rates = {} if job is None else {count: _rate(config, machine, count, job) for count in counts}
     return tuple(
-        _rung(config, machine, None if at in unmet else rung_lines(config, lines, at), at, around, paid, speed)
+        _rung(config, machine, None if at in unmet else rung_lines(config, lines, at), at, around, paid, rates)
         for at in positions
     )
 
@@ -408,45 +430,80 @@ def _rung(
     position: int,
     around: float,
     paid: float,
-    images_per_second: float | None,
+    rates: Mapping[int, float],
 ) -> RungCost:
-    """`own`: the lines of its nodes; None where none comes. `images_per_second`: None of a command."""
+    """`own`: the lines of its nodes; None where none comes. `rates`: images a second by number of nodes; empty for a
+    custom command.
+    """
     rung, unknown = config.cluster.capacity[position], own is None or any(line.hourly is None for line in own)
+    num_nodes = rung_nodes(config, machine, position)
     nodes_hourly = None if own is None or unknown else sum(line.hourly or 0.0 for line in own)
     hourly = None if nodes_hourly is None else around + nodes_hourly
     fact = taken(config, machine) if isinstance(rung, Spot) else None
-    spot, hours = None, None if own is None else config.work.max_hours
-    if images_per_second is not None:
-        spot = stops(config, machine, position, images_per_second, nodes_hourly or 0.0)
+    spot = share = None
+    hours = None if own is None else config.work.max_hours
+    if (rate := rates.get(num_nodes)) is not None:
+        spot = stops(config, machine, position, num_nodes, rate, nodes_hourly or 0.0)
         if unknown:
             spot = replace(spot, usd=None)
-        hours = min(spot.hours, config.work.max_hours) if spot.feasible and own is not None else None
+        hours, share = _within_limit(config, spot) if spot.feasible and own is not None else (None, None)
     return RungCost(
         position=position,
         kind=rung.kind,
+        num_nodes=num_nodes,
         in_reach=own is not None,
         nodes_hourly=nodes_hourly,
         hourly=hourly,
         monthly=None if hourly is None else hourly * HOURS_PER_MONTH + paid,
         run_hours=hours,
         run=None if hourly is None or hours is None else hourly * hours + paid,
-        share=None if hours is None or spot is None else hours / spot.hours,
+        share=share,
+        undisturbed_hours=None if rate is None else _undisturbed_hours(config, rate),
         spot_if_trained=spot,
         taken=fact,
         failures=failures_per_hour(machine),
     )
 
 
+def _rate(config: StackConfig, machine: MachineType, num_nodes: int, job: Pace) -> float:
+    """Images a second on so many nodes: the job's pace, scaled as the projection scales, else in proportion."""
+    if num_nodes == (own := run_nodes(config, machine)):
+        return job.images_per_second
+    here, there = (throughput(config, machine, count).images_per_second for count in (num_nodes, own))
+    return job.images_per_second * (num_nodes / own if here is None or there is None else here.mid / there.mid)
+
+
+def _undisturbed_hours(config: StackConfig, images_per_second: float) -> float:
+    return config.training.kimg * 1000 / images_per_second / 3600
+
+
+def start_hours(config: StackConfig) -> float:
+    """From the request for nodes to the first step: they boot, pull the image, mount and join."""
+    return config.estimate.restart_sec / 3600
+
+
+def _within_limit(config: StackConfig, training: SpotEstimate) -> tuple[float, float]:
+    """Hours of a run with its start, max_hours at most, and the share of the images that it makes by then."""
+    start, most = start_hours(config), config.work.max_hours
+    return min(start + training.hours, most), min(1.0, max(0.0, most - start) / training.hours)
+
+
 def stops(
-    config: StackConfig, machine: MachineType, position: int, images_per_second: float, nodes_hourly: float = 0.0
+    config: StackConfig,
+    machine: MachineType,
+    position: int,
+    num_nodes: int,
+    images_per_second: float,
+    nodes_hourly: float = 0.0,
 ) -> SpotEstimate:
-    """All images of the job at this speed on one rung, with its checkpoints and with what stops it."""
-    num_nodes, job = config.cluster.nodes.max, config.training
+    """All images of the job at this speed on so many nodes of one rung, with its checkpoints and interruptions; without
+    the first start. `nodes_hourly`: US dollars of all these nodes.
+    """
     fact = taken(config, machine) if isinstance(config.cluster.capacity[position], Spot) else None
     return estimate_spot(
         num_nodes,
         nodes_hourly / num_nodes,
-        job.kimg * 1000 / images_per_second / 3600,
+        _undisturbed_hours(config, images_per_second),
         0.0 if fact is None else fact.value or 0.0,
         failures_per_hour=failures_per_hour(machine).value,
         interval_sec=_interval_sec(config, images_per_second),

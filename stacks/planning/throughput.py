@@ -143,8 +143,12 @@ def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None
     return None
 
 
-def throughput(config: StackConfig, machine: MachineType) -> Throughput:
-    """Measured, else projected."""
+def throughput(config: StackConfig, machine: MachineType, num_nodes: int | None = None) -> Throughput:
+    """Measured, else projected. `num_nodes`: of the job; all that the stack may have where left out. What the stack
+    file has measured is of all nodes; for fewer it is scaled as the projection scales.
+    """
+    most = config.cluster.nodes.max
+    num_nodes = most if num_nodes is None else num_nodes
     if config.own_command is not None:
         return Throughput(None, "unknown", "a command of your own: nothing here knows how fast it is")
     if config.job is None:
@@ -152,8 +156,21 @@ def throughput(config: StackConfig, machine: MachineType) -> Throughput:
     measured = config.estimate.images_per_second
     if measured is not None:
         source = "gangway:estimate.images_per_second"
-        return Throughput(Band(measured, measured, measured), "measured", source)
-    return project(trained_on(config, machine), machine, config.cluster.nodes.max)
+        if num_nodes == most:
+            return Throughput(Band(measured, measured, measured), "measured", source)
+        fewer, top = (project(trained_on(config, machine), machine, count) for count in (num_nodes, most))
+        rate = _scaled(measured, fewer.images_per_second, top.images_per_second, num_nodes / most)
+        scaled = f"{source} of {most} nodes, scaled to {num_nodes} as the projection scales"
+        return Throughput(rate, "projected", scaled, fewer.waiting)
+    return project(trained_on(config, machine), machine, num_nodes)
+
+
+def _scaled(measured: float, fewer: Band | None, top: Band | None, share: float) -> Band:
+    """What is measured on all nodes, for fewer of them. Without a projection: at least in proportion."""
+    if fewer is None or top is None:
+        return Band(measured * share, measured * share, measured)
+    ratios = (fewer.low / top.low, fewer.mid / top.mid, fewer.high / top.high)
+    return Band(measured * min(ratios), measured * ratios[1], measured * max(ratios))
 
 
 def network_of(machine: MachineType, num_nodes: int) -> Network | None:

@@ -104,6 +104,10 @@ def _no_data(_config: StackConfig) -> str | None:
     return None
 
 
+def _rungs_mix(_machine: MachineType) -> bool:
+    return False
+
+
 def _nodes_leave(_resources: Sequence[Declared]) -> bool:
     return False
 
@@ -132,6 +136,7 @@ class Provider:
         spot_taken: of a machine type in a region, the share of spot nodes taken within 720 hours; None where it has no
             spot.
         caps_spot: whether `max_usd_per_hour` has an effect, as where spot machines are bid for.
+        has_isolated_rungs: whether a job of such machines never has nodes of two rungs at once.
         tags: of its resources.
         retention: which of its resources hold, protect and decrypt data that outlives a `destroy`.
         machine_types: type tokens of what is billed by the hour as long as it stands.
@@ -153,6 +158,7 @@ class Provider:
     bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     caps_spot: bool = False
+    has_isolated_rungs: Callable[[MachineType], bool] = _rungs_mix
     tags: TagRules = TagRules()
     retention: Retention = NO_RETENTION
     machine_types: frozenset[str] = frozenset()

@@ -81,6 +81,7 @@ def _row(quoted: Quoted) -> dict[str, Any]:
         "failures": _failures(offer.failures),
         "spot": None if quoted.spot is None else quoted.spot.to_json(),
         "hours": _finite(quoted.hours),
+        "wall_hours": _finite(quoted.wall_hours),
         "risk_hours": _finite(quoted.risk_hours),
         "in_time": quoted.in_time,
         "energy": _value(quoted, quoted.kwh, "kWh"),

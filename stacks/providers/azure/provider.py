@@ -5,6 +5,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from components.azure.fabric import is_isolated_rung
 from components.azure.retention import RETENTION
 from components.catalog.loader import load_provider
 from components.catalog.tables import taken_per_month
@@ -120,6 +121,7 @@ PROVIDER = Provider(
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "azure"),
     caps_spot=True,
+    has_isolated_rungs=is_isolated_rung,
     retention=RETENTION,
     tags=TagRules(package="azure-native", types=_TAGGABLE),
     # A pool is where its cluster is.

@@ -28,7 +28,7 @@ __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
     """The bill of the declared resources."""
-    return price_resources(resources, load_provider("gcp"), config.region)
+    return price_resources(resources, load_provider("gcp"), config.region, config.cluster.nodes.min)
 
 
 def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[Any]]:

@@ -113,7 +113,8 @@ def test_dollars_of_the_way_count_and_so_does_the_deadline() -> None:
 
     assert go(10).go
     assert not go(1_000_000).go, "90,000 dollars"
-    assert go(10, 130).go
+    assert go(10, 170).go
+    assert not go(10, 130).go, "spot is there two thirds of the time"
     assert not go(10, 100.5).go, "the way alone takes that long"
 
 

