@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Literal
 
 from components.catalog.schema import Fact, Frozen
-from components.catalog.tables import read_file, with_facts
+from components.catalog.tables import by_model, read_file, with_facts
 
-__all__ = ["FullLoad", "HostPower", "PowerTable", "ServerPower", "TrainingPower", "load_power"]
+__all__ = [
+    "FullLoad",
+    "HostPower",
+    "PowerTable",
+    "ServerPower",
+    "TrainingPower",
+    "WaitingPower",
+    "WaitingShare",
+    "load_power",
+]
 
 
 class TrainingPower(Frozen):
@@ -42,6 +51,18 @@ class HostPower(Frozen):
         return vcpus * self.watts_per_vcpu.value + memory_gib * self.watts_per_gib.value
 
 
+class WaitingPower(Frozen):
+    """Of one board that has a context and computes nothing."""
+
+    watts: Fact[float]
+
+
+class WaitingShare(Frozen):
+    """The same as a share of the board's rating, for models without a measurement."""
+
+    share: Fact[float]
+
+
 class FullLoad(Frozen):
     """Whole machines at full load, by machine type."""
 
@@ -49,9 +70,11 @@ class FullLoad(Frozen):
 
 
 class PowerTable(Frozen):
-    """`servers` by the accelerator's model, `hosts` by the processor's maker."""
+    """`servers` and `waiting` by the accelerator's model, `hosts` by the processor's maker."""
 
     training: TrainingPower
+    waiting: Mapping[str, WaitingPower]
+    waiting_others: WaitingShare
     servers: Mapping[str, ServerPower]
     hosts: Mapping[Literal["intel", "amd"], HostPower]
     full_load: FullLoad
@@ -64,6 +87,8 @@ def load_power() -> PowerTable:
     return PowerTable.model_validate(
         {
             "training": with_facts(TrainingPower, tables["training"], sources),
+            "waiting": by_model(WaitingPower, tables["waiting"], sources),
+            "waiting_others": with_facts(WaitingShare, tables["waiting_others"], sources),
             "servers": {model: with_facts(ServerPower, row, sources) for model, row in tables["servers"].items()},
             "hosts": {maker: with_facts(HostPower, row, sources) for maker, row in tables["hosts"].items()},
             "full_load": with_facts(FullLoad, tables["full_load_watts"], sources),

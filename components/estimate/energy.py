@@ -1,14 +1,16 @@
-"""Energy and carbon envelopes from board power, before anything runs: E = PUE * t * n * (gpus * board watts *
-share + host watts). Estimates from rated power err by 27 to 37 % against meters, hence the band (studies in
-docs/decisions.md). Carbon is location-based; with the emissions of making the machines it is Software Carbon
-Intensity's E * I + M.
+"""Energy and carbon of a run from board power, before anything runs: E = PUE * t * n * (gpus * board watts * share +
+host watts), for the expected hours and for all that the run may take. Estimates from rated power err by 27 to 37 %
+against meters, hence the band (studies in docs/decisions.md). Carbon is location-based; with the emissions of making
+the machines it is Software Carbon Intensity's E * I + M.
 """
 
 from dataclasses import asdict, dataclass, replace
 from datetime import date
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple, Self
 
 from components.catalog.embodied import life_hours, machine_emissions
+from components.catalog.power import load_power
 from components.catalog.schema import Fact, MachineType, Region
 
 __all__ = [
@@ -18,10 +20,13 @@ __all__ = [
     "CarbonEstimate",
     "EmbodiedEstimate",
     "EnergyEstimate",
+    "RunHours",
+    "SciEstimate",
     "board_share",
     "estimate_carbon",
     "estimate_embodied",
     "estimate_energy",
+    "estimate_sci",
 ]
 
 UTILISATION = 0.76
@@ -33,20 +38,68 @@ ERROR_BAND = 0.37
 """The wide end of what estimates from rated power err by (the same abstract); nothing goes beyond its rating."""
 
 
-def board_share(machine: MachineType) -> Fact[float]:
-    """Of its board power, what an accelerator draws on average: its maker's measurement, or else UTILISATION."""
+def board_share(machine: MachineType, waiting: float = 0.0) -> Fact[float]:
+    """The share of its board power that an accelerator draws on average: its maker's measurement, or else UTILISATION.
+    `waiting`: the share of a step in which it computes nothing, 0..1; it draws less then.
+    """
     board, mean = machine.accelerator_watts, machine.accelerator_mean_watts
     if mean is None or board.value is None:
         url, as_of = "https://arxiv.org/abs/2506.14551", date(2025, 6, 17)
-        return Fact[float](value=UTILISATION, source=UTILISATION_SOURCE, url=url, as_of=as_of, confidence="assumed")
-    source = f"{mean.source}: {mean.value:g} of {board.value:g} W on average"
-    return mean.model_copy(update={"value": mean.value / board.value, "source": source})
+        busy = Fact[float](value=UTILISATION, source=UTILISATION_SOURCE, url=url, as_of=as_of, confidence="assumed")
+    else:
+        source = f"{mean.source}: {mean.value:g} of {board.value:g} W on average"
+        busy = mean.model_copy(update={"value": mean.value / board.value, "source": source})
+    if waiting == 0 or board.value is None:
+        return busy
+    idle = _waiting_share(machine, board.value)
+    source = f"{busy.source}; waits {waiting:.0%} of a step at {idle.value:.0%} of its rating ({idle.source})"
+    mixed = busy.value + waiting * (min(idle.value, busy.value) - busy.value)
+    return busy.model_copy(update={"value": mixed, "source": source, "confidence": "assumed"})
+
+
+def _waiting_share(machine: MachineType, board_watts: float) -> Fact[float]:
+    table = load_power()
+    found = table.waiting.get(machine.accelerator.rpartition("x")[0])
+    if found is None:
+        return table.waiting_others.share
+    return found.watts.model_copy(update={"value": found.watts.value / board_watts})
+
+
+class RunHours(NamedTuple):
+    """Hours of a run: expected with its band, None where the speed is not known, and at most."""
+
+    low: float | None
+    mid: float | None
+    high: float | None
+    most: float
+
+    @classmethod
+    def exactly(cls, hours: float) -> Self:
+        """Of a run whose length is given."""
+        return cls(hours, hours, hours, hours)
+
+    @classmethod
+    def at_most(cls, hours: float) -> Self:
+        """Of a run of which nothing else is known."""
+        return cls(None, None, None, hours)
 
 
 @dataclass(frozen=True)
 class EnergyEstimate:
-    """Energy of a run in kWh: of the machines (`it_kwh`) and of the data centre (`kwh`), with the error band. All four
-    are None where nobody publishes what the accelerators draw; `source` then says so.
+    """Energy of a run in kWh: of the machines (`it_kwh`) and of the data centre (`kwh`). All figures are None where the
+    power of the accelerators is not published; those of the expected run also where its length is not known.
+
+    Attributes:
+        kwh: expected, at the mean draw.
+        it_kwh: of the machines alone.
+        pue: of the data centre.
+        kwh_low: of the shortest expected run, less the error of such estimates.
+        kwh_high: of the longest expected run, plus that error; never beyond the rating.
+        kwh_most: all of `hours_most` at the rating.
+        hours: expected.
+        hours_most: that the run may take.
+        waiting: share of a step in which the accelerators compute nothing.
+        source: which watts are counted, or why there are none.
     """
 
     kwh: float | None
@@ -54,15 +107,19 @@ class EnergyEstimate:
     pue: float
     kwh_low: float | None
     kwh_high: float | None
-    hours: float
+    kwh_most: float | None
+    hours: float | None
+    hours_most: float
+    waiting: float
     source: str
     pue_source: str
     pue_as_of: str
     pue_confidence: str
 
     def unknown(self, why: str) -> "EnergyEstimate":
-        """The same where nobody can tell how much of its rating a machine draws."""
-        return replace(self, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, source=f"absent: {why}")
+        """The same where it is not known how much of its rating a machine draws."""
+        absent = dict.fromkeys(("kwh", "it_kwh", "kwh_low", "kwh_high", "kwh_most"))
+        return replace(self, **absent, source=f"absent: {why}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -71,11 +128,14 @@ class EnergyEstimate:
 
 @dataclass(frozen=True)
 class CarbonEstimate:
-    """Emissions of a run in gCO2e, location-based; None where its energy is not known. The grid's marginal intensity
-    and the provider's market-based one stand beside, counted by nothing; None where nobody publishes them.
+    """Emissions of a run in gCO2e, location-based, with the ends of its energy; None where that is not known. The
+    grid's marginal intensity and the provider's market-based one are not counted; None where not published.
     """
 
     gco2e: float | None
+    gco2e_low: float | None
+    gco2e_high: float | None
+    gco2e_most: float | None
     intensity_g_per_kwh: float
     method: str
     source: str
@@ -93,13 +153,20 @@ class CarbonEstimate:
 
 @dataclass(frozen=True)
 class EmbodiedEstimate:
-    """A run's share of the emissions of making its machines, gCO2e, with the band that the sources leave open; all None
-    where nobody knows those of such a machine. `machine_share`: of a whole machine, that one of the type counts as.
+    """A run's share of the emissions of making its machines, gCO2e; None where those of such a machine are not known.
+
+    Attributes:
+        gco2e: of the expected run.
+        gco2e_low: of the shortest expected run, and the least that the sources allow; `gco2e_high` likewise.
+        gco2e_most: of all hours that the run may take, at the high end.
+        kg_per_machine: emitted by making one, with `kg_low` and `kg_high`.
+        machine_share: of a whole machine, that one of the type counts as.
     """
 
     gco2e: float | None
     gco2e_low: float | None
     gco2e_high: float | None
+    gco2e_most: float | None
     kg_per_machine: float | None
     kg_low: float | None
     kg_high: float | None
@@ -114,32 +181,48 @@ class EmbodiedEstimate:
         return asdict(self)
 
 
-def estimate_energy(machine: MachineType, num_nodes: int, hours: float, region: Region) -> EnergyEstimate:
-    """The energy `num_nodes` machines use in `hours`, in `region`'s data centre."""
-    board, share = machine.accelerator_watts, board_share(machine).value
-    it_kwh = kwh = None
+def estimate_energy(
+    machine: MachineType, num_nodes: int, hours: RunHours | float, region: Region, waiting: float = 0.0
+) -> EnergyEstimate:
+    """The energy `num_nodes` machines use in `hours`, in `region`'s data centre. `waiting`: as in `board_share`."""
+    run = hours if isinstance(hours, RunHours) else RunHours.exactly(hours)
+    board, pue = machine.accelerator_watts, region.pue.value
+    mean_kw = rated_kw = high_kw = None
     if board.value is not None:
-        watts = machine.num_accelerators.value * board.value * share + machine.host_watts.value
-        it_kwh = num_nodes * watts * hours / 1000
-        kwh = it_kwh * region.pue.value
+        boards_kw = num_nodes * machine.num_accelerators.value * board.value / 1000
+        host_kw = num_nodes * machine.host_watts.value / 1000
+        busy = board_share(machine).value
+        mean_kw = boards_kw * board_share(machine, waiting).value + host_kw
+        rated_kw = (boards_kw * busy + host_kw) / busy
+        high_kw = min(mean_kw * (1 + ERROR_BAND), rated_kw)
     return EnergyEstimate(
-        kwh=kwh,
-        it_kwh=it_kwh,
-        pue=region.pue.value,
-        kwh_low=None if kwh is None else kwh * (1 - ERROR_BAND),
-        kwh_high=None if kwh is None else kwh * min(1 + ERROR_BAND, 1 / share),
-        hours=hours,
-        source=f"absent: {board.source}" if kwh is None else f"estimated: {_watts(machine)}",
+        kwh=_product(mean_kw, run.mid, pue),
+        it_kwh=_product(mean_kw, run.mid),
+        pue=pue,
+        kwh_low=_product(mean_kw, run.low, pue * (1 - ERROR_BAND)),
+        kwh_high=_product(high_kw, run.high, pue),
+        kwh_most=_product(rated_kw, run.most, pue),
+        hours=run.mid,
+        hours_most=run.most,
+        waiting=waiting,
+        source=f"absent: {board.source}" if mean_kw is None else f"estimated: {_watts(machine, waiting)}",
         pue_source=region.pue.source,
         pue_as_of=region.pue.as_of_text,
         pue_confidence=region.pue.confidence,
     )
 
 
-def _watts(machine: MachineType) -> str:
-    board, host, share = machine.accelerator_watts, machine.host_watts, board_share(machine).value
+def _product(*factors: float | None) -> float | None:
+    """None where one of them is."""
+    known = [factor for factor in factors if factor is not None]
+    return prod(known) if len(known) == len(factors) else None
+
+
+def _watts(machine: MachineType, waiting: float) -> str:
+    board, host, share = machine.accelerator_watts, machine.host_watts, board_share(machine, waiting).value
+    waits = f" (waits {waiting:.0%} of a step)" if waiting else ""
     return (
-        f"{machine.num_accelerators.value} x {board.value:g} W ({board.confidence}) x {share:.3g} "
+        f"{machine.num_accelerators.value} x {board.value:g} W ({board.confidence}) x {share:.3g}{waits} "
         f"+ {host.value:g} W host ({host.confidence}) per node"
     )
 
@@ -148,7 +231,10 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
     """Facility energy times the grid's mean intensity."""
     intensity, marginal, market = region.intensity_g_per_kwh, region.marginal_g_per_kwh, region.market_g_per_kwh
     return CarbonEstimate(
-        gco2e=None if energy.kwh is None else energy.kwh * intensity.value,
+        gco2e=_product(energy.kwh, intensity.value),
+        gco2e_low=_product(energy.kwh_low, intensity.value),
+        gco2e_high=_product(energy.kwh_high, intensity.value),
+        gco2e_most=_product(energy.kwh_most, intensity.value),
         intensity_g_per_kwh=intensity.value,
         method="location-based annual mean; IT energy x PUE x intensity; embodied emissions apart",
         source=intensity.source,
@@ -161,15 +247,16 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
     )
 
 
-def estimate_embodied(machine: MachineType, num_nodes: int, hours: float) -> EmbodiedEstimate:
-    """What making the machines emitted, shared out over their life: the part of `hours` on `num_nodes` of them."""
+def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | float) -> EmbodiedEstimate:
+    """What making the machines emitted, spread over their life: the part of `hours` on `num_nodes` of them."""
+    run = hours if isinstance(hours, RunHours) else RunHours.exactly(hours)
     made, life = machine_emissions(machine), life_hours()
-    kgs = made.kg.value, made.low.value, made.high.value
-    gco2e, low, high = (None if kg is None else num_nodes * kg * 1000 * hours / life.value for kg in kgs)
+    g_per_kg_and_hour = num_nodes * 1000 / life.value
     return EmbodiedEstimate(
-        gco2e=gco2e,
-        gco2e_low=low,
-        gco2e_high=high,
+        gco2e=_product(made.kg.value, run.mid, g_per_kg_and_hour),
+        gco2e_low=_product(made.low.value, run.low, g_per_kg_and_hour),
+        gco2e_high=_product(made.high.value, run.high, g_per_kg_and_hour),
+        gco2e_most=_product(made.high.value, run.most, g_per_kg_and_hour),
         kg_per_machine=made.kg.value,
         kg_low=made.low.value,
         kg_high=made.high.value,
@@ -179,3 +266,38 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: float) -> Emb
         as_of=made.kg.as_of_text,
         confidence=made.kg.confidence,
     )
+
+
+@dataclass(frozen=True)
+class SciEstimate:
+    """Software Carbon Intensity, (E * I + M) / R, in gCO2e for 1,000 images that the run makes; None where a part is
+    not known. `g_per_kimg_most`: of all that the run may take.
+    """
+
+    g_per_kimg: float | None
+    g_per_kimg_low: float | None
+    g_per_kimg_high: float | None
+    g_per_kimg_most: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+def estimate_sci(
+    carbon: CarbonEstimate, embodied: EmbodiedEstimate, kimg: tuple[float, float, float] | None
+) -> SciEstimate:
+    """`kimg`: thousands of images that the run makes when fastest, as expected, and when slowest; None if unknown."""
+    if kimg is None:
+        return SciEstimate(None, None, None, None)
+    fast, usual, slow = kimg
+    return SciEstimate(
+        _ratio(carbon.gco2e, embodied.gco2e, usual),
+        _ratio(carbon.gco2e_low, embodied.gco2e_low, fast),
+        _ratio(carbon.gco2e_high, embodied.gco2e_high, slow),
+        _ratio(carbon.gco2e_most, embodied.gco2e_most, slow),
+    )
+
+
+def _ratio(emitted: float | None, made: float | None, kimg: float) -> float | None:
+    return None if emitted is None or made is None or kimg == 0 else (emitted + made) / kimg

@@ -13,9 +13,12 @@ from components.estimate.energy import (
     CarbonEstimate,
     EmbodiedEstimate,
     EnergyEstimate,
+    RunHours,
+    SciEstimate,
     estimate_carbon,
     estimate_embodied,
     estimate_energy,
+    estimate_sci,
 )
 from components.estimate.ladder import LadderEstimate
 from stacks.config.stack_config import StackConfig
@@ -35,6 +38,7 @@ from stacks.planning.run_costs import (
     most_usd,
     pace,
     price_ladder,
+    run_nodes,
     usage_lines,
 )
 from stacks.planning.team_access import TeamAccess, team_access
@@ -61,6 +65,7 @@ class Plan:
     energy: EnergyEstimate
     carbon: CarbonEstimate
     embodied: EmbodiedEstimate
+    sci: SciEstimate
     job: dict[str, Any]
 
     @property
@@ -132,13 +137,6 @@ class Plan:
         return None if nodes is None else self.cost.hourly - nodes
 
     @property
-    def sci_g_per_kimg(self) -> float | None:
-        """Software Carbon Intensity, gCO2e for 1,000 images: (E * I + M) / R; None where a part is not known."""
-        if not self.config.trains or self.carbon.gco2e is None or self.embodied.gco2e is None:
-            return None
-        return (self.carbon.gco2e + self.embodied.gco2e) / self.config.training.kimg
-
-    @property
     def errors(self) -> list[Finding]:
         """The findings that forbid `up`."""
         return [finding for finding in self.findings if finding.severity is Severity.ERROR]
@@ -172,7 +170,7 @@ class Plan:
             "carbon": {
                 **self.carbon.to_json(),
                 "embodied": self.embodied.to_json(),
-                "sci_g_per_kimg": self.sci_g_per_kimg,
+                "sci": self.sci.to_json(),
             },
             "job": self.job or None,
             "team_access": [row.to_json() for row in self.team_access],
@@ -187,6 +185,27 @@ def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recor
     return record(lambda: build(config, planned), cloud, config.stack)
 
 
+def _footprint(config: StackConfig, planned: Any, run: ExpectedRun) -> tuple[EnergyEstimate, EmbodiedEstimate]:
+    """What the run draws, and its share of making the machines, for the hours that it takes."""
+    machine, num_nodes, band = planned.machine, run_nodes(config, planned.machine), run.hours
+    most = config.work.max_hours
+    hours = RunHours.at_most(most) if band is None else RunHours(band.low, band.mid, band.high, most)
+    waiting = 0.0 if run.throughput.waiting is None else run.throughput.waiting[1]
+    energy = estimate_energy(machine, num_nodes, hours, planned.region, waiting)
+    if not config.trains:
+        whose = "a custom command draws" if config.job is not None else "jobs of a queue will draw"
+        energy = energy.unknown(f"what {whose} is not known")
+    return energy, estimate_embodied(machine, num_nodes, hours)
+
+
+def _kimg(config: StackConfig, run: ExpectedRun) -> tuple[float, float, float] | None:
+    """Thousands of images of a training, when fastest, as expected, and when slowest."""
+    if not config.trains or run.share is None:
+        return None
+    kimg, share = config.training.kimg, run.share
+    return kimg * share.high, kimg * share.mid, kimg * share.low
+
+
 def make_plan(config: StackConfig) -> Plan:
     """Runs the program, prices its resources and collects the findings. InputError: a value that cannot be planned,
     such as a budget below one hour's cost.
@@ -197,16 +216,13 @@ def make_plan(config: StackConfig) -> Plan:
         program = run_program(config, PlaceholderCloud(), planned)
         lines = bill_in_reach(config, planned.machine, provider.price(config, program.resources))
         lines += usage_lines(config, program.resources)
-        num_nodes, hours = config.cluster.nodes.max, config.work.max_hours
-        cost = estimate(lines, hours)
+        cost = estimate(lines, config.work.max_hours)
         check_budget(config, cost)
-        energy = estimate_energy(planned.machine, num_nodes, hours, planned.region)
-        trains = config.trains
-        if not trains:
-            whose = "a command of your own draws" if config.job is not None else "jobs of a queue will draw"
-            energy = energy.unknown(f"what {whose} is not known")
         speed = run_throughput(config, planned.machine)
-        job = pace(config, speed) if trains else None
+        run = expected_run(config, planned.machine, speed, cost)
+        energy, embodied = _footprint(config, planned, run)
+        carbon = estimate_carbon(energy, planned.region)
+        job = pace(config, speed) if config.trains else None
         rungs, paid = price_ladder(config, planned.machine, lines, job), cost.upfront + cost.once
         ladder = None if job is None else ladder_cost(config, planned.machine, rungs, paid)
         return Plan(
@@ -225,9 +241,10 @@ def make_plan(config: StackConfig) -> Plan:
             rungs=rungs,
             ladder_if_trained=ladder,
             pace_if_trained=job,
-            expected=expected_run(config, planned.machine, speed, cost),
+            expected=run,
             energy=energy,
-            carbon=estimate_carbon(energy, planned.region),
-            embodied=estimate_embodied(planned.machine, num_nodes, hours),
+            carbon=carbon,
+            embodied=embodied,
+            sci=estimate_sci(carbon, embodied, _kimg(config, run)),
             job=program.result.get("job", {}),
         )

@@ -175,7 +175,8 @@ def _expected(plan: Plan, *, sources: bool) -> str:
     paid = f"[bold]{_known(plan.cost, run.usd.mid)}[/]"
     fast = f"{rate.mid:,.0f} images/s" if known else f"about {about(rate.mid)} images/s"
     if not known:
-        took += f" ({span(run.hours.low * 3600)} to {span(run.hours.high * 3600)})"
+        ends = span(run.hours.low * 3600), span(run.hours.high * 3600)
+        took += f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
         paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})" if run.usd.high else ""
         fast += f" ({about(rate.low)} to {about(rate.high)})"
     share = "all images" if run.share.low == 1 else f"{run.share.mid:.0%} of the images"
@@ -235,27 +236,34 @@ def _most(plan: Plan) -> str:
 
 
 def _energy(plan: Plan) -> str:
-    """Energy and emissions of a run; or that nobody can tell."""
+    """Energy and emissions of a run, expected and at most."""
     energy, carbon = plan.energy, plan.carbon
-    if energy.kwh is None or carbon.gco2e is None:
-        return (
-            f"[bold]unknown[/] kWh and [bold]unknown[/] kg CO2e {_time(plan)}: PUE {energy.pue:g}, "
-            f"grid at {carbon.intensity_g_per_kwh:.0f} g/kWh"
-        )
+    kwh = _range("kWh", energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most)
+    grams = (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most)
+    whole = "" if plan.config.job is not None else " a month with all nodes"
     return (
-        f"[bold]{energy.kwh:.1f} kWh[/] in {energy.hours:,.5g} h ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
-        f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
-        f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] of it at {carbon.intensity_g_per_kwh:.0f} g/kWh"
+        f"energy{whole}: {kwh}; PUE {energy.pue:g}\n"
+        f"emissions: {_range('kg CO2e', *map(_kilo, grams))}; {carbon.intensity_g_per_kwh:.0f} g/kWh"
     )
 
 
-def _time(plan: Plan) -> str:
-    """What the plan's figures are of."""
-    return "a run" if plan.config.job is not None else "a month with all nodes"
+def _range(unit: str, mid: float | None, low: float | None, high: float | None, most: float | None) -> str:
+    """`12 kWh expected (8 to 20), 31 at most`; without an expected run `unknown, 31 kWh at most`."""
+    if most is None:
+        return f"[bold]unknown[/] {unit}"
+    if mid is None or low is None or high is None:
+        return f"[bold]unknown[/], {_digits(most)} {unit} at most"
+    band = "" if low == mid == high else f" ({_digits(low)} to {_digits(high)})"
+    return f"[bold]{_digits(mid)} {unit}[/] expected{band}, {_digits(most)} at most"
 
 
-def _whose(plan: Plan) -> str:
-    return "a run's" if plan.config.job is not None else "a month's"
+def _digits(value: float) -> str:
+    """Three of them, or whole."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _kilo(value: float | None) -> float | None:
+    return None if value is None else value / 1000
 
 
 def _beside(carbon: CarbonEstimate) -> str:
@@ -267,15 +275,13 @@ def _beside(carbon: CarbonEstimate) -> str:
 
 def _embodied(plan: Plan) -> str:
     """The machines' share, and all of it for 1,000 images."""
-    embodied, sci = plan.embodied, plan.sci_g_per_kimg
-    if embodied.gco2e is None:
-        return f"[bold]unknown[/] kg CO2e more for {_whose(plan)} share of making the machines"
-    whole = "" if sci is None else f"; in all {sci:.3g} g CO2e for 1,000 images (SCI)"
-    low, high = ((end or 0.0) / 1000 for end in (embodied.gco2e_low, embodied.gco2e_high))
-    return (
-        f"[bold]{embodied.gco2e / 1000:.2f} kg CO2e[/] more ({low:.2f} to {high:.2f}) for {_whose(plan)} share "
-        f"of making the machines{whole}"
-    )
+    made, sci = plan.embodied, plan.sci
+    kilograms = (made.gco2e, made.gco2e_low, made.gco2e_high, made.gco2e_most)
+    share = f"making the machines: {_range('kg CO2e', *map(_kilo, kilograms))}"
+    if sci.g_per_kimg is None:
+        return share
+    grams = _range("g CO2e", sci.g_per_kimg, sci.g_per_kimg_low, sci.g_per_kimg_high, sci.g_per_kimg_most)
+    return f"{share}\nSCI (1,000 images): {grams}"
 
 
 def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:

@@ -285,38 +285,28 @@ def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]
 
 
 def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
-    """Energy and carbon of the planned run, with the band where the plan gives one."""
-    energy, carbon = plan["energy"], plan["carbon"]
+    """Energy and carbon of the planned run: expected, with the band, and at most."""
+    energy, carbon, method = plan["energy"], plan["carbon"], plan["carbon"]["method"]
     watts = energy["source"].removeprefix("estimated: ")
+    pue, intensity = "Power usage effectiveness", "Grid intensity"
     rows = (
-        ("Machines", energy["it_kwh"], "kWh", "estimated", watts, None),
-        (
-            "Power usage effectiveness",
-            energy["pue"],
-            "",
-            energy["pue_confidence"],
-            energy["pue_source"],
-            energy["pue_as_of"],
-        ),
-        ("Data centre", energy["kwh"], "kWh", "estimated", f"{watts}, x PUE", None),
-        (
-            "Grid intensity",
-            carbon["intensity_g_per_kwh"],
-            "gCO2e/kWh",
-            "documented",
-            carbon["source"],
-            carbon.get("as_of"),
-        ),
-        ("Emissions", carbon["gco2e"], "gCO2e", "estimated", carbon["method"], None),
+        ("Machines, expected", energy["it_kwh"], "kWh", "estimated", watts, None),
+        (pue, energy["pue"], "", energy["pue_confidence"], energy["pue_source"], energy["pue_as_of"]),
+        ("Data centre, expected", energy["kwh"], "kWh", "estimated", f"{watts}, x PUE", None),
+        ("Data centre, at most", energy["kwh_most"], "kWh", "estimated", f"{watts}, x PUE, all of max_hours", None),
+        (intensity, carbon["intensity_g_per_kwh"], "gCO2e/kWh", "documented", carbon["source"], carbon.get("as_of")),
+        ("Emissions, expected", carbon["gco2e"], "gCO2e", "estimated", method, None),
+        ("Emissions, at most", carbon["gco2e_most"], "gCO2e", "estimated", method, None),
     )
-    cells = [
-        (label, sources.cell(value, unit, provenance, source, as_of, reason="the plan does not know it"))
-        for label, value, unit, provenance, source, as_of in rows
-    ]
-    if energy.get("kwh_low") is None or energy.get("kwh_high") is None:
-        return cells
-    band = f"from {number(energy['kwh_low'])} to {number(energy['kwh_high'])}"
-    return [(label, cell._replace(hint=band) if label == "Data centre" else cell) for label, cell in cells]
+    bands = {"Data centre, expected": (energy, "kwh"), "Emissions, expected": (carbon, "gco2e")}
+    cells = []
+    for label, value, unit, provenance, source, as_of in rows:
+        cell = sources.cell(value, unit, provenance, source, as_of, reason="the plan does not know it")
+        section, key = bands.get(label, ({}, ""))
+        if section.get(f"{key}_low") is not None and section.get(f"{key}_high") is not None:
+            cell = cell._replace(hint=f"from {number(section[f'{key}_low'])} to {number(section[f'{key}_high'])}")
+        cells.append((label, cell))
+    return cells
 
 
 def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:

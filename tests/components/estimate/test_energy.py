@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.catalog.loader import load, load_provider
-from components.estimate.energy import ERROR_BAND, UTILISATION, board_share, estimate_carbon, estimate_energy
+from components.estimate.energy import (
+    ERROR_BAND,
+    UTILISATION,
+    RunHours,
+    board_share,
+    estimate_carbon,
+    estimate_embodied,
+    estimate_energy,
+    estimate_sci,
+)
 from components.gcp.tpu.slices import plan_slice, slice_machine
 
 MACHINES = st.sampled_from(sorted(load().machines))
@@ -72,12 +81,13 @@ def test_the_json_is_what_the_plan_prints() -> None:
     region = catalog.region("eu-north-1", "aws")
     energy = estimate_energy(catalog.machine("g5.xlarge"), 1, 10, region)
     assert list(energy.to_json()) == [
-        "kwh", "it_kwh", "pue", "kwh_low", "kwh_high", "hours", "source", "pue_source", "pue_as_of", "pue_confidence",
+        "kwh", "it_kwh", "pue", "kwh_low", "kwh_high", "kwh_most", "hours", "hours_most", "waiting", "source",
+        "pue_source", "pue_as_of", "pue_confidence",
     ]  # fmt: skip
     assert "Green Software Foundation" in energy.pue_source
     assert list(estimate_carbon(energy, region).to_json()) == [
-        "gco2e", "intensity_g_per_kwh", "method", "source", "as_of", "grid", "marginal_g_per_kwh", "marginal_source",
-        "market_g_per_kwh", "market_source",
+        "gco2e", "gco2e_low", "gco2e_high", "gco2e_most", "intensity_g_per_kwh", "method", "source", "as_of", "grid",
+        "marginal_g_per_kwh", "marginal_source", "market_g_per_kwh", "market_source",
     ]  # fmt: skip
     assert 0.27 <= ERROR_BAND <= 0.37, "the studies' error against meters"
 
@@ -94,3 +104,52 @@ def test_a_chip_whose_mean_its_maker_measured_is_counted_with_it() -> None:
     assert energy.kwh is not None
     assert energy.kwh_high == pytest.approx(energy.kwh * 192 / 170)
     assert board_share(load().machine("p5.48xlarge")).value == UTILISATION
+
+
+def test_a_run_has_a_band_and_a_most_of_its_own_hours() -> None:
+    """2 x p5 in Ohio draw 17.52856 kWh an hour on average, and at most a 0.76th of that."""
+    catalog = load()
+    machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
+    energy = estimate_energy(machine, 2, RunHours(1, 2, 4, 12), region)
+    per_hour = 17.52856
+    assert (energy.kwh_low, energy.kwh, energy.kwh_high, energy.kwh_most) == pytest.approx(
+        (per_hour * 0.63, per_hour * 2, per_hour / 0.76 * 4, per_hour / 0.76 * 12)
+    )
+    carbon, made = estimate_carbon(energy, region), estimate_embodied(machine, 2, RunHours(1, 2, 4, 12))
+    assert carbon.gco2e_most == pytest.approx(per_hour / 0.76 * 12 * 396.25)
+    assert None not in (made.gco2e, made.gco2e_low, made.gco2e_high, made.gco2e_most)
+    assert (made.gco2e_most or 0.0) == pytest.approx((made.gco2e_high or 0.0) * 3)
+    sci = estimate_sci(carbon, made, (200.0, 100.0, 50.0))
+    assert sci.g_per_kimg == pytest.approx(((carbon.gco2e or 0.0) + (made.gco2e or 0.0)) / 100)
+    ends = [sci.g_per_kimg_low, sci.g_per_kimg, sci.g_per_kimg_high, sci.g_per_kimg_most]
+    assert [end or 0.0 for end in ends] == sorted(end or 0.0 for end in ends)
+
+
+def test_the_length_of_a_run_alone_decides_its_intensity() -> None:
+    """Twice the images in twice the time emit as much for each of them, whatever the run may take at most."""
+    machine, region = load().machine("p5.48xlarge"), load().region("us-east-2", "aws")
+
+    def sci(hours: float, kimg: float, most: float) -> float | None:
+        run = RunHours(hours, hours, hours, most)
+        carbon = estimate_carbon(estimate_energy(machine, 2, run, region), region)
+        return estimate_sci(carbon, estimate_embodied(machine, 2, run), (kimg, kimg, kimg)).g_per_kimg
+
+    assert sci(1, 100, 1) == pytest.approx(sci(2, 200, 12)) == pytest.approx(sci(1, 100, 672))
+
+
+def test_without_a_speed_only_the_most_is_known() -> None:
+    machine, region = load().machine("p5.48xlarge"), load().region("us-east-2", "aws")
+    energy = estimate_energy(machine, 2, RunHours.at_most(12), region)
+    assert (energy.kwh, energy.kwh_low, energy.kwh_high, energy.hours) == (None, None, None, None)
+    assert energy.kwh_most == pytest.approx(17.52856 / 0.76 * 12)
+    assert energy.unknown("no matter").kwh_most is None
+
+
+def test_a_board_that_waits_draws_less_and_never_less_than_idle() -> None:
+    """An H100 with a CUDA context draws 121.7 W of 700 while it waits; a model without a measurement a fifth."""
+    h100, a10g = load().machine("p5.48xlarge"), load().machine("g5.xlarge")
+    assert board_share(h100, 1.0).value == pytest.approx(121.7 / 700)
+    assert board_share(h100, 0.5).value == pytest.approx((121.7 / 700 + UTILISATION) / 2)
+    assert board_share(a10g, 1.0).value == pytest.approx(0.2)
+    assert board_share(h100, 0.0).value == UTILISATION
+    assert "sglang" in board_share(h100, 0.5).source

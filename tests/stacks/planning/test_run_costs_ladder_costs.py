@@ -1,6 +1,7 @@
 """What a run costs on each rung: by hand, and what must hold whatever the rate and the interval."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 from components.catalog.loader import load
 from components.estimate.cost import CostComponent, paid_once, unknown_price
 from components.estimate.spot import estimate_spot
+from stacks.config.loader import from_file
 from stacks.config.sections import EstimateConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.plan import Plan, make_plan
 from stacks.planning.run_costs import pace, price_ladder, rung_lines, save_sec, taken
+from stacks.planning.throughput import throughput
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 Change = Callable[[dict[str, Any]], object]
@@ -108,12 +111,16 @@ def test_a_stated_rate_leaves_no_doubt_about_it(edited: Edited) -> None:
     assert stated.hours_high < loose.hours_high
 
 
-def test_energy_is_of_all_of_max_hours(demo_plan: Plan) -> None:
-    assert demo_plan.energy.hours == demo_plan.cost.run_hours == demo_plan.config.work.max_hours
-    assert demo_plan.embodied.gco2e == pytest.approx(2 * 7_011_000 * demo_plan.cost.run_hours / 35040)
-    assert demo_plan.sci_g_per_kimg == pytest.approx(
+def test_energy_and_carbon_are_of_the_expected_run_and_at_most_of_max_hours(demo_plan: Plan) -> None:
+    run = demo_plan.expected
+    assert run.hours is not None
+    assert (demo_plan.energy.hours, demo_plan.energy.hours_most) == (run.hours.mid, demo_plan.config.work.max_hours)
+    assert demo_plan.embodied.gco2e == pytest.approx(2 * 7_011_000 * run.hours.mid / 35040)
+    assert demo_plan.sci.g_per_kimg == pytest.approx(
         ((demo_plan.carbon.gco2e or 0) + (demo_plan.embodied.gco2e or 0)) / 150
     )
+    assert run.throughput.waiting is not None
+    assert demo_plan.energy.waiting == run.throughput.waiting[1]
 
 
 def test_the_stack_files_own_rate_wins_over_the_catalogues(edited: Edited) -> None:
@@ -208,3 +215,38 @@ def test_spot_never_does_more_than_what_only_fails(
     assert spot.run in (None, pytest.approx(45))
     assert on_demand.share is not None
     assert spot.share is None or spot.share <= on_demand.share <= 1
+
+
+def test_each_rung_has_the_speed_failures_dollars_and_images_of_its_own_nodes(edited: Edited) -> None:
+    """Four nodes of spot, two on demand: half the nodes, so twice as long and half as many failures. It was priced with
+    the speed of four.
+    """
+
+    def change(values: dict[str, Any]) -> None:
+        values["gangway:cluster"].update(nodes={"min": 2, "max": 4})
+        values["gangway:job"].update(preset="r3gan-ffhq256", kimg=5000, max_hours=48, settings={})
+
+    plan = make_plan(edited(change))
+    spot, on_demand = plan.rungs
+    assert (spot.num_nodes, on_demand.num_nodes) == (4, 2)
+    assert on_demand.nodes_hourly == pytest.approx(2 * 55.04, rel=0.01)
+    machine = load().machine("p5.48xlarge")
+    four, two = (throughput(plan.config, machine, nodes).images_per_second for nodes in (4, 2))
+    assert four is not None
+    assert two is not None
+    hours = [rung.undisturbed_hours or 0.0 for rung in (spot, on_demand)]
+    assert hours[1] / hours[0] == pytest.approx(four.mid / two.mid)
+    assert 1.7 < hours[1] / hours[0] <= 2
+    assert on_demand.spot.mtbf_hours == pytest.approx(1 / (2 * on_demand.failures.value), rel=1e-6)
+    ends = sorted(rung.run or 0.0 for rung in plan.rungs)
+    assert ends[0] <= (plan.ladder.usd or 0.0) <= ends[1]
+
+
+def test_declared_groups_hold_as_many_nodes_as_each_rung_is_planned_with(repo: Path) -> None:
+    for file in sorted((repo / "stacks").glob("Pulumi.*.yaml")):
+        plan = make_plan(from_file(file))
+        for rung in plan.rungs if plan.config.site is None else ():
+            own = rung_lines(plan.config, plan.cost.components, rung.position)
+            nodes = [line.quantity for line in own if line.unit == "hours"]
+            if nodes and rung.in_reach:
+                assert nodes[0] == rung.num_nodes, (plan.config.stack, rung.position)

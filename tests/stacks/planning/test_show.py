@@ -135,7 +135,7 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     )
     assert "fabric.efa" not in text
     assert "envelope" not in text
-    money = "$50.63 an hour; a run: 6 s, $0.08 expected; 1 h, $114.75 at most (on-demand)"
+    money = "$50.63 an hour; a run: 10 min, $8.52 expected; 1 h, $114.75 at most (on-demand)"
     assert f"no errors, 3 warnings, 9 notes\n{money}" in all_of(demo_plan, Detail.BRIEF)
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
@@ -229,13 +229,15 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
     for words in (
         "$50.63 an hour, $36,956.57 a month of 730 h ",
         "a run: 1 h, $114.75 at most (on-demand)",
-        "on the whole ladder (spot 64%, then on-demand 36%): $0.12, 6 s expected a run; $0.09 to $0.17",
+        "on the whole ladder (spot 64%, then on-demand 36%): $12.41, 10 min expected a run; ",
         "standby: $110.16 an hour more at most",
         "when the job is done: $50.63 an hour until the stack is destroyed",
-        "17.5 kWh in 1 h (11.0 to 23.1; 15.5 kWh of machines x PUE 1.13)",
-        "6.95 kg CO2e of it at 396 g/kWh",
-        "0.40 kg CO2e more (0.25 to 0.96) for a run's share of making the machines; in all 49 g CO2e for 1,000 images",
-        "estimated: 8 x 700 W (recalled) x 0.76 + 3500 W host (assumed) per node",
+        "kWh expected (",
+        "), 23.1 at most; PUE 1.13",
+        "9.14 at most; 396 g/kWh",
+        "making the machines: ",
+        "SCI (1,000 images): ",
+        "waits 100% of a step) + 3500 W host (assumed) per node",
     ):
         assert words in text
 
@@ -243,12 +245,12 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
 def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Plan) -> None:
     text = shown(ladder_table(demo_plan.rungs), 300)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
-    assert rows[0] == ["0: spot", "$50.63", "$36,956.57", "6 s", "$0.08"]
+    assert rows[0] == ["0: spot", "$50.63", "$36,956.57", "10 min", "$8.52"]
     assert "one interruption in 1,644 h, goodput 99.0%, a checkpoint every 1 s (best 5 min): AWS Spot" in rows[1][0]
     assert "5-10% in the trailing month, counted as 10% of nodes in 720 h, 2025-06-28, assumed; Llama 3" in " ".join(
         row[0] for row in rows
     )
-    assert ["1: on-demand", "$114.75", "$83,764.17", "6 s", "$0.19"] in rows
+    assert ["1: on-demand", "$114.75", "$83,764.17", "10 min", "$19.31"] in rows
     assert "one failure in 3,167 h, goodput 99.1%: Llama 3" in text
 
 
@@ -277,8 +279,9 @@ def test_usage_is_shown_once_a_run(demo_plan: Plan) -> None:
 
 def test_unknown_energy_is_unknown_carbon_too(gcp_plans: dict[str, Plan]) -> None:
     text = shown_plan(gcp_plans["gcp-v5e-pod"])
-    assert "unknown kWh and unknown kg CO2e a run: PUE" in text
-    assert "unknown kg CO2e more for a run's share of making the machines" in text
+    assert "energy: unknown kWh; PUE" in text
+    assert "emissions: unknown kg CO2e; " in text
+    assert "making the machines: unknown kg CO2e" in text
 
 
 def test_the_sandbox_says_that_it_is_one_and_counts_by_type() -> None:

@@ -70,7 +70,7 @@ def test_nothing_is_forecast(plan: Plan) -> None:
     assert plan.expected.hours is None
     assert plan.expected.memory is None
     assert plan.energy.kwh is None
-    assert plan.sci_g_per_kimg is None
+    assert (plan.energy.kwh_most, plan.carbon.gco2e_most, plan.sci.g_per_kimg_most) == (None, None, None)
     assert "cluster.standing" in {finding.code for finding in plan.findings}
     assert not {code for finding in plan.findings if (code := finding.code).startswith(("run.", "batch", "memory"))}
 

@@ -64,7 +64,7 @@ def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(own: Callable[..
     for rung in plan.rungs:
         assert rung.hourly is not None
         assert rung.run == pytest.approx(rung.hourly * 4)
-    assert data["energy"]["kwh"] is data["carbon"]["gco2e"] is data["carbon"]["sci_g_per_kimg"] is None
+    assert data["energy"]["kwh"] is data["carbon"]["gco2e"] is data["carbon"]["sci"]["g_per_kimg"] is None
     assert data["energy"]["source"].startswith("absent: ")
     assert data["cost"]["run_most"]["usd"] == pytest.approx(max(rung.run or 0.0 for rung in plan.rungs))
     assert "run.own-command" in codes(plan)
