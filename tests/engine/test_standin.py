@@ -140,9 +140,8 @@ def test_what_is_deleted_is_gone(plugin: Any) -> None:
     """Two resources under one id stay apart: a bucket and its versioning, which goes with the bucket."""
     bucket, versioning = "aws:s3/bucket:Bucket", "aws:s3/bucketVersioning:BucketVersioning"
     made = plugin.create(bucket, {"bucket": "b"})
-    for name in ("b", "other"):
-        plugin.create(versioning, {"bucket": name})
-    plugin.delete(versioning, "b")
+    part, _ = (plugin.create(versioning, {"bucket": name}) for name in ("b", "other"))
+    plugin.delete(versioning, part)
     assert dict(plugin.read(bucket, made).inputs) == {"bucket": "b"}
     plugin.create(versioning, {"bucket": "b"})
     plugin.delete(bucket, made)
