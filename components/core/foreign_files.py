@@ -31,14 +31,14 @@ _KINDS = (
         re.compile(r"\A(?=[^\n]*\|)(?:[^\n]*\|)?JobID(?:Raw)?\s*(?:\||$)", re.MULTILINE),
         "Slurm's accounting (sacct -P)",
         "",
-        "for reconcile --jobs: gangway job list --json --on slurm:FOLDER > jobs.json; for simulate and forecast: CSV "
+        "for reconcile --jobs: gangway job list --json > jobs.json; for simulate and forecast: CSV "
         "with the columns name,submit_hours,gpus,hours",
     ),
     _Kind(
         re.compile(r'^\s*"?kind"?\s*:\s*"?JobSet\b', re.MULTILINE),
         "a Kubernetes manifest (JobSet)",
         "",
-        "kubectl apply -f FILE; `gangway job submit` takes a job file, as in examples/jobs, and makes a JobSet of it",
+        "kubectl apply -f FILE; job submit takes a job file, as in examples/jobs, and makes a JobSet of it",
     ),
     _Kind(
         re.compile(r"\A[^\n]*\bPreTaxCost\b"),
@@ -60,7 +60,7 @@ def foreign_file(place: str, text: str, command: str) -> InputError | None:
     kind = next((each for each in _KINDS if each.mark.search(head)), None)
     if kind is None or kind.command == command:
         return None
-    return InputError(place, f"is {kind.name}, which `gangway {command}` does not read", fix=kind.advice)
+    return InputError(place, f"is {kind.name}, which {command} does not read", fix=kind.advice)
 
 
 def foreign_path(path: Path, command: str) -> InputError | None:

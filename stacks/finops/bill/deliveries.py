@@ -366,8 +366,9 @@ def _run_time(name: str) -> datetime | None:
     match = _RUN_TIME.fullmatch(name)
     if match is None or _RANGE.fullmatch(name):
         return None
-    *numbers, fraction = match.groups(default="0")
+    year, month, day, hour, minute, second, fraction = match.groups(default="0")
     try:
-        return datetime(*map(int, numbers), tzinfo=UTC) + timedelta(microseconds=int(fraction.ljust(6, "0")))
+        moment = datetime.fromisoformat(f"{year}-{month}-{day}T{hour}:{minute}:{second.zfill(2)}+00:00")
+        return moment + timedelta(microseconds=int(fraction.ljust(6, "0")))
     except ValueError:
         return None

@@ -247,7 +247,7 @@ FORMATS = (
     _Format("FOCUS", focus.MARK, focus.NEEDED, focus.charges, "x_ExportTime"),
     _Format("AWS Cost and Usage Report 2.0", aws.MARK, aws.NEEDED, aws.charges),
     _Format("Google Cloud billing export", gcp.MARK, gcp.NEEDED, gcp.charges, "export_time"),
-    _Format("Azure actual cost export", azure.MARK, azure.NEEDED, azure.charges, fold=str.lower),
+    _Format(azure.NAME, azure.MARK, azure.NEEDED, azure.charges, fold=str.lower),
 )
 _Key = tuple[str, str, str, str]
 """Provider, account that pays, account that used, and billing period of a charge."""
