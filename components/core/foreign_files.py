@@ -22,7 +22,10 @@ class _Kind(NamedTuple):
 _BILL = "gangway reconcile --bill FILE --runs runs/"
 _KINDS = (
     _Kind(
-        re.compile(r'"SpotPriceHistory"|\A\s*\[\s*\{[^{}]*"SpotPrice"'),
+        re.compile(
+            r'\A\s*\{(\s*"NextToken"\s*:\s*"[^"]*"\s*,)?\s*"SpotPriceHistory"\s*:'
+            r'|\A\s*\[\s*\{(?=[^{}]*"InstanceType"\s*:)[^{}]*"SpotPrice"\s*:'
+        ),
         "a list of spot prices (aws ec2 describe-spot-price-history)",
         "forecast",
         "gangway forecast FILE",

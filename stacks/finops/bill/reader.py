@@ -255,7 +255,7 @@ _Key = tuple[str, str, str, str]
 
 class Bills:
     """Bills in files and folders. `deliveries`: those that count, and those that newer ones replace. After a pass over
-    `charges`, `num_rows`: rows read; `num_replaced`: rows left out since a newer delivery has their billing period.
+    `charges`, `num_rows`: rows that count; `num_replaced`: rows left out since a newer delivery has their billing period.
     InputError: as `find_deliveries` has it.
     """
 
@@ -280,8 +280,8 @@ class Bills:
             keys = self._keys[delivery] = {}
             for kind, place, row in self._rows(delivery):
                 self.num_rows += 1
-                if not self.num_rows % 1000:
-                    progress(self.num_rows)
+                if not (self.num_rows + self.num_replaced) % 1000:
+                    progress(self.num_rows + self.num_replaced)
                 exported = self._exported(delivery, kind, row)
                 for number, charge in enumerate(self._charges(kind, place, row)):
                     key = _key(charge)
@@ -291,7 +291,8 @@ class Bills:
                     if newer is None:
                         yield charge
                         continue
-                    self.num_replaced += not number
+                    if not number:
+                        self.num_rows, self.num_replaced = self.num_rows - 1, self.num_replaced + 1
                     if exported is not None and exported < self._first_exported.get(newer, exported):
                         raise conflict(newer, delivery, ", but lacks rows of it, as a part of a table does")
 

@@ -48,6 +48,7 @@ def test_three_deliveries_with_a_restatement(layout: Layout, tmp_path: Path) -> 
     assert {charge.billing_period for charge in charges} == {"2026-10-01"}
     assert all("gangway_stack" in charge.tags for charge in charges)
     assert sum(charge.effective_cost for charge in charges) == pytest.approx(25.5)
+    assert bills.num_rows == 5
     assert any("left out" in note for note in bills.notes())
 
 
