@@ -255,7 +255,7 @@ _Key = tuple[str, str, str, str]
 
 class Bills:
     """Bills in files and folders. `deliveries`: those that count, and those that newer ones replace. After a pass over
-    `charges`, `num_rows`: rows that count; `num_replaced`: rows left out since a newer delivery has their billing period.
+    `charges`, `num_rows`: rows that count; `num_replaced`: rows left out since a newer delivery has their period.
     InputError: as `find_deliveries` has it.
     """
 
