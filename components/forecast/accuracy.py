@@ -106,8 +106,8 @@ def accuracy(judged: Sequence[Judged], level: float) -> Accuracy:
 
 
 def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int) -> Skill | None:
-    """Of the absolute error; None where the baseline never errs. Forecasts of both are of the same origins, in order;
-    so many in a row are about times that the first of them is about, too: 1 where none overlap.
+    """Of the absolute error; None where the baseline never errs, or no error is finite. Forecasts of both are of the
+    same origins, in order; `overlapping` in a row are about times that the first is about, too: 1 where none overlap.
 
     Forecasts that overlap or follow each other err alike, so the pairs are means of blocks of neighbours (batch means):
     at most 20 blocks, each twice as long as forecasts overlap. Differences of errors are compared (Diebold, Mariano,
@@ -128,8 +128,7 @@ def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int
         for block in (errors[first:last] for first, last in pairwise(ends))
     ]
     compared = compare_pairs([pairs], as_difference=True)
-    assert compared is not None, "there is a forecast"
-    return Skill(1 - _mean([error for _, error in errors]) / mean, compared)
+    return compared and Skill(1 - _mean([error for _, error in errors]) / mean, compared)
 
 
 def _mean(values: Sequence[float]) -> float:
