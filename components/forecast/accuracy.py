@@ -128,7 +128,7 @@ def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int
         for block in (errors[first:last] for first, last in pairwise(ends))
     ]
     compared = compare_pairs([pairs], as_difference=True)
-    return compared and Skill(1 - _mean([error for _, error in errors]) / mean, compared)
+    return None if compared is None else Skill(1 - _mean([error for _, error in errors]) / mean, compared)
 
 
 def _mean(values: Sequence[float]) -> float:

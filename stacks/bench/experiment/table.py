@@ -72,6 +72,12 @@ class Findings:
     results: tuple[Mapping[str, Any], ...]
     missing: tuple[str, ...]
 
+    @property
+    def total_text(self) -> str:
+        """The total and what may be claimed of it."""
+        total = self.total
+        return f"{total.text()}: {total.verdict('faster', 'slower')}" if total is not None else "no pair is complete"
+
 
 def findings_of(folder: Path) -> Findings:
     """Reads an experiment's folder (InputError: it is none, or no run of it is done)."""

@@ -66,7 +66,7 @@ def read_ledgers(paths: Sequence[Path]) -> list[Kept]:
 def _corrected(found: Sequence[Kept]) -> list[Kept]:
     """The rows of one table are one family of claims."""
     gains = [kept.standing.gain for kept in found]
-    compared = correct({place: gain and gain.compared for place, gain in enumerate(gains)})
+    compared = correct({place: None if gain is None else gain.compared for place, gain in enumerate(gains)})
     return [
         kept if gain is None or one is None
         else replace(kept, standing=replace(kept.standing, gain=replace(gain, compared=one)))

@@ -138,7 +138,10 @@ def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, sign
         note=note,
         low=scale * compared.least,
         high=scale * compared.greatest,
-        values=tuple((f"seed {seed}", one and scale * one.change) for seed, one in zip(shared, each, strict=False)),
+        values=tuple(
+            (f"seed {seed}", None if one is None else scale * one.change)
+            for seed, one in zip(shared, each, strict=False)
+        ),
         compared=compared,
     )
 

@@ -81,6 +81,7 @@ def test_a_clear_gain_is_claimed_with_its_interval(recorded: Callable[..., Path]
     assert scenario.time.high < 0
     assert "the treatment is faster" in scenario.verdict
     assert findings.total == scenario.time
+    assert findings.total_text.endswith("6 pairs: faster")
     control, treatment, change = scenario.rows
     place = [column.key for column in COLUMNS].index
     assert (control.cells[place("time_sec")], control.cells[place("joules")]) == ("102.5", "205")
