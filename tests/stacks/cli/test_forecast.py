@@ -112,12 +112,12 @@ def test_the_ledger_judges_what_was_published(history: Series, tmp_path: Path) -
     assert (gain["low"], gain["high"], gain["verdict"]) == (
         None,
         None,
-        "too few blocks of forecasts for a claim: 1 of 6",
+        "too few blocks of forecasts for a claim: 2 of 6",
     )
     printed = run(path, *QUICK, "--ledger", ledger).stdout
     assert "a forecast from this time stands already" in printed
     assert "2 published forecasts whose truth is known" in printed
-    assert "too few blocks of forecasts for a claim: 1 of 6" in printed
+    assert "too few blocks of forecasts for a claim: 2 of 6" in printed
 
 
 @pytest.mark.slow
