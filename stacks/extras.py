@@ -10,6 +10,7 @@ _OF_NO_PROVIDER: Mapping[str, str] = MappingProxyType(
     {
         "matplotlib": "report",
         "numpy": "report",
+        "scipy": "report",
         "PIL": "report",
         "torch": "train",
         "sklearn": "forecast",

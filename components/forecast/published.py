@@ -9,6 +9,7 @@ Of those that have no equal steps, hours are made, and the series' note says how
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from components.core.findings import InputError
 from components.core.first_wrong import first_wrong
+from components.core.foreign_files import foreign_file
 from components.core.visible import visible
 from components.forecast.job_logs import demand, is_job_log, parse_job_log
 from components.forecast.series import Series, check_number, file_text, in_years, parse_series
@@ -30,6 +32,7 @@ _HOUR = timedelta(hours=1)
 _HOUR_SEC = 3600
 _MOST_VALUES = 5_000_000
 _UNIX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+_PRICE_LIST = re.compile(r'\s*\[\s*\{[^{}]*"SpotPrice"')
 _NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -69,7 +72,9 @@ def read_history(path: Path, column: str | None = None) -> Series:
 
 
 def _read(text: str, place: str, column: str | None) -> Series:
-    if text.lstrip()[:1] == "{":
+    if foreign := foreign_file(place, text, "forecast"):
+        raise foreign
+    if text.lstrip()[:1] == "{" or _PRICE_LIST.match(text):
         return _of_object(text, place, column)
     if not is_job_log(text):
         return parse_series(text, place, column)
@@ -82,6 +87,8 @@ def _of_object(text: str, place: str, column: str | None) -> Series:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = {}  # the reader of our own format says where it is no JSON
+    if isinstance(content, list):  # `--query SpotPriceHistory` leaves the list alone
+        content = {"SpotPriceHistory": content}
     try:
         if "SpotPriceHistory" in content:
             return _hourly_prices(_Prices.model_validate(content).history, place, column)
@@ -113,8 +120,9 @@ def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) ->
         raise InputError.not_among("--column", f"no Linux price of that name in {place}", column, sorted(changes))
     if column is None and len(changes) != 1:
         raise InputError(
-            place, "prices of several machines or zones" if changes else "no price of Linux",
-            value=", ".join(sorted(changes)[:20]), allowed="one, or --column MACHINE/ZONE",
+            place, "prices of several machines or zones" if changes else "spot prices, but none of Linux",
+            value=", ".join(sorted(changes or {visible(price.product) for price in history})[:20]),
+            allowed="one, or --column MACHINE/ZONE" if changes else ", ".join(_UNIX),
             fix=f"--column {min(changes)}" if changes else "ask AWS for --product-descriptions Linux/UNIX",
         )  # fmt: skip
     name = column or next(iter(changes))

@@ -25,7 +25,9 @@ _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)")
 def reconcile(
     bill: Annotated[
         list[Path],
-        typer.Option(help="An export's file, or a folder of them: FOCUS, AWS CUR 2.0, Google Cloud. Repeatable."),
+        typer.Option(
+            help="An export's folder or files: FOCUS, AWS CUR 2.0, Google Cloud, Azure actual cost. Repeatable."
+        ),
     ],
     runs: Annotated[list[Path] | None, typer.Option(help="A run's directory, or a folder of them. Repeatable.")] = None,
     jobs: Annotated[
@@ -54,7 +56,7 @@ def reconcile(
     from rich.console import Console
 
     from stacks.finops.bill.queue_jobs import read_queue_jobs
-    from stacks.finops.bill.reader import Bills, find_bills
+    from stacks.finops.bill.reader import Bills
     from stacks.finops.bill.reconcile import progress, show
     from stacks.finops.bill.reconcile import reconcile as join
     from stacks.report.runs import find_runs, half_runs
@@ -63,7 +65,7 @@ def reconcile(
         raise InputError("--runs", "missing", allowed="--runs, --jobs or both", fix="add --runs runs/")
     chosen, rates, of_queues = _cost(cost), _rates(usd_per or []), read_queue_jobs(jobs or [])
     plans = _plans(plan or [])
-    found, bills = find_runs(runs) if runs else [], Bills(find_bills(bill))
+    found, bills = find_runs(runs) if runs else [], Bills(bill)
     with progress(Console(stderr=True)) as progress_rows:
         result = join(bills, found, plans, chosen, rates, progress_rows, of_queues)
     if as_json:

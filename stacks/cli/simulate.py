@@ -33,7 +33,7 @@ def simulate(
     ] = None,
     gpus: Annotated[int | None, typer.Option(min=1, max=4096, help="Of the cluster, where no file says it.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn: jobs, and nodes that go.")] = 0,
-    repeats: Annotated[int, typer.Option(min=1, max=100, help="Seeds, from this one on.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Seeds, from this one on; six for a claim.")] = 1,
     plot: Annotated[Path | None, typer.Option(help="Draw who had which GPUs when: .png or .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -42,15 +42,19 @@ def simulate(
 
     Exit code 0: done. 2: a mistake in the options or in the file.
     """
+    from components.estimate.statistics import FEWEST_PAIRS
     from components.schedule.comparison import compare
     from components.schedule.policies.registry import POLICIES, policy_named
     from components.schedule.simulator import EndlessError
+    from stacks.extras import need
     from stacks.schedule.tables import answer_json, show
 
     chosen = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
     if plot is not None:
         _check_plot(plot, overwrite=overwrite)
     scenario = _scenario(trace, generate, jobs, gpus, load)
+    if repeats >= FEWEST_PAIRS and (len(chosen) > 1 or scenario.controlled is not None):
+        need("scipy")
     seeds = range(seed, seed + repeats)
     try:
         arms = list(compare(scenario, chosen, seeds))

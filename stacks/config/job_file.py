@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Seed, Whole
 from components.core.findings import InputError
+from components.core.foreign_files import foreign_path
 from components.estimate.regions import read_place
 from stacks.config.job_settings import Overrides, Settings, check_settings
 from stacks.config.loader import read_model
@@ -161,6 +162,8 @@ def _amount(quantity: str) -> float:
 
 def read_job_file(path: Path) -> JobFile:
     """InputError: or a group of them, one for each mistake."""
+    if foreign := foreign_path(path, "job submit"):
+        raise foreign
     return read_model(
         path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs", lined=LINED
     )

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.core.findings import InputError
+from components.core.foreign_files import foreign_file
 from components.forecast.job_logs import JobLog, is_job_log, parse_job_log
 from components.schedule.scenario import (
     MOST_JOBS,
@@ -92,6 +93,8 @@ def _read_trace(path: Path) -> TraceConfig:
     a log of a cluster as it was published.
     """
     text = _text(path)
+    if foreign := foreign_file(str(path), text, "simulate"):
+        raise foreign
     if is_job_log(text):
         return _as_trace(parse_job_log(text, str(path)), path)
     rows = _rows(text, path)

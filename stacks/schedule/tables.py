@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from components.schedule.comparison import Arm
+from components.estimate.statistics import FEWEST_PAIRS, Comparison
+from components.schedule.comparison import COMPARED, Arm, changes
 from components.schedule.scenario import Scenario
 
 __all__ = ["answer_json", "show"]
@@ -40,17 +41,27 @@ _ROWS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "moves": ("moves by the policy", lambda value: f"{value:,.1f}"),
     "late": ("jobs too late", lambda value: f"{value:,.1f}"),
 }
-_COMPARED = ("makespan_hours", "job_hours_mean", "job_hours_p95", "usd", "kwh", "gco2e")
 
 
 def answer_json(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int]) -> dict[str, Any]:
     """The whole answer as plain JSON data."""
+    found = changes(arms)
     return {
         "title": scenario.title,
         "kind": "simulated",
         "seeds": list(seeds),
         "gpus": scenario.cluster.num_gpus,
-        "policies": [arm.to_json(arms[0]) for arm in arms],
+        "policies": [
+            {
+                **arm.to_json(),
+                "change": {
+                    name: None if (change := found[arm.policy, name]) is None else change.to_json()
+                    for name in COMPARED
+                    if arm is not arms[0]
+                },
+            }
+            for arm in arms
+        ],
         "assumptions": list(scenario.notes),
     }
 
@@ -69,8 +80,7 @@ def show(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int], console:
         table.add_row(words, *("-" if mean is None else text(mean) for mean in means))
     console.print(table)
     if len(arms) > 1:
-        how = ", with 95 % intervals over seeds" if len(seeds) > 1 else ""
-        console.print(f"Against {arms[0].policy}{how}:", soft_wrap=True, highlight=False)
+        console.print(_heading(arms[0].policy, len(seeds)), soft_wrap=True, highlight=False)
         console.print(_changes(arms))
     for arm in arms:
         console.print(f"{arm.policy}: {arm.says}", soft_wrap=True, highlight=False)
@@ -79,20 +89,23 @@ def show(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int], console:
         console.print(f"- {note}", soft_wrap=True, highlight=False, markup=False)
 
 
+def _heading(first: str, pairs: int) -> str:
+    if pairs < FEWEST_PAIRS:
+        spread = "lowest and highest; " if pairs > 1 else ""
+        return f"Against {first}, {spread}too few seeds for a claim: {pairs} of {FEWEST_PAIRS}"
+    return f"Against {first}, over {pairs} seeds, with 95 % intervals; * differs, by Holm's test over this table:"
+
+
 def _changes(arms: Sequence[Arm]) -> Table:
-    first, others = arms[0], arms[1:]
+    others, found = arms[1:], changes(arms)
     table = Table()
     table.add_column("")
     for arm in others:
         table.add_column(arm.policy, justify="right")
-    for name in _COMPARED:
-        cells = []
-        for arm in others:
-            change = arm.change(first, name)
-            if change is None:
-                cells.append("-")
-            else:
-                within = "" if change.half is None else f" ± {change.half:.1%}"
-                cells.append(f"{change.mean:+.1%}{within}{' (noise)' if change.is_noise else ''}")
-        table.add_row(_ROWS[name][0], *cells)
+    for name in COMPARED:
+        table.add_row(_ROWS[name][0], *(_cell(found[arm.policy, name]) for arm in others))
     return table
+
+
+def _cell(change: Comparison | None) -> str:
+    return "-" if change is None else f"{change.short()}{' *' if change.direction else ''}"

@@ -115,6 +115,8 @@ NOT_RUN: dict[str, str] = {
     "gangway bench run SUITE --install-cli": "fetches the Pulumi CLI",
     "gangway breaker reset STACK": "told by an alarm of a stack: tests/stacks/engines/systemd/test_breaker.py",
     "gangway forecast HISTORY --out forecast.csv": "takes a history of one's own: tests/stacks/cli/test_forecast.py",
+    "gangway forecast FILE": "takes a history of spot prices: tests/components/core/test_foreign_files.py",
+    "gangway reconcile --bill FILE --runs runs/": "takes a bill: tests/stacks/finops/bill/test_reconcile_command.py",
     "gangway breaker show": "told of a group that is held: tests/stacks/engines/systemd/scaling/test_contract.py",
     "gangway job submit FILE": "begins a process that outlives the command: tests/stacks/cli/test_jobs.py",
     "gangway job list": "of an engine elsewhere: tests/stacks/engines/remote/test_engine.py",

@@ -137,15 +137,17 @@ def test_a_change_of_what_aws_cannot_change_replaces(
 
 
 def test_what_is_deleted_is_gone(plugin: Any) -> None:
-    """Two resources under one id stay apart: a bucket and its versioning."""
-    made = plugin.create("aws:s3/bucket:Bucket", {"bucket": "b"})
-    plugin.create("aws:s3/bucketVersioning:BucketVersioning", {"bucket": "b"})
-    assert dict(plugin.read("aws:s3/bucket:Bucket", made).inputs) == {"bucket": "b"}
-    plugin.delete("aws:s3/bucket:Bucket", made)
-    assert plugin.read("aws:s3/bucket:Bucket", made).id == ""
-    assert [json.loads(f.read_text("utf-8"))["type"] for f in plugin.cloud.iterdir()] == [
-        "aws:s3/bucketVersioning:BucketVersioning"
-    ]
+    """Two resources under one id stay apart: a bucket and its versioning, which goes with the bucket."""
+    bucket, versioning = "aws:s3/bucket:Bucket", "aws:s3/bucketVersioning:BucketVersioning"
+    made = plugin.create(bucket, {"bucket": "b"})
+    part, _ = (plugin.create(versioning, {"bucket": name}) for name in ("b", "other"))
+    plugin.delete(versioning, part)
+    assert dict(plugin.read(bucket, made).inputs) == {"bucket": "b"}
+    plugin.create(versioning, {"bucket": "b"})
+    plugin.delete(bucket, made)
+    assert plugin.read(bucket, made).id == ""
+    left = [json.loads(f.read_text("utf-8")) for f in plugin.cloud.iterdir()]
+    assert [(each["type"], each["id"]) for each in left] == [(versioning, "other")]
 
 
 def test_a_second_resource_of_one_name_is_refused(plugin: Any) -> None:

@@ -106,6 +106,7 @@ MISSING = {
     "moto": ("moto", "demo", ["demo", "--quick"]),
     "torch for the demo": ("torch", "train", ["demo", "--quick"]),
     "matplotlib": ("matplotlib", "report", ["bench", "scaling"]),
+    "scipy for intervals": ("scipy", "report", ["simulate", "--generate", "philly-like", "--repeats", "6"]),
     "matplotlib for jobs": ("matplotlib", "report", ["simulate", "--generate", "philly-like", "--plot", "use.png"]),
 }
 

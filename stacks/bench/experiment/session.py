@@ -67,5 +67,4 @@ def show(findings: Findings, console: Console) -> None:
     console.print(table)
     for scenario in findings.scenarios:
         console.print(f"{scenario.name}: {scenario.verdict}", markup=False, soft_wrap=True)
-    total = findings.total.words if findings.total is not None else "no pair is complete"
-    console.print(f"time over all scenarios: {total}", markup=False, soft_wrap=True)
+    console.print(f"time over all scenarios: {findings.total_text}", markup=False, soft_wrap=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.core.findings import InputError
+from components.estimate.statistics import Comparison, Pair, compare_pairs, correct
 from stacks.bench.experiment.runner import EXPERIMENT, RESULT
-from stacks.bench.experiment.statistics import Change, Pair, change_of
 from stacks.report.comparison.papers import paper_of
 from stacks.report.rendering import number
 
@@ -32,6 +32,7 @@ COLUMNS = (
     Column("gco2e", "Carbon, gCO2e"),
     Column("controller_share", "Controller, % of time", 100),
 )
+_TOTAL = ("", "total")
 _OF_THE_PAPER = {"gpu_percent": "gpu_use", "cpu_percent": "cpu_use"}
 
 
@@ -46,28 +47,36 @@ class Row:
 
 @dataclass(frozen=True)
 class ScenarioTable:
-    """A scenario's rows and what they say. `time`: the change of time; None where a pair is missing."""
+    """A scenario's rows and what they say. `time`: the change of time; None where no pair is complete."""
 
     name: str
     what: str
     rows: tuple[Row, ...]
-    time: Change | None
+    time: Comparison | None
     verdict: str
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A whole experiment. `results`: of each run that is done; `missing`: names of those that are not."""
+    """A whole experiment. `total`: the time over all scenarios, None where no pair is complete; `results`: of each run
+    that is done; `missing`: names of those that are not.
+    """
 
     title: str
     machine: str
     control: str
     treatment: str
     scenarios: tuple[ScenarioTable, ...]
-    total: Change | None
+    total: Comparison | None
     theirs: tuple[Row, ...]
     results: tuple[Mapping[str, Any], ...]
     missing: tuple[str, ...]
+
+    @property
+    def total_text(self) -> str:
+        """The total and what may be claimed of it."""
+        total = self.total
+        return f"{total.text()}: {total.verdict('faster', 'slower')}" if total is not None else "no pair is complete"
 
 
 def findings_of(folder: Path) -> Findings:
@@ -86,15 +95,27 @@ def findings_of(folder: Path) -> Findings:
     control = str(head["control"])
     treatment = next((one["arm"] for one in results if one["arm"] != control), "none")
     chosen = [one for one in head["scenarios"] if any(run["scenario"] == one["name"] for run in results)]
-    tables = tuple(_scenario(one, results, control, treatment) for one in chosen)
-    times = {one["name"]: _pairs(results, one["name"], control, "time_sec") for one in chosen}
+    pairs = {
+        (str(one["name"]), column.key): _pairs(results, one["name"], control, column.key)
+        for one in chosen
+        for column in COLUMNS
+    }
+    # One family: whatever the page claims.
+    changes = correct({
+        **{key: compare_pairs([each]) for key, each in pairs.items()},
+        _TOTAL: compare_pairs([each for (_, column), each in pairs.items() if column == "time_sec"]),
+    })  # fmt: skip
+    tables = tuple(
+        _scenario(one, results, (control, treatment), {key: changes[str(one["name"]), key] for key, *_ in COLUMNS})
+        for one in chosen
+    )
     return Findings(
         title=str(head["title"]),
         machine=str(head["machine"]),
         control=control,
         treatment=treatment,
         scenarios=tables,
-        total=change_of(times),
+        total=changes[_TOTAL],
         theirs=_theirs() if head["paper"] == "P3" else (),
         results=tuple(results),
         missing=tuple(name for name in names if not (folder / name / RESULT).is_file()),
@@ -102,19 +123,24 @@ def findings_of(folder: Path) -> Findings:
 
 
 def _scenario(
-    scenario: Mapping[str, Any], results: Sequence[Mapping[str, Any]], control: str, treatment: str
+    scenario: Mapping[str, Any],
+    results: Sequence[Mapping[str, Any]],
+    arms: tuple[str, str],
+    changes: Mapping[str, Comparison | None],
 ) -> ScenarioTable:
     name = str(scenario["name"])
     rows = []
-    for arm in (control, treatment):
+    for arm in arms:
         runs = [one for one in results if one["scenario"] == name and one["arm"] == arm]
         cells = tuple(_mean(runs, column) for column in COLUMNS)
         rows.append(Row("ours", f"{arm}, {len(runs)} run{'' if len(runs) == 1 else 's'}", cells))
-    changes = {one.key: change_of({name: _pairs(results, name, control, one.key)}) for one in COLUMNS}
-    rows.append(
-        Row("change", "change", tuple("-" if (found := changes[one.key]) is None else found.short for one in COLUMNS))
-    )
+    rows.append(Row("change", "change", tuple(_cell(changes[one.key], one.factor) for one in COLUMNS)))
     return ScenarioTable(name, str(scenario["what"]), tuple(rows), changes["time_sec"], _verdict(scenario, changes))
+
+
+def _cell(change: Comparison | None, factor: float) -> str:
+    """A change, with a star where a difference is claimed."""
+    return "-" if change is None else f"{change.short(factor)}{' *' if change.direction else ''}"
 
 
 def _value(run: Mapping[str, Any], key: str) -> float | None:
@@ -136,35 +162,35 @@ def _mean(runs: Sequence[Mapping[str, Any]], column: Column) -> str:
 
 
 def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, control: str, key: str) -> list[Pair]:
-    """Control and treatment of each seed that both have with a figure."""
-    by_seed: dict[int, dict[bool, float]] = {}
+    """Control and treatment of each seed, None where a run or its figure is missing."""
+    by_seed: dict[int, dict[bool, float | None]] = {}
     for run in results:
-        value = _value(run, key)
-        if run["scenario"] == scenario and value is not None:
-            by_seed.setdefault(run["seed"], {})[run["arm"] == control] = value
-    return [(both[True], both[False]) for _, both in sorted(by_seed.items()) if len(both) == 2]
+        if run["scenario"] == scenario:
+            by_seed.setdefault(run["seed"], {})[run["arm"] == control] = _value(run, key)
+    return [(both.get(True), both.get(False)) for _, both in sorted(by_seed.items())]
 
 
-def _verdict(scenario: Mapping[str, Any], changes: Mapping[str, Change | None]) -> str:
+def _verdict(scenario: Mapping[str, Any], changes: Mapping[str, Comparison | None]) -> str:
     """What the rows say, in a sentence or two."""
     time, quality = changes["time_sec"], changes["quality"]
     if time is None:
-        return "No pair of runs is complete: nothing is said."
-    if time.low is None:
-        said = f"Time {time.words}: one pair shows no difference, whatever its size."
-    elif time.is_noise:
-        said = f"Time {time.words}: nothing is gained or lost that could be told from noise."
-    else:
-        said = f"Time {time.words}: the treatment is {'faster' if time.percent < 0 else 'slower'}."
+        return "No pair of runs is complete: nothing is claimed."
+    said = f"Time {time.text()}: {time.verdict('the treatment is faster', 'the treatment is slower')}."
     if (most := scenario.get("most_slower")) is not None:
-        kept = time.percent <= 100 * most
-        said += f" At most {100 * most:g} % slower was asked for: {'kept' if kept else 'broken'} by the mean"
-        upper = time.high is not None and time.high <= 100 * most
-        said += "." if not kept else ", and by the interval." if upper else ", not by the whole interval."
+        said += f" At most {100 * most:g} % slower is allowed: {_kept(time, most)}."
     if quality is not None:
-        worse = quality.percent > 0 and not quality.is_noise
-        said += f" Quality (lower is better) {quality.words}{': worse' if worse else ''}."
+        said += f" Quality (lower is better) {quality.text()}: {quality.verdict('better', 'worse')}."
     return said
+
+
+def _kept(time: Comparison, most: float) -> str:
+    if time.change > most:
+        return "broken by the mean"
+    if time.high is None:
+        return "kept by the mean, without an interval"
+    return (
+        "kept by the mean, and by the interval" if time.high <= most else "kept by the mean, not by the whole interval"
+    )
 
 
 def _theirs() -> tuple[Row, ...]:

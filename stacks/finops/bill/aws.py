@@ -38,6 +38,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     yield Charge(
         service_provider_name="aws",
         billing_account_id=str(row.get("bill_payer_account_id") or ""),
+        sub_account_id=str(row.get("line_item_usage_account_id") or ""),
         billing_period=value_of(row, "bill_billing_period_start_date", moment).date().isoformat() if period else "",
         service_category="Compute" if _MACHINES.search(str(row.get("line_item_usage_type") or "")) else "Other",
         service_name=str(row.get("line_item_product_code") or ""),
@@ -54,12 +55,6 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         billing_currency=str(row.get("line_item_currency_code") or ""),
         tags=value_of(row, "resource_tags" if "resource_tags" in row else "tags", tags_of),
     )
-
-
-def identity(row: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """What tells a row from every other one; None where the export left it out."""
-    key = (row.get("identity_line_item_id"), row.get("identity_time_interval"))
-    return key if all(key) else None
 
 
 def _category(kind: str) -> str:

@@ -28,6 +28,8 @@ class Charge(NamedTuple):
     Attributes:
         service_provider_name: aws, azure or gcp; another provider's name as the bill has it, in lower case.
         billing_account_id: who pays; empty where the export does not say.
+        sub_account_id: whose use it was, such as an AWS account, an Azure subscription or a Google project; empty where
+            the export does not say.
         billing_period: first day of the billing period, ISO 8601; empty where the export does not say.
         service_category: FOCUS's, such as `Compute` for machines; empty where nobody can say.
         service_name: as the bill has it.
@@ -45,6 +47,7 @@ class Charge(NamedTuple):
 
     service_provider_name: str
     billing_account_id: str
+    sub_account_id: str
     billing_period: str
     service_category: str
     service_name: str
@@ -153,6 +156,8 @@ def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
     for item in value:
         if isinstance(item, Mapping) and "key" in item:
             yield item["key"], item.get("value")
+        elif isinstance(item, Mapping) and "Key" in item:  # Google's FOCUS
+            yield item["Key"], item.get("Value")
         elif isinstance(item, tuple) and len(item) == 2:
             yield item[0], item[1]
         else:

@@ -27,7 +27,7 @@ NEEDED: tuple[tuple[str, ...], ...] = (
     ("ChargePeriodEnd",),
     ("ServiceProviderName", "ProviderName"),
     ("ServiceName",),
-    ("Tags",),
+    ("Tags", "x_Labels"),
 )
 """Columns that a bill must have, each under one of these names."""
 CUSTOM_PREFIX = "x_"
@@ -50,27 +50,31 @@ NUMBERS = (
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     """The one charge of a row. InputError: a value that is none; its place is the column."""
-    category = row.get("ChargeCategory")
+    # Google's view of FOCUS 1.0 has its words in lower case, and labels apart from tags.
+    category = str(row.get("ChargeCategory") or "").capitalize()
     if category not in CATEGORIES:
-        raise InputError("ChargeCategory", "no category of FOCUS", value=category, allowed=", ".join(CATEGORIES))
+        raise InputError(
+            "ChargeCategory", "no category of FOCUS", value=row.get("ChargeCategory"), allowed=", ".join(CATEGORIES)
+        )
     provider = row.get("ServiceProviderName") or row.get("ProviderName") or ""
     period = row.get("BillingPeriodStart")
     yield Charge(
         service_provider_name=provider_key(str(provider)),
         billing_account_id=str(row.get("BillingAccountId") or ""),
+        sub_account_id=str(row.get("SubAccountId") or ""),
         billing_period=value_of(row, "BillingPeriodStart", moment).date().isoformat() if period else "",
         service_category=str(row.get("ServiceCategory") or ""),
         service_name=str(row.get("ServiceName") or ""),
         region_id=str(row.get("RegionId") or ""),
         resource_id=str(row.get("ResourceId") or ""),
         charge_category=category,
-        charge_class=str(row.get("ChargeClass") or ""),
+        charge_class=str(row.get("ChargeClass") or "").capitalize(),
         charge_period_start=value_of(row, "ChargePeriodStart", moment),
         charge_period_end=value_of(row, "ChargePeriodEnd", moment),
         billed_cost=value_of(row, "BilledCost", amount),
         effective_cost=value_of(row, "EffectiveCost", amount),
         billing_currency=str(row.get("BillingCurrency") or ""),
-        tags=value_of(row, "Tags", tags_of),
+        tags=value_of(row, "Tags" if "Tags" in row else "x_Labels", tags_of),
     )
 
 

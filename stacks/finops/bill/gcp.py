@@ -39,6 +39,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     charge = Charge(
         service_provider_name="gcp",
         billing_account_id=str(row.get("billing_account_id") or ""),
+        sub_account_id=str(_inner(row, "project", "id") or ""),
         billing_period=f"{month[:4]}-{month[4:6]}-01" if len(month) == 6 else "",
         service_category="Compute" if _MACHINES.search(str(_inner(row, "sku", "description") or "")) else "Other",
         service_name=str(_inner(row, "service", "description") or ""),

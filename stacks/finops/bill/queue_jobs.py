@@ -14,6 +14,7 @@ from rich.table import Table
 from components.catalog.loader import PROVIDERS
 from components.core.findings import InputError, nearest_hint
 from components.core.first_wrong import first_wrong
+from components.core.foreign_files import foreign_path
 from stacks.engines.base import JobStatus
 from stacks.finops.bill.cost_allocation import Span, Sums, Window
 
@@ -139,6 +140,8 @@ def _spans(status: JobStatus, file: str, listed_at: datetime) -> tuple[Span, ...
 
 def _listed(path: Path) -> list[JobStatus]:
     try:
+        if foreign := foreign_path(path, "reconcile --jobs"):
+            raise foreign.within("--jobs", " ")
         return _LISTED.validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"--jobs {path}", f"cannot be read: {error.strerror}", fix="check the path") from None

@@ -11,18 +11,22 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.core.findings import InputError, nearest
+from components.core.foreign_files import foreign_file
 from components.core.visible import all_visible
-from stacks.finops.bill import aws, focus, gcp
-from stacks.finops.bill.charge import Charge
-from stacks.report.runs import is_there
+from stacks.finops.bill import aws, azure, focus, gcp
+from stacks.finops.bill.charge import Charge, moment, value_of
+from stacks.finops.bill.deliveries import SUFFIXES, Delivery, conflict, find_deliveries
 
-SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
+_NULL = "NULL"
+"""How databases write that a cell has no value, in any column; the FinOps Foundation's sample of FOCUS 1.0 does."""
 _EXPORT_AGAIN = "download or export it again"
 _CHUNK = 1 << 18
+_HEAD = 4096
 _MAX_ROW = 1 << 20
 """Characters of a row. Those of real exports have some thousand; one without an end would be read into memory whole."""
 _BATCH_ROWS = 4096
@@ -45,6 +49,8 @@ def open_table(path: Path) -> Table:
     also while rows are read.
     """
     name = path.name.lower()
+    if foreign := foreign_file(str(path), _head(path), "reconcile"):
+        raise foreign
     if not name.endswith(SUFFIXES):
         raise InputError(
             str(path),
@@ -77,6 +83,15 @@ def _empty(path: Path) -> InputError:
 def _text(path: Path) -> io.TextIOWrapper:
     binary = gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")  # noqa: SIM115 - the text closes it
     return io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
+
+
+def _head(path: Path) -> str:
+    """The beginning of a text; empty where it cannot be read, which whoever reads it says."""
+    try:
+        with _text(path) as text:
+            return "" if path.name.lower().endswith(".parquet") else text.read(_HEAD)
+    except (OSError, EOFError, zlib.error, ValueError):
+        return ""
 
 
 def _guarded(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -222,85 +237,135 @@ class _Format(NamedTuple):
     mark: str
     needed: tuple[tuple[str, ...], ...]
     charges: Callable[[Mapping[str, Any]], Iterator[Charge]]
-    identity: Callable[[Mapping[str, Any]], tuple[Any, ...] | None]
+    exported_at: str = ""
+    """Column with the time at which a row was exported, where rows have one."""
+    fold: Callable[[str], str] = str
+    """What makes one column of those that its versions spell differently."""
 
 
 FORMATS = (
-    _Format("FOCUS", focus.MARK, focus.NEEDED, focus.charges, lambda row: None),
-    _Format("AWS Cost and Usage Report 2.0", aws.MARK, aws.NEEDED, aws.charges, aws.identity),
-    _Format("Google Cloud billing export", gcp.MARK, gcp.NEEDED, gcp.charges, lambda row: None),
+    _Format("FOCUS", focus.MARK, focus.NEEDED, focus.charges, "x_ExportTime"),
+    _Format("AWS Cost and Usage Report 2.0", aws.MARK, aws.NEEDED, aws.charges),
+    _Format("Google Cloud billing export", gcp.MARK, gcp.NEEDED, gcp.charges, "export_time"),
+    _Format(azure.NAME, azure.MARK, azure.NEEDED, azure.charges, fold=str.lower),
 )
-
-
-def find_bills(places: Sequence[Path]) -> tuple[Path, ...]:
-    """The files that `places` name: themselves, or all tables below a folder but for its manifests. InputError:
-    nothing is there, or a folder without a table.
-    """
-    found: list[Path] = []
-    for place in places:
-        if not is_there(place):
-            raise InputError("--bill", "no such file or folder", value=str(place), fix="name an export's file")
-        below = (
-            sorted(path for path in place.rglob("*") if path.name.lower().endswith(SUFFIXES)) if place.is_dir() else []
-        )
-        tables = [path for path in below if "manifest" not in path.name.lower()]
-        if place.is_dir() and not tables:
-            raise InputError(
-                "--bill", "no table in this folder", value=str(place), allowed=", ".join(SUFFIXES), fix="name a file"
-            )
-        found += tables or [place]
-    return tuple(dict.fromkeys(path.resolve() for path in found))
+_Key = tuple[str, str, str, str]
+"""Provider, account that pays, account that used, and billing period of a charge."""
 
 
 class Bills:
-    """Some files of bills. After a pass over `charges` the other attributes tell of it. `paths`: of the files;
-    `num_rows`: rows read, duplicates among them; `num_duplicates`: rows that were left out because they had been
-    read before; `sources`: formats by provider, account and billing period.
+    """Bills in files and folders. `deliveries`: those that count, and those that newer ones replace. After a pass over
+    `charges`, `num_rows`: rows that count; `num_replaced`: rows left out since a newer delivery has their period.
+    InputError: as `find_deliveries` has it.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = tuple(paths)
-        self.num_rows = self.num_duplicates = 0
-        self.sources: dict[tuple[str, str, str], set[str]] = {}
+    def __init__(self, places: Sequence[Path]) -> None:
+        self.deliveries = find_deliveries(places)
+        self._exports = Counter(delivery.export for delivery in self.deliveries.used)
+        self._start()
+
+    def _start(self) -> None:
+        self.num_rows = self.num_replaced = 0
+        self._keys: dict[Delivery, dict[_Key, Delivery | None]] = {}
+        self._first_exported: dict[Delivery, datetime] = {}
+        self._formats: set[str] = set()
 
     def charges(self, progress: Callable[[int], object] = lambda rows: None) -> Iterator[Charge]:
-        """One charge after another, over all files. `progress`: told every thousand rows how many there have been.
-        InputError: a file that is no bill, or a row with a value that is none.
+        """One charge after another, over all files, of the newest delivery of each account and billing period; no row
+        of it is left out. `progress`: told every thousand rows how many there have been. InputError: a file that is no
+        bill, a row with a value that is none, or two deliveries of one period of which nothing tells the newer one.
         """
-        self.num_rows = self.num_duplicates = 0
-        self.sources = {}
-        seen: set[int] = set()
-        for path in self.paths:
+        self._start()
+        for delivery in self.deliveries.used:
+            keys = self._keys[delivery] = {}
+            for kind, place, row in self._rows(delivery):
+                self.num_rows += 1
+                if not (self.num_rows + self.num_replaced) % 1000:
+                    progress(self.num_rows + self.num_replaced)
+                exported = self._exported(delivery, kind, row)
+                for number, charge in enumerate(self._charges(kind, place, row)):
+                    key = _key(charge)
+                    if key not in keys:
+                        keys[key] = self._newer(delivery, key)
+                    newer = keys[key]
+                    if newer is None:
+                        yield charge
+                        continue
+                    if not number:
+                        self.num_rows, self.num_replaced = self.num_rows - 1, self.num_replaced + 1
+                    if exported is not None and exported < self._first_exported.get(newer, exported):
+                        raise conflict(newer, delivery, ", but lacks rows of it, as a part of a table does")
+
+    def _rows(self, delivery: Delivery) -> Iterator[tuple[_Format, str, Mapping[str, Any]]]:
+        """The rows of all parts of a delivery, each with its format and place."""
+        for number, path in enumerate(delivery.paths):
+            if number and _is_blank(path):  # AWS empties the parts that a smaller delivery no longer needs
+                continue
             table = open_table(path)
             kind = _format_of(path, table)
-            for number, row in table.rows:
-                self.num_rows += 1
-                if not self.num_rows % 1000:
-                    progress(self.num_rows)
-                mark = _mark((kind.name, *(kind.identity(row) or row.values())))
-                if mark in seen:
-                    self.num_duplicates += 1
-                    continue
-                seen.add(mark)
-                yield from self._charges(kind, f"{path}: row {number}", row)
+            self._formats.add(kind.name)
+            for line, row in table.rows:
+                if _NULL in row.values():
+                    row = {column: None if value == _NULL else value for column, value in row.items()}
+                yield kind, f"{path}: row {line}", row
 
     def _charges(self, kind: _Format, place: str, row: Mapping[str, Any]) -> Iterator[Charge]:
         try:
             for charge in map(_shown, kind.charges(row)):
-                key = (charge.service_provider_name, charge.billing_account_id, charge.billing_period)
-                self.sources.setdefault(key, set()).add(kind.name)
                 _check_period(charge)
                 yield charge
         except InputError as mistake:
             raise mistake.within(place) from None
 
+    def _newer(self, delivery: Delivery, key: _Key) -> Delivery | None:
+        """The newer delivery that has a charge's account and period; None where this one counts. InputError: another
+        one has it that is no newer one of the same export.
+        """
+        for other, keys in self._keys.items():
+            if other is delivery:
+                continue
+            if other.export != delivery.export:
+                if keys.get(key, delivery) is None:
+                    raise conflict(delivery, other)
+            elif not (other.days and delivery.days) and any(
+                counts is None and (*mine[:2], mine[3]) == (*key[:2], key[3]) for mine, counts in keys.items()
+            ):
+                if not other.is_newer(delivery):
+                    raise conflict(delivery, other)
+                return other
+        return None
+
+    def _exported(self, delivery: Delivery, kind: _Format, row: Mapping[str, Any]) -> datetime | None:
+        """When a row was exported; only where another delivery of the same export may have its period."""
+        if self._exports[delivery.export] < 2 or not row.get(kind.exported_at):
+            return None
+        exported = value_of(row, kind.exported_at, moment)
+        first = self._first_exported.setdefault(delivery, exported)
+        self._first_exported[delivery] = min(first, exported)
+        return exported
+
     def notes(self) -> Iterator[str]:
         """What a reader must know of the last pass."""
-        if self.num_duplicates:
-            yield f"{self.num_duplicates:,} rows stand there more than once, and are counted once"
-        twice = Counter(provider for (provider, _, _), names in self.sources.items() if len(names) > 1)
-        for provider in sorted(twice):
-            yield f"{provider}: the same billing period in two formats: its cost is counted twice; give one of them"
+        replaced = Counter(newer for _, newer in self.deliveries.replaced)
+        for newer, number in replaced.items():
+            at = f", of {newer.delivered_at:%Y-%m-%d %H:%M}" if newer.delivered_at else ""
+            yield f"{newer.place}: the newest delivery of its period{at}; {number} older are left out"
+        if self.num_replaced:
+            yield f"{self.num_replaced:,} rows are left out: newer deliveries have their billing period"
+        if azure.NAME in self._formats:
+            yield "Azure's actual cost has a reservation when it is bought, not when it is used; FOCUS has both"
+
+
+def _key(charge: Charge) -> _Key:
+    period = charge.billing_period or f"{charge.charge_period_start:%Y-%m}-01"
+    return charge.service_provider_name, charge.billing_account_id, charge.sub_account_id, period
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether there is nothing in a file, as unpacked."""
+    if path.name.lower().endswith(".parquet"):
+        return not path.stat().st_size
+    return not _head(path)
 
 
 def _shown(charge: Charge) -> Charge:
@@ -324,14 +389,6 @@ def _check_period(charge: Charge) -> None:
         )
 
 
-def _mark(key: tuple[Any, ...]) -> int:
-    """A number that differs where keys do. Of text, since Python hashes -1 and -2 alike, and records not at all."""
-    try:
-        return hash("\x1f".join(key))
-    except TypeError:  # numbers, times, lists and records of JSON and Parquet
-        return hash(repr(key))
-
-
 def _format_of(path: Path, table: Table) -> _Format:
     """Which export this is. InputError: none that is known, one without a column that is needed, or no bill at all."""
     columns = table.columns
@@ -347,8 +404,9 @@ def _format_of(path: Path, table: Table) -> _Format:
             fix="make such an export in AWS Data Exports",
         )
     for kind in FORMATS:
-        if kind.mark in columns:
-            _check(path, kind, columns)
+        folded = [kind.fold(column) for column in columns]
+        if kind.mark in folded:
+            _check(path, kind, folded)
             return kind
     marks = {kind.mark: kind.name for kind in FORMATS}
     close = next((near for column in columns if (near := nearest(column, marks))), None)

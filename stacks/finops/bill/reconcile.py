@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from stacks.finops.bill.cost_allocation import CostAllocation, Span, Sums, Window, billed, effective
+from stacks.finops.bill.deliveries import Delivery
 from stacks.finops.bill.queue_jobs import JobLine, QueueJob, shares, shares_table
 from stacks.finops.bill.reader import Bills
 from stacks.report.runs import Run
@@ -23,6 +24,7 @@ _COSTS = {"effective": effective, "billed": billed}
 _HOUR_SEC = 3600.0
 _CLOUDS = ("aws", "azure", "gcp")
 _MOST_SERVICES = 4
+_ALL_HOURS = "all of max_hours"
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class Reconciliation:
     total: Sums
     foreign: Mapping[str, float]
     num_rows: int
-    num_duplicates: int
+    num_replaced: int
+    deliveries: tuple[Delivery, ...]
     notes: tuple[str, ...]
 
     @property
@@ -113,7 +116,8 @@ class Reconciliation:
             "total": _sums(self.total),
             "foreign": dict(self.foreign),
             "num_rows": self.num_rows,
-            "num_duplicates": self.num_duplicates,
+            "num_replaced": self.num_replaced,
+            "deliveries": [delivery.to_json() for delivery in self.deliveries],
             "notes": list(self.notes),
         }
 
@@ -154,7 +158,8 @@ def reconcile(
         total=allocation.total,
         foreign=allocation.foreign,
         num_rows=bills.num_rows,
-        num_duplicates=bills.num_duplicates,
+        num_replaced=bills.num_replaced,
+        deliveries=bills.deliveries.used,
         notes=(*bills.notes(), *_notes(allocation, late, rates or {}), *_unused(runs, plans or {})),
     )
 
@@ -185,17 +190,36 @@ def _estimate(plan: Mapping[str, Any] | None, record: RunRecord) -> Quantity:
         return Quantity.absent("USD", "no plan of this stack: give --plan")
     if plan.get("provider") != record.provider:
         return Quantity.absent("USD", f"the plan is for {plan.get('provider')}, the run was on {record.provider}")
-    cost = plan.get("cost")
-    usd, hours = (cost.get("run"), cost.get("run_hours")) if isinstance(cost, Mapping) else (None, None)
-    if not _is_number(usd):
-        return Quantity.absent("USD", "the plan has no cost of a run")
+    expected = _estimated(plan, "expected_run", "usd", "hours")
+    if expected is not None:
+        return expected
+    return _estimated(plan, "cost", "run", "run_hours") or Quantity.absent("USD", "the plan has no cost of a run")
+
+
+def _estimated(plan: Mapping[str, Any], key: str, usd_key: str, hours_key: str) -> Quantity | None:
+    """One of the two costs of a run that a plan has; None where it has not. A band counts as its middle."""
+    section = plan.get(key)
+    section = section if isinstance(section, Mapping) else {}
+    (usd, band), (hours, _) = _middle(section.get(usd_key)), _middle(section.get(hours_key))
+    if usd is None:
+        return None
+    what = "the expected run" if key == "expected_run" else _ALL_HOURS
     return Quantity(
         value=usd,
         unit="USD",
         provenance="estimated",
-        source="gangway plan: the whole stack on its first rung",
-        note=f"of {hours:g} h" if _is_number(hours) else "",
+        source=f"gangway plan: the whole stack on its first rung, {what}",
+        note=", ".join(filter(None, ("" if hours is None else f"of {hours:g} h", band))),
     )
+
+
+def _middle(value: Any) -> tuple[float | None, str]:
+    """A number, or the middle of a band and its ends."""
+    if not isinstance(value, Mapping):
+        return (value if _is_number(value) else None), ""
+    low, mid, high = (value.get(end) for end in ("low", "mid", "high"))
+    band = f"{low:,.2f} to {high:,.2f}" if _is_number(low) and _is_number(high) else ""
+    return (mid if _is_number(mid) else None), band
 
 
 def _is_number(value: Any) -> bool:
@@ -270,6 +294,8 @@ def show(result: Reconciliation, console: Console) -> None:
     for line in result.runs:
         if not line.why_nothing and line.estimated.value is None:
             console.print(f"[dim]{escape(line.run_id)}: no estimate: {escape(line.estimated.source)}[/]")
+        elif line.estimated.value is not None and line.estimated.source.endswith(_ALL_HOURS):
+            console.print(f"[dim]{escape(line.run_id)}: its plan has no expected run: estimated for {_ALL_HOURS}[/]")
         if line.recorded.value is None:
             console.print(f"[dim]{escape(line.run_id)}: no dollars recorded: {escape(line.recorded.source)}[/]")
     for note in result.notes:

@@ -116,10 +116,9 @@ def skill_json(gain: Skill | None) -> dict[str, Any] | None:
     """Plain data, what is infinite or not known as null; null where the baseline never errs."""
     if gain is None:
         return None
-    values = {
-        name: value if value is not None and math.isfinite(value) else None for name, value in asdict(gain).items()
-    }
-    return {**values, "verdict": gain.verdict}
+    found = {"value": gain.value, "low": gain.low, "high": gain.high, "p_value": gain.compared.p_value}
+    values = {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
+    return {**values, "blocks": gain.compared.pairs, "verdict": gain.verdict}
 
 
 def show(answer: Answer, console: "Console") -> None:
@@ -177,11 +176,9 @@ def _skill_line(gain: Skill | None) -> str:
     if gain is None:
         return "skill: none to tell, the baseline never errs"
     told = f"skill: {gain.value:.0%} less error than the baseline"
-    if gain.low is None or gain.high is None:
-        return f"{told}: too few forecasts to tell whether it is better"
-    means = {"better": "better than the baseline", "worse": "WORSE than the baseline: use that", "within noise": ""}
-    verdict = means[gain.verdict] or "no better than the baseline within noise"
-    return f"{told} (95 %: {gain.low:.0%} to {gain.high:.0%}): {verdict}"
+    interval = "" if gain.low is None or gain.high is None else f" (95 %: {gain.low:.0%} to {gain.high:.0%})"
+    means = {"better": "better than the baseline", "worse": "WORSE than the baseline: use that"}
+    return f"{told}{interval}: {means.get(gain.verdict, gain.verdict)}"
 
 
 def _drift_line(answer: Answer) -> str:

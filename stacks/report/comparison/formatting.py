@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from components.estimate.statistics import FEWEST_PAIRS
 from stacks.report.comparison.series import Spread
 from stacks.report.comparison.tables import PUBLISHED, Column
 from stacks.report.rendering import duration, number, unit_text
@@ -122,8 +123,23 @@ def _difference(change: float) -> str:
 
 
 def _beside(cell: Spread, print_it: Callable[[float], str], *, relative: bool) -> tuple[str, str]:
-    """A mean and its spread with the same number of decimals; the spread is empty where there is none to be seen."""
-    mean, low, high, std = cell.value, cell.low, cell.high, cell.std
+    """A mean and its spread with the same number of decimals; the spread is empty where there is none to be seen. Of a
+    change with enough pairs the spread is its interval, with the claim.
+    """
+    low, high, compared, claim, kind = cell.low, cell.high, cell.compared, "", ""
+    if compared is not None and compared.fewest >= FEWEST_PAIRS:
+        claim = compared.verdict()
+        if compared.low is not None and compared.high is not None:
+            scale, kind = (100 if compared.is_relative else 1), "95 %: "
+            low, high = scale * compared.low, scale * compared.high
+    text, spread = _spread(cell, print_it, low, high, relative=relative)
+    return text, ", ".join(part for part in (spread and f"{kind}{spread}", claim) if part)
+
+
+def _spread(
+    cell: Spread, print_it: Callable[[float], str], low: float | None, high: float | None, *, relative: bool
+) -> tuple[str, str]:
+    mean, std = cell.value, cell.std
     assert mean is not None, "an absent cell has its own words"
     if low is None or high is None or print_it(low) == print_it(high) or not math.isfinite(high - low):
         return print_it(mean), ""
@@ -153,6 +169,8 @@ def _values(cell: Spread, print_it: Callable[[float], str]) -> str:
     if len(cell.values) < 2:
         return ""
     kind = "mean ± sample standard deviation" if cell.std is not None else "mean, and from the lowest to the highest"
+    if cell.compared is not None and cell.compared.fewest >= FEWEST_PAIRS:
+        kind = "mean and its 95 % interval"
     each = ", ".join(
         f"{name}: {'none' if value is None else print_it(value)}" for name, value in cell.values
     )  # fmt: skip

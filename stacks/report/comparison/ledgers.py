@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure as Sheet
 
 from components.core.findings import InputError
 from components.core.visible import visible
+from components.estimate.statistics import correct
 from components.forecast.accuracy import Skill
 from components.forecast.drift import FALSE_ALARM_EVERY
 from components.forecast.ledger import Scored, read_ledger
@@ -59,7 +60,18 @@ def read_ledgers(paths: Sequence[Path]) -> list[Kept]:
             fix = "name a file that forecasts were kept in, or leave it out"
             raise InputError(str(path), "a ledger without a forecast", allowed="one at least", fix=fix)
         found += of_file
-    return found
+    return _corrected(found)
+
+
+def _corrected(found: Sequence[Kept]) -> list[Kept]:
+    """The rows of one table are one family of claims."""
+    gains = [kept.standing.gain for kept in found]
+    compared = correct({place: None if gain is None else gain.compared for place, gain in enumerate(gains)})
+    return [
+        kept if gain is None or one is None
+        else replace(kept, standing=replace(kept.standing, gain=replace(gain, compared=one)))
+        for kept, gain, one in zip(found, gains, compared.values(), strict=True)
+    ]  # fmt: skip
 
 
 def cells_of(kept: Kept, sources: Sources) -> list[CellText]:

@@ -66,13 +66,13 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
 
 
 def _verdicts(beaten: Mapping[str, str | None], apart: Mapping[str, str | None]) -> str:
-    """Who is beaten for certain, and who only by means between which runs overlap."""
+    """Who is behind with every run, and who only by means between which runs overlap: what these runs did, no claim."""
     clear = [f"{label} (by {by})" for label, by in apart.items() if by is not None]
     close = [f"{label} (behind {beaten[label]})" for label, by in apart.items() if by is None]
-    said = [f"Open, beaten in both: {'; '.join(clear)}."] if clear else []
+    said = [f"Open, behind in both with every run: {'; '.join(clear)}."] if clear else []
     if close:
-        said.append(f"Half open, not told apart, their runs overlap or are equal: {'; '.join(close)}.")
-    return " ".join(said) or "Nobody is beaten in both."
+        said.append(f"Half open, behind by means, but runs overlap or are equal: {'; '.join(close)}.")
+    return " ".join(said) or "Nobody is behind in both."
 
 
 def _single(groups: Sequence[Group]) -> str:

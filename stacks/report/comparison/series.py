@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from components.estimate.statistics import Comparison, Pair, compare_pairs
 from stacks.report.comparison.groups import Group, Member
 from trainer.records.quantity import Quantity
 
@@ -37,6 +38,7 @@ class Spread:
         high: the greatest.
         std: sample standard deviation (n - 1) of three values or more, else None.
         values: of each run, in the row's order: its name and its value.
+        compared: of a change, in place of `std`: its interval and what may be claimed; else None.
     """
 
     value: float | None
@@ -49,6 +51,7 @@ class Spread:
     high: float | None = None
     std: float | None = None
     values: tuple[tuple[str, float | None], ...] = ()
+    compared: Comparison | None = None
 
     @property
     def known(self) -> tuple[float, ...]:
@@ -98,43 +101,48 @@ def spread_of(figures: Mapping[str, Quantity]) -> Spread:
 def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, signed: bool = False) -> Spread:
     """By how much the treatment differs from the control: in per cent of it, or as a difference.
 
-    Each seed that both have is compared with itself, and the spread is that over these seeds; where they share none, or
-    one occurs twice, the means are compared, and there is no spread.
+    Each seed that both have is compared with itself; where they share none, or one occurs twice, the means are
+    compared, as one pair.
 
     Args:
         control: of a quantity.
         treatment: of the same.
         seeds: of each run, by its name.
-        signed: whether it may be zero or less: the change is then a difference in its own unit, of per cent in points.
+        signed: whether it may be zero or less: the change is then a difference in its own unit, of per cent in points,
+            as it is for any quantity with a value that is not positive.
     """
-    unit = ("points" if control.unit == "%" else control.unit) if signed else "%"
     if control.value is None or treatment.value is None:
-        whose = control if control.value is None else treatment
-        return Spread.absent(unit, whose.source)
+        absent = control if control.value is None else treatment
+        return Spread.absent(control.unit if signed else "%", absent.source)
     before, after = _by_seed(control, seeds), _by_seed(treatment, seeds)
     shared = sorted(before.keys() & after.keys()) if before is not None and after is not None else []
     if before is not None and after is not None and shared:
-        compared = [(f"seed {seed}", before[seed], after[seed]) for seed in shared]
+        pairs: list[Pair] = [(before[seed], after[seed]) for seed in shared]
         how = "each seed's run against the control's of the same seed"
         left = sorted({seeds[name] for name, _ in (*control.values, *treatment.values)} - set(shared))
         note = f"seed {', '.join(map(str, left))} left out: not in both rows with a value" if left else ""
     else:
         why = "a seed stands in a row more than once" if before is None or after is None else "no seed is in both rows"
-        compared, how, note = [("", control.value, treatment.value)], f"mean against mean: {why}", ""
-    if not signed and any(old <= 0 for _, old, _ in compared):
-        return Spread.absent(unit, "the control's is zero or less, of which nothing is a per cent")
-    pairs = tuple((name, new - old if signed else 100 * (new / old - 1)) for name, old, new in compared)
-    changes = [value for _, value in pairs]
+        pairs, how, note = [(control.value, treatment.value)], f"mean against mean: {why}", ""
+    compared = compare_pairs([pairs], as_difference=signed)
+    if compared is None:
+        return Spread.absent(control.unit if signed else "%", "not finite in any pair")
+    each = [compare_pairs([[pair]], as_difference=not compared.is_relative) for pair in pairs]
+    scale = 100 if compared.is_relative else 1
+    unit = "%" if compared.is_relative else "points" if control.unit == "%" else control.unit
     return Spread(
-        value=_mean(changes),
+        value=scale * compared.change,
         unit=unit,
         provenance=max(control.provenance, treatment.provenance, key=_MEASURED_FIRST.index),
-        source=f"difference, {how}" if signed else how,
+        source=how if compared.is_relative else f"difference, {how}",
         note=note,
-        low=min(changes),
-        high=max(changes),
-        std=_std(changes),
-        values=pairs if shared else (),
+        low=scale * compared.least,
+        high=scale * compared.greatest,
+        values=tuple(
+            (f"seed {seed}", None if one is None else scale * one.change)
+            for seed, one in zip(shared, each, strict=False)
+        ),
+        compared=compared,
     )
 
 

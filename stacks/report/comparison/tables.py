@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from components.core.findings import InputError
+from components.estimate.statistics import correct
 from stacks.report.comparison.groups import Group, Member, Missing, Source, check_one_table, differences, group_runs
 from stacks.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
 from stacks.report.comparison.papers import Beside, Name, Paper, beside, paper_of
@@ -220,7 +221,17 @@ def _with_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collecti
             }
             cells = {key: alike(key, cell, both) for key, cell in changes.items()}
             found.append(Row("change", f"change against {control.label}", cells, relative=True))
-    return found
+    return _corrected(found)
+
+
+def _corrected(rows: Sequence[Row]) -> list[Row]:
+    """The changes of one table are one family of claims."""
+    places = [(place, key) for place, row in enumerate(rows) for key in row.cells]
+    family = correct({(place, key): rows[place].cells[key].compared for place, key in places})
+    return [
+        replace(row, cells={key: replace(cell, compared=family[place, key]) for key, cell in row.cells.items()})
+        for place, row in enumerate(rows)
+    ]
 
 
 def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
@@ -284,4 +295,5 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _cell_json(cell: Spread) -> dict[str, Any]:
-    return {**vars(cell), "values": dict(cell.values), "n": len(cell.known)}
+    compared = {} if cell.compared is None else {"compared": cell.compared.to_json()}
+    return {**vars(cell), "values": dict(cell.values), "n": len(cell.known), **compared}

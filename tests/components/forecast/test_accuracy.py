@@ -53,8 +53,9 @@ def test_skill_by_hand_and_its_interval_holds_it() -> None:
     found = skill(judged([error / 2 for error in baseline]), judged(baseline), 1)
     assert found is not None
     assert found.value == pytest.approx(0.5)
-    # Paired: whatever is drawn, the model errs half as much.
-    assert [found.low, found.high] == pytest.approx([0.5, 0.5])
+    assert found.low is not None
+    assert found.high is not None
+    assert 0.3 < found.low < 0.5 < found.high < 0.7
     assert found.verdict == "better"
 
 
@@ -64,7 +65,7 @@ def test_two_that_err_alike_are_within_noise_and_one_that_errs_more_is_worse() -
     alike, more = (skill(judged(ours), judged(other), 1) for ours in (one, [3 * error for error in one]))
     assert alike is not None
     assert more is not None
-    assert (alike.verdict, more.verdict) == ("within noise", "worse")
+    assert (alike.verdict, more.verdict) == ("no difference shown", "worse")
     assert alike.low is not None
     assert alike.high is not None
     assert alike.low < alike.value < alike.high
@@ -92,15 +93,16 @@ def overlapped(draw: random.Random, number: int, overlapping: int) -> list[Judge
     return judged([sum(truths[at : at + overlapping]) / overlapping for at in range(number)])
 
 
-@pytest.mark.parametrize(("number", "overlapping"), [(9, 1), (39, 8), (119, 24)])
+@pytest.mark.parametrize(("number", "overlapping"), [(5, 1), (95, 8), (287, 24)])
 def test_few_forecasts_have_a_skill_and_no_verdict(number: int, overlapping: int) -> None:
-    """Resamples of one block are all of the same errors: an interval without any width, around whatever came."""
+    """Blocks that are shorter are of the same errors."""
     draw = random.Random(8)
     few, others = (overlapped(draw, number + 1, overlapping) for _ in range(2))
     found, enough = skill(few[1:], others[1:], overlapping), skill(few, others, overlapping)
     assert found is not None
     assert found.value < 1
-    assert (found.low, found.high, found.verdict) == (None, None, "too few to tell")
+    assert (found.low, found.high) == (None, None)
+    assert found.verdict == "too few blocks of forecasts for a claim: 5 of 6"
     assert enough is not None
     assert enough.low is not None, "one more is enough"
 
@@ -112,7 +114,7 @@ def test_one_forecast_has_no_verdict() -> None:
     assert (found.low, found.high) == (None, None)
 
 
-@pytest.mark.parametrize(("number", "overlapping"), [(10, 1), (40, 8), (60, 12)])
+@pytest.mark.parametrize(("number", "overlapping"), [(6, 1), (96, 8), (105, 8)])
 def test_two_equally_good_models_are_seldom_told_apart(number: int, overlapping: int) -> None:
     """From the fewest blocks that have a verdict. 5 in 100 should be; of 120, within four binomial deviations of 7."""
     draw, trials = random.Random(9), 120
@@ -132,16 +134,13 @@ def test_no_skill_is_above_one() -> None:
 
 
 @pytest.mark.slow
-def test_blocks_are_as_long_as_forecasts_overlap() -> None:
-    """Taken for less dependent than they are, their interval would be too narrow."""
-    draw, trials, held = random.Random(7), 100, [0, 0]
-    for _ in range(trials):
-        one, other = overlapped(draw, 128, 8), overlapped(draw, 128, 8)
-        for place, block in enumerate((1, 8)):
-            found = skill(one, other, block)
+def test_blocks_are_longer_than_forecasts_overlap() -> None:
+    """Taken for less dependent than they are, too many would be told apart."""
+    draw, told = random.Random(7), [0, 0]
+    for _ in range(150):
+        one, other = overlapped(draw, 576, 48), overlapped(draw, 576, 48)
+        for place, overlapping in enumerate((1, 48)):
+            found = skill(one, other, overlapping)
             assert found is not None
-            assert found.low is not None
-            assert found.high is not None
-            held[place] += found.low <= 0 <= found.high
-    assert held[1] > held[0]
-    assert held[1] / trials >= 0.95 - 4 * (0.95 * 0.05 / trials) ** 0.5
+            told[place] += found.verdict in {"better", "worse"}
+    assert told[0] > 2 * told[1]

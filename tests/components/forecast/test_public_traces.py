@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from components.estimate.statistics import FEWEST_PAIRS, Comparison, correct
 from components.forecast.accuracy import Judged, Skill, skill
 from components.forecast.forecaster import Forecast, Setting, backtest, choose_setting
 from components.forecast.published import read_history
@@ -23,6 +24,7 @@ ROWS = Path(__file__).parent / "public_traces.json"
 DOCS = Path(__file__).parents[3] / "docs/forecast.md"
 TRACES = os.environ.get("GANGWAY_TRACES")
 DAY_SEC, LEVEL = 86_400, 0.9
+COLUMNS = ("skill", "skill_against_last_value")
 ENTRIES: list[dict[str, Any]] = json.loads(ROWS.read_text("utf-8"))
 
 
@@ -30,13 +32,27 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f}"
 
 
-def gained(found: dict[str, float | None] | None) -> str:
+def claimed() -> set[tuple[str, str]]:
+    """Names and columns of what holds by Holm's test over the whole table."""
+    family = {
+        (entry["name"], column): Comparison(
+            -found["value"], None, None, 0, 0, found["p_value"], found["blocks"], found["blocks"], 0, False
+        )
+        for entry in ENTRIES
+        for column in COLUMNS
+        if (found := entry["figures"][column]) is not None
+    }
+    return {key for key, one in correct(family).items() if one is not None and one.direction}
+
+
+def gained(entry: dict[str, Any], column: str) -> str:
+    found = entry["figures"][column]
     if found is None:
         return "the baseline never errs"
-    value, low, high = found["value"], found["low"], found["high"]
-    assert value is not None
-    interval = "too few to tell" if low is None or high is None else f"{percent(low)} to {percent(high)}"
-    return f"{percent(value)} % ({interval})"
+    low, high = found["low"], found["high"]
+    too_few = f"too few blocks: {found['blocks']} of {FEWEST_PAIRS}"
+    interval = too_few if low is None or high is None else f"{percent(low)} to {percent(high)}"
+    return f"{percent(found['value'])} % ({interval}){' *' if (entry['name'], column) in claimed() else ''}"
 
 
 def row_of(entry: dict[str, Any]) -> str:
@@ -47,8 +63,7 @@ def row_of(entry: dict[str, Any]) -> str:
         f"{found['values']:,}",
         f"{found['baseline_mae']:.3g}",
         f"{found['model_mae']:.3g}",
-        gained(found["skill"]),
-        gained(found["skill_against_last_value"]),
+        *(gained(entry, column) for column in COLUMNS),
         f"{100 * found['baseline_coverage']:.1f} %",
         f"{100 * found['model_coverage']:.1f} %",
     ]
@@ -56,7 +71,11 @@ def row_of(entry: dict[str, Any]) -> str:
 
 
 def told(found: Skill | None) -> dict[str, float | None] | None:
-    return None if found is None else {"value": found.value, "low": found.low, "high": found.high}
+    if found is None:
+        return None
+    compared = found.compared
+    figures = {"value": found.value, "low": found.low, "high": found.high}
+    return {**figures, "p_value": compared.p_value, "blocks": compared.pairs}
 
 
 def judged(series: Series, setting: Setting, forecasts: tuple[Forecast, ...]) -> list[Judged]:

@@ -75,7 +75,7 @@ def test_a_price_that_makes_no_sense_is_told_with_its_place(tmp_path: Path, row:
 
 
 def test_prices_of_no_time_or_of_windows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no price of Linux"):
+    with pytest.raises(InputError, match="none of Linux"):
         read_history(prices(tmp_path, NEWEST_FIRST[-1]))
     with pytest.raises(InputError, match="less than two hours"):
         read_history(prices(tmp_path, NEWEST_FIRST[0]))

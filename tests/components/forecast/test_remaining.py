@@ -87,6 +87,6 @@ def test_the_back_test_on_a_measured_run() -> None:
         naive.append(Judged((shares[3],), (shares[3],), (shares[3],), (1.0,)))
     ours, theirs, gain = accuracy(model, 0.9), accuracy(naive, 0.9), skill(model, naive, 1)
     assert gain is not None
-    assert (ours.forecasts, gain.verdict) == (37, "within noise")
+    assert (ours.forecasts, gain.verdict) == (37, "no difference shown")
     assert [ours.mae, theirs.mae] == pytest.approx([0.148, 0.146], abs=0.002)
     assert ours.coverage == pytest.approx(0.89, abs=0.03)

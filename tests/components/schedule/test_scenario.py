@@ -1,5 +1,6 @@
 """Scenarios as they are written: what the catalogue fills in, jobs that are generated, policies beside each other."""
 
+import math
 import statistics
 
 import pytest
@@ -10,7 +11,8 @@ from components.catalog.loader import load_provider
 from components.core.findings import InputError
 from components.estimate.scaling import Links
 from components.estimate.spot import rate_per_hour
-from components.schedule.comparison import compare
+from components.estimate.statistics import compare_pairs
+from components.schedule.comparison import changes, compare
 from components.schedule.generate import generate
 from components.schedule.jobs import Curve
 from components.schedule.policies.fifo import Fifo
@@ -135,20 +137,22 @@ def test_policies_meet_the_same_jobs_and_are_compared_in_pairs() -> None:
         "cluster": {"capacity": [{"kind": "reserved", "nodes": 16, "usd_per_gpu_hour": 2}]},
         "generate": {"jobs": 40, "elastic": 4},
     })  # fmt: skip
-    fifo, goodput = compare(build(config), [Fifo, Goodput], range(4))
-    assert [len(arm.figures) for arm in (fifo, goodput)] == [4, 4]
-    same = fifo.change(fifo, "makespan_hours")
-    assert same is not None
-    assert (same.mean, same.half, same.is_noise) == (0, 0, True)
-    change = goodput.change(fifo, "job_hours_mean")
+    arms = list(compare(build(config), [Fifo, Goodput], range(6)))
+    fifo, goodput = arms
+    assert [len(arm.figures) for arm in arms] == [6, 6]
+    change = changes(arms)["goodput", "job_hours_mean"]
     assert change is not None
     ratios = [
-        own.job_hours_mean / other.job_hours_mean - 1 for own, other in zip(goodput.figures, fifo.figures, strict=True)
+        own.job_hours_mean / other.job_hours_mean for own, other in zip(goodput.figures, fifo.figures, strict=True)
     ]
-    assert change.mean == pytest.approx(statistics.fmean(ratios))
-    assert change.half == pytest.approx(3.182 * statistics.stdev(ratios) / 2)
-    assert goodput.change(fifo, "kwh") is None, "no machine is named, so that nobody knows its draw"
-    alone, other = compare(build(config), [Fifo, Goodput], [0])
-    one = other.change(alone, "usd")
+    assert change.change == pytest.approx(math.prod(ratios) ** (1 / 6) - 1)
+    assert change.low is not None
+    alone = compare_pairs([[(1.0, ratio) for ratio in ratios]])
+    assert alone is not None
+    assert change.p_value is not None
+    assert alone.p_value is not None
+    assert change.p_value > alone.p_value, "one of several figures"
+    assert changes(arms)["goodput", "kwh"] is None, "no machine is named, so that nobody knows its draw"
+    one = changes(list(compare(build(config), [Fifo, Goodput], [0])))["goodput", "usd"]
     assert one is not None
-    assert one.half is None, "one seed says nothing of noise"
+    assert (one.low, one.direction) == (None, 0), "one seed claims nothing"

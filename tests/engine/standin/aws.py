@@ -30,6 +30,7 @@ ACCOUNT = "123456789012"
 PASSWORD_PREFIX = "ecr-password-"
 """Every password begins so: a test that searches for it finds those that were never used, too."""
 
+BUCKET = "aws:s3/bucket:Bucket"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 CONTROL_PLANE: Mapping[str, Any] = MappingProxyType(
@@ -51,8 +52,11 @@ class Aws(Service):
     held = HELD_BY_USERS
     loose = LOOSE_USERS
     settings = SETTINGS
+    parts: Mapping[str, frozenset[str]] = MappingProxyType(
+        {BUCKET: frozenset(each for each in SETTINGS if each.startswith("aws:s3/"))}
+    )
     stores: Mapping[str, str] = MappingProxyType(
-        {"aws:ecr/repository:Repository": "forceDelete", "aws:s3/bucket:Bucket": "forceDestroy"}
+        {"aws:ecr/repository:Repository": "forceDelete", BUCKET: "forceDestroy"}
     )
 
     def __init__(self) -> None:

@@ -49,6 +49,7 @@ class Service:
         loose: types that may name them all the same.
         stores: types that are not deleted with content, and the input that has the provider empty them first.
         settings: types whose creation sets what is there: to make one twice is no mistake.
+        parts: types with the id of what they are part of, by the type of that: they go with it.
     """
 
     sdk: str
@@ -59,6 +60,7 @@ class Service:
     loose: frozenset[str] = frozenset()
     stores: Mapping[str, str] = {}
     settings: frozenset[str] = frozenset()
+    parts: Mapping[str, frozenset[str]] = {}
 
     @property
     def version(self) -> str:

@@ -344,6 +344,9 @@ def make_hour_long(cluster: SlurmCluster, number: str) -> None:
     """Turns a job that ended into one of a full hour, because Slurm sums up full hours only. Its number becomes 777:
     slurmctld corrects the times of jobs that it knows.
     """
+    # slurmctld reports a job's end to the database a little later.
+    recorded = ("sacct", "--noheader", "--allusers", "--allocations", f"--jobs={number}", "--format=state")
+    cluster.until(recorded, "COMPLETED")
     hour = "UNIX_TIMESTAMP() DIV 3600 * 3600"
     sql(
         cluster,

@@ -109,11 +109,15 @@ def test_the_ledger_judges_what_was_published(history: Series, tmp_path: Path) -
     ]  # fmt: skip
     assert answer["ledger"]["model"]["mae"] == pytest.approx(sum(errors) / 12, rel=1e-6)
     gain = answer["ledger"]["skill"]
-    assert (gain["low"], gain["high"], gain["verdict"]) == (None, None, "too few to tell")
+    assert (gain["low"], gain["high"], gain["verdict"]) == (
+        None,
+        None,
+        "too few blocks of forecasts for a claim: 2 of 6",
+    )
     printed = run(path, *QUICK, "--ledger", ledger).stdout
     assert "a forecast from this time stands already" in printed
     assert "2 published forecasts whose truth is known" in printed
-    assert "too few forecasts to tell" in printed
+    assert "too few blocks of forecasts for a claim: 2 of 6" in printed
 
 
 @pytest.mark.slow

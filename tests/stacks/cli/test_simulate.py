@@ -88,7 +88,7 @@ def test_what_is_printed_names_what_is_assumed(folder: Path) -> None:
     )
     assert result.exit_code == 0, result.output
     assert "- assumed: nothing goes wrong" in result.stdout
-    assert "Against fifo, with 95 % intervals over seeds" in result.stdout
+    assert "too few seeds for a claim: 2 of 6" in result.stdout
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])

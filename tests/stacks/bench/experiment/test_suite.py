@@ -104,4 +104,4 @@ def test_the_example_of_the_documentation_is_an_experiment(tmp_path: Path) -> No
     path = tmp_path / "example.yaml"
     path.write_text(text.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     assert is_experiment(path)
-    assert len(items_of(load_experiment(path))) == 10
+    assert len(items_of(load_experiment(path))) == 12

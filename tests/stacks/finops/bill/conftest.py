@@ -125,6 +125,7 @@ def charge_of() -> Callable[..., Charge]:
         plain: dict[str, Any] = {
             "service_provider_name": "aws",
             "billing_account_id": "1",
+            "sub_account_id": "2",
             "billing_period": "2026-10-01",
             "service_category": "Compute",
             "service_name": "EC2",

@@ -64,9 +64,3 @@ def test_a_row_without_a_cost_is_refused() -> None:
     }
     with pytest.raises(InputError, match="line_item_unblended_cost: cannot be read: there is no number"):
         list(aws.charges(row))
-
-
-def test_rows_are_told_apart_by_awss_identity() -> None:
-    key = {"identity_line_item_id": "a", "identity_time_interval": "b"}
-    assert aws.identity(key) == ("a", "b")
-    assert aws.identity({**key, "identity_line_item_id": ""}) is None

@@ -58,6 +58,7 @@ def test_as_csv_it_is_flat(charges_in: Read, samples: Path, rows: list[dict[str,
         {
             "billing_account_id": row["billing_account_id"],
             "invoice_month": row["invoice"]["month"],
+            "project_id": row.get("project", {}).get("id", ""),
             "service_description": row["service"]["description"],
             "sku_description": row["sku"]["description"],
             "location_region": row["location"]["region"],

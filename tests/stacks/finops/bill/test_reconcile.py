@@ -143,6 +143,16 @@ def test_an_estimate_that_is_not_there(samples: Path, run_1: RunRecord, plan: di
     assert line.percent_of_estimate is None
 
 
+def test_an_estimate_is_of_the_expected_run_where_the_plan_has_one(samples: Path, run_1: RunRecord) -> None:
+    expected = {"usd": {"low": 150.0, "mid": 190.0, "high": 230.0}, "hours": {"low": 2.5, "mid": 3.25, "high": 4}}
+    (line,) = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1, {**PLAN, "expected_run": expected})]).runs
+    assert (line.estimated.value, line.estimated.note) == (190, "of 3.25 h, 150.00 to 230.00")
+    assert line.percent_of_estimate == pytest.approx((line.billed.usd - 190) / 1.9)
+    for none in (None, {}, {"usd": None, "hours": None}, {"usd": {"mid": "190"}}, {"usd": [150, 190, 230]}):
+        (line,) = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1, {**PLAN, "expected_run": none})]).runs
+        assert (line.estimated.value, line.estimated.note) == (200, "of 4 h")
+
+
 def test_a_plan_given_apart(samples: Path, run_1: RunRecord) -> None:
     (line,) = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1)], {"aws-p5-spot": PLAN}).runs
     assert line.estimated.value == 200
@@ -166,7 +176,7 @@ def test_tags_that_were_activated_late(
     assert result.runs[0].billed.usd == 3
     assert result.untagged == {}
     assert result.notes == ("1 resources are tagged in some rows only: their other rows count for the same stack",)
-    assert (result.num_rows, result.num_duplicates) == (2, 0)
+    assert (result.num_rows, result.num_replaced) == (2, 0)
 
 
 def test_one_run_with_charges_by_the_day_is_told_beside_others_by_the_hour(

@@ -60,7 +60,10 @@ def test_a_mean_has_the_decimals_of_its_spread(values: tuple[float, ...], unit: 
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ((24.86, 29.04, 33.1), ("+29.0", "± 4.1")),
+        ((24.86, 29.04, 33.1), ("+29.0", "+24.9 to +33.1")),
+        ((-20.0, -21.0, -20.5, -20.1, -20.4, -20.6), (f"{MINUS}20.43", f"95 %: {MINUS}20.81 to {MINUS}20.05, lower")),
+        ((2.0, -1.0, 0.0, 0.5, -1.5, 0.3), ("0.0", f"95 %: {MINUS}1.2 to +1.3, no difference shown")),
+        ((-20.0,) * 6, (f"{MINUS}20.0", "lower")),
         ((-20.0, -21.0), (f"{MINUS}20.5", f"{MINUS}21.0 to {MINUS}20.0")),
         ((-0.5, 0.5), ("0.0", f"{MINUS}0.5 to +0.5")),
         ((-20.0, -20.0), (f"{MINUS}20.0", "")),

@@ -67,7 +67,9 @@ def test_json_and_csv_have_the_same_figures(run_dir: Path, ledger: Path) -> None
     assert (one["series"], one["level"], one["scored"], one["waiting"]) == ("g_per_kwh", 0.9, 2, 1)
     assert (one["model"]["mae"], one["baseline"]["mae"]) == ((3 * 1 + 10) / 4, (3 * 2 + 7) / 4)
     assert one["model"]["coverage"] == 0.75
-    assert one["skill"] == {"value": 0.0, "low": None, "high": None, "verdict": "too few to tell"}
+    skill = one["skill"]
+    assert (skill["value"], skill["low"], skill["high"], skill["p_value"]) == (0.0, None, None, None)
+    assert skill["verdict"] == "too few blocks of forecasts for a claim: 2 of 6"
     assert one["drift"] is None
     (row,) = csv.DictReader(io.StringIO(report(run_dir, "--ledger", ledger, "--format", "csv").stdout))
     assert row["run_id"] == "a"
@@ -100,7 +102,7 @@ def test_the_page_has_a_row_and_a_picture_a_series_and_every_number_its_source(
     assert "g_per_kwh" in table.text
     assert "75.0%" in table.text
     assert "of 90% promised" in table.text
-    assert "too few to tell" in table.text
+    assert "too few blocks" in table.text
     assert table.text.count("none known yet") == 5
     lines = {element.attrs["id"]: element.text for element in page.find("li") if "id" in element.attrs}
     cells = [link for link in page.find("a") if "ledger grid.jsonl" in link.attrs.get("data-told", "")]

@@ -60,8 +60,8 @@ def test_who_is_beaten_by_chance_is_not_told_apart(member_of: Make) -> None:
         assert drawing.as_file("svg")
         return drawing.caption
 
-    assert "Half open, not told apart, their runs overlap or are equal: b (behind a)." in told(1.02, 0.5)
-    assert "Open, beaten in both: b (by a)." in told(2.0, 0.01)
+    assert "Half open, behind by means, but runs overlap or are equal: b (behind a)." in told(1.02, 0.5)
+    assert "Open, behind in both with every run: b (by a)." in told(2.0, 0.01)
     alone = front_drawing((group(member_of(usd=1.0)),), "usd")
     assert isinstance(alone, Drawing)
     assert "One run alone has no range, and its place may be chance: row." in alone.caption

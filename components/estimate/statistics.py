@@ -1,0 +1,194 @@
+"""Paired comparisons: the change, its 95 % interval, and what may be claimed of it; pure.
+
+A pair is a control and a treatment under the same conditions (one seed, one trace, one stretch of time). The test is
+Student's t on the logarithms of their ratios where every figure is positive, else on their differences. It assumes
+independent pairs. Simulated with 6 to 30 pairs, the intervals hold the truth in 95 % of cases for normal log ratios and
+in 93 % or more up to a skewness of 1; at a skewness of 2 (exponential) and 6 pairs in 89 %.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import mul
+from statistics import fmean, variance
+from typing import Final, TypeVar
+
+__all__ = ["FEWEST_PAIRS", "LEVEL", "Comparison", "Pair", "compare_pairs", "correct"]
+
+Pair = tuple[float | None, float | None]
+"""Control and treatment; None for a figure that is missing."""
+FEWEST_PAIRS: Final = 6
+"""In each group, for an interval and a claim: exact sign flips of five pairs cannot reach 5 %."""
+LEVEL: Final = 0.95
+_ROUNDING: Final = 1e-9
+"""Changes that differ by less, relative to the figures, are equal but for rounding."""
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The treatment against the control.
+
+    Attributes:
+        change: a share of the control (-0.1: a tenth less) where `is_relative`, else a difference in the figure's unit.
+        low: lower end of the interval of `LEVEL`, of this figure alone; None with too few pairs, or where all pairs of
+            a group change alike.
+        high: the upper end.
+        least: the least change of a pair.
+        greatest: the greatest.
+        p_value: two-sided, of no change; None with too few pairs. After `correct`: Holm's, over its family.
+        pairs: complete ones.
+        fewest: complete pairs of the group that has the fewest.
+        missing: pairs left out because a figure is missing or not finite.
+        is_relative: see `change`.
+    """
+
+    change: float
+    low: float | None
+    high: float | None
+    least: float
+    greatest: float
+    p_value: float | None
+    pairs: int
+    fewest: int
+    missing: int
+    is_relative: bool
+
+    @property
+    def direction(self) -> int:
+        """What may be claimed: -1 lower, 1 higher, 0 nothing."""
+        if self.p_value is None or self.p_value > 1 - LEVEL:
+            return 0
+        return -1 if self.change < 0 else 1
+
+    def verdict(self, lower: str = "lower", higher: str = "higher", noun: str = "pairs") -> str:
+        """The claim in words. `noun`: what a pair is called."""
+        if self.fewest < FEWEST_PAIRS:
+            return f"too few {noun} for a claim: {self.fewest} of {FEWEST_PAIRS}"
+        return {-1: lower, 0: "no difference shown", 1: higher}[self.direction]
+
+    def short(self, factor: float = 1.0) -> str:
+        """The change with its interval in square brackets, or without one the range of the pairs in round ones.
+        `factor`: from the unit of a difference to the one that is printed.
+
+        >>> compare_pairs([[(10.0, 9.0), (10.0, 8.0)]]).short()
+        '-15.1 % (-20.0 to -10.0)'
+        """
+        scale, digits, unit = (100.0, "+,.1f", " %") if self.is_relative else (factor, "+.3g", "")
+        change, least, greatest = (f"{scale * each:{digits}}" for each in (self.change, self.least, self.greatest))
+        spread = "" if self.pairs == 1 else f" ({least} to {greatest})"
+        if self.low is not None and self.high is not None:
+            spread = f" [{scale * self.low:{digits}}, {scale * self.high:{digits}}]"
+        return f"{change}{unit}{spread}"
+
+    def text(self, factor: float = 1.0) -> str:
+        """The same with the number of pairs."""
+        missing = f", {self.missing} missing" if self.missing else ""
+        return f"{self.short(factor)}, {self.pairs} pair{'' if self.pairs == 1 else 's'}{missing}"
+
+    def to_json(self) -> dict[str, float | int | bool | str | None]:
+        """Plain data."""
+        return {**vars(self), "verdict": self.verdict()}
+
+
+def compare_pairs(groups: Sequence[Sequence[Pair]], *, as_difference: bool = False) -> Comparison | None:
+    """Treatment against control over groups (scenarios) of pairs; None without a complete pair.
+
+    One group: the change is the mean of its pairs (of ratios the geometric mean). Several: the change of their sum, in
+    which a group weighs as its mean control; groups without a complete pair are left out. Variances of groups are not
+    pooled: the degrees of freedom are Satterthwaite's. Below `FEWEST_PAIRS` in any group there is no interval and no
+    p-value.
+
+    Where all pairs of a group change alike their spread is unknown, not zero: there is no interval then, and p is that
+    of exact sign flips, 2 / 2^k for k changes of one sign (else 1), which no number of decimals can lower.
+
+    Args:
+        groups: of pairs.
+        as_difference: compare differences even where all figures are positive.
+    """
+    chosen = [found for pairs in groups if (found := _complete(pairs))]
+    if not chosen:
+        return None
+    flat = [pair for pairs in chosen for pair in pairs]
+    is_relative = not as_difference and min(map(min, flat)) > 0
+    scale = 1.0 if is_relative else max(abs(value) for pair in flat for value in pair) or 1.0
+    ends = partial(_from_log if is_relative else mul, scale)
+    changes = [[_change(pair, None if is_relative else scale) for pair in pairs] for pairs in chosen]
+    means = [fmean(each) for each in changes]
+    if is_relative:
+        middle, weights = _log_of_sum([fmean([control for control, _ in pairs]) for pairs in chosen], means)
+    else:
+        middle, weights = math.fsum(means), [1.0] * len(means)
+    every = [value for each in changes for value in each]
+    fewest = min(map(len, chosen))
+    low, high, p_value = None, None, None
+    if fewest >= FEWEST_PAIRS:
+        if any(max(each) - min(each) <= _ROUNDING for each in changes):
+            p_value = _sign_flips([value for value in every if abs(value) > _ROUNDING])
+        else:
+            half, p_value = _student(middle, changes, weights)
+            low, high = ends(middle - half), ends(middle + half)
+    missing = sum(map(len, groups)) - len(flat)
+    return Comparison(
+        ends(middle), low, high, ends(min(every)), ends(max(every)), p_value, len(flat), fewest, missing, is_relative
+    )
+
+
+def correct(family: Mapping[_Key, Comparison | None]) -> dict[_Key, Comparison | None]:
+    """The comparisons of one table with Holm's p-values (Scandinavian Journal of Statistics, 1979): the chance of any
+    false claim in the table is at most 5 %, however its figures depend on each other. Intervals stay those of each
+    figure alone. Those without a p-value make no claim and are not counted.
+    """
+    known = {key: one.p_value for key, one in family.items() if one is not None and one.p_value is not None}
+    found, worst = dict(family), 0.0
+    for place, (key, p_value) in enumerate(sorted(known.items(), key=lambda item: item[1])):
+        worst = max(worst, min(1.0, (len(known) - place) * p_value))
+        one = family[key]
+        assert one is not None, "it has a p-value"
+        found[key] = replace(one, p_value=worst)
+    return found
+
+
+def _complete(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
+    return [
+        (control, treatment)
+        for control, treatment in pairs
+        if control is not None and treatment is not None and math.isfinite(control) and math.isfinite(treatment)
+    ]
+
+
+def _change(pair: tuple[float, float], scale: float | None) -> float:
+    """The log ratio, or in units of `scale` the difference."""
+    control, treatment = pair
+    return math.log(treatment) - math.log(control) if scale is None else treatment / scale - control / scale
+
+
+def _from_log(scale: float, log_ratio: float) -> float:
+    """The change as a share; infinite beyond what a float holds."""
+    return scale * math.expm1(log_ratio) if log_ratio < 700 else math.inf
+
+
+def _log_of_sum(base: Sequence[float], means: Sequence[float]) -> tuple[float, list[float]]:
+    """The log of a sum's growth, where each part of it grows by its mean log ratio, and the parts' new shares."""
+    most, largest = max(means), max(base)
+    parts = [one / largest * math.exp(mean - most) for one, mean in zip(base, means, strict=True)]
+    whole = math.fsum(parts)
+    return most + math.log(whole / math.fsum(one / largest for one in base)), [part / whole for part in parts]
+
+
+def _student(middle: float, changes: Sequence[Sequence[float]], weights: Sequence[float]) -> tuple[float, float]:
+    """Half the interval's width, and p."""
+    from scipy.special import stdtr, stdtrit
+
+    parts = [weight**2 * variance(each) / len(each) for weight, each in zip(weights, changes, strict=True)]
+    whole = math.fsum(parts)
+    freedom = 1 / math.fsum((part / whole) ** 2 / (len(each) - 1) for part, each in zip(parts, changes, strict=True))
+    error = math.sqrt(whole)
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
+    return half, 2 * float(stdtr(freedom, -abs(middle) / error))
+
+
+def _sign_flips(changes: Sequence[float]) -> float:
+    """The p-value of changes that are not zero: where all have one sign no flip makes their sum more extreme."""
+    return min(1.0, 2.0 ** (1 - len(changes))) if len({value > 0 for value in changes}) == 1 else 1.0
