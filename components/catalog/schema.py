@@ -272,7 +272,7 @@ class Region(Frozen):
     Attributes:
         zones: of the region, in the provider's spelling.
         grid: Electricity Maps' zone, whose regions all have one intensity; empty where a stack file states its own.
-        intensity_g_per_kwh: average of the grid's consumption, location-based.
+        intensity_g_per_kwh: average of the grid's consumption, location-based; None where nobody publishes it.
         marginal_g_per_kwh: what one more kWh makes the grid emit; None where nobody says.
         market_g_per_kwh: market-based, after the provider's certificates and contracts; None where it publishes none.
         pue: power usage effectiveness.
@@ -282,7 +282,7 @@ class Region(Frozen):
     provider: str
     zones: tuple[str, ...]
     grid: str = ""
-    intensity_g_per_kwh: Fact[float]
+    intensity_g_per_kwh: Fact[float | None]
     marginal_g_per_kwh: Fact[float | None]
     market_g_per_kwh: Fact[float | None]
     pue: Fact[float]

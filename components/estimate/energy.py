@@ -71,12 +71,12 @@ class EnergyEstimate:
 
 @dataclass(frozen=True)
 class CarbonEstimate:
-    """Emissions of a run in gCO2e, location-based; None where its energy is not known. The grid's marginal intensity
+    """Emissions of a run in gCO2e, location-based; None where its energy or its grid is not known. The grid's marginal intensity
     and the provider's market-based one stand beside, counted by nothing; None where nobody publishes them.
     """
 
     gco2e: float | None
-    intensity_g_per_kwh: float
+    intensity_g_per_kwh: float | None
     method: str
     source: str
     as_of: str
@@ -148,7 +148,7 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
     """Facility energy times the grid's mean intensity."""
     intensity, marginal, market = region.intensity_g_per_kwh, region.marginal_g_per_kwh, region.market_g_per_kwh
     return CarbonEstimate(
-        gco2e=None if energy.kwh is None else energy.kwh * intensity.value,
+        gco2e=None if energy.kwh is None or intensity.value is None else energy.kwh * intensity.value,
         intensity_g_per_kwh=intensity.value,
         method="location-based annual mean; IT energy x PUE x intensity; embodied emissions apart",
         source=intensity.source,

@@ -396,9 +396,12 @@ def _power(config: ClusterConfig, offer: Offer | None, notes: list[str]) -> Powe
     if offer is None or offer.place is None or offer.machine.accelerator_watts.value is None:
         return None
     machine, place = offer.machine, offer.place
+    intensity = place.intensity_g_per_kwh.value
+    if intensity is None:
+        return None
     board = (machine.accelerator_watts.value or 0.0) * board_share(machine).value
     busy = board + machine.host_watts.value / machine.num_accelerators.value
     notes.append(f"power: {busy:.0f} W a busy GPU with its share of the machine (estimated)")
     notes.append(f"power: idle GPUs draw {config.idle_share:g} of that (assumed)")
-    notes.append(f"grid: {place.intensity_g_per_kwh.value:g} gCO2e/kWh, {place.intensity_g_per_kwh.source}")
-    return Power(busy, busy * config.idle_share, place.pue.value, Hourly((place.intensity_g_per_kwh.value,)))
+    notes.append(f"grid: {intensity:g} gCO2e/kWh, {place.intensity_g_per_kwh.source}")
+    return Power(busy, busy * config.idle_share, place.pue.value, Hourly((intensity,)))

@@ -76,7 +76,7 @@ def quote(
     within = [
         offer
         for offer in permitted
-        if max_intensity is None or (offer.place and offer.place.intensity_g_per_kwh.value <= max_intensity)
+        if max_intensity is None or _is_clean(offer, max_intensity)
     ]
     ranking = rank([quote_one(offer, job) for offer in within], by)
     answer = Answer(accelerator, job, by, max_intensity, len(permitted) - len(within), ranking, top, refused=refused)
@@ -91,6 +91,12 @@ def quote(
 
         show_answer(answer, Console())
     raise typer.Exit(0 if ranking.ranked else EXIT_NOTHING)
+
+
+def _is_clean(offer: "Offer", max_intensity: float) -> bool:
+    """Whether the grid is known to emit at most so much."""
+    grams = None if offer.place is None else offer.place.intensity_g_per_kwh.value
+    return grams is not None and grams <= max_intensity
 
 
 def _data(text: str, limits: "RegionLimits") -> "DataAt":

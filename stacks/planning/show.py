@@ -239,14 +239,19 @@ def _energy(plan: Plan) -> str:
     energy, carbon = plan.energy, plan.carbon
     if energy.kwh is None or carbon.gco2e is None:
         return (
-            f"[bold]unknown[/] kWh and [bold]unknown[/] kg CO2e {_time(plan)}: PUE {energy.pue:g}, "
-            f"grid at {carbon.intensity_g_per_kwh:.0f} g/kWh"
+            f"[bold]{'unknown' if energy.kwh is None else f'{energy.kwh:.1f}'}[/] kWh and [bold]unknown[/] kg CO2e "
+            f"{_time(plan)}: PUE {energy.pue:g}, grid at {_grams(carbon)}"
         )
     return (
         f"[bold]{energy.kwh:.1f} kWh[/] in {energy.hours:,.5g} h ({energy.kwh_low:.1f} to {energy.kwh_high:.1f}; "
         f"{energy.it_kwh:.1f} kWh of machines x PUE {energy.pue:g})"
-        f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] of it at {carbon.intensity_g_per_kwh:.0f} g/kWh"
+        f"\n[bold]{carbon.gco2e / 1000:.2f} kg CO2e[/] of it at {_grams(carbon)}"
     )
+
+
+def _grams(carbon: CarbonEstimate) -> str:
+    grams = carbon.intensity_g_per_kwh
+    return "an unknown intensity" if grams is None else f"{grams:.0f} g/kWh"
 
 
 def _time(plan: Plan) -> str:
