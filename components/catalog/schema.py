@@ -221,9 +221,9 @@ class MachineType(Frozen):
 
 
 class MachinePrice(Frozen):
-    """US dollars per node and hour in one region; spot is the span seen over zones. `reserved_1y` and `reserved_3y`
-    are a commitment's total over its hours, paid whether used or not; `block` is a capacity block's price over its
-    hours, paid at once.
+    """US dollars per node and hour in one region. Spot is the lowest, the typical (the median) and the highest price
+    seen over zones and days. `reserved_1y` and `reserved_3y` are a commitment's total over its hours, paid whether used
+    or not; `block` is a capacity block's price over its hours, paid at once.
     """
 
     provider: str
@@ -231,6 +231,7 @@ class MachinePrice(Frozen):
     region: str
     on_demand: Fact[float | None]
     spot_low: Fact[float | None]
+    spot_typical: Fact[float | None]
     spot_high: Fact[float | None]
     reserved_1y: Fact[float | None]
     reserved_3y: Fact[float | None]
@@ -502,7 +503,6 @@ class TpuCatalog(Frozen):
     generations: Mapping[str, TpuGeneration]
     prices: tuple[TpuPrice, ...]
 
-    def price(self, generation: str, region: str) -> TpuPrice | None:
-        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
-        offers = [p for p in self.prices if p.generation == generation]
-        return next((p for p in offers if p.region == region), offers[0] if offers else None)
+    def prices_of(self, generation: str) -> list[TpuPrice]:
+        """The prices of a generation's chips in every region that has one."""
+        return [price for price in self.prices if price.generation == generation]

@@ -71,8 +71,8 @@ class EnergyEstimate:
 
 @dataclass(frozen=True)
 class CarbonEstimate:
-    """Emissions of a run in gCO2e, location-based; None where its energy or its grid is not known. The grid's marginal intensity
-    and the provider's market-based one stand beside, counted by nothing; None where nobody publishes them.
+    """Emissions of a run in gCO2e, location-based; None where its energy or its grid is not known. The grid's marginal
+    intensity and the provider's market-based one stand beside, counted by nothing; None where nobody publishes them.
     """
 
     gco2e: float | None

@@ -88,7 +88,9 @@ class Quoted:
         kwh: of the building; None where nobody publishes what the accelerators draw, or the region's PUE.
         gco2e: location-based; None where `kwh` is.
         problem: why the job cannot be done so, or not in time; empty where it can.
-        missing: what is not known and keeps it from being ranked; empty where nothing.
+        missing: what is not known and keeps it from being ranked at all; empty where nothing.
+        unpriced: why its dollars are not known, or not its own, which keeps it from being ranked by them; likewise.
+        usd_high: the same at the highest price seen; None where that is not known, or is another region's.
         details: what there is to say of this kind of capacity.
         carried: the way of the job's data; None where that is not counted.
     """
@@ -106,6 +108,8 @@ class Quoted:
     missing: str
     details: str
     carried: Carried | None = None
+    unpriced: str = ""
+    usd_high: float | None = None
 
 
 def quote(offer: Offer, job: Job) -> Quoted:
@@ -116,8 +120,9 @@ def quote(offer: Offer, job: Job) -> Quoted:
     hours = job.hours if spot is None else spot.hours
     usd, details = _money(offer, job, hours, spot, rate)
     way = None if job.data is None else carried(job.data, Place(offer.provider, offer.region))
+    high = _at_high(offer, usd)
     if way is not None:
-        usd = None if usd is None or way.usd is None else usd + way.usd
+        usd, high = (None if each is None or way.usd is None else each + way.usd for each in (usd, high))
     kwh, gco2e = _emissions(offer, job.num_nodes, hours)
     return Quoted(
         offer=offer,
@@ -130,10 +135,20 @@ def quote(offer: Offer, job: Job) -> Quoted:
         kwh=kwh,
         gco2e=gco2e,
         problem=_problem(offer, job, hours, spot),
-        missing=_missing(offer, job, share, way),
+        missing=_missing(offer, share),
         details=details,
         carried=way,
+        unpriced=_unpriced(offer, way),
+        usd_high=high,
     )
+
+
+def _at_high(offer: Offer, usd: float | None) -> float | None:
+    """The dollars at the highest price seen: those of a job are in proportion to its price."""
+    quoted = offer.quote
+    if usd is None or quoted is None or not quoted.is_bounded or not quoted.usd or quoted.high is None:
+        return None
+    return usd * quoted.high / quoted.usd
 
 
 def _as_often(share: float | None, times: float) -> float | None:
@@ -264,11 +279,17 @@ def _problem(offer: Offer, job: Job, hours: float, spot: SpotEstimate | None) ->
     return ""
 
 
-def _missing(offer: Offer, job: Job, share: float | None, way: Carried | None) -> str:
+def _unpriced(offer: Offer, way: Carried | None) -> str:
     if offer.price.value is None:
         return "no price in the catalogue"
+    if offer.quote is not None and offer.quote.foreign_region:
+        return f"no price of its own in the catalogue: that of {offer.quote.foreign_region} stands in"
     if way is not None and way.usd is None:
         return "no price of its data's way there"
+    return ""
+
+
+def _missing(offer: Offer, share: float | None) -> str:
     if offer.kind == "spot" and share is None:
         assert offer.interruptions is not None, "spot offers carry the fact, even where it is null"
         return f"rate of interruptions not known ({offer.interruptions.source}); give --interruptions"
@@ -327,7 +348,7 @@ def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
     infeasible: list[Quoted] = []
     unknown: list[Quoted] = []
     for each in quoted:
-        lacks = each.missing or (sort == "carbon" and each.gco2e is None)
+        lacks = each.missing or (each.gco2e is None if sort == "carbon" else each.unpriced)
         (infeasible if each.problem else unknown if lacks else able).append(each)
     able.sort(key=lambda q: (*_criteria(q, sort), KINDS.index(q.offer.kind), q.offer.label))
     reasons = (_reason(place, each, able, sort) for place, each in enumerate(able))

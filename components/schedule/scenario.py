@@ -345,8 +345,8 @@ def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Ne
     catalog = load_provider(machine.provider)
     place = "cluster.machine"
     found = catalog.machine(machine.machine_type, f"{place}.machine_type")
-    prices = [price for price in catalog.prices if price.machine_type == found.name]
-    offers = [offer for offer in find_offers([Carrier(found, prices, catalog.regions)]) if offer.place is not None]
+    carrier = Carrier(found, catalog.prices_of(found.name), catalog.regions)
+    offers = [offer for offer in find_offers([carrier]) if offer.place is not None]
     here = {offer.kind: offer for offer in offers if offer.region == machine.region}
     if not here:
         regions = dict.fromkeys(offer.region for offer in offers)

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.catalog.billing import load_billing
 from components.catalog.reliability import failures_per_hour
-from components.catalog.schema import Fact, MachinePrice, MachineType, ServicePrice
+from components.catalog.resolve import PriceQuote
+from components.catalog.schema import Fact, MachineType, ServicePrice
 from components.catalog.transfer import transfer_price
 from components.core.capacity import Spot
 from components.core.fields import Egress
@@ -19,10 +20,7 @@ from components.estimate.cost import (
     CostComponent,
     CostEstimate,
     Declared,
-    beyond_reach,
-    elsewhere,
     from_service,
-    lowest_spot,
     of_resources,
     used_once,
 )
@@ -260,9 +258,17 @@ def rung_lines(config: StackConfig, lines: Sequence[CostComponent], position: in
     return own or [line for line in lines if line.unit == "chip-hours"]
 
 
-def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, MachinePrice]:
-    """The rungs that no machine comes to, since spot has never been as cheap as their cap, with the row that has the
-    lowest price seen. Bill, ladder, expected run, budget and findings all leave them out by this.
+class LowestSpot(NamedTuple):
+    """The machine type of a rung whose spot price was seen lowest."""
+
+    machine_type: str
+    quote: PriceQuote
+
+
+def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, LowestSpot]:
+    """The rungs that no machine comes to, since spot has never been as cheap there as their cap, with the lowest price
+    seen. Bill, ladder, expected run, budget and findings all leave them out by this. What is not known in this region
+    keeps nothing away.
     """
     unmet, provider = {}, provider_of(config.provider)
     if not provider.caps_spot:
@@ -271,10 +277,17 @@ def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, MachinePr
         if isinstance(rung, Spot) and rung.max_usd_per_hour is not None:
             names = dict.fromkeys((machine.name, *rung.machine_types))
             catalog = provider.catalog_here()
-            lowest = lowest_spot(catalog.price(name, config.region) for name in names)
-            if lowest is not None and beyond_reach(rung.max_usd_per_hour, lowest):
+            quotes = [(name, catalog.price(name, config.region, "spot")) for name in names]
+            seen = [LowestSpot(name, found) for name, found in quotes if found is not None and _is_seen(found)]
+            lowest = min(seen, key=lambda each: each.quote.low or 0.0, default=None)
+            if lowest is not None and len(seen) == len(names) and rung.max_usd_per_hour < (lowest.quote.low or 0.0):
                 unmet[position] = lowest
     return unmet
+
+
+def _is_seen(spot: PriceQuote) -> bool:
+    """Whether the lowest price of spot in this very region is known."""
+    return spot.low is not None and not spot.foreign_region
 
 
 def first_in_reach(config: StackConfig, machine: MachineType) -> int | None:
@@ -292,21 +305,21 @@ def bill_in_reach(config: StackConfig, machine: MachineType, lines: Sequence[Cos
     changed = {id(line): replace(line, standby=False) for line in lines if id(line) in in_use}
     for position, lowest in unmet.items():
         for line in rung_lines(config, lines, position):
-            changed[id(line)] = _unpaid(line, lowest, config.region)
+            changed[id(line)] = _unpaid(line, lowest.quote)
     return [changed.get(id(line), line) for line in lines]
 
 
-def _unpaid(line: CostComponent, lowest: MachinePrice, region: str) -> CostComponent:
+def _unpaid(line: CostComponent, lowest: PriceQuote) -> CostComponent:
     """A line of a rung that no machine comes to. Its nodes bear the lowest price seen, and not the cap."""
-    line = replace(line, quantity=0.0, hourly=0.0, standby=True)
+    line = replace(line, quantity=0.0, hourly=0.0, standby=True, is_limit=False, price_high=None)
     if line.unit != "hours":
         return line
-    fact = lowest.spot_low
+    fact = lowest.expected
     return replace(
         line,
         name=f"{line.name.removesuffix(', at most')}: none comes",
-        price=fact.value,
-        source=f"{fact.source}, the lowest seen: max_usd_per_hour is below{elsewhere(lowest.region, region)}",
+        price=lowest.low,
+        source=f"{fact.source}, the lowest seen: max_usd_per_hour is below",
         as_of=fact.as_of_text,
         read_on=fact.seen_on.isoformat(),
         confidence=fact.confidence,
