@@ -29,6 +29,7 @@ from components.catalog.overlay import OverlayFile, lay_over, newest_overlay, re
 from components.catalog.price_table import LISTS, MachinePrices, ServicePrices, read_lists
 from components.catalog.resolve import Kind, PriceQuote, resolve_price
 from components.catalog.schema import (
+    EVERYWHERE,
     AmlfsTier,
     AzureMachineType,
     CardRun,
@@ -229,14 +230,15 @@ class Catalog(Frozen):
         return frozenset(p.service for p in self.services if p.provider == provider)
 
     def service_price(self, provider: str, region: str, service: str) -> ServicePrice:
-        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
+        """The price in `region`, or in every region; of the first listed region where there is none: look at `.region`."""
         offers: Sequence[ServicePrice]
         if isinstance(self.services, ServicePrices):
             offers = self.services.of(service)
         else:
             offers = [p for p in self.services if (p.provider, p.service) == (provider, service)]
         assert offers, f"no row for {service} of {provider}; a price nobody knows is a row with null"
-        return next((p for p in offers if p.region == region), offers[0])
+        everywhere = next((p for p in offers if p.region == EVERYWHERE), offers[0])
+        return next((p for p in offers if p.region == region), everywhere)
 
 
 def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:

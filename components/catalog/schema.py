@@ -7,6 +7,7 @@ from typing import Annotated, Generic, Literal, Self, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "EVERYWHERE",
     "AmlfsTier",
     "Architecture",
     "AzureCapacityKind",
@@ -221,8 +222,8 @@ class MachineType(Frozen):
 
 
 class MachinePrice(Frozen):
-    """US dollars per node and hour in one region. Spot is the lowest, the typical (the median) and the highest price
-    seen over zones and days. `reserved_1y` and `reserved_3y` are a commitment's total over its hours, paid whether used
+    """US dollars per node and hour in one region. Spot is the lowest and the highest price seen over zones and days,
+    and the typical one, the median over zones on the newest day. `reserved_1y` and `reserved_3y` are a commitment's total over its hours, paid whether used
     or not; `block` is a capacity block's price over its hours, paid at once.
     """
 
@@ -236,6 +237,10 @@ class MachinePrice(Frozen):
     reserved_1y: Fact[float | None]
     reserved_3y: Fact[float | None]
     block: Fact[float | None]
+
+
+EVERYWHERE = "*"
+"""The region of a price that is the same in all of them."""
 
 
 class ServicePrice(Frozen):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from components.catalog.resolve import PriceQuote
-from components.catalog.schema import Fact, ServicePrice, dated
+from components.catalog.schema import EVERYWHERE, Fact, ServicePrice, dated
 
 __all__ = [
     "HOURS_PER_MONTH",
@@ -181,7 +181,7 @@ def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> C
 
 def _stand_in(line: CostComponent, price: ServicePrice, region: str) -> CostComponent:
     """The line, marked where its price is another region's."""
-    if price.region == region or price.usd.value is None:
+    if price.region in (region, EVERYWHERE) or price.usd.value is None:
         return line
     return replace(line, source=f"{line.source} (price of {price.region})", priced_in=price.region)
 

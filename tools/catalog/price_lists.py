@@ -10,6 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -68,10 +69,12 @@ def _block(about: Mapping[str, Any], catalog: Catalog, source: Path) -> str:
 
 
 def _machines(files: Sequence[Sequence[Stated]], catalog: Catalog, only_offered: bool) -> list[str]:
-    """The newest file's prices; spot as low, typical (the median) and high over zones and files."""
+    """The newest file's prices. Spot is the lowest and the highest over zones and files, and as typical the median over
+    zones of the newest file that has one: a provider's list may move for good.
+    """
     fixed: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    spot: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for newest, stated in ((stated is files[-1], stated) for stated in files):
+    spot: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number, stated in enumerate(files):
         for each in stated:
             machine = catalog.machines.get(each.item)
             if machine is None or each.region not in catalog.regions or each.usd in (0, PLACEHOLDER_USD):
@@ -82,13 +85,15 @@ def _machines(files: Sequence[Sequence[Stated]], catalog: Catalog, only_offered:
             ):
                 continue
             if each.field == "spot":
-                spot[each.item, each.region].append(each.usd)
-            elif newest:
+                spot[each.item, each.region][number].append(each.usd)
+            elif stated is files[-1]:
                 fixed[each.item, each.region][each.field] = each.usd
-    for key, seen in spot.items():
+    for key, by_file in spot.items():
         # A zone without spare machines asks the price on demand, rounded; never more.
-        seen = [min(usd, fixed[key].get("on_demand", usd)) for usd in seen]
-        fixed[key] |= {"spot_low": min(seen), "spot_typical": median(seen), "spot_high": max(seen)}
+        most = fixed[key].get("on_demand", inf)
+        seen = [min(usd, most) for zones in by_file.values() for usd in zones]
+        typical = min(median(by_file[max(by_file)]), most)
+        fixed[key] |= {"spot_low": min(seen), "spot_typical": typical, "spot_high": max(seen)}
     order = list(catalog.machines)
     keys = sorted(fixed, key=lambda key: (order.index(key[0]), *_place(key[1], catalog)))
     return [" ".join((*key, *(_number(fixed[key].get(field)) for field in FIELDS))) for key in keys]

@@ -55,7 +55,7 @@ def _gcosts(path: Path) -> Iterator[Stated]:
     """Cyclenerd's `pricing.yml`; a committed price is a month's."""
     table = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
     for item, about in table["compute"]["instance"].items():
-        for region, cost in about["cost"].items():
+        for region, cost in about.get("cost", {}).items():
             for name, field, hours in (
                 ("hour", "on_demand", 1),
                 ("hour_spot", "spot", 1),
