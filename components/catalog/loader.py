@@ -230,7 +230,7 @@ class Catalog(Frozen):
         return frozenset(p.service for p in self.services if p.provider == provider)
 
     def service_price(self, provider: str, region: str, service: str) -> ServicePrice:
-        """The price in `region`, or in every region; of the first listed region where there is none: look at `.region`."""
+        """The price in `region`, or in every region; else of the first listed one: look at `.region`."""
         offers: Sequence[ServicePrice]
         if isinstance(self.services, ServicePrices):
             offers = self.services.of(service)

@@ -223,8 +223,8 @@ class MachineType(Frozen):
 
 class MachinePrice(Frozen):
     """US dollars per node and hour in one region. Spot is the lowest and the highest price seen over zones and days,
-    and the typical one, the median over zones on the newest day. `reserved_1y` and `reserved_3y` are a commitment's total over its hours, paid whether used
-    or not; `block` is a capacity block's price over its hours, paid at once.
+    and the typical one, the median over zones on the newest day. `reserved_1y` and `reserved_3y` are a commitment's
+    total over its hours, paid whether used or not; `block` is a capacity block's price over its hours, paid at once.
     """
 
     provider: str

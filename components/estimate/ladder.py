@@ -36,13 +36,18 @@ ALWAYS = Span(1.0, 1.0, 1.0)
 class LadderRung:
     """One rung. `usd_per_hour`: of the whole stack while the job's nodes are of it; None where a price is not known;
     `there`: chance that such nodes can be had; `taken_per_hour`: how often one is taken in an hour;
-    `in_reach`: False where none ever comes.
+    `in_reach`: False where none ever comes; `usd_high`: US dollars an hour at the highest prices, where those differ.
     """
 
     usd_per_hour: float | None
     there: Span = ALWAYS
     taken_per_hour: Span = NEVER
     in_reach: bool = True
+    usd_high: float | None = None
+
+    def usd(self, end: int) -> float | None:
+        """US dollars an hour at that place of a span; the lowest is as expected."""
+        return self.usd_per_hour if end < 2 or self.usd_high is None else self.usd_high
 
 
 @dataclass(frozen=True)
@@ -106,9 +111,9 @@ def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstima
     """What the job comes to on all rungs together, at least one; those out of reach have no share of it."""
     if not all(rung.in_reach for rung in rungs):
         return _in_reach(rungs, job)
-    corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2))]
+    corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2), (1, 2))]
     known = all(rung.taken_per_hour.value is not None for rung in rungs)
-    expected, usd = _at(rungs, job, (1, 1, 1)) if known else (None, None)
+    expected, usd = _at(rungs, job, (1, 1, 1, 1)) if known else (None, None)
     hours = [corner.hours for corner, _ in corners]
     dollars = [corner for _, corner in corners if corner is not None]
     return LadderEstimate(
@@ -133,9 +138,11 @@ def _in_reach(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
     return replace(found, shares=tuple(next(shares) if rung.in_reach else 0.0 for rung in rungs))
 
 
-def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int]) -> tuple[SpotEstimate, float | None]:
-    """Estimate and dollars where chance, takings and failures are each at that place of their spans."""
-    there, taken, failures = ends
+def _at(
+    rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, int]
+) -> tuple[SpotEstimate, float | None]:
+    """Estimate and dollars where chance, takings, failures and prices are each at that place of their spans."""
+    there, taken, failures, paid = ends
     shares = shares_of([rung.there[there] or 0.0 for rung in rungs])
     lost = sum(share * (rung.taken_per_hour[taken] or 0.0) for share, rung in zip(shares, rungs, strict=True))
     estimate = estimate_spot(
@@ -151,7 +158,7 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
     lasts = min(estimate.hours, job.max_hours)
     estimate = replace(estimate, hours=lasts, interruptions=_within(estimate, lasts))
     # What has no share of the time needs no price.
-    prices = [(share, rung.usd_per_hour) for share, rung in zip(shares, rungs, strict=True) if share > 0]
+    prices = [(share, rung.usd(paid)) for share, rung in zip(shares, rungs, strict=True) if share > 0]
     if any(price is None for _, price in prices):
         return estimate, None
     if math.isinf(lasts):

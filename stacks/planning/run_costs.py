@@ -17,9 +17,12 @@ from components.core.capacity import Spot
 from components.core.fields import Egress
 from components.estimate.cost import (
     HOURS_PER_MONTH,
+    Bound,
     CostComponent,
     CostEstimate,
     Declared,
+    bound,
+    foreign_regions,
     from_service,
     of_resources,
     used_once,
@@ -209,6 +212,9 @@ class RungCost:
         in_reach: whether machines can come: not where its price cap is below all that spot was seen at.
         nodes_hourly: US dollars an hour of its nodes and their disks; None where a price is not known, or out of reach.
         hourly: of the whole stack on this rung; None likewise.
+        hourly_high: the same at the highest prices.
+        bound: what these are.
+        foreign_regions: whose prices they hold beside the stack's own region's.
         monthly: of 730 such hours, purchases and usage included.
         run_hours: what the run is expected to take at the pace, max_hours at most; None where it would never end.
         run: US dollars of such a run; None where a price or an end is missing.
@@ -225,6 +231,9 @@ class RungCost:
     in_reach: bool
     nodes_hourly: float | None
     hourly: float | None
+    hourly_high: float | None
+    bound: Bound
+    foreign_regions: tuple[str, ...]
     monthly: float | None
     run_hours: float | None
     run: float | None
@@ -232,6 +241,11 @@ class RungCost:
     spot_if_trained: SpotEstimate | None
     taken: Fact[float | None] | None
     failures: Fact[float]
+
+    @property
+    def sums(self) -> tuple[float | None, float | None, float | None]:
+        """US dollars of an hour, a month and a run."""
+        return self.hourly, self.monthly, self.run
 
     @property
     def spot(self) -> SpotEstimate:
@@ -333,18 +347,25 @@ def rung_in_use(config: StackConfig, cost: CostEstimate) -> int:
 
 
 def dearest_rung(config: StackConfig, cost: CostEstimate) -> tuple[int, float]:
-    """The rung on which the stack costs most, and US dollars an hour of it there; of known prices."""
+    """The rung on which the stack costs most, and US dollars an hour of it there; of known prices, at their highest."""
     positions, in_use = range(len(config.cluster.capacity)), rung_in_use(config, cost)
     of_rungs = [rung_lines(config, cost.components, at) for at in positions]
     # What is reserved further down is paid for anyway, and in the totals.
-    hourly = [sum(c.hourly or 0.0 for c in of_rungs[at] if c.standby or at == in_use) for at in positions]
+    hourly = [sum(c.hourly_high or 0.0 for c in of_rungs[at] if c.standby or at == in_use) for at in positions]
     dearest = max(positions, key=lambda at: (hourly[at], at == in_use))
-    return dearest, cost.hourly - hourly[in_use] + hourly[dearest]
+    return dearest, cost.hourly_high - hourly[in_use] + hourly[dearest]
 
 
 def most_usd(config: StackConfig, cost: CostEstimate) -> float:
-    """US dollars of a run at most: all of max_hours on the dearest rung; of known prices."""
+    """US dollars of a run at most: all of max_hours on the dearest rung; of known prices. `most_bound` says whether that
+    is a bound.
+    """
     return dearest_rung(config, cost)[1] * cost.run_hours + cost.upfront + cost.once
+
+
+def most_bound(cost: CostEstimate) -> Bound:
+    """What `most_usd` is: any rung may be the dearest."""
+    return bound(cost.components, at_most=True)
 
 
 def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
@@ -405,7 +426,7 @@ def price_ladder(
     positions, unmet = range(len(config.cluster.capacity)), unmet_caps(config, machine)
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.
-    around = sum(line.hourly or 0.0 for line in lines if id(line) not in of_rungs)
+    around = [line for line in lines if id(line) not in of_rungs]
     paid = sum(line.upfront + line.once for line in lines)
     speed = None if job is None else job.images_per_second
     return tuple(
@@ -419,14 +440,15 @@ def _rung(
     machine: MachineType,
     own: Sequence[CostComponent] | None,
     position: int,
-    around: float,
+    around: Sequence[CostComponent],
     paid: float,
     images_per_second: float | None,
 ) -> RungCost:
     """`own`: the lines of its nodes; None where none comes. `images_per_second`: None of a command."""
     rung, unknown = config.cluster.capacity[position], own is None or any(line.hourly is None for line in own)
     nodes_hourly = None if own is None or unknown else sum(line.hourly or 0.0 for line in own)
-    hourly = None if nodes_hourly is None else around + nodes_hourly
+    held = [*around, *(own or ())]
+    hourly = None if nodes_hourly is None else sum(line.hourly or 0.0 for line in held)
     fact = taken(config, machine) if isinstance(rung, Spot) else None
     spot, hours = None, None if own is None else config.work.max_hours
     if images_per_second is not None:
@@ -440,6 +462,9 @@ def _rung(
         in_reach=own is not None,
         nodes_hourly=nodes_hourly,
         hourly=hourly,
+        hourly_high=None if hourly is None else sum(line.hourly_high or 0.0 for line in held),
+        bound=bound(held),
+        foreign_regions=foreign_regions(held),
         monthly=None if hourly is None else hourly * HOURS_PER_MONTH + paid,
         run_hours=hours,
         run=None if hourly is None or hours is None else hourly * hours + paid,
