@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal, get_args
 
@@ -348,8 +348,14 @@ def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
     infeasible: list[Quoted] = []
     unknown: list[Quoted] = []
     for each in quoted:
-        lacks = each.missing or (each.gco2e is None if sort == "carbon" else each.unpriced)
-        (infeasible if each.problem else unknown if lacks else able).append(each)
+        # Emissions need no price.
+        lacks = each.missing or ("" if sort == "carbon" else each.unpriced)
+        if each.problem:
+            infeasible.append(each)
+        elif lacks or (sort == "carbon" and each.gco2e is None):
+            unknown.append(replace(each, missing=lacks))
+        else:
+            able.append(each)
     able.sort(key=lambda q: (*_criteria(q, sort), KINDS.index(q.offer.kind), q.offer.label))
     reasons = (_reason(place, each, able, sort) for place, each in enumerate(able))
     return Ranking(tuple(zip(able, reasons, strict=True)), tuple(infeasible), tuple(unknown))

@@ -40,9 +40,8 @@ def _rung(rung: RungCost) -> LadderRung:
     market, share = load_reliability().spot, rung.taken.value
     there = Span(market.there_low.value, market.there.value, market.there_high.value)
     if share is None:
-        return LadderRung(
-            rung.hourly, there, Span(0.0, None, market.most_taken_per_hour.value), usd_high=rung.hourly_high
-        )
+        taken = Span(0.0, None, market.most_taken_per_hour.value)
+        return LadderRung(rung.hourly, there, taken, usd_high=rung.hourly_high)
     counted, least = rate_per_hour(share), rate_per_hour(least_taken(rung.taken))
     most = counted if rung.taken.confidence == "stated" else max(counted, market.most_taken_per_hour.value)
     return LadderRung(rung.hourly, there, Span(least, counted, most), usd_high=rung.hourly_high)

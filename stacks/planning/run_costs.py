@@ -357,7 +357,7 @@ def dearest_rung(config: StackConfig, cost: CostEstimate) -> tuple[int, float]:
 
 
 def most_usd(config: StackConfig, cost: CostEstimate) -> float:
-    """US dollars of a run at most: all of max_hours on the dearest rung; of known prices. `most_bound` says whether that
+    """US dollars of a run at most: all of max_hours on the dearest rung; of known prices. `most_bound` says whether it
     is a bound.
     """
     return dearest_rung(config, cost)[1] * cost.run_hours + cost.upfront + cost.once

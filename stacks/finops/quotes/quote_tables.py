@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from components.catalog.schema import Fact, Region
 from components.estimate.carried import Carried
 from components.estimate.energy import ERROR_BAND
+from components.estimate.offers import Offer
 from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
 from components.estimate.regions import Why
 from stacks.finops.quotes.move_tables import AdviceGiven, advice_json, advice_lines, route_row
@@ -75,8 +76,15 @@ def _row(quoted: Quoted) -> dict[str, Any]:
         "region": offer.region,
         "machine_type": offer.machine.name,
         "kind": offer.kind,
-        "price": {"value": price.value, "unit": "USD/node-hour", **known, "note": offer.note},
-        "usd": {"value": quoted.usd, "unit": "USD", **known, "confidence": "estimated"},
+        "price": {"value": price.value, "unit": "USD/node-hour", **known, "note": offer.note, **_range(offer)},
+        "usd": {
+            "value": quoted.usd,
+            "high": quoted.usd_high,
+            "unit": "USD",
+            "priced_in": _priced_in(offer),
+            **known,
+            "confidence": "estimated",
+        },
         "interruptions": _interruptions(quoted),
         "failures": _failures(offer.failures),
         "spot": None if quoted.spot is None else quoted.spot.to_json(),
@@ -136,6 +144,17 @@ def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
 def _days(fact: Fact[Any]) -> dict[str, str | None]:
     """The source's own date, and when it was read."""
     return {"as_of": fact.as_of_text or None, "read_on": fact.read_on.isoformat() if fact.read_on else None}
+
+
+def _range(offer: Offer) -> dict[str, Any]:
+    """The lowest and the highest price seen, and whose it is."""
+    quote = offer.quote
+    low, high = (None, None) if quote is None else (quote.low, quote.high)
+    return {"low": low, "high": high, "is_limit": bool(quote and quote.limit), "priced_in": _priced_in(offer)}
+
+
+def _priced_in(offer: Offer) -> str | None:
+    return None if offer.quote is None else offer.quote.priced_in
 
 
 def _finite(hours: float) -> float | None:
@@ -254,7 +273,10 @@ def _say(console: "Console", text: str, *, indent: int = 0, hang: int = 2, style
 
 
 def _label_and_usd(quoted: Quoted) -> str:
-    return quoted.offer.label if quoted.usd is None else f"{quoted.offer.label}, ${quoted.usd:,.0f}"
+    if quoted.usd is None:
+        return quoted.offer.label
+    high = "" if quoted.usd_high in (None, quoted.usd) else f", up to ${quoted.usd_high:,.0f}"
+    return f"{quoted.offer.label}, ${quoted.usd:,.0f}{high}"
 
 
 _REFUSED = {
@@ -375,7 +397,8 @@ def _cheapest_elsewhere(quoted: Quoted, ranking: Ranking) -> Quoted | None:
         for each, _ in ranking.ranked
         if each.usd is not None and (each.offer.machine.name, each.offer.kind) == (offer.machine.name, offer.kind)
     )
-    return min(known, key=lambda each: each.usd or 0.0, default=None) if offer.price.value is None else None
+    is_own = offer.price.value is not None and (offer.quote is None or not offer.quote.foreign_region)
+    return None if is_own else min(known, key=lambda each: each.usd or 0.0, default=None)
 
 
 def _elsewhere_json(quoted: Quoted, ranking: Ranking) -> dict[str, Any] | None:
