@@ -111,6 +111,11 @@ class Quoted:
     unpriced: str = ""
     usd_high: float | None = None
 
+    @property
+    def own_usd(self) -> float | None:
+        """The dollars, where they are of this region's own price: what offers are compared by."""
+        return None if self.unpriced else self.usd
+
 
 def quote(offer: Offer, job: Job) -> Quoted:
     """What the job comes to on `offer`."""
@@ -363,7 +368,7 @@ def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
 
 def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
     """Smaller is better; the first difference decides."""
-    usd = math.inf if quoted.usd is None else round(quoted.usd, DIGITS)
+    usd = math.inf if quoted.own_usd is None else round(quoted.own_usd, DIGITS)
     carbon = math.inf if quoted.gco2e is None else round(quoted.gco2e, DIGITS)
     match sort:
         case "cost":
@@ -380,11 +385,11 @@ def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> s
     if place == 0:
         parts = [BEST[sort] if len(able) > 1 else "the only one ranked", _against_on_demand(quoted)]
     elif sort == "carbon":
-        parts = [_more(quoted.gco2e, best.gco2e, "emissions"), _more(quoted.usd, best.usd, "dollars")]
+        parts = [_more(quoted.gco2e, best.gco2e, "emissions"), _more(quoted.own_usd, best.own_usd, "dollars")]
     elif sort == "risk" and quoted.risk_hours > best.risk_hours:
-        parts = [f"{_hours(quoted.risk_hours)} expected to be lost", _more(quoted.usd, best.usd, "dollars")]
+        parts = [f"{_hours(quoted.risk_hours)} expected to be lost", _more(quoted.own_usd, best.own_usd, "dollars")]
     else:
-        parts = [_more(quoted.usd, best.usd, "dollars"), _more(quoted.gco2e, best.gco2e, "emissions")]
+        parts = [_more(quoted.own_usd, best.own_usd, "dollars"), _more(quoted.gco2e, best.gco2e, "emissions")]
     return "; ".join(part for part in (*parts, quoted.details) if part)
 
 

@@ -273,10 +273,10 @@ def _say(console: "Console", text: str, *, indent: int = 0, hang: int = 2, style
 
 
 def _label_and_usd(quoted: Quoted) -> str:
-    if quoted.usd is None:
+    if quoted.own_usd is None:
         return quoted.offer.label
     high = "" if quoted.usd_high in (None, quoted.usd) else f", up to ${quoted.usd_high:,.0f}"
-    return f"{quoted.offer.label}, ${quoted.usd:,.0f}{high}"
+    return f"{quoted.offer.label}, ${quoted.own_usd:,.0f}{high}"
 
 
 _REFUSED = {
@@ -334,7 +334,7 @@ def _of_machines(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
 def _figure(quoted: Quoted, sort: Sort) -> str:
     match sort:
         case "cost":
-            return f"${_number(quoted.usd, ',.0f')}"
+            return f"${_number(quoted.own_usd, ',.0f')}"
         case "carbon":
             return _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f")
         case "risk":
@@ -344,7 +344,7 @@ def _figure(quoted: Quoted, sort: Sort) -> str:
 def _cells(place: int, quoted: Quoted) -> tuple[str, ...]:
     return (
         str(place),
-        _number(quoted.usd, ",.0f"),
+        _number(quoted.own_usd, ",.0f"),
         _number(quoted.hours, ".1f"),
         _number(quoted.risk_hours, ".2f"),
         _number(quoted.kwh, ",.0f"),
@@ -355,8 +355,9 @@ def _cells(place: int, quoted: Quoted) -> tuple[str, ...]:
 
 def _why(quoted: Quoted, reason: str, job: Job) -> str:
     offer = quoted.offer
-    price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
-    note = f" ({offer.note})" if offer.note else ""
+    price, note = quoted.unpriced, f" ({offer.note})" if offer.note else ""
+    if offer.price.value is not None:
+        price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
     late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
     data = "" if quoted.carried is None or job.data is None else f"; data: {quoted.carried.in_words(job.data)}"
     return f"{price}{note}; {reason}{late}{data}"
