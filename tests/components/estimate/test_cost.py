@@ -99,15 +99,15 @@ def test_the_json_carries_currency_totals_and_every_line() -> None:
     bill = estimate([component(1.0), component(None, name="mystery")], run_hours=1)
     data = bill.to_json()
     assert list(data) == [
-        "currency", "hourly", "upfront", "once", "monthly", "run", "run_hours", "standby_hourly", "unknown",
-        "components",
+        "currency", "hourly", "hourly_high", "upfront", "once", "monthly", "run", "run_hours", "standby_hourly",
+        "bound", "foreign_regions", "unknown", "components",
     ]  # fmt: skip
     assert data["currency"] == "USD"
     assert data["unknown"] == ("mystery",)
     assert data["components"][1] == {
         "name": "mystery", "unit": "hours", "quantity": 2, "price": None, "hourly": None,
         "source": "a list", "as_of": "2026-09-06", "confidence": "list-price", "standby": False, "upfront": 0.0,
-        "once": 0.0, "of": (), "read_on": "2026-09-06",
+        "once": 0.0, "of": (), "read_on": "2026-09-06", "priced_in": "", "is_limit": False, "price_high": None,
     }  # fmt: skip
 
 
