@@ -5,6 +5,7 @@ such a price bounds nothing. What is expected of spot is its typical price; what
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, get_args
 
 from components.catalog.schema import Fact, MachinePrice
@@ -78,7 +79,11 @@ def _of_row(row: MachinePrice, region: str, kind: Kind) -> PriceQuote | None:
     match kind:
         case "spot" if row.spot_high.value is not None:
             typical = row.spot_typical if row.spot_typical.value is not None else row.spot_high
-            return PriceQuote(region, row.region, typical, row.spot_low.value, row.spot_high.value)
+            # No provider asks more than on demand, which may have become cheaper since.
+            most = inf if row.on_demand.value is None else row.on_demand.value
+            if typical.value is not None and typical.value > most:
+                return _fixed(row.on_demand, row, region, "as a limit: spot was dearer")
+            return PriceQuote(region, row.region, typical, row.spot_low.value, min(row.spot_high.value, most))
         case "spot":
             return _fixed(row.on_demand, row, region, f"as a limit: {_NO_SPOT}")
         case "flex-start":

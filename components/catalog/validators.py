@@ -168,7 +168,8 @@ def _refuse_against_others(
         return next(seen, present.get(field))
 
     for each in _open(batch, _ON_DEMAND, reasons):
-        spot = standing("spot_high")
+        # At its highest spot costs what on demand did: that moves with it.
+        spot = standing("spot_typical") or standing("spot_high")
         if spot is not None and each.value < spot:
             reasons[each] = f"below spot at {spot:g}: some lists state a discounted price as that on demand"
     on_demand = standing("on_demand")
