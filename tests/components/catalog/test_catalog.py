@@ -478,7 +478,9 @@ def test_facts_of_google_cloud_are_taken_over_unchanged(gcp: Catalog, tpus: TpuC
 
 
 def test_a_tpu_price_of_another_region_can_be_seen_to_be_one(tpus: TpuCatalog) -> None:
-    here, elsewhere = (resolve_price(chip_prices("v6e"), region, "on-demand") for region in ("europe-west4", "us-west1"))
+    here, elsewhere = (
+        resolve_price(chip_prices("v6e"), region, "on-demand") for region in ("europe-west4", "us-west1")
+    )
     assert here is not None
     assert elsewhere is not None
     assert (here.foreign_region, here.usd) == ("", 2.97)

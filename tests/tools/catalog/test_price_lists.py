@@ -40,8 +40,9 @@ def test_spot_is_low_typical_and_high_over_zones_and_copies(tmp_path: Path) -> N
 
 def test_karpenter_names_its_regions_and_services(tmp_path: Path) -> None:
     (tmp_path / "a-list").mkdir()
-    go = '// us-east-1\n"us-east-1": {\n"p5.48xlarge": 55.040000, "t3.small": 0.020800,\n},\n"nowhere-1": {\n"p5.48xlarge": 1.0,\n'
-    (tmp_path / "a-list" / "x.go").write_text(go, "utf-8")
+    ours = ["// us-east-1", '"us-east-1": {', '"p5.48xlarge": 55.040000, "t3.small": 0.020800,', "},"]
+    theirs = ['"nowhere-1": {', '"p5.48xlarge": 1.0,']
+    (tmp_path / "a-list" / "x.go").write_text("\n".join([*ours, *theirs]), "utf-8")
     text = list_text("aws", [{**ABOUT, "reader": "karpenter", "files": ["x.go"]}], tmp_path)
     assert rows(text, "machines") == ["p5.48xlarge us-east-1 55.04 - - - - -"]
     assert rows(text, "services") == ["instance-t3.small us-east-1 0.0208"]
