@@ -73,7 +73,7 @@ def test_a_machines_prices_are_shown_with_their_sources() -> None:
     assert "spot, typical" in text
     assert "2 SkyPilot catalogue v9 (two undated copies), list-price" in text
     assert "not known in us-east-1: reserved, 1 year; reserved, 3 years; capacity block" in text
-    assert "4 known, 3 not known" in text
+    assert "45 known, 39 not known" in text
 
 
 def test_at_80_columns_names_of_machines_and_regions_stay_whole() -> None:
