@@ -50,6 +50,51 @@ def test_spot_of_aws_is_its_cheapest_way_to_four_nodes() -> None:
     assert dollars == sorted(dollars)
 
 
+# US dollars of a node-hour, read off the lists by hand: SkyPilot's vms.csv (commit 2c3d7ea7; spot is the median of the
+# zones), Karpenter's zz_generated.pricing.go of 2026-06-18, Cyclenerd's pricing.yml of 2026-07-30.
+LISTED = {
+    "aws us-east-1 p5.48xlarge on-demand": 55.04,
+    "aws us-east-2 p5.48xlarge on-demand": 55.04,
+    "aws us-west-1 p5.48xlarge on-demand": 68.8,
+    "aws ap-northeast-1 p5.48xlarge on-demand": 68.8,
+    "aws ap-south-1 p5.48xlarge on-demand": 66.048,
+    "aws eu-north-1 p5.48xlarge on-demand": 58.8928,
+    "aws eu-west-2 p5.48xlarge on-demand": 71.552,
+    "aws us-east-2 p5.48xlarge spot": 14.0818,
+    "aws eu-north-1 p5.48xlarge spot": 10.5722,
+    "aws eu-west-2 p5.48xlarge spot": 14.0899,
+    "azure eastus Standard_ND96isr_H100_v5 on-demand": 98.32,
+    "azure uksouth Standard_ND96isr_H100_v5 on-demand": 122.9,
+    "azure japaneast Standard_ND96isr_H100_v5 on-demand": 142.564,
+    "gcp us-central1 a3-highgpu-8g on-demand": 88.49,
+    "gcp us-east4 a3-highgpu-8g on-demand": 88.555756,
+}
+
+
+def test_every_region_is_quoted_at_the_price_of_its_list() -> None:
+    found = {
+        f"{row['provider']} {row['region']} {row['machine_type']} {row['kind']}": row
+        for row in ask("--top", "0")["ranked"]
+    }
+    for label, usd in LISTED.items():
+        row = found[label]
+        assert row["price"]["value"] == usd, label
+        assert row["price"]["priced_in"] == row["region"], label
+        # Failures and interruptions lengthen the 100 hours of 4 nodes.
+        assert row["usd"]["value"] == pytest.approx(4 * row["hours"] * usd, rel=1e-6), label
+        assert 100 <= row["hours"] < 101, label
+
+
+def test_another_regions_price_is_shown_and_not_ranked() -> None:
+    answer = ask("--providers", "aws")
+    (row,) = (one for one in answer["unknown"] if (one["region"], one["kind"]) == ("sa-east-1", "on-demand"))
+    assert (row["price"]["value"], row["price"]["priced_in"], row["usd"]["high"]) == (55.04, "us-east-1", None)
+    assert "that of us-east-1 stands in" in row["reason"]
+    by_carbon = ask("--providers", "aws", "--sort", "carbon")
+    ranked = {(one["region"], one["kind"]) for one in by_carbon["ranked"]}
+    assert ("sa-east-1", "on-demand") in ranked, "emissions need no price"
+
+
 def test_every_figure_says_where_it_is_from() -> None:
     answer = ask("--interruptions", "0.15")
     rows = [*answer["ranked"], *answer["unknown"]]
