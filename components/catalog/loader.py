@@ -348,7 +348,7 @@ def read_catalog(folder: Path, provider: str, model: type[MachineType] = Machine
                 name: _machine(model, {**row, "offered": offered.get(name)}, f"{where.as_posix()}/machines.yaml")
                 for name, row in rows
             },
-            "prices": MachinePrices(provider, lists, prices["machines"], price_sources),
+            "prices": MachinePrices(provider, lists, prices["machines"], price_sources, list(regions["regions"])),
             "services": ServicePrices(provider, lists, prices["services"], price_sources),
             "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)}
             if storage["lustre"]

@@ -92,7 +92,9 @@ class _Prices(Sequence[Price], Generic[Price]):
 
 
 class MachinePrices(_Prices[MachinePrice]):
-    """Of machine types. `rows`: as prices.yaml has them; `over`: an overlay's, laid over the others."""
+    """Of machine types. `rows`: as prices.yaml has them; `regions`: the catalogue's, the home region first; `over`: an
+    overlay's, laid over the others.
+    """
 
     def __init__(
         self,
@@ -100,18 +102,19 @@ class MachinePrices(_Prices[MachinePrice]):
         lists: Sequence[PriceList],
         rows: Sequence[Mapping[str, Any]],
         sources: Mapping[str, Source],
+        regions: Sequence[str],
         over: Sequence[MachinePrice] = (),
     ) -> None:
         own = [row["machine_type"] for row in rows]
         super().__init__([*(item for one in lists for item in one.machines), *own, *(row.machine_type for row in over)])
-        self._given, self._over = (provider, lists, rows, sources), over
+        self._given, self._over = (provider, lists, rows, sources, regions), over
 
     def laid_over(self, over: Sequence[MachinePrice]) -> "MachinePrices":
         """The same with an overlay's prices over them."""
         return MachinePrices(*self._given, over)
 
     def _rows(self, item: str) -> Iterable[MachinePrice]:
-        provider, lists, rows, sources = self._given
+        provider, lists, rows, sources, order = self._given
         regions: dict[str, dict[str, Any]] = {}
         for one in lists:
             for region, *texts in one.machines.get(item, ()):
@@ -122,7 +125,8 @@ class MachinePrices(_Prices[MachinePrice]):
             given = {name: Known.model_construct(**fact) for name, fact in facts.items() if isinstance(fact, dict)}
             stated = regions.get(row["region"], {"source": None})
             regions[row["region"]] = {**given, **stated}
-        made = [self._price(provider, item, region, known) for region, known in regions.items()]
+        known_first = sorted(regions.items(), key=lambda row: order.index(row[0]) if row[0] in order else len(order))
+        made = [self._price(provider, item, region, known) for region, known in known_first]
         return lay_over(made, [row for row in self._over if row.machine_type == item], "machine_type")
 
     @staticmethod

@@ -26,8 +26,6 @@ __all__ = ["list_text", "main"]
 
 CATALOG = Path(__file__).parents[2] / "components" / "catalog"
 LIMIT_BYTES = 1_000_000
-_HOME = {"aws": ("us-east-1", "us-east-2", "us-west-2"), "gcp": ("us-central1",), "azure": ("eastus",)}
-"""These come first: the first region's price stands in where none is listed."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -94,8 +92,8 @@ def _machines(files: Sequence[Sequence[Stated]], catalog: Catalog, only_offered:
         seen = [min(usd, most) for zones in by_file.values() for usd in zones]
         typical = min(median(by_file[max(by_file)]), most)
         fixed[key] |= {"spot_low": min(seen), "spot_typical": typical, "spot_high": max(seen)}
-    order = list(catalog.machines)
-    keys = sorted(fixed, key=lambda key: (order.index(key[0]), *_place(key[1], catalog)))
+    order, regions = list(catalog.machines), list(catalog.regions)
+    keys = sorted(fixed, key=lambda key: (order.index(key[0]), regions.index(key[1])))
     return [" ".join((*key, *(_number(fixed[key].get(field)) for field in FIELDS))) for key in keys]
 
 
@@ -108,13 +106,9 @@ def _services(stated: Sequence[Stated], catalog: Catalog) -> list[str]:
         for name in [each.item if each.field == "usd" else f"instance-{each.item}"]
         if name in known and each.region in catalog.regions and each.field in ("usd", "on_demand")
     }
-    keys = sorted(rows, key=lambda key: (key[0], *_place(key[1], catalog)))
+    regions = list(catalog.regions)
+    keys = sorted(rows, key=lambda key: (key[0], regions.index(key[1])))
     return [f"{service} {region} {_number(rows[service, region])}" for service, region in keys]
-
-
-def _place(region: str, catalog: Catalog) -> tuple[int, str]:
-    home: tuple[str, ...] = _HOME[catalog.regions[region].provider]
-    return (home.index(region) if region in home else len(home)), region
 
 
 def _number(usd: float | None) -> str:

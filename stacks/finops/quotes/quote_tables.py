@@ -284,6 +284,8 @@ _REFUSED = {
     Why.DENIED: "in a region of --deny",
     Why.RESIDENCY: "in none of the countries of --residency",
 }
+_FEW_REGIONS = 4
+"""Regions of a machine that are named without --top 0."""
 _BY = {"cost": "expected dollars", "carbon": "kg CO2e", "risk": "hours at risk"}
 _HEADINGS = ("", "USD", "hours", "risk", "kWh", "kgCO2e", "offer")
 
@@ -328,7 +330,9 @@ def _of_machines(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
     for (machine, kind), figures in regions.items():
         kinds.setdefault((machine, tuple(figures.items())), []).append(kind)
     for (machine, of_regions), alike in kinds.items():
-        yield f"{machine} {', '.join(alike)}: {', '.join(f'{region} {figure}' for region, figure in of_regions)}"
+        first, rest = of_regions[:_FEW_REGIONS], of_regions[_FEW_REGIONS:]
+        more = f"; {len(rest)} more region{'s' * (len(rest) > 1)}, up to {rest[-1][1]}" if rest else ""
+        yield f"{machine} {', '.join(alike)}: {', '.join(f'{region} {figure}' for region, figure in first)}{more}"
 
 
 def _figure(quoted: Quoted, sort: Sort) -> str:
