@@ -331,14 +331,20 @@ def _of_machines(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
         kinds.setdefault((machine, tuple(figures.items())), []).append(kind)
     for (machine, of_regions), alike in kinds.items():
         first, rest = of_regions[:_FEW_REGIONS], of_regions[_FEW_REGIONS:]
-        more = f"; {len(rest)} more region{'s' * (len(rest) > 1)}, up to {rest[-1][1]}" if rest else ""
+        more = (
+            f"; {len(rest)} more region{'s' * (len(rest) > 1)}, up to {rest[-1][1].removeprefix('at most ')}"
+            if rest
+            else ""
+        )
         yield f"{machine} {', '.join(alike)}: {', '.join(f'{region} {figure}' for region, figure in first)}{more}"
 
 
 def _figure(quoted: Quoted, sort: Sort) -> str:
     match sort:
         case "cost":
-            return f"${_number(quoted.own_usd, ',.0f')}"
+            quote = quoted.offer.quote
+            most = "at most " if quote and quote.limit else ""
+            return f"{most}${_number(quoted.own_usd, ',.0f')}"
         case "carbon":
             return _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f")
         case "risk":
