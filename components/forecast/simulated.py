@@ -19,7 +19,7 @@ __all__ = ["SIMULATED", "simulate"]
 _START: Final = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday."""
 _HOUR: Final = timedelta(hours=1)
-_ZONE, _MACHINE, _REGION = "US-CAL-CISO", "p5.48xlarge", "us-east-1"
+_ZONE, _MACHINE, _REGION = "US-CAL-CISO", "p5.48xlarge", "us-east-2"
 _NODES: Final = 8
 _JOBS: Final = 6.0
 

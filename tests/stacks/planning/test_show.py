@@ -222,7 +222,7 @@ def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Pla
     assert "$32.83* an hour" in text
     assert "without these, whose price is not known: data: 18000 GiB" in text
     assert "at least" not in text, "where another region's price is in it"
-    own = [replace(line, priced_in=None, is_limit=False) for line in lines]
+    own = [replace(line, priced_in="", is_limit=False) for line in lines]
     assert "at least $32.83 an hour" in shown_plan(replace(demo_plan, cost=estimate(own, 1)))
     assert "at least" not in shown_plan(demo_plan)
     nothing = estimate([unknown_price("nodes: 2 hosts", 2, "not said")], 1)
