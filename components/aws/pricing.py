@@ -3,21 +3,18 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from components.catalog.loader import Catalog
-from components.catalog.schema import EfaFabric, MachinePrice, MachineType
+from components.catalog.schema import EfaFabric, MachineType
 from components.core.findings import InputError
 from components.estimate.cost import (
     CostComponent,
     Declared,
-    elsewhere,
-    from_fact,
     from_service,
     of_resources,
-    offers_of,
-    spot_line,
+    price_line,
     unknown_price,
 )
 
@@ -208,7 +205,9 @@ def _group(
         _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd) for name in machine_types
     ]
     # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
-    yield max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
+    dearest = max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
+    highest = max((price.price_high or price.price or 0.0) for price in prices)
+    yield dearest if dearest.price is None or highest <= dearest.price else replace(dearest, price_high=highest)
     label = f"{group.name}: root volumes, {disk:g} GiB a node"
     price = catalog.service_price("aws", region, "ebs-gp3")
     yield from_service(label, price, num_nodes * disk, region, standby=standby)
@@ -278,27 +277,21 @@ def _node_price(
     cap_usd: float | None,
 ) -> CostComponent:
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
-    price = catalog.price(machine_type, region)
     if market == "capacity-block":
         # No rate of an hour: whoever multiplies prices would count again what the purchase has paid.
-        why = f"a capacity block's hours are paid when it is bought{_paid(price, region)}"
+        why = f"a capacity block's hours are paid when it is bought{_paid(catalog, machine_type, region)}"
         return CostComponent(f"{label}, paid before", "hours", num_nodes, 0.0, 0.0, why, "", "documented", standby)
-    if market == "spot":
-        seen = ", upper end seen"
-        offers = offers_of(price)
-        return spot_line(label, num_nodes, region, *offers, cap_usd=cap_usd, standby=standby, note=seen)
-    if price is None or price.on_demand.value is None:
-        return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
-    return from_fact(label, price.on_demand, num_nodes, standby=standby, note=elsewhere(price.region, region))
+    quote = catalog.price(machine_type, region, "spot" if market == "spot" else "on-demand")
+    return price_line(label, num_nodes, quote, kind=market, cap_usd=cap_usd, standby=standby)
 
 
-def _paid(price: MachinePrice | None, region: str) -> str:
+def _paid(catalog: Catalog, machine_type: str, region: str) -> str:
     """What was paid for a node's hour, where the catalogue knows it; no bill of a block that somebody owns is known."""
-    fact = None if price is None else price.block
-    if price is None or fact is None or fact.value is None:
+    quote = catalog.price(machine_type, region, "capacity-block")
+    if quote is None:
         return "; the catalogue has no price of one"
-    seen = f"{fact.source}, {fact.dated}, {fact.confidence}{elsewhere(price.region, region)}"
-    return f": about {fact.value:g} USD for a node's hour ({seen})"
+    seen = f"{quote.source}, {quote.expected.dated}, {quote.expected.confidence}"
+    return f": about {quote.usd:g} USD for a node's hour ({seen})"
 
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:

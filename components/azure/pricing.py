@@ -9,17 +9,7 @@ from components.azure.capacity import UP_TO_ON_DEMAND
 from components.azure.fabric import is_isolated_rung
 from components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
 from components.catalog.loader import Catalog
-from components.estimate.cost import (
-    CostComponent,
-    Declared,
-    elsewhere,
-    from_fact,
-    from_service,
-    of_resources,
-    offers_of,
-    spot_line,
-    unknown_price,
-)
+from components.estimate.cost import CostComponent, Declared, from_service, of_resources, price_line, unknown_price
 from components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["disk_tier", "price_resources"]
@@ -116,15 +106,10 @@ def _node_price(
     standby: bool,
 ) -> CostComponent:
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
-    price = catalog.price(machine_type, region)
-    if market == "spot":
-        cap_usd = None if cap == UP_TO_ON_DEMAND else cap
-        return spot_line(label, num_nodes, region, *offers_of(price), cap_usd=cap_usd, standby=standby)
+    quote = catalog.price(machine_type, region, "spot" if market == "spot" else "on-demand")
+    cap_usd = None if market != "spot" or cap == UP_TO_ON_DEMAND else cap
     note = ", paid whether used or not" if market == "reservation" else ""
-    if price is None or price.on_demand.value is None:
-        return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
-    note += elsewhere(price.region, region)
-    return from_fact(label, price.on_demand, num_nodes, standby=standby, note=note)
+    return price_line(label, num_nodes, quote, kind=market, cap_usd=cap_usd, standby=standby, note=note)
 
 
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:

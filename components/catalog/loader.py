@@ -22,11 +22,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SkipValidation, ValidationError
 
 from components.catalog.grids import on_grid
 from components.catalog.overlay import OverlayFile, lay_over, newest_overlay, read_overlay
+from components.catalog.price_table import LISTS, MachinePrices, ServicePrices, read_lists
+from components.catalog.resolve import Kind, PriceQuote, resolve_price
 from components.catalog.schema import (
+    EVERYWHERE,
     AmlfsTier,
     AzureMachineType,
     CardRun,
@@ -116,8 +119,8 @@ class Catalog(Frozen):
     """Everything the planners know. Look-ups raise InputError naming the nearest known name."""
 
     machines: Mapping[str, MachineType]
-    prices: tuple[MachinePrice, ...]
-    services: tuple[ServicePrice, ...]
+    prices: SkipValidation[Sequence[MachinePrice]]
+    services: SkipValidation[Sequence[ServicePrice]]
     lustre: Mapping[str, LustreOffer]
     regions: Mapping[str, Region]
 
@@ -163,18 +166,18 @@ class Catalog(Frozen):
         region: str,
         unfit: Mapping[str, str],
     ) -> InputError:
-        prices = {machine.name: self.price(machine.name, region) for machine in carriers}
+        prices = {machine.name: self.price(machine.name, region, "on-demand") for machine in carriers}
         drawbacks = {name: unfit[name] for name in prices if name in unfit}
 
         def usd(name: str) -> float | None:
             price = prices[name]
-            return None if price is None else price.on_demand.value
+            return None if price is None else price.usd
 
         def said(name: str) -> str:
             price, why = prices[name], drawbacks.get(name)
             known = "price unknown"
-            if price is not None and price.on_demand.value is not None:
-                known = f"{price.on_demand.value:,.2f} USD an hour on demand in {price.region}"
+            if price is not None:
+                known = f"{price.usd:,.2f} USD an hour on demand in {price.priced_in}"
             return f"{name} ({known}{f'; {why}' if why else ''})"
 
         def rank(machine: MachineType) -> tuple[bool, bool, float]:
@@ -210,20 +213,32 @@ class Catalog(Frozen):
             )
         return known[name]
 
-    def price(self, machine_type: str, region: str) -> MachinePrice | None:
-        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
-        offers = [p for p in self.prices if p.machine_type == machine_type]
-        return next((p for p in offers if p.region == region), offers[0] if offers else None)
+    def prices_of(self, machine_type: str) -> Sequence[MachinePrice]:
+        """The prices of a machine type in every region that has one, the home region's first."""
+        if isinstance(self.prices, MachinePrices):
+            return self.prices.of(machine_type)
+        return [price for price in self.prices if price.machine_type == machine_type]
+
+    def price(self, machine_type: str, region: str, kind: Kind) -> PriceQuote | None:
+        """The price of a node in `region`; None where no region has one."""
+        return resolve_price(self.prices_of(machine_type), region, kind)
 
     def services_of(self, provider: str) -> frozenset[str]:
         """The services of `provider` that have a price in some region."""
+        if isinstance(self.services, ServicePrices):
+            return frozenset(self.services.units)
         return frozenset(p.service for p in self.services if p.provider == provider)
 
     def service_price(self, provider: str, region: str, service: str) -> ServicePrice:
-        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
-        offers = [p for p in self.services if (p.provider, p.service) == (provider, service)]
+        """The price in `region`, or in every region; else of the first listed one: look at `.region`."""
+        offers: Sequence[ServicePrice]
+        if isinstance(self.services, ServicePrices):
+            offers = self.services.of(service)
+        else:
+            offers = [p for p in self.services if (p.provider, p.service) == (provider, service)]
         assert offers, f"no row for {service} of {provider}; a price nobody knows is a row with null"
-        return next((p for p in offers if p.region == region), offers[0])
+        everywhere = next((p for p in offers if p.region == EVERYWHERE), offers[0])
+        return next((p for p in offers if p.region == region), everywhere)
 
 
 def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
@@ -323,6 +338,7 @@ def read_catalog(folder: Path, provider: str, model: type[MachineType] = Machine
     prices, price_sources = read_file(folder / "prices.yaml")
     storage, storage_sources = read_file(folder / "storage.yaml")
     regions, region_sources = read_file(folder / "regions.yaml")
+    lists = read_lists(folder / LISTS)
     rows = _rows(model, machines["machine_types"], machine_sources, provider)
     offered = _offered(folder, "machine_types")
     where = folder.relative_to(_ROOT) if folder.is_relative_to(_ROOT) else folder
@@ -332,12 +348,8 @@ def read_catalog(folder: Path, provider: str, model: type[MachineType] = Machine
                 name: _machine(model, {**row, "offered": offered.get(name)}, f"{where.as_posix()}/machines.yaml")
                 for name, row in rows
             },
-            "prices": [
-                {"provider": provider, **with_facts(MachinePrice, p, price_sources)} for p in prices["machines"]
-            ],
-            "services": [
-                {"provider": provider, **with_facts(ServicePrice, p, price_sources)} for p in prices["services"]
-            ],
+            "prices": MachinePrices(provider, lists, prices["machines"], price_sources, list(regions["regions"])),
+            "services": ServicePrices(provider, lists, prices["services"], price_sources),
             "lustre": {provider: with_facts(LustreOffer, storage["lustre"], storage_sources)}
             if storage["lustre"]
             else {},
@@ -366,8 +378,8 @@ def _provider_with(provider: Provider, overlay: OverlayFile | None) -> Catalog:
     if overlay is None:
         return read_catalog(Path(__file__).parent / provider, provider, MACHINE_MODELS[provider])
     bundled = load_bundled(provider)
-    prices = lay_over(bundled.prices, read_overlay(overlay.path).machines, "machine_type")
-    return bundled.model_copy(update={"prices": prices})
+    assert isinstance(bundled.prices, MachinePrices), "as read_catalog makes it"
+    return bundled.model_copy(update={"prices": bundled.prices.laid_over(read_overlay(overlay.path).machines)})
 
 
 def load_tpus() -> TpuCatalog:

@@ -35,8 +35,9 @@ __all__ = [
 OVERLAYS_VARIABLE = "GANGWAY_PRICES"
 OFF = "none"
 LISTED = ("list-price", "documented")
-TOGETHER = {"spot_low": "spot_high"}
-"""Both ends of a span are one list's: the first goes where the second goes."""
+TYPICAL = "spot_typical"
+TOGETHER = {"spot_low": "spot_high", TYPICAL: "spot_high"}
+"""A range is one list's: the first goes where the second goes."""
 _MARK = "overlay, "
 _NAME = re.compile(r"(?P<provider>[a-z]+)-(?P<day>\d{4}-\d{2}-\d{2})\.yaml")
 
@@ -150,7 +151,10 @@ def _merged(row: Row, newer: Row | None) -> Row:
     wins: dict[str, KnownPrice] = {}
     for name in type(row).model_fields:
         fact, decides = getattr(newer, name), TOGETHER.get(name, name)
-        if isinstance(fact, Fact) and fact.value is not None and _wins(getattr(newer, decides), getattr(row, decides)):
+        if not isinstance(fact, Fact) or getattr(newer, decides).value is None:
+            continue
+        # Another list's typical price does not stay between these ends.
+        if (fact.value is not None or name == TYPICAL) and _wins(getattr(newer, decides), getattr(row, decides)):
             wins[name] = fact
     return row.model_copy(update=wins)
 

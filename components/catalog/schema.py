@@ -7,6 +7,7 @@ from typing import Annotated, Generic, Literal, Self, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "EVERYWHERE",
     "AmlfsTier",
     "Architecture",
     "AzureCapacityKind",
@@ -221,9 +222,9 @@ class MachineType(Frozen):
 
 
 class MachinePrice(Frozen):
-    """US dollars per node and hour in one region; spot is the span seen over zones. `reserved_1y` and `reserved_3y`
-    are a commitment's total over its hours, paid whether used or not; `block` is a capacity block's price over its
-    hours, paid at once.
+    """US dollars per node and hour in one region. Spot is the lowest and the highest price seen over zones and days,
+    and the typical one, the median over zones on the newest day. `reserved_1y` and `reserved_3y` are a commitment's
+    total over its hours, paid whether used or not; `block` is a capacity block's price over its hours, paid at once.
     """
 
     provider: str
@@ -231,10 +232,15 @@ class MachinePrice(Frozen):
     region: str
     on_demand: Fact[float | None]
     spot_low: Fact[float | None]
+    spot_typical: Fact[float | None]
     spot_high: Fact[float | None]
     reserved_1y: Fact[float | None]
     reserved_3y: Fact[float | None]
     block: Fact[float | None]
+
+
+EVERYWHERE = "*"
+"""The region of a price that is the same in all of them."""
 
 
 class ServicePrice(Frozen):
@@ -272,7 +278,7 @@ class Region(Frozen):
     Attributes:
         zones: of the region, in the provider's spelling.
         grid: Electricity Maps' zone, whose regions all have one intensity; empty where a stack file states its own.
-        intensity_g_per_kwh: average of the grid's consumption, location-based.
+        intensity_g_per_kwh: average of the grid's consumption, location-based; None where nobody publishes it.
         marginal_g_per_kwh: what one more kWh makes the grid emit; None where nobody says.
         market_g_per_kwh: market-based, after the provider's certificates and contracts; None where it publishes none.
         pue: power usage effectiveness.
@@ -282,7 +288,7 @@ class Region(Frozen):
     provider: str
     zones: tuple[str, ...]
     grid: str = ""
-    intensity_g_per_kwh: Fact[float]
+    intensity_g_per_kwh: Fact[float | None]
     marginal_g_per_kwh: Fact[float | None]
     market_g_per_kwh: Fact[float | None]
     pue: Fact[float]
@@ -502,7 +508,6 @@ class TpuCatalog(Frozen):
     generations: Mapping[str, TpuGeneration]
     prices: tuple[TpuPrice, ...]
 
-    def price(self, generation: str, region: str) -> TpuPrice | None:
-        """The price in `region`, or of the first listed region where that one is not listed: look at `.region`."""
-        offers = [p for p in self.prices if p.generation == generation]
-        return next((p for p in offers if p.region == region), offers[0] if offers else None)
+    def prices_of(self, generation: str) -> list[TpuPrice]:
+        """The prices of a generation's chips in every region that has one."""
+        return [price for price in self.prices if price.generation == generation]

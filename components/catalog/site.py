@@ -231,6 +231,7 @@ def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePr
         region=region,
         on_demand=unsaid if usd is None else _stated(site, "usd_per_node_hour", usd),
         spot_low=none,
+        spot_typical=none,
         spot_high=none,
         reserved_1y=none,
         reserved_3y=none,

@@ -21,6 +21,7 @@ __all__ = [
     "Latency",
     "LinkTable",
     "Source",
+    "about_source",
     "by_model",
     "ici",
     "latency",
@@ -50,10 +51,12 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
     """The tables of one file, and its sources in the shape of a fact that lacks only its value."""
     tables: dict[str, Any] = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
     sources = tables.pop("sources")
-    return tables, {
-        name: {"source": about["title"], **{key: about[key] for key in ABOUT if key in about}}
-        for name, about in sources.items()
-    }
+    return tables, {name: about_source(about) for name, about in sources.items()}
+
+
+def about_source(about: Mapping[str, Any]) -> Source:
+    """A source as a file describes it, in the shape of a fact that lacks only its value."""
+    return {"source": about["title"], **{key: about[key] for key in ABOUT if key in about}}
 
 
 def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ __all__ = [
     "judge",
 ]
 
-PriceField = Literal["on_demand", "spot_low", "spot_high", "reserved_1y", "reserved_3y", "block"]
+PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block"]
 PRICE_FIELDS: tuple[PriceField, ...] = get_args(PriceField)
 """The prices of `components.catalog.loader.MachinePrice`."""
 STALE_DAYS = 180
@@ -34,7 +34,7 @@ PLACEHOLDER_USD = 700.0
 OLD_P5_USD = 98.32
 """Of a p5.48xlarge in us-east-1 until June 2025; lists still hold it. Azure's ND H100 v5 does cost that."""
 _COMMITMENTS: tuple[PriceField, ...] = ("reserved_1y", "reserved_3y")
-_SPOT: tuple[PriceField, ...] = ("spot_low", "spot_high")
+_SPOT: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high")
 _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
 
 
@@ -168,20 +168,23 @@ def _refuse_against_others(
         return next(seen, present.get(field))
 
     for each in _open(batch, _ON_DEMAND, reasons):
-        spot = standing("spot_high")
+        # At its highest spot costs what on demand did: that moves with it.
+        spot = standing("spot_typical") or standing("spot_high")
         if spot is not None and each.value < spot:
             reasons[each] = f"below spot at {spot:g}: some lists state a discounted price as that on demand"
     on_demand = standing("on_demand")
     for each in _open(batch, (*_SPOT, *_COMMITMENTS), reasons):
         if on_demand is not None and each.value > on_demand:
             reasons[each] = f"above the price on demand, {on_demand:g}"
-    # Low and high are one observation: half of it says nothing.
+    # A range is one observation: half of it says nothing.
     spots = _open(batch, _SPOT, reasons)
-    low, high = (next((e.value for e in spots if e.field == field), None) for field in _SPOT)
+    low, typical, high = (next((e.value for e in spots if e.field == field), None) for field in _SPOT)
     if low is None or high is None:
         reasons |= dict.fromkeys(spots, "only one end of the span over zones is left")
     elif low > high:
         reasons |= dict.fromkeys(spots, f"the lowest, {low:g}, is above the highest, {high:g}")
+    elif typical is not None and not low <= typical <= high:
+        reasons |= dict.fromkeys(spots, f"the typical, {typical:g}, is not from {low:g} to {high:g}")
 
 
 def _open(batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]) -> list[Observed]:

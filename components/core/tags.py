@@ -41,8 +41,10 @@ def shortened(name: str, most: int, digits: int = 4) -> str:
     return f"{name[: most - digits - 1].rstrip('-')}-{sha256(name.encode()).hexdigest()[:digits]}"
 
 
-def carbon_class(intensity_g_per_kwh: float) -> str:
-    """`low`, `medium` or `high` grid intensity: below 150, below 400, and above, in gCO2e per kWh."""
+def carbon_class(intensity_g_per_kwh: float | None) -> str:
+    """`low`, `medium` or `high` grid intensity: below 150, below 400, and above, in gCO2e per kWh; or `unknown`."""
+    if intensity_g_per_kwh is None:
+        return "unknown"
     return "low" if intensity_g_per_kwh < 150 else "medium" if intensity_g_per_kwh < 400 else "high"
 
 

@@ -3,40 +3,35 @@ monthly of 730 h, components); a price nobody knows stays None and is listed as 
 each provider package turns its own resources into components.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any, Protocol
 
-from components.catalog.schema import Fact, MachinePrice, ServicePrice, dated
+from components.catalog.resolve import PriceQuote
+from components.catalog.schema import EVERYWHERE, Fact, ServicePrice, dated
 
 __all__ = [
     "HOURS_PER_MONTH",
+    "Bound",
     "CostComponent",
     "CostEstimate",
     "Declared",
-    "Offer",
-    "beyond_reach",
-    "elsewhere",
+    "bound",
     "estimate",
+    "foreign_regions",
     "from_fact",
     "from_service",
     "key_of",
-    "lowest_spot",
     "of_resources",
-    "offers_of",
     "paid_once",
-    "spot_line",
+    "price_line",
     "unknown_price",
     "used_once",
 ]
 
-Offer = tuple[str, Fact[float | None]]
-"""A price, and the region whose it is."""
 HOURS_PER_MONTH = 730
-# What `elsewhere` has written.
-_ELSEWHERE = re.compile(r"\(price of ([\w-]+)\)")
 
 
 class Declared(Protocol):
@@ -81,6 +76,9 @@ class CostComponent:
         once: US dollars of a run however long it takes, such as for data that passes once; not part of `hourly`.
         of: the resources that it is the bill of, as `key_of` writes them; none of what no declaration fixes.
         read_on: day the source was read, ISO 8601; empty where only its own date is known.
+        priced_in: the region whose price stands in for that of the stack's own; empty where none does.
+        is_limit: whether the price is one that is not exceeded and may not be reached.
+        price_high: US dollars per unit at most, where that is more than `price`; of spot.
     """
 
     name: str
@@ -96,6 +94,9 @@ class CostComponent:
     once: float = 0.0
     of: tuple[str, ...] = ()
     read_on: str = ""
+    priced_in: str = ""
+    is_limit: bool = False
+    price_high: float | None = None
 
     @property
     def dated(self) -> str:
@@ -103,10 +104,11 @@ class CostComponent:
         return dated(self.as_of, self.read_on, self.confidence)
 
     @property
-    def priced_in(self) -> str:
-        """The region whose price stands in for that of the stack's own; empty where none does."""
-        found = _ELSEWHERE.search(self.source)
-        return found[1] if found else ""
+    def hourly_high(self) -> float | None:
+        """US dollars per hour at most."""
+        if self.price_high is None or self.hourly is None:
+            return self.hourly
+        return self.hourly / self.price * self.price_high if self.price else self.price_high * self.quantity
 
 
 def key_of(kind: str, name: str) -> str:
@@ -155,25 +157,33 @@ def from_service(
     name: str, price: ServicePrice, quantity: float, region: str, *, standby: bool = False
 ) -> CostComponent:
     """A component priced as a service of the catalogue."""
-    note = elsewhere(price.region, region)
-    return from_fact(name, price.usd, quantity, unit=price.unit, standby=standby, note=note)
+    line = from_fact(name, price.usd, quantity, unit=price.unit, standby=standby)
+    return _stand_in(line, price, region)
 
 
 def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> CostComponent:
     """What a run uses up once, such as GiB that pass a gateway; its price is per `unit` and not per hour."""
-    fact, note = price.usd, elsewhere(price.region, region)
-    return CostComponent(
+    fact = price.usd
+    line = CostComponent(
         name=name,
         unit=price.unit,
         quantity=quantity,
         price=fact.value,
         hourly=None if fact.value is None else 0.0,
-        source=f"{fact.source}{note}",
+        source=fact.source,
         as_of=fact.as_of_text,
         read_on=fact.seen_on.isoformat(),
         confidence=fact.confidence,
         once=0.0 if fact.value is None else fact.value * quantity,
     )
+    return _stand_in(line, price, region)
+
+
+def _stand_in(line: CostComponent, price: ServicePrice, region: str) -> CostComponent:
+    """The line, marked where its price is another region's."""
+    if price.region in (region, EVERYWHERE) or price.usd.value is None:
+        return line
+    return replace(line, source=f"{line.source} (price of {price.region})", priced_in=price.region)
 
 
 def unknown_price(name: str, quantity: float, why: str, *, unit: str = "hour", standby: bool = False) -> CostComponent:
@@ -181,80 +191,95 @@ def unknown_price(name: str, quantity: float, why: str, *, unit: str = "hour", s
     return CostComponent(name, f"{unit}s", quantity, None, None, why, "", "unknown", standby)
 
 
-def offers_of(price: MachinePrice | None) -> tuple[Offer | None, Offer | None]:
-    """On spot and on demand, of a row of the catalogue."""
-    return (None, None) if price is None else ((price.region, price.spot_high), (price.region, price.on_demand))
-
-
-def lowest_spot(prices: Iterable[MachinePrice | None]) -> MachinePrice | None:
-    """The row with the lowest price that spot was seen at; None where one of them is not known: it may be lower."""
-    rows = list(prices)
-    known = [(row.spot_low.value, row) for row in rows if row is not None and row.spot_low.value is not None]
-    return min(known, key=lambda each: each[0])[1] if known and len(known) == len(rows) else None
-
-
-def beyond_reach(cap_usd: float | None, lowest: MachinePrice | None) -> bool:
-    """Whether no machine comes to who pays so much at most: spot has never been seen as cheap. What is not known keeps
-    nothing away.
-    """
-    low = None if lowest is None else lowest.spot_low.value
-    return cap_usd is not None and low is not None and cap_usd < low
-
-
-def spot_line(
+def price_line(
     name: str,
     quantity: float,
-    region: str,
-    spot: Offer | None,
-    on_demand: Offer | None,
+    quote: PriceQuote | None,
     *,
+    kind: str,
     cap_usd: float | None = None,
     unit: str = "hour",
     standby: bool = False,
     note: str = "",
 ) -> CostComponent:
-    """A component on spot. Where nobody knows its price, or a cap is below that, it is counted at its limit: no
-    provider takes more than the cap, or than the price on demand. `note`: on the spot price.
+    """A component at a resolved price. `kind`: of capacity, named where nobody knows its price; `cap_usd`: what is paid
+    at most, whatever the market asks; `note`: on the price.
     """
-    why = "no spot price in the catalogue"
-    counted, said, limit = spot, note, False
-    if spot is None or spot[1].value is None:
-        counted, said, limit = on_demand, f", as a limit: {why}", True
-    value = None if counted is None else counted[1].value
-    if cap_usd is not None and (value is None or cap_usd < value):
-        below = why if limit else f"below the spot price in the catalogue, {value:g} USD"
-        source, hourly = f"max_usd_per_hour, as a limit: {below}", cap_usd * quantity
-        named = f"{name}, at most"
-        return CostComponent(named, f"{unit}s", quantity, cap_usd, hourly, source, "", "stack file", standby)
-    if counted is None or value is None:
-        return unknown_price(name, quantity, why, unit=unit, standby=standby)
-    named = f"{name}, at most" if limit else name
-    said += elsewhere(counted[0], region)
-    return from_fact(named, counted[1], quantity, unit=unit, standby=standby, note=said)
+    if cap_usd is not None and (quote is None or quote.usd is None or cap_usd < quote.usd):
+        why = f"no {kind} price in the catalogue"
+        if quote is not None and not quote.limit:
+            why = f"below the typical {kind} price in the catalogue, {quote.usd:g} USD"
+        source = f"max_usd_per_hour, as a limit: {why}"
+        hourly = cap_usd * quantity
+        return CostComponent(
+            f"{name}, at most", f"{unit}s", quantity, cap_usd, hourly, source, "", "stack file", standby, is_limit=True
+        )
+    if quote is None:
+        return unknown_price(name, quantity, f"no {kind} price in the catalogue", unit=unit, standby=standby)
+    is_limit = bool(quote.limit) and quote.is_bounded
+    line = from_fact(f"{name}, at most" if is_limit else name, quote.expected, quantity, unit=unit, standby=standby)
+    high = quote.high if cap_usd is None or quote.high is None else min(quote.high, cap_usd)
+    return replace(
+        line,
+        source=f"{quote.source}{note}",
+        priced_in=quote.foreign_region,
+        is_limit=is_limit,
+        price_high=None if high == quote.usd else high,
+    )
 
 
-def elsewhere(priced: str, region: str) -> str:
-    """Says so where a price is another region's."""
-    return "" if priced == region else f" (price of {priced})"
+class Bound(StrEnum):
+    """What a sum says of what is paid: nothing, where it lacks a price and holds a limit, or holds another region's
+    price, which may be too high or too low.
+    """
+
+    NONE = ""
+    AT_MOST = "at most"
+    AT_LEAST = "at least"
+
+
+def bound(lines: Iterable[CostComponent], *, at_most: bool = False) -> Bound:
+    """Of the lines' sum. `at_most`: whether it is of their highest prices."""
+    lines = list(lines)
+    unknown = any(line.hourly is None for line in lines)
+    limited = at_most or any(line.is_limit for line in lines)
+    if any(line.priced_in for line in lines) or (unknown and limited):
+        return Bound.NONE
+    return Bound.AT_LEAST if unknown else Bound.AT_MOST if limited else Bound.NONE
+
+
+def foreign_regions(lines: Iterable[CostComponent]) -> tuple[str, ...]:
+    """The other regions whose prices stand in, each once."""
+    return tuple(dict.fromkeys(line.priced_in for line in lines if line.priced_in))
 
 
 @dataclass(frozen=True)
 class CostEstimate:
     """Totals in US dollars of the components whose price is known, and the names of those whose price is not. `monthly`
-    and `run` hold `upfront` once, and `once`, what one run uses up. `standby_hourly` is of the dearest fallback rung:
-    a rung makes up for the nodes that those above it lack, so that all together hold one rung's nodes; while one fills
-    as another empties there are more for some minutes.
+    and `run` hold `upfront` once, and `once`, what one run uses up. `hourly_high` is at the highest prices.
+    `standby_hourly` is of the dearest fallback rung, at its highest price: a rung makes up for the nodes that those
+    above it lack, so that all together hold one rung's nodes; while one fills as another empties there are more for
+    some minutes. `bound`: what the totals are, unless it is empty; `foreign_regions`: whose prices they hold beside
+    the stack's own region's.
     """
 
     hourly: float
+    hourly_high: float
     upfront: float
     once: float
     monthly: float
     run: float
     run_hours: float
     standby_hourly: float
+    bound: Bound
+    foreign_regions: tuple[str, ...]
     unknown: tuple[str, ...]
     components: tuple[CostComponent, ...]
+
+    @property
+    def in_use(self) -> tuple[CostComponent, ...]:
+        """The components that are billed while no fallback rung steps in."""
+        return tuple(component for component in self.components if not component.standby)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data, as `gangway plan --json` prints it."""
@@ -270,15 +295,18 @@ def estimate(components: Sequence[CostComponent], run_hours: float) -> CostEstim
     of_rungs: dict[str, float] = defaultdict(float)
     for component in components:
         if component.standby:  # their lines begin with the rung's name
-            of_rungs[component.name.partition(":")[0]] += component.hourly or 0.0
+            of_rungs[component.name.partition(":")[0]] += component.hourly_high or 0.0
     return CostEstimate(
         hourly=hourly,
+        hourly_high=sum(component.hourly_high or 0.0 for component in in_use),
         upfront=upfront,
         once=once,
         monthly=hourly * HOURS_PER_MONTH + upfront + once,
         run=hourly * run_hours + upfront + once,
         run_hours=run_hours,
         standby_hourly=max(of_rungs.values(), default=0.0),
+        bound=bound(in_use),
+        foreign_regions=foreign_regions(in_use),
         unknown=tuple(component.name for component in in_use if component.hourly is None),
         components=tuple(components),
     )

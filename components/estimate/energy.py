@@ -128,15 +128,16 @@ class EnergyEstimate:
 
 @dataclass(frozen=True)
 class CarbonEstimate:
-    """Emissions of a run in gCO2e, location-based, with the ends of its energy; None where that is not known. The
-    grid's marginal intensity and the provider's market-based one are not counted; None where not published.
+    """Emissions of a run in gCO2e, location-based, with the ends of its energy; None where that, or the grid's mean
+    intensity, is not known. The marginal intensity and the provider's market-based one are not counted; None where not
+    published.
     """
 
     gco2e: float | None
     gco2e_low: float | None
     gco2e_high: float | None
     gco2e_most: float | None
-    intensity_g_per_kwh: float
+    intensity_g_per_kwh: float | None
     method: str
     source: str
     as_of: str

@@ -45,6 +45,7 @@ class LadderRung:
         there: chance that such nodes can be had.
         taken_per_hour: how often one node is taken in an hour.
         in_reach: False where none ever comes.
+        usd_high: US dollars an hour at the highest prices, where those differ.
     """
 
     usd_per_hour: float | None
@@ -54,6 +55,11 @@ class LadderRung:
     there: Span = ALWAYS
     taken_per_hour: Span = NEVER
     in_reach: bool = True
+    usd_high: float | None = None
+
+    def usd(self, end: int) -> float | None:
+        """US dollars an hour at that place of a span; the lowest is as expected."""
+        return self.usd_per_hour if end < 2 or self.usd_high is None else self.usd_high
 
 
 @dataclass(frozen=True)
@@ -114,9 +120,9 @@ def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstima
     """What the job comes to on all rungs together, at least one; those out of reach have no share of it."""
     if not all(rung.in_reach for rung in rungs):
         return _in_reach(rungs, job)
-    corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2))]
+    corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2), (1, 2))]
     known = all(rung.taken_per_hour.value is not None for rung in rungs)
-    expected = _at(rungs, job, (1, 1, 1)) if known else None
+    expected = _at(rungs, job, (1, 1, 1, 1)) if known else None
     hours = [corner.hours for corner in corners]
     dollars = [corner.usd for corner in corners if corner.usd is not None]
     return LadderEstimate(
@@ -149,9 +155,9 @@ class _Corner(NamedTuple):
     usd: float | None
 
 
-def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int]) -> _Corner:
-    """Hours and dollars where chance, takings and failures are each at that place of their spans."""
-    there, taken, failures = ends
+def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, int]) -> _Corner:
+    """Hours and dollars where chance, takings, failures and prices are each at that place of their spans."""
+    there, taken, failures, paid = ends
     shares = shares_of([rung.there[there] or 0.0 for rung in rungs])
     per_hour = lost_per_hour = 0.0
     for share, rung in zip(shares, rungs, strict=True):
@@ -162,7 +168,7 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int])
     hours = min(whole, job.max_hours)
     interruptions = hours * lost_per_hour if lost_per_hour > 0 else 0.0
     # A rung without a share of the time needs no price.
-    prices = [(share, rung.usd_per_hour) for share, rung in zip(shares, rungs, strict=True) if share > 0]
+    prices = [(share, rung.usd(paid)) for share, rung in zip(shares, rungs, strict=True) if share > 0]
     if any(price is None for _, price in prices):
         return _Corner(hours, interruptions, None)
     mean_usd = sum(share * (price or 0.0) for share, price in prices)

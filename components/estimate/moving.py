@@ -150,14 +150,16 @@ def _move(
 def _value(quoted: Quoted, sort: Sort, job: Job) -> float:
     """What is to be little; endless where the job is not done so, or not in time, or nobody knows."""
     value = _figure(quoted, sort)
-    return math.inf if value is None or quoted.missing or _is_failing(quoted, job) else value
+    return math.inf if value is None or quoted.missing or quoted.unpriced or _is_failing(quoted, job) else value
 
 
 def _unknown(quoted: Quoted, sort: Sort, job: Job) -> str:
     """What is not known of it, and would have to be for any saving; empty where nothing."""
     if _is_failing(quoted, job):
         return ""  # whatever it costs
-    return quoted.missing or ("" if _figure(quoted, sort) is not None else f"no figure of its {sort}")
+    return (
+        quoted.missing or quoted.unpriced or ("" if _figure(quoted, sort) is not None else f"no figure of its {sort}")
+    )
 
 
 def _figure(quoted: Quoted, sort: Sort) -> float | None:

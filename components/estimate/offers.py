@@ -1,15 +1,15 @@
 """What one accelerator costs everywhere: an offer for each provider, region, machine and kind of capacity, read off
-carriers (a machine type or TPU slice that has it, with its provider's prices and regions). A price that the catalogue
-lacks stays None; none travels to another region, as it does in a plan.
+carriers (a machine type or TPU slice that has it, with its provider's prices and regions). The price is the one that a
+plan counts with: where a region has none, another's stands in, marked; such an offer is not ranked by cost.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 from components.catalog.loader import Catalog, accelerator_hint
 from components.catalog.reliability import failures_per_hour
+from components.catalog.resolve import KINDS, Kind, PriceQuote, resolve_price
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from components.catalog.tables import load_interruptions, taken_per_month
 from components.core.findings import InputError
@@ -27,8 +27,6 @@ __all__ = [
     "unknown_accelerator",
 ]
 
-Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 COMMITMENTS: tuple[Kind, ...] = ("reserved-1y", "reserved-3y")
 SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-start": ("gcp",)}
 """Kinds that only some providers have."""
@@ -63,8 +61,9 @@ class Offer:
 
     Attributes:
         region: its name.
-        price: US dollars per node and hour, None where nobody knows.
+        price: US dollars per node and hour, expected; None where nobody knows.
         note: what the price leaves open; empty where nothing.
+        quote: the price as it was resolved; None where no region has one.
         place: the region with its grid and its PUE; None where the catalogue does not have it.
         interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
         assumed_interruptions: what may be counted with where that is not known; None likewise.
@@ -78,6 +77,7 @@ class Offer:
     kind: Kind
     price: Fact[float | None]
     note: str = ""
+    quote: PriceQuote | None = None
     place: Region | None = field(default=None, repr=False)
     interruptions: Fact[float | None] | None = None
     assumed_interruptions: Fact[float] | None = field(default=None, repr=False)
@@ -95,7 +95,7 @@ def carriers_of(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carri
     return [
         Carrier(
             machine=machine,
-            prices=[price for price in catalog.prices if price.machine_type == machine.name],
+            prices=catalog.prices_of(machine.name),
             regions=catalog.regions,
             capacity=_capacity(machine),
         )
@@ -147,15 +147,14 @@ def find_offers(carriers: Iterable[Carrier]) -> list[Offer]:
 
 
 def _offers(carrier: Carrier) -> Iterable[Offer]:
-    rows = {price.region: price for price in carrier.prices}
     offered = carrier.machine.offered
-    for region in dict.fromkeys([*rows, *carrier.offered_in]):
+    for region in dict.fromkeys([*(price.region for price in carrier.prices), *carrier.offered_in]):
         # A list of prices may have a region that the provider's own list does not.
         if offered is not None and offered.excludes(region):
             continue
         for kind in KINDS:
             if _is_had(carrier, kind):
-                yield _offer(carrier, region, rows.get(region), kind)
+                yield _offer(carrier, region, kind)
 
 
 def _is_had(carrier: Carrier, kind: Kind) -> bool:
@@ -167,42 +166,35 @@ def _is_had(carrier: Carrier, kind: Kind) -> bool:
     return ("on-demand" if kind in COMMITMENTS else kind) in carrier.capacity
 
 
-def _offer(carrier: Carrier, region: str, row: MachinePrice | None, kind: Kind) -> Offer:
+def _offer(carrier: Carrier, region: str, kind: Kind) -> Offer:
     machine = carrier.machine
-    price, note = _price(row, kind)
+    quote = resolve_price(carrier.prices, region, kind)
+    on_demand = resolve_price(carrier.prices, region, "on-demand")
+    is_own = on_demand is not None and not on_demand.foreign_region
     return Offer(
         provider=machine.provider,
         region=region,
         machine=machine,
         kind=kind,
-        price=price or _no_price(machine),
-        note=note,
+        price=_no_price(machine) if quote is None else quote.expected,
+        note="" if quote is None else _note(quote),
+        quote=quote,
         place=carrier.regions.get(region),
         interruptions=taken_per_month(machine.provider, machine.name, region) if kind == "spot" else None,
         assumed_interruptions=load_interruptions(machine.provider).assumed if kind == "spot" else None,
-        on_demand=None if row is None else row.on_demand.value,
+        on_demand=on_demand.usd if on_demand is not None and is_own else None,
         failures=failures_per_hour(machine),
     )
 
 
-def _price(row: MachinePrice | None, kind: Kind) -> tuple[Fact[float | None] | None, str]:
-    if row is None:
-        return None, ""
-    match kind:
-        case "on-demand":
-            return row.on_demand, ""
-        case "spot":
-            low, high = row.spot_low.value, row.spot_high.value
-            return row.spot_high, "" if low == high else "upper end seen over zones"
-        case "flex-start":
-            # Compute Engine documentation, "About Flex-start VMs": A4, A3 and A2 cost less than on demand.
-            return row.on_demand, "at most: flex-start costs less than on demand"
-        case "reserved-1y":
-            return row.reserved_1y, ""
-        case "reserved-3y":
-            return row.reserved_3y, ""
-        case "capacity-block":
-            return row.block, ""
+def _note(quote: PriceQuote) -> str:
+    """What the price leaves open."""
+    said = [quote.limit] if quote.limit else []
+    if quote.low != quote.high and not quote.limit:
+        said.append(f"typical; seen from {quote.low:g} to {quote.high:g} USD")
+    if quote.foreign_region:
+        said.append(f"price of {quote.foreign_region}")
+    return "; ".join(said)
 
 
 def _no_price(machine: MachineType) -> Fact[float | None]:

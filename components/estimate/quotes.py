@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal, get_args
 
@@ -92,7 +92,9 @@ class Quoted:
         kwh: of the building; None where nobody publishes what the accelerators draw, or the region's PUE.
         gco2e: location-based; None where `kwh` is.
         problem: why the job cannot be done so, or not in time; empty where it can.
-        missing: what is not known and keeps it from being ranked; empty where nothing.
+        missing: what is not known and keeps it from being ranked at all; empty where nothing.
+        unpriced: why its dollars are not known, or not its own, which keeps it from being ranked by them; likewise.
+        usd_high: the same at the highest price seen; None where that is not known, or is another region's.
         details: what there is to say of this kind of capacity.
         carried: the way of the job's data; None where that is not counted.
     """
@@ -111,6 +113,13 @@ class Quoted:
     missing: str
     details: str
     carried: Carried | None = None
+    unpriced: str = ""
+    usd_high: float | None = None
+
+    @property
+    def own_usd(self) -> float | None:
+        """The dollars, where they are of this region's own price: what offers are compared by."""
+        return None if self.unpriced else self.usd
 
 
 def quote(offer: Offer, job: Job) -> Quoted:
@@ -122,8 +131,9 @@ def quote(offer: Offer, job: Job) -> Quoted:
     wall_hours = hours / spot_there(offer)
     usd, details = _money(offer, job, hours, spot, rate)
     way = None if job.data is None else carried(job.data, Place(offer.provider, offer.region))
+    high = _at_high(offer, usd)
     if way is not None:
-        usd = None if usd is None or way.usd is None else usd + way.usd
+        usd, high = (None if each is None or way.usd is None else each + way.usd for each in (usd, high))
     kwh, gco2e = _emissions(offer, job.num_nodes, hours)
     return Quoted(
         offer=offer,
@@ -137,10 +147,20 @@ def quote(offer: Offer, job: Job) -> Quoted:
         kwh=kwh,
         gco2e=gco2e,
         problem=_problem(offer, job, hours, wall_hours, spot),
-        missing=_missing(offer, job, share, way),
+        missing=_missing(offer, share),
         details=details,
         carried=way,
+        unpriced=_unpriced(offer, way),
+        usd_high=high,
     )
+
+
+def _at_high(offer: Offer, usd: float | None) -> float | None:
+    """The dollars at the highest price seen: those of a job are in proportion to its price."""
+    quoted = offer.quote
+    if usd is None or quoted is None or not quoted.is_bounded or not quoted.usd or quoted.high is None:
+        return None
+    return usd * quoted.high / quoted.usd
 
 
 def _as_often(share: float | None, times: float) -> float | None:
@@ -288,11 +308,17 @@ def _problem(offer: Offer, job: Job, hours: float, wall_hours: float, spot: Spot
     return ""
 
 
-def _missing(offer: Offer, job: Job, share: float | None, way: Carried | None) -> str:
+def _unpriced(offer: Offer, way: Carried | None) -> str:
     if offer.price.value is None:
         return "no price in the catalogue"
+    if offer.quote is not None and offer.quote.foreign_region:
+        return f"no price of its own in the catalogue: that of {offer.quote.foreign_region} stands in"
     if way is not None and way.usd is None:
         return "no price of its data's way there"
+    return ""
+
+
+def _missing(offer: Offer, share: float | None) -> str:
     if offer.kind == "spot" and share is None:
         assert offer.interruptions is not None, "spot offers carry the fact, even where it is null"
         return f"rate of interruptions not known ({offer.interruptions.source}); give --interruptions"
@@ -351,8 +377,14 @@ def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
     infeasible: list[Quoted] = []
     unknown: list[Quoted] = []
     for each in quoted:
-        lacks = each.missing or (sort == "carbon" and each.gco2e is None)
-        (infeasible if each.problem else unknown if lacks else able).append(each)
+        # Emissions need no price.
+        lacks = each.missing or ("" if sort == "carbon" else each.unpriced)
+        if each.problem:
+            infeasible.append(each)
+        elif lacks or (sort == "carbon" and each.gco2e is None):
+            unknown.append(replace(each, missing=lacks))
+        else:
+            able.append(each)
     able.sort(key=lambda q: (*_criteria(q, sort), KINDS.index(q.offer.kind), q.offer.label))
     reasons = (_reason(place, each, able, sort) for place, each in enumerate(able))
     return Ranking(tuple(zip(able, reasons, strict=True)), tuple(infeasible), tuple(unknown))
@@ -360,7 +392,7 @@ def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
 
 def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
     """Smaller is better; the first difference decides."""
-    usd = math.inf if quoted.usd is None else round(quoted.usd, DIGITS)
+    usd = math.inf if quoted.own_usd is None else round(quoted.own_usd, DIGITS)
     carbon = math.inf if quoted.gco2e is None else round(quoted.gco2e, DIGITS)
     match sort:
         case "cost":
@@ -377,11 +409,11 @@ def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> s
     if place == 0:
         parts = [BEST[sort] if len(able) > 1 else "the only one ranked", _against_on_demand(quoted)]
     elif sort == "carbon":
-        parts = [_more(quoted.gco2e, best.gco2e, "emissions"), _more(quoted.usd, best.usd, "dollars")]
+        parts = [_more(quoted.gco2e, best.gco2e, "emissions"), _more(quoted.own_usd, best.own_usd, "dollars")]
     elif sort == "risk" and quoted.risk_hours > best.risk_hours:
-        parts = [f"{_hours(quoted.risk_hours)} expected to be lost", _more(quoted.usd, best.usd, "dollars")]
+        parts = [f"{_hours(quoted.risk_hours)} expected to be lost", _more(quoted.own_usd, best.own_usd, "dollars")]
     else:
-        parts = [_more(quoted.usd, best.usd, "dollars"), _more(quoted.gco2e, best.gco2e, "emissions")]
+        parts = [_more(quoted.own_usd, best.own_usd, "dollars"), _more(quoted.gco2e, best.gco2e, "emissions")]
     return "; ".join(part for part in (*parts, quoted.details) if part)
 
 

@@ -19,7 +19,7 @@ __all__ = ["SIMULATED", "simulate"]
 _START: Final = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday."""
 _HOUR: Final = timedelta(hours=1)
-_ZONE, _MACHINE, _REGION = "US-CAL-CISO", "p5.48xlarge", "us-east-1"
+_ZONE, _MACHINE, _REGION = "US-CAL-CISO", "p5.48xlarge", "us-east-2"
 _NODES: Final = 8
 _JOBS: Final = 6.0
 
@@ -44,9 +44,9 @@ def _grid(hours: int, draw: random.Random) -> Series:
 
 
 def _spot_price(hours: int, draw: random.Random) -> Series:
-    price = load_provider("aws").price(_MACHINE, _REGION)
+    price = load_provider("aws").price(_MACHINE, _REGION, "spot")
     assert price is not None, "the catalogue has it: a test"
-    low, high = price.spot_low.value, price.spot_high.value
+    low, high = price.low, price.high
     assert low is not None, "likewise"
     assert high is not None, "likewise"
     market = _wander(draw, keep=0.995, spread=1.0)
@@ -59,7 +59,7 @@ def _spot_price(hours: int, draw: random.Random) -> Series:
         values.append(value)
     note = (
         f"SIMULATED: AWS {_MACHINE} in {_REGION}, spot between {low:g} and {high:g} USD an hour "
-        f"({price.spot_low.source}, {price.spot_low.as_of}); assumed: that is one standard deviation, it wanders over "
+        f"({price.expected.source}, {price.expected.dated}); assumed: that is one standard deviation, it wanders over "
         "days, is dearer in working hours, and changes in 15 % of hours"
     )
     return _hourly("usd_per_hour", values, note)

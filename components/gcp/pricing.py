@@ -7,19 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
-from components.estimate.cost import (
-    CostComponent,
-    Declared,
-    Offer,
-    elsewhere,
-    from_fact,
-    from_service,
-    of_resources,
-    spot_line,
-    unknown_price,
-)
+from components.catalog.resolve import Kind, resolve_price
+from components.estimate.cost import CostComponent, Declared, from_service, of_resources, price_line, unknown_price
 from components.gcp.gke_plan import tpu_chips
-from components.gcp.tpu.slices import SlicePlan, plan_slice
+from components.gcp.tpu.slices import SlicePlan, chip_prices, plan_slice
 from components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["price_resources"]
@@ -35,6 +26,8 @@ INSTANCE = "gcp:compute/instance:Instance"
 NODE_POOL = "gcp:container/nodePool:NodePool"
 # Cloud NAT pricing: by the machine up to so many, and above at one price. As many share an address at 64 ports each.
 NAT_MACHINES, NAT_MACHINES_PER_ADDRESS = 32, 1008
+_KINDS: Mapping[str, Kind] = {"spot": "spot", "flex-start": "flex-start"}
+"""How a market's price is resolved; any other is paid for as on demand."""
 MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "reservation"}
 
 
@@ -104,20 +97,9 @@ def _node_price(
     name: str, market: str, machine_type: str, num_nodes: int, catalog: Catalog, region: str, standby: bool
 ) -> CostComponent:
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
-    rows = [p for p in catalog.prices if p.machine_type == machine_type]
-    found = _nearest([(p.region, p.on_demand) for p in rows], region)
-    if market == "spot":
-        spot = _nearest([(p.region, p.spot_high) for p in rows], region)
-        return spot_line(label, num_nodes, region, spot, found, standby=standby)
-    if found is None:
-        return unknown_price(label, num_nodes, f"no {market} price in the catalogue", standby=standby)
-    priced, fact = found
-    note = {
-        "reservation": ", paid whether used or not",
-        # Compute Engine documentation, "About Flex-start VMs": A4, A3 and A2 cost less than on demand.
-        "flex-start": ", on-demand: flex-start costs this at most",
-    }.get(market, "")
-    return from_fact(label, fact, num_nodes, standby=standby, note=f"{note}{elsewhere(priced, region)}")
+    quote = catalog.price(machine_type, region, _KINDS.get(market, "on-demand"))
+    note = ", paid whether used or not" if market == "reservation" else ""
+    return price_line(label, num_nodes, quote, kind=market, standby=standby, note=note)
 
 
 def _node_pools(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
@@ -177,12 +159,6 @@ def _service_node(label: str, machine_type: str, number: int, catalog: Catalog, 
     return unknown_price(label, number, "no price in the catalogue")
 
 
-def _nearest(offers: Iterable[Offer], region: str) -> Offer | None:
-    """The region's own price; where it has none that is known, that of the first region with one."""
-    known = [offer for offer in offers if offer[1].value is not None]
-    return next((offer for offer in known if offer[0] == region), known[0] if known else None)
-
-
 def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
     plan, slices = _slice(inputs), int(inputs.get("num_slices") or 1)
     chips = plan.chips * slices
@@ -193,15 +169,8 @@ def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
 def _chips(name: str, generation: str, chips: int, market: str, region: str, standby: bool) -> CostComponent:
     """Chips of TPUs by the hour."""
     label = f"{name}, {chips} chips, {market}"
-    prices = [p for p in load_tpus().prices if p.generation == generation]
-    found = _nearest([(p.region, p.on_demand) for p in prices], region)
-    if market == "spot":
-        known = _nearest([(p.region, p.spot) for p in prices], region)
-        return spot_line(label, chips, region, known, found, unit="chip-hour", standby=standby)
-    if found is None:
-        return unknown_price(label, chips, f"no {market} price in the catalogue", unit="chip-hour", standby=standby)
-    priced, fact = found
-    return from_fact(label, fact, chips, unit="chip-hour", note=elsewhere(priced, region), standby=standby)
+    quote = resolve_price(chip_prices(generation), region, _KINDS.get(market, "on-demand"))
+    return price_line(label, chips, quote, kind=market, unit="chip-hour", standby=standby)
 
 
 def _as_queued(inputs: Mapping[str, Any]) -> dict[str, Any]:

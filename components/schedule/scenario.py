@@ -345,8 +345,8 @@ def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Ne
     catalog = load_provider(machine.provider)
     place = "cluster.machine"
     found = catalog.machine(machine.machine_type, f"{place}.machine_type")
-    prices = [price for price in catalog.prices if price.machine_type == found.name]
-    offers = [offer for offer in find_offers([Carrier(found, prices, catalog.regions)]) if offer.place is not None]
+    carrier = Carrier(found, catalog.prices_of(found.name), catalog.regions)
+    offers = [offer for offer in find_offers([carrier]) if offer.place is not None]
     here = {offer.kind: offer for offer in offers if offer.region == machine.region}
     if not here:
         regions = dict.fromkeys(offer.region for offer in offers)
@@ -396,9 +396,12 @@ def _power(config: ClusterConfig, offer: Offer | None, notes: list[str]) -> Powe
     if offer is None or offer.place is None or offer.machine.accelerator_watts.value is None:
         return None
     machine, place = offer.machine, offer.place
+    intensity = place.intensity_g_per_kwh.value
+    if intensity is None:
+        return None
     board = (machine.accelerator_watts.value or 0.0) * board_share(machine).value
     busy = board + machine.host_watts.value / machine.num_accelerators.value
     notes.append(f"power: {busy:.0f} W a busy GPU with its share of the machine (estimated)")
     notes.append(f"power: idle GPUs draw {config.idle_share:g} of that (assumed)")
-    notes.append(f"grid: {place.intensity_g_per_kwh.value:g} gCO2e/kWh, {place.intensity_g_per_kwh.source}")
-    return Power(busy, busy * config.idle_share, place.pue.value, Hourly((place.intensity_g_per_kwh.value,)))
+    notes.append(f"grid: {intensity:g} gCO2e/kWh, {place.intensity_g_per_kwh.source}")
+    return Power(busy, busy * config.idle_share, place.pue.value, Hourly((intensity,)))

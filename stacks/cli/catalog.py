@@ -9,10 +9,10 @@ Prints and compares; it never rewrites the catalogue. What takes long to import 
 it, because `gangway --help` imports this module.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from components.catalog.crosscheck import Difference as Disagreement
     from components.catalog.crosscheck import Value
     from components.catalog.loader import Catalog, Provider
-    from components.catalog.schema import MachineType
+    from components.catalog.schema import MachinePrice, MachineType, TpuPrice
 
+RowT = TypeVar("RowT", "MachinePrice", "TpuPrice")
 EXIT_DIFFERENT = 1
 _NAMED = 3
 """Machine types that a row names one by one."""
@@ -207,10 +208,16 @@ def _rows(provider: "Provider") -> list[dict[str, Any]]:
     if provider == "gcp":
         tpus = load_tpus()
         for generation in tpus.generations.values():
-            price = tpus.price(generation.name, HOME_REGION[provider])
+            price = _home_price(tpus.prices_of(generation.name), provider)
             own = {"provider": provider, **generation.model_dump(mode="json")}
             rows.append({**own, "price": None if price is None else price.model_dump(mode="json")})
     return rows
+
+
+def _home_price(rows: Sequence[RowT], provider: str) -> RowT | None:
+    """The price in the region that the lists of this command are of; of the first one without it."""
+    home = (row for row in rows if row.region == HOME_REGION[provider])
+    return next(home, rows[0] if rows else None)
 
 
 def tpus_table() -> "Table":
@@ -226,7 +233,7 @@ def tpus_table() -> "Table":
     for heading in ("types", "GiB a\nchip", "chips\na host", "USD/\nchip h", "in region", "zones"):
         table.add_column(heading, justify="right" if "\n" in heading else "left", no_wrap=True)
     for tpu in tpus.generations.values():
-        price, sold = tpus.price(tpu.name, HOME_REGION["gcp"]), tpu.offered.zones.value or {}
+        price, sold = _home_price(tpus.prices_of(tpu.name), "gcp"), tpu.offered.zones.value or {}
         table.add_row(
             f"{tpu.prefix}-{tpu.suffix_counts.upper()}",
             _number(tpu.hbm_gib.value),
@@ -240,7 +247,7 @@ def tpus_table() -> "Table":
 
 def machine_row(machine: "MachineType", catalog: "Catalog") -> dict[str, Any]:
     """One machine as plain JSON data, each fact with its source, and its price where one is known."""
-    price = catalog.price(machine.name, HOME_REGION[machine.provider])
+    price = _home_price(catalog.prices_of(machine.name), machine.provider)
     return {
         **machine.model_dump(mode="json"),
         "price": None if price is None else price.model_dump(mode="json"),
@@ -268,7 +275,7 @@ def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog") -> "Ta
             no_wrap=heading in ("machine type", "accelerators"),
         )
     for machine in rows:
-        price = catalog.price(machine.name, HOME_REGION[machine.provider])
+        price = _home_price(catalog.prices_of(machine.name), machine.provider)
         table.add_row(
             machine.name,
             machine.accelerator,

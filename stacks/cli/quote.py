@@ -73,11 +73,7 @@ def quote(
     _check_shown(max_intensity, top)
     offers = find_offers(carriers(accelerator, chosen_providers(providers)))
     permitted, refused = permitted_offers(offers, limits)
-    within = [
-        offer
-        for offer in permitted
-        if max_intensity is None or (offer.place and offer.place.intensity_g_per_kwh.value <= max_intensity)
-    ]
+    within = [offer for offer in permitted if max_intensity is None or _is_clean(offer, max_intensity)]
     ranking = rank([quote_one(offer, job) for offer in within], by)
     answer = Answer(accelerator, job, by, max_intensity, len(permitted) - len(within), ranking, top, refused=refused)
     if here is not None:
@@ -91,6 +87,12 @@ def quote(
 
         show_answer(answer, Console())
     raise typer.Exit(0 if ranking.ranked else EXIT_NOTHING)
+
+
+def _is_clean(offer: "Offer", max_intensity: float) -> bool:
+    """Whether the grid is known to emit at most so much."""
+    grams = None if offer.place is None else offer.place.intensity_g_per_kwh.value
+    return grams is not None and grams <= max_intensity
 
 
 def _data(text: str, limits: "RegionLimits") -> "DataAt":
@@ -188,20 +190,17 @@ def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--
 
 def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
     """A TPU slice as a carrier: priced by the chip, on demand and spot."""
-    from components.catalog.loader import load_tpus
     from components.estimate.offers import Carrier
-    from components.gcp.tpu.slices import plan_slice, slice_machine, slice_price
+    from components.gcp.tpu.slices import plan_slice, slice_machine, slice_prices
 
     try:
         plan = plan_slice(accelerator_type=accelerator)
     except InputError as mistake:
         fix = f"write {accelerator.lower()}" if accelerator != accelerator.lower() else mistake.fix
         raise InputError(place, mistake.problem, value=accelerator, allowed=mistake.allowed, fix=fix) from None
-    tpus = load_tpus()
-    prices = [slice_price(plan, row.region) for row in tpus.prices if row.generation == plan.generation]
     return Carrier(
         machine=slice_machine(plan),
-        prices=[price for price in prices if price is not None],
+        prices=slice_prices(plan),
         regions=catalog.regions,
         capacity=frozenset({"on-demand", "spot"}),
     )

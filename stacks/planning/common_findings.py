@@ -9,7 +9,7 @@ from components.catalog.schema import MachineType
 from components.catalog.validators import STALE_DAYS, is_stale
 from components.core.capacity import Spot
 from components.core.findings import Finding, InputError
-from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
+from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate, foreign_regions
 from components.estimate.spot import best_interval_sec
 from images.pins import pinned_image
 from images.specs import DOCKERFILE_FLAVOURS
@@ -268,11 +268,14 @@ def _other_data(config: StackConfig, dataset: str, named: str) -> Finding | None
 
 
 def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
-    if any(component.priced_in for component in cost.components):
+    if regions := foreign_regions(cost.components):
+        lines = sum(bool(component.priced_in) for component in cost.components)
         yield Finding.info(
             "cost.other-region",
             "gangway:region",
-            f"some prices are not listed for {config.region}: another region's stand in, and each line says so",
+            f"{lines} of {len(cost.components)} prices are not listed for {config.region}: those of "
+            f"{', '.join(regions)} stand in, so that no total is a bound; each line says whose price it has",
+            "run `gangway prices refresh`, which reads those of machines",
         )
     fix = "run `gangway prices refresh`, which reads those of machines; else add what it costs yourself"
     if config.site is not None:

@@ -64,17 +64,21 @@ class ExpectedRun:
 
 
 def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, cost: CostEstimate) -> ExpectedRun:
-    """What the run takes at this speed, which is of `run_nodes`, and costs by the bill of the first rung in reach."""
+    """What the run takes at this speed, which is of `run_nodes`, and costs by the bill of the first rung in reach; at
+    most, at its highest prices.
+    """
     most, rate = config.work.max_hours, speed.images_per_second
     memory = worker_memory(config, machine) if config.trains else None
     if rate is None or first_in_reach(config, machine) is None:
         return ExpectedRun(speed, memory=memory)
     whole = _whole(config, machine, rate)
     hours = whole.map(lambda each: min(each, most))
+    paid = cost.upfront + cost.once
+    usd = Band(cost.hourly * hours.low + paid, cost.hourly * hours.mid + paid, cost.hourly_high * hours.high + paid)
     return ExpectedRun(
         speed,
         hours,
-        hours.map(lambda each: cost.hourly * each + cost.upfront + cost.once),
+        usd,
         Band(*(_share(config, each) for each in (whole.high, whole.mid, whole.low))),
         memory,
     )

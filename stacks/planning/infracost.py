@@ -2,8 +2,8 @@
 that.
 
 Figures are decimal strings, a month has 730 hours, and what nobody knows the price of has costs of null and says
-`priceNotFound`. A standby rung has a quantity of 0, what is paid by use has none. What Infracost has no word for (the
-run, energy) is not in it.
+`priceNotFound`; another region's price is named in the component. A standby rung has a quantity of 0, what is paid by
+use has none. What Infracost has no word for (the run, energy) is not in it.
 """
 
 from collections import Counter
@@ -135,8 +135,9 @@ def _component(name: str, line: Mapping[str, Any]) -> dict[str, Any]:
     # What is bought or passes once has no rate; the rest is priced by the month, or else by the hour.
     passing, by_month = unit in _PASSING, unit.endswith("months")
     factor = 1 if passing or by_month else HOURS_PER_MONTH
+    foreign = f" (price of {line['priced_in']})" if line.get("priced_in") else ""
     return {
-        "name": f"{line['name'].removeprefix(f'{name}: ')}{' (standby)' if line['standby'] else ''}",
+        "name": line["name"].removeprefix(f"{name}: ") + (" (standby)" if line["standby"] else "") + foreign,
         "unit": unit,
         "hourlyQuantity": None if passing else _text(quantity * factor / HOURS_PER_MONTH),
         "monthlyQuantity": _text(quantity * factor),

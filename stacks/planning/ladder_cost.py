@@ -30,7 +30,9 @@ def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungC
 def _rung(rung: RungCost) -> LadderRung:
     """A rung that is not spot is assumed to be there whenever it is asked for."""
     assert rung.undisturbed_hours is not None, "ladders are of trainings"
-    plain = LadderRung(rung.hourly, rung.num_nodes, rung.undisturbed_hours, rung.spot.interval_sec)
+    plain = LadderRung(
+        rung.hourly, rung.num_nodes, rung.undisturbed_hours, rung.spot.interval_sec, usd_high=rung.hourly_high
+    )
     if not rung.in_reach:
         return replace(plain, usd_per_hour=None, there=NEVER, in_reach=False)
     if rung.taken is None:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from components.core.findings import Finding, Severity
-from components.estimate.cost import CostEstimate, estimate
+from components.estimate.cost import CostEstimate, estimate, foreign_regions
 from components.estimate.energy import (
     CarbonEstimate,
     EmbodiedEstimate,
@@ -35,6 +35,7 @@ from stacks.planning.run_costs import (
     RungCost,
     bill_in_reach,
     dearest_rung,
+    most_bound,
     most_usd,
     pace,
     price_ladder,
@@ -98,7 +99,13 @@ class Plan:
     def _run_most(self) -> dict[str, Any] | None:
         if self.rung is None:
             return None
-        return {"usd": self.most_usd, "position": self.dearest.position, "kind": self.dearest.kind}
+        return {
+            "usd": self.most_usd,
+            "position": self.dearest.position,
+            "kind": self.dearest.kind,
+            "bound": most_bound(self.cost),
+            "foreign_regions": foreign_regions(self.cost.components),
+        }
 
     def hourly_with(self, nodes: int) -> float | None:
         """US dollars an hour with so many nodes of the rung in use; None where their price is not known."""

@@ -2,14 +2,15 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pulumi
 
 from components.catalog.embodied import life_hours, machine_emissions
+from components.catalog.resolve import Kind, resolve_price
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
-from components.core.capacity import AnyRung, CapacityBlock
+from components.core.capacity import AnyRung, CapacityBlock, Reservation
 from components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
 from components.estimate.energy import board_share
 from images.render import render_dockerfile
@@ -65,20 +66,20 @@ def cloud_context(
     config: StackConfig,
     machine: MachineType,
     region: Region,
-    price: MachinePrice | None,
+    rows: Sequence[MachinePrice],
     image_digest: str,
     num_nodes: int | None = None,
     peak_tflops: Mapping[str, Fact[float | None]] | None = None,
 ) -> RunContext:
     """The context of a run in the cloud, with the price of each kind of capacity that its nodes may come from.
-    `machine`: one node, as the trainer counts nodes: what runs one launcher; `num_nodes`: how many of them; the
-    stack's own number when left out; `peak_tflops`: of what one worker drives, by number format, where the trainer
-    does not know the device's itself.
+    `machine`: one node, as the trainer counts nodes: what runs one launcher; `rows`: its prices by region; `num_nodes`:
+    how many of them; the stack's own number when left out; `peak_tflops`: of what one worker drives, by number format,
+    where the trainer does not know the device's itself.
     """
     ladder = config.cluster.capacity
     kinds = tuple(rung.kind for rung in ladder)
     # The first rung of a kind stands for all of them: their nodes cost alike, but for two blocks bought apart.
-    prices = {rung.kind: _price(rung, config.cluster.nodes.max, price) for rung in reversed(ladder)}
+    prices = {rung.kind: _price(rung, config.cluster.nodes.max, rows, config.region) for rung in reversed(ladder)}
     made, boards = machine_emissions(machine), machine.num_accelerators.value
 
     def each(fact: Fact[float | None]) -> Fact[float | None]:
@@ -130,8 +131,8 @@ def local_context(stack: str, run_id: str) -> RunContext:
     )
 
 
-def _price(rung: AnyRung, num_nodes: int, price: MachinePrice | None) -> Quantity:
-    """What a node of a rung costs an hour: reservations what they do on demand, flex-start at most so much."""
+def _price(rung: AnyRung, num_nodes: int, rows: Sequence[MachinePrice], region: str) -> Quantity:
+    """What a node of a rung is expected to cost an hour: reservations what they do on demand."""
     if isinstance(rung, CapacityBlock) and rung.upfront_usd and rung.starts_at and rung.ends_at:
         hours = (rung.ends_at - rung.starts_at).total_seconds() / 3600
         return Quantity(
@@ -140,14 +141,13 @@ def _price(rung: AnyRung, num_nodes: int, price: MachinePrice | None) -> Quantit
             provenance="assumed",
             source="gangway:cluster.capacity: upfront_usd of the block, over its hours and nodes",
         )
-    if price is None:
-        return Quantity.absent("USD/h", f"the catalogue has no {rung.kind} price")
-    fact = {"spot": price.spot_high, "capacity-block": price.block}.get(rung.kind, price.on_demand)
-    if fact.value is None:
-        unsaid = fact.source if fact.confidence == "stated" else f"the catalogue has no {rung.kind} price"
-        return Quantity.absent("USD/h", unsaid)
-    at_most = ", which it stays below" if rung.kind == "flex-start" else ""
-    return _quantity(fact, "USD/h", note=f"{rung.kind}, {price.region}{at_most}")
+    kind: Kind = "on-demand" if isinstance(rung, Reservation) else rung.kind
+    quote = resolve_price(rows, region, kind)
+    if quote is None:
+        stated = next((row.on_demand.source for row in rows if row.on_demand.confidence == "stated"), None)
+        return Quantity.absent("USD/h", stated or f"the catalogue has no {rung.kind} price")
+    at_most = ", as a limit" if quote.limit else ""
+    return _quantity(quote.expected, "USD/h", note=f"{rung.kind}, {quote.priced_in}{at_most}")
 
 
 def _end(fact: Fact[float | None], name: str) -> Quantity:

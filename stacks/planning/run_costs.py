@@ -6,23 +6,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.catalog.billing import load_billing
 from components.catalog.reliability import failures_per_hour
-from components.catalog.schema import Fact, MachinePrice, MachineType, ServicePrice
+from components.catalog.resolve import PriceQuote
+from components.catalog.schema import Fact, MachineType, ServicePrice
 from components.catalog.transfer import transfer_price
 from components.core.capacity import Spot
 from components.core.fields import Egress
 from components.estimate.cost import (
     HOURS_PER_MONTH,
+    Bound,
     CostComponent,
     CostEstimate,
     Declared,
-    beyond_reach,
-    elsewhere,
+    bound,
+    foreign_regions,
     from_service,
-    lowest_spot,
     of_resources,
     used_once,
 )
@@ -212,6 +213,9 @@ class RungCost:
         in_reach: whether machines can come: not where its price cap is below all that spot was seen at.
         nodes_hourly: US dollars an hour of its nodes and their disks; None where a price is not known, or out of reach.
         hourly: of the whole stack on this rung; None likewise.
+        hourly_high: the same at the highest prices.
+        bound: what these are.
+        foreign_regions: whose prices they hold beside the stack's own region's.
         monthly: of 730 such hours, purchases and usage included.
         run_hours: expected from the start of the nodes to the end of the run, max_hours at most; None where it would
             never end.
@@ -231,6 +235,9 @@ class RungCost:
     in_reach: bool
     nodes_hourly: float | None
     hourly: float | None
+    hourly_high: float | None
+    bound: Bound
+    foreign_regions: tuple[str, ...]
     monthly: float | None
     run_hours: float | None
     run: float | None
@@ -239,6 +246,11 @@ class RungCost:
     spot_if_trained: SpotEstimate | None
     taken: Fact[float | None] | None
     failures: Fact[float]
+
+    @property
+    def sums(self) -> tuple[float | None, float | None, float | None]:
+        """US dollars of an hour, a month and a run."""
+        return self.hourly, self.monthly, self.run
 
     @property
     def spot(self) -> SpotEstimate:
@@ -279,9 +291,17 @@ def run_nodes(config: StackConfig, machine: MachineType) -> int:
     return rung_nodes(config, machine, first_in_reach(config, machine) or 0)
 
 
-def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, MachinePrice]:
-    """The rungs that no machine comes to, since spot has never been as cheap as their cap, with the row that has the
-    lowest price seen. Bill, ladder, expected run, budget and findings all leave them out by this.
+class LowestSpot(NamedTuple):
+    """The machine type of a rung whose spot price was seen lowest."""
+
+    machine_type: str
+    quote: PriceQuote
+
+
+def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, LowestSpot]:
+    """The rungs that no machine comes to, since spot has never been as cheap there as their cap, with the lowest price
+    seen. Bill, ladder, expected run, budget and findings all leave them out by this. What is not known in this region
+    keeps nothing away.
     """
     unmet, provider = {}, provider_of(config.provider)
     if not provider.caps_spot:
@@ -290,10 +310,17 @@ def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, MachinePr
         if isinstance(rung, Spot) and rung.max_usd_per_hour is not None:
             names = dict.fromkeys((machine.name, *rung.machine_types))
             catalog = provider.catalog_here()
-            lowest = lowest_spot(catalog.price(name, config.region) for name in names)
-            if lowest is not None and beyond_reach(rung.max_usd_per_hour, lowest):
+            quotes = [(name, catalog.price(name, config.region, "spot")) for name in names]
+            seen = [LowestSpot(name, found) for name, found in quotes if found is not None and _is_seen(found)]
+            lowest = min(seen, key=lambda each: each.quote.low or 0.0, default=None)
+            if lowest is not None and len(seen) == len(names) and rung.max_usd_per_hour < (lowest.quote.low or 0.0):
                 unmet[position] = lowest
     return unmet
+
+
+def _is_seen(spot: PriceQuote) -> bool:
+    """Whether the lowest price of spot in this very region is known."""
+    return spot.low is not None and not spot.foreign_region
 
 
 def first_in_reach(config: StackConfig, machine: MachineType) -> int | None:
@@ -311,21 +338,21 @@ def bill_in_reach(config: StackConfig, machine: MachineType, lines: Sequence[Cos
     changed = {id(line): replace(line, standby=False) for line in lines if id(line) in in_use}
     for position, lowest in unmet.items():
         for line in rung_lines(config, lines, position):
-            changed[id(line)] = _unpaid(line, lowest, config.region)
+            changed[id(line)] = _unpaid(line, lowest.quote)
     return [changed.get(id(line), line) for line in lines]
 
 
-def _unpaid(line: CostComponent, lowest: MachinePrice, region: str) -> CostComponent:
+def _unpaid(line: CostComponent, lowest: PriceQuote) -> CostComponent:
     """A line of a rung that no machine comes to. Its nodes bear the lowest price seen, and not the cap."""
-    line = replace(line, quantity=0.0, hourly=0.0, standby=True)
+    line = replace(line, quantity=0.0, hourly=0.0, standby=True, is_limit=False, price_high=None)
     if line.unit != "hours":
         return line
-    fact = lowest.spot_low
+    fact = lowest.expected
     return replace(
         line,
         name=f"{line.name.removesuffix(', at most')}: none comes",
-        price=fact.value,
-        source=f"{fact.source}, the lowest seen: max_usd_per_hour is below{elsewhere(lowest.region, region)}",
+        price=lowest.low,
+        source=f"{fact.source}, the lowest seen: max_usd_per_hour is below",
         as_of=fact.as_of_text,
         read_on=fact.seen_on.isoformat(),
         confidence=fact.confidence,
@@ -339,18 +366,25 @@ def rung_in_use(config: StackConfig, cost: CostEstimate) -> int:
 
 
 def dearest_rung(config: StackConfig, cost: CostEstimate) -> tuple[int, float]:
-    """The rung on which the stack costs most, and US dollars an hour of it there; of known prices."""
+    """The rung on which the stack costs most, and US dollars an hour of it there; of known prices, at their highest."""
     positions, in_use = range(len(config.cluster.capacity)), rung_in_use(config, cost)
     of_rungs = [rung_lines(config, cost.components, at) for at in positions]
     # What is reserved further down is paid for anyway, and in the totals.
-    hourly = [sum(c.hourly or 0.0 for c in of_rungs[at] if c.standby or at == in_use) for at in positions]
+    hourly = [sum(c.hourly_high or 0.0 for c in of_rungs[at] if c.standby or at == in_use) for at in positions]
     dearest = max(positions, key=lambda at: (hourly[at], at == in_use))
-    return dearest, cost.hourly - hourly[in_use] + hourly[dearest]
+    return dearest, cost.hourly_high - hourly[in_use] + hourly[dearest]
 
 
 def most_usd(config: StackConfig, cost: CostEstimate) -> float:
-    """US dollars of a run at most: all of max_hours on the dearest rung; of known prices."""
+    """US dollars of a run at most: all of max_hours on the dearest rung; of known prices. `most_bound` says whether it
+    is a bound.
+    """
     return dearest_rung(config, cost)[1] * cost.run_hours + cost.upfront + cost.once
+
+
+def most_bound(cost: CostEstimate) -> Bound:
+    """What `most_usd` is: any rung may be the dearest."""
+    return bound(cost.components, at_most=True)
 
 
 def pace(config: StackConfig, speed: Throughput | None = None) -> Pace:
@@ -413,7 +447,7 @@ def price_ladder(
     positions, unmet = range(len(config.cluster.capacity)), unmet_caps(config, machine)
     of_rungs = {id(line) for position in positions for line in rung_lines(config, lines, position)}
     # What nobody has priced is missing on every rung alike: it is said of the whole bill, not of a rung.
-    around = sum(line.hourly or 0.0 for line in lines if id(line) not in of_rungs)
+    around = [line for line in lines if id(line) not in of_rungs]
     paid = sum(line.upfront + line.once for line in lines)
     counts = {rung_nodes(config, machine, at) for at in positions}
     rates = {} if job is None else {count: _rate(config, machine, count, job) for count in counts}
@@ -428,7 +462,7 @@ def _rung(
     machine: MachineType,
     own: Sequence[CostComponent] | None,
     position: int,
-    around: float,
+    around: Sequence[CostComponent],
     paid: float,
     rates: Mapping[int, float],
 ) -> RungCost:
@@ -438,7 +472,8 @@ def _rung(
     rung, unknown = config.cluster.capacity[position], own is None or any(line.hourly is None for line in own)
     num_nodes = rung_nodes(config, machine, position)
     nodes_hourly = None if own is None or unknown else sum(line.hourly or 0.0 for line in own)
-    hourly = None if nodes_hourly is None else around + nodes_hourly
+    held = [*around, *(own or ())]
+    hourly = None if nodes_hourly is None else sum(line.hourly or 0.0 for line in held)
     fact = taken(config, machine) if isinstance(rung, Spot) else None
     spot = share = None
     hours = None if own is None else config.work.max_hours
@@ -454,6 +489,9 @@ def _rung(
         in_reach=own is not None,
         nodes_hourly=nodes_hourly,
         hourly=hourly,
+        hourly_high=None if hourly is None else sum(line.hourly_high or 0.0 for line in held),
+        bound=bound(held),
+        foreign_regions=foreign_regions(held),
         monthly=None if hourly is None else hourly * HOURS_PER_MONTH + paid,
         run_hours=hours,
         run=None if hourly is None or hours is None else hourly * hours + paid,

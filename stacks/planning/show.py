@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from components.core.findings import Finding, InputError, Severity
-from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate
+from components.estimate.cost import (
+    HOURS_PER_MONTH,
+    Bound,
+    CostComponent,
+    CostEstimate,
+    bound,
+    foreign_regions,
+)
 from components.estimate.energy import CarbonEstimate
 from stacks.planning.common_findings import span
 from stacks.planning.difference import Change, Delta, Difference, compare
@@ -24,7 +31,7 @@ from stacks.planning.infracost import infracost
 from stacks.planning.ladder_cost import assumptions
 from stacks.planning.plan import Plan
 from stacks.planning.recording import PlannedResource
-from stacks.planning.run_costs import RungCost
+from stacks.planning.run_costs import RungCost, most_bound
 from stacks.planning.team_access import TeamAccess
 from stacks.planning.throughput import about
 
@@ -122,7 +129,9 @@ def _heading(plan: Plan) -> str:
 def _envelope(plan: Plan, *, sources: bool) -> Panel:
     cost = plan.cost
     upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
-    fallback = f"\nstandby: {usd(cost.standby_hourly)} an hour more at most, when a lower rung steps in"
+    standby = [line for line in cost.components if line.standby and line.quantity]
+    more = marked(cost.standby_hourly, bound(standby, at_most=True), standby)
+    fallback = f"\nstandby: {more} an hour more, when a lower rung steps in"
     missing = "\n[yellow]without these, whose price is not known: " + escape("; ".join(cost.unknown)) + "[/]"
     origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}"
     origin += f"; made: {escape(plan.embodied.source)} ({plan.embodied.confidence})[/]"
@@ -133,13 +142,14 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
             f"[bold]{_known(cost, cost.hourly)}[/] an hour, {_known(cost, cost.monthly)} a month of 730 h"
             f"\na run: [bold]{_most(plan)}[/]"
         )
-        idle = f"\nwhen the job is done: {usd(plan.idle_hourly)} an hour until the stack is destroyed"
+        idle = f"\nwhen the job is done: {_known(cost, plan.idle_hourly)} an hour until the stack is destroyed"
     return Panel(
         f"{hours}"
         f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
         f"\n{_expected(plan, sources=sources)}"
         f"{_memory(plan, sources=sources)}"
         f"{idle}"
+        f"{_star(cost)}"
         f"\n{_energy(plan)}"
         f"\n{_embodied(plan)}"
         f"{origin if sources else ''}",
@@ -151,7 +161,7 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
 def _standing(plan: Plan) -> str:
     """What a cluster with a queue costs, by how many nodes are up."""
     if plan.rung is None:
-        return f"[bold]{usd(plan.cost.hourly)}[/] an hour; {_NO_NODE}"
+        return f"[bold]{_known(plan.cost, plan.cost.hourly)}[/] an hour; {_NO_NODE}"
     nodes, lines = plan.config.cluster.nodes, []
     for num in sorted({nodes.min, nodes.max}, reverse=True):
         hourly = plan.hourly_with(num)
@@ -177,8 +187,9 @@ def _expected(plan: Plan, *, sources: bool) -> str:
     if not known:
         ends = span(run.hours.low * 3600), span(run.hours.high * 3600)
         took += f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
-        paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})" if run.usd.high else ""
         fast += f" ({about(rate.low)} to {about(rate.high)})"
+    if run.usd.high > run.usd.low:
+        paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})"
     share = "all images" if run.share.low == 1 else f"{run.share.mid:.0%} of the images"
     if run.share.low != run.share.mid:
         share += f" ({run.share.low:.0%} to {run.share.high:.0%})"
@@ -195,13 +206,28 @@ def _memory(plan: Plan, *, sources: bool) -> str:
     return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{why}"
 
 
-def _known(cost: CostEstimate, amount: float) -> str:
-    """An amount of a bill that may lack a price: what is not known is no zero."""
-    return _at_least(amount) if cost.unknown else usd(amount)
+def _known(cost: CostEstimate, amount: float | None) -> str:
+    """An amount of a bill that may lack a price, or hold another region's or a limit."""
+    return marked(amount, cost.bound, cost.in_use)
 
 
-def _at_least(amount: float) -> str:
-    return f"at least {usd(amount)}" if amount else "unknown"
+def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -> str:
+    """A sum of these lines with what it is: a bound, or starred, where it holds what `_star` says."""
+    unknown = any(line.hourly is None for line in lines)
+    if amount is None or (unknown and not amount):
+        return "unknown"
+    star = "*" if foreign_regions(lines) or (unknown and bound is not Bound.AT_LEAST) else ""
+    return f"{bound} {usd(amount)}{star}" if bound else f"{usd(amount)}{star}"
+
+
+def _star(cost: CostEstimate) -> str:
+    """What a starred sum holds or lacks; empty where none is starred."""
+    foreign = foreign_regions(cost.components)
+    said = [f"in part at the prices of {', '.join(foreign)}"] if foreign else []
+    if any(line.hourly is None for line in cost.components):
+        said.append("without the prices that nobody knows")
+    starred = foreign or (said and not most_bound(cost))
+    return f"\n[yellow]* {'; '.join(said)}: no bound[/]" if starred else ""
 
 
 def _tally(plan: Plan, detail: Detail) -> str:
@@ -219,9 +245,9 @@ def _tally(plan: Plan, detail: Detail) -> str:
         expected = f"{span(run.hours.mid * 3600)}, {_known(cost, run.usd.mid)} expected; "
     money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_most(plan)}"
     if plan.config.job is None and plan.rung is not None:
-        money = f"{_known(cost, cost.hourly)} an hour with all nodes up, {usd(plan.idle_hourly)} without work"
+        money = f"{_known(cost, cost.hourly)} an hour with all nodes up, {_known(cost, plan.idle_hourly)} without work"
     more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
-    return f"{numbers}\n[bold]{money}[/]{more}"
+    return f"{numbers}\n[bold]{money}[/]{_star(cost)}{more}"
 
 
 def _most(plan: Plan) -> str:
@@ -230,9 +256,9 @@ def _most(plan: Plan) -> str:
         return _NEVER
     on = f" ({plan.dearest.kind})" if len(plan.rungs) > 1 else ""
     hours = f"{plan.cost.run_hours:,.5g} h"
-    if plan.cost.unknown or any(rung.in_reach and rung.hourly is None for rung in plan.rungs):
-        return f"{hours} at most, {_at_least(plan.most_usd)}{on}"
-    return f"{hours}, {usd(plan.most_usd)} at most{on}"
+    if most_bound(plan.cost) is Bound.AT_MOST:
+        return f"{hours}, {usd(plan.most_usd)} at most{on}"
+    return f"{hours} at most, {marked(plan.most_usd, Bound.NONE, plan.cost.components)}{on}"
 
 
 def _energy(plan: Plan) -> str:
@@ -243,7 +269,7 @@ def _energy(plan: Plan) -> str:
     whole = "" if plan.config.job is not None else " a month with all nodes"
     return (
         f"energy{whole}: {kwh}; PUE {energy.pue:g}\n"
-        f"emissions: {_range('kg CO2e', *map(_kilo, grams))}; {carbon.intensity_g_per_kwh:.0f} g/kWh"
+        f"emissions: {_range('kg CO2e', *map(_kilo, grams))}; {_grams(carbon)}"
     )
 
 
@@ -255,6 +281,11 @@ def _range(unit: str, mid: float | None, low: float | None, high: float | None, 
         return f"[bold]unknown[/], {_digits(most)} {unit} at most"
     band = "" if low == mid == high else f" ({_digits(low)} to {_digits(high)})"
     return f"[bold]{_digits(mid)} {unit}[/] expected{band}, {_digits(most)} at most"
+
+
+def _grams(carbon: CarbonEstimate) -> str:
+    grams = carbon.intensity_g_per_kwh
+    return "an unknown grid" if grams is None else f"{grams:.0f} g/kWh"
 
 
 def _digits(value: float) -> str:
@@ -407,7 +438,9 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: b
         # Spot's interruptions are news; that machines fail is in the hours, and said in full only.
         said = _stops(rung, source=sources) if sources or rung.taken else ""
         stops = f"\n[dim]{escape(said)}[/]" if said else ""
-        figures = (usd(rung.hourly), usd(rung.monthly), hours, usd(rung.run))
+        star = "*" if rung.foreign_regions else ""
+        hourly, month, run = (usd(each) if each is None else f"{usd(each)}{star}" for each in rung.sums)
+        figures = (hourly, month, hours, run)
         table.add_row(f"{rung.position}: {rung.kind}{stops}", *figures[: len(columns) - 1])
     return table
 
@@ -416,14 +449,15 @@ def _ladder(plan: Plan, *, sources: bool) -> str:
     """All rungs as one: what is expected, and between which ends."""
     found = plan.ladder
     names = ", then ".join(f"{rung.kind} {share:.0%}" for rung, share in zip(plan.rungs, found.shares, strict=True))
+    star = "*" if any(rung.foreign_regions for rung in plan.rungs) else ""
     if plan.rung is None:
         return f"on the whole ladder ({names}): {_NEVER}"
     if found.hours is None:
         expected = "a run: not known how often spot is taken there"
     else:
-        expected = f"[bold]{usd(found.usd)}, {span(found.hours * 3600)}[/] expected a run"
+        expected = f"[bold]{usd(found.usd)}{star}, {span(found.hours * 3600)}[/] expected a run"
     why = f"\n[dim]{escape(assumptions(plan.rungs))}[/]" if sources else ""
-    band = f"{usd(found.usd_low)} to {usd(found.usd_high)}"
+    band = f"{usd(found.usd_low)} to {usd(found.usd_high)}{star}"
     return f"on the whole ladder ({names}): {expected}; {band}{why}"
 
 

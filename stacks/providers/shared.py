@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from components.catalog.loader import Provider, load_provider
 from components.catalog.offered import region_findings, zone_findings
+from components.catalog.resolve import PriceQuote
 from components.catalog.schema import MachinePrice, MachineType, Region
 from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
 from components.core.capacity import Spot, plan_ladder
@@ -16,13 +17,12 @@ from components.core.fields import Egress
 from components.core.findings import Finding, InputError
 from components.core.job import JobSpec, OwnCommand, Rendezvous, Volume
 from components.core.tags import TagPolicy, carbon_class
-from components.estimate.cost import elsewhere
 from images.shell import OWN_NOTICES
 from stacks.config.job_settings import control_flags, trainer_flags
 from stacks.config.own_command import command_variables, output_folder
 from stacks.config.sections import CommandConfig
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_costs import first_in_reach, unmet_caps
+from stacks.planning.run_costs import LowestSpot, first_in_reach, unmet_caps
 from stacks.providers.command_nodes import command_meets
 from stacks.providers.image_signature import image_signature
 from stacks.providers.registry import provider_of
@@ -419,55 +419,55 @@ def spot_notice(config: StackConfig, notice_sec: int) -> Iterable[Finding]:
 
 def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> Iterable[Finding]:
     """Price caps with which no machine will come, and caps that cap nothing."""
-    price, unmet = load_provider(provider).price(machine.name, config.region), unmet_caps(config, machine)
+    catalog, unmet = load_provider(provider), unmet_caps(config, machine)
+    spot = catalog.price(machine.name, config.region, "spot")
+    on_demand = catalog.price(machine.name, config.region, "on-demand")
     for position, rung in enumerate(config.cluster.capacity):
         cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
         path = f"{CLUSTER}.capacity[{position}].max_usd_per_hour"
         if cap is None:
             continue
         if position in unmet:
-            yield _unmet_cap(config, cap, unmet[position], path, first_in_reach(config, machine))
+            yield _unmet_cap(cap, unmet[position], path, first_in_reach(config, machine))
             continue
-        if price is None:
-            continue
-        where, high, on_demand = elsewhere(price.region, config.region), price.spot_high, price.on_demand
-        if high.value is not None and cap < high.value:
-            yield _low_cap(cap, price.spot_low.value, high.value, path, f"{high.source}{where}, {high.dated}", machine)
-        if on_demand.value is not None and cap > on_demand.value:
+        if spot is not None and not spot.limit and spot.high is not None and cap < spot.high:
+            yield _low_cap(cap, spot, path, machine)
+        if on_demand is not None and on_demand.is_bounded and cap > (on_demand.high or 0.0):
             yield Finding.warning(
                 "capacity.spot-cap-high",
                 path,
-                f"{cap:g} USD is above the price on demand, {on_demand.value:g} USD, which is the limit without it "
-                f"({on_demand.source}{where}, {on_demand.dated})",
+                f"{cap:g} USD is above the price on demand, {on_demand.usd:g} USD, which is the limit without it "
+                f"({on_demand.source}, {on_demand.expected.dated})",
                 "leave max_usd_per_hour out: the price on demand is the limit then",
             )
 
 
-def _unmet_cap(config: StackConfig, cap: float, lowest: MachinePrice, path: str, first: int | None) -> Finding:
+def _unmet_cap(cap: float, lowest: LowestSpot, path: str, first: int | None) -> Finding:
     """A cap below all that spot was seen to cost; an error where no other rung has machines for the job."""
-    fact, high = lowest.spot_low, lowest.spot_high.value
-    source = f"{fact.source}{elsewhere(lowest.region, config.region)}, {fact.dated}"
+    source = f"{lowest.quote.source}, {lowest.quote.expected.dated}"
     make, so = Finding.warning, "the plan counts nothing of this rung"
     if first is None:
         make, so = Finding.error, "the job never starts"
     return make(
         "capacity.spot-cap-low",
         path,
-        f"{cap:g} USD is below the lowest spot price seen for {lowest.machine_type}, {fact.value:g} USD, so that no "
-        f"machine will come, and {so} ({source})",
-        f"set max_usd_per_hour: {high or fact.value:g}",
+        f"{cap:g} USD is below the lowest spot price seen for {lowest.machine_type}, {lowest.quote.low:g} USD, so that "
+        f"no machine will come, and {so} ({source})",
+        f"set max_usd_per_hour: {lowest.quote.high:g}",
     )
 
 
-def _low_cap(cap: float, low: float | None, high: float, path: str, source: str, machine: MachineType) -> Finding:
-    """A cap below the price that spot was seen to cost: the bill counts the cap, and machines come seldom."""
-    seen = "seen" if low is None else f"seen, {low:g} to {high:g} USD"
+def _low_cap(cap: float, spot: PriceQuote, path: str, machine: MachineType) -> Finding:
+    """A cap below the highest price that spot was seen to cost: machines come less often."""
+    seen = "seen" if spot.low is None else f"seen, {spot.low:g} to {spot.high:g} USD"
+    counted = min(cap, spot.usd or cap)
     return Finding.info(
         "capacity.spot-cap-within",
         path,
         f"{cap:g} USD is below the upper end of the spot prices of {machine.name} {seen}: while the price is above, no "
-        f"machine comes, and one that is there is taken back; the bill counts {cap:g} USD ({source})",
-        f"set max_usd_per_hour: {high:g} for what was seen",
+        f"machine comes, and one that is there is taken back; the bill counts {counted:g} USD ({spot.source}, "
+        f"{spot.expected.dated})",
+        f"set max_usd_per_hour: {spot.high:g} for what was seen",
     )
 
 

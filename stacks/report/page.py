@@ -261,6 +261,10 @@ def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]
     cost = plan["cost"]
     unpriced = [row["name"] for row in cost["components"] if row["hourly"] is None and not row.get("standby")]
     missing = f"no price for {', '.join(unpriced)}" if unpriced else ""
+    bound, foreign = cost.get("bound", "at least" if missing else ""), cost.get("foreign_regions") or ()
+    notes = [f"{'lower bound: ' if bound == 'at least' else ''}{missing}"] if missing else []
+    notes += [f"in part at the prices of {', '.join(foreign)}: no bound"] if foreign else []
+    notes += ["upper bound: some prices are limits"] if bound == "at most" else []
     hours = cost.get("run_hours")
     run_note = f"{number(hours)} h" if hours is not None else "the stack file sets no length of a run"
     rows = (
@@ -270,13 +274,13 @@ def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]
     )
     return [
         (
-            f"{label}, at least" if missing and value is not None else label,
+            f"{label}, {bound}" if bound and value is not None else f"{label} *" if foreign else label,
             sources.cell(
                 value,
                 f"{cost['currency']}{per}",
                 "estimated",
                 source,
-                note=f"lower bound: {missing}" if missing and value is not None else "",
+                note="" if value is None else "; ".join(notes),
                 reason=missing or (run_note if label == "Per run" else "the plan does not know it"),
             ),
         )

@@ -8,10 +8,18 @@ from functools import cache
 from math import prod
 
 from components.catalog.loader import load_tpus
-from components.catalog.schema import Fact, MachinePrice, MachineType, TpuGeneration
+from components.catalog.schema import Fact, MachinePrice, MachineType, TpuGeneration, TpuPrice
 from components.core.findings import InputError, nearest_hint
 
-__all__ = ["SlicePlan", "plan_slice", "slice_machine", "slice_price", "slice_topologies", "worker_tflops"]
+__all__ = [
+    "SlicePlan",
+    "chip_prices",
+    "plan_slice",
+    "slice_machine",
+    "slice_prices",
+    "slice_topologies",
+    "worker_tflops",
+]
 
 
 PLACE = "gangway:cluster"
@@ -286,20 +294,28 @@ def slice_machine(plan: SlicePlan) -> MachineType:
     )
 
 
-def slice_price(plan: SlicePlan, region: str) -> MachinePrice | None:
-    """What one slice costs an hour, from the price of its chips; None where no region has one."""
-    price = load_tpus().price(plan.generation, region)
-    if price is None:
-        return None
-    spot = _times(plan.chips, price.spot)
+def chip_prices(generation: str) -> list[MachinePrice]:
+    """What one chip costs an hour, in every region that has a price."""
+    return [_scaled(1, price) for price in load_tpus().prices_of(generation)]
+
+
+def slice_prices(plan: SlicePlan) -> list[MachinePrice]:
+    """What one slice costs an hour, from the price of its chips, in every region that has one."""
+    rows = (_scaled(plan.chips, price) for price in load_tpus().prices_of(plan.generation))
+    return [row.model_copy(update={"machine_type": plan.accelerator_type}) for row in rows]
+
+
+def _scaled(chips: int, price: TpuPrice) -> MachinePrice:
+    spot = _times(chips, price.spot)
     # No list of committed prices at hand.
     unknown = Fact[float | None].model_validate({**price.on_demand.model_dump(), "value": None})
     return MachinePrice(
         provider="gcp",
-        machine_type=plan.accelerator_type,
+        machine_type=price.generation,
         region=price.region,
-        on_demand=_times(plan.chips, price.on_demand),
+        on_demand=_times(chips, price.on_demand),
         spot_low=spot,
+        spot_typical=spot,
         spot_high=spot,
         reserved_1y=unknown,
         reserved_3y=unknown,

@@ -100,11 +100,14 @@ def _provider(place: Place) -> Provider:
 
 def _listed(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
     """By the list; a price does not travel to another region."""
-    price = catalog.price(machine.name, place.region)
-    if price is None or price.region != place.region:
+    quote = catalog.price(machine.name, place.region, "on-demand" if engine.capacity == "on-demand" else "spot")
+    if quote is None or not quote.is_bounded:
         return Nodes(None, f"no list here has a price of {machine.name} in {place.name}", machine, place)
-    fact = price.on_demand if engine.capacity == "on-demand" else price.spot_high
-    return Nodes(fact.value, f"{engine.capacity}, {fact.source}, {fact.dated}, {fact.confidence}", machine, place)
+    fact = quote.expected
+    which = "" if quote.high == quote.usd else " at its highest"
+    return Nodes(
+        quote.high, f"{engine.capacity}{which}, {quote.source}, {fact.dated}, {fact.confidence}", machine, place
+    )
 
 
 def charge(site: Site, job: JobFile) -> Charge:

@@ -213,7 +213,7 @@ def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tup
         return why, why
     energy, carbon = found
     if energy.it_kwh is None or carbon.gco2e is None:
-        why = Absent(f"no estimate either: {energy.source}")
+        why = Absent(f"no estimate either: {energy.source if energy.it_kwh is None else carbon.source}")
         return why, why
     band = _here(status, f"{energy.source}; may be {ERROR_BAND:.0%} off")
     grid = f"{carbon.intensity_g_per_kwh:g} g/kWh, {carbon.source}, {carbon.as_of}"
@@ -228,6 +228,8 @@ def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
     if nodes is None or (found := envelope(nodes, 0, 1)) is None:
         return None
     energy, carbon = found
+    if carbon.intensity_g_per_kwh is None:
+        return None
     return Figure(
         value=joules.value / _JOULES_PER_KWH * energy.pue * carbon.intensity_g_per_kwh,
         unit="gCO2e",

@@ -88,7 +88,7 @@ def _is_done(job: JobSpec, starts: Sequence[Start]) -> bool:
 def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
     """What an hour of its nodes has cost, by the capacity of each and the hours that it was at work."""
     planned = program_of(config.provider).plan(config)
-    context = cloud_context(config, planned.machine, planned.region, _price(config, planned.machine), "")
+    context = cloud_context(config, planned.machine, planned.region, _prices(config, planned.machine), "")
     weighed, sources, total = 0.0, dict[str, None](), 0.0
     for start in starts:
         kind, quantity = price(start.capacity, context)
@@ -104,9 +104,9 @@ def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
     return Nodes(weighed / total, "; ".join(sources), planned.machine, is_told=told, grid=planned.region)
 
 
-def _price(config: StackConfig, machine: MachineType) -> MachinePrice | None:
-    """The list's, or what the stack file says of a site."""
+def _prices(config: StackConfig, machine: MachineType) -> Sequence[MachinePrice]:
+    """The list's of every region, or what the stack file says of a site."""
     provider = provider_of(config.provider)
     if provider.catalog is None:
-        return price_of(config, machine_of(config))
-    return provider.catalog().price(machine.name, config.region)
+        return [price_of(config, machine_of(config))]
+    return provider.catalog().prices_of(machine.name)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from components.catalog.loader import Catalog, Provider, load_provider
+from components.catalog.resolve import resolve_price
 from components.catalog.schema import MachinePrice
 from components.core.findings import InputError
-from components.estimate.cost import CostComponent, elsewhere, from_fact, from_service, unknown_price
+from components.estimate.cost import CostComponent, from_service, price_line, unknown_price
 
 Verdict: TypeAlias = Literal["in-state", "belongs", "kept", "gone", "orphan"]
 
@@ -125,13 +126,12 @@ def _line(resource: CloudResource, billed: Billed, provider: Provider, catalog: 
     label = f"{resource.name}: {billed.what}"
     if billed.kind == "service":
         return _service(label, billed.what, billed.quantity, provider, catalog, region)
-    found = _slice_price(billed.what, region) if billed.kind == "slice" else catalog.price(billed.what, region)
-    if found is None:
+    rows = _slice_prices(billed.what) if billed.kind == "slice" else catalog.prices_of(billed.what)
+    if not rows:
         # Machines without accelerators stand among the services.
         return _service(label, f"instance-{billed.what}", billed.quantity, provider, catalog, region)
-    fact = found.spot_high if billed.market == "spot" else found.on_demand
-    note = f", {billed.market}{elsewhere(found.region, region)}"
-    return from_fact(label, fact, billed.quantity, note=note)
+    quote = resolve_price(rows, region, "spot" if billed.market == "spot" else "on-demand")
+    return price_line(label, billed.quantity, quote, kind=billed.market, note=f", {billed.market}")
 
 
 def _service(
@@ -142,10 +142,10 @@ def _service(
     return from_service(label, catalog.service_price(provider, region, service), quantity, region)
 
 
-def _slice_price(accelerator_type: str, region: str) -> MachinePrice | None:
-    from components.gcp.tpu.slices import plan_slice, slice_price
+def _slice_prices(accelerator_type: str) -> Sequence[MachinePrice]:
+    from components.gcp.tpu.slices import plan_slice, slice_prices
 
     try:
-        return slice_price(plan_slice(accelerator_type=accelerator_type), region)
+        return slice_prices(plan_slice(accelerator_type=accelerator_type))
     except InputError:
-        return None  # a slice that this catalogue does not know
+        return []  # a slice that this catalogue does not know

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import islice
+from statistics import median
 from typing import Any
 
 from components.catalog.validators import Observed, PriceField
@@ -128,6 +129,7 @@ class AwsSource:
             if prices:
                 description = f"EC2 spot price history, {len(prices)} zones, newest of each"
                 yield self._of_ec2(type_, region, "spot_low", min(prices), description)
+                yield self._of_ec2(type_, region, "spot_typical", median(prices), description)
                 yield self._of_ec2(type_, region, "spot_high", max(prices), description)
 
     def _blocks(self, region: str, types: Sequence[str]) -> Iterator[Answer]:

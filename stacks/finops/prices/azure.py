@@ -82,7 +82,8 @@ class AzureSource:
         reserved = field in ("reserved_1y", "reserved_3y")
         hours = HOURS_OF_TERM[meter["reservationTerm"]][1] if reserved else 1
         term = f", {meter['reservationTerm']} over {hours} hours" if reserved else ""
-        ends: tuple[PriceField, ...] = ("spot_low", "spot_high") if field == "spot_high" else (field,)
+        # Spot has one price a region.
+        ends: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high") if field == "spot_high" else (field,)
         unit = str(meter["unitOfMeasure"])
         for end in ends:
             yield Observed(

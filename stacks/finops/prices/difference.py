@@ -23,6 +23,7 @@ from components.core.findings import InputError
 FIELD_NAMES: Mapping[PriceField, str] = {
     "on_demand": "on demand",
     "spot_low": "spot, low",
+    "spot_typical": "spot, typical",
     "spot_high": "spot, high",
     "reserved_1y": "reserved, 1 year",
     "reserved_3y": "reserved, 3 years",

@@ -26,7 +26,10 @@ PAGE_SIZE = 5000
 SSD = "ssd backed local storage"
 TPU_PARTS: Mapping[str, str] = {"v5e": "tpuv5e", "v5p": "tpuv5p", "v6e": "tpuv6e"}
 """Generations whose chips the entries of Compute Engine hold."""
-_FIELDS: Mapping[bool, tuple[PriceField, ...]] = {False: ("on_demand",), True: ("spot_low", "spot_high")}
+_FIELDS: Mapping[bool, tuple[PriceField, ...]] = {
+    False: ("on_demand",),
+    True: ("spot_low", "spot_typical", "spot_high"),
+}
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def advice_lines(given: AdviceGiven) -> Iterator[str]:
     """What to do, why, and how it is done."""
     advice, luggage, sort = given.advice, given.luggage, given.sort
     here, best = advice.here, advice.best
-    trouble = here.problem or here.missing
+    trouble = here.problem or here.missing or here.unpriced
     stays = trouble or f"{_said(_left(advice, sort), sort)} for what is left"
     yield f"you are on {here.offer.label}: {stays}"
     if best is None:

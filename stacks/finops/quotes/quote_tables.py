@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from components.catalog.schema import Fact, Region
 from components.estimate.carried import Carried
 from components.estimate.energy import ERROR_BAND
+from components.estimate.offers import Offer
 from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
 from components.estimate.regions import Why
 from stacks.finops.quotes.move_tables import AdviceGiven, advice_json, advice_lines, route_row
@@ -75,8 +76,15 @@ def _row(quoted: Quoted) -> dict[str, Any]:
         "region": offer.region,
         "machine_type": offer.machine.name,
         "kind": offer.kind,
-        "price": {"value": price.value, "unit": "USD/node-hour", **known, "note": offer.note},
-        "usd": {"value": quoted.usd, "unit": "USD", **known, "confidence": "estimated"},
+        "price": {"value": price.value, "unit": "USD/node-hour", **known, "note": offer.note, **_range(offer)},
+        "usd": {
+            "value": quoted.usd,
+            "high": quoted.usd_high,
+            "unit": "USD",
+            "priced_in": _priced_in(offer),
+            **known,
+            "confidence": "estimated",
+        },
         "interruptions": _interruptions(quoted),
         "failures": _failures(offer.failures),
         "spot": None if quoted.spot is None else quoted.spot.to_json(),
@@ -137,6 +145,17 @@ def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
 def _days(fact: Fact[Any]) -> dict[str, str | None]:
     """The source's own date, and when it was read."""
     return {"as_of": fact.as_of_text or None, "read_on": fact.read_on.isoformat() if fact.read_on else None}
+
+
+def _range(offer: Offer) -> dict[str, Any]:
+    """The lowest and the highest price seen, and whose it is."""
+    quote = offer.quote
+    low, high = (None, None) if quote is None else (quote.low, quote.high)
+    return {"low": low, "high": high, "is_limit": bool(quote and quote.limit), "priced_in": _priced_in(offer)}
+
+
+def _priced_in(offer: Offer) -> str | None:
+    return None if offer.quote is None else offer.quote.priced_in
 
 
 def _finite(hours: float) -> float | None:
@@ -255,7 +274,10 @@ def _say(console: "Console", text: str, *, indent: int = 0, hang: int = 2, style
 
 
 def _label_and_usd(quoted: Quoted) -> str:
-    return quoted.offer.label if quoted.usd is None else f"{quoted.offer.label}, ${quoted.usd:,.0f}"
+    if quoted.own_usd is None:
+        return quoted.offer.label
+    high = "" if quoted.usd_high in (None, quoted.usd) else f", up to ${quoted.usd_high:,.0f}"
+    return f"{quoted.offer.label}, ${quoted.own_usd:,.0f}{high}"
 
 
 _REFUSED = {
@@ -263,6 +285,8 @@ _REFUSED = {
     Why.DENIED: "in a region of --deny",
     Why.RESIDENCY: "in none of the countries of --residency",
 }
+_FEW_REGIONS = 4
+"""Regions of a machine that are named without --top 0."""
 _BY = {"cost": "expected dollars", "carbon": "kg CO2e", "risk": "hours at risk"}
 _HEADINGS = ("", "USD", "hours", "risk", "kWh", "kgCO2e", "offer")
 
@@ -307,13 +331,21 @@ def _of_machines(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
     for (machine, kind), figures in regions.items():
         kinds.setdefault((machine, tuple(figures.items())), []).append(kind)
     for (machine, of_regions), alike in kinds.items():
-        yield f"{machine} {', '.join(alike)}: {', '.join(f'{region} {figure}' for region, figure in of_regions)}"
+        first, rest = of_regions[:_FEW_REGIONS], of_regions[_FEW_REGIONS:]
+        more = (
+            f"; {len(rest)} more region{'s' * (len(rest) > 1)}, up to {rest[-1][1].removeprefix('at most ')}"
+            if rest
+            else ""
+        )
+        yield f"{machine} {', '.join(alike)}: {', '.join(f'{region} {figure}' for region, figure in first)}{more}"
 
 
 def _figure(quoted: Quoted, sort: Sort) -> str:
     match sort:
         case "cost":
-            return f"${_number(quoted.usd, ',.0f')}"
+            quote = quoted.offer.quote
+            most = "at most " if quote and quote.limit else ""
+            return f"{most}${_number(quoted.own_usd, ',.0f')}"
         case "carbon":
             return _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f")
         case "risk":
@@ -323,7 +355,7 @@ def _figure(quoted: Quoted, sort: Sort) -> str:
 def _cells(place: int, quoted: Quoted) -> tuple[str, ...]:
     return (
         str(place),
-        _number(quoted.usd, ",.0f"),
+        _number(quoted.own_usd, ",.0f"),
         _number(quoted.hours, ".1f"),
         _number(quoted.risk_hours, ".2f"),
         _number(quoted.kwh, ",.0f"),
@@ -334,8 +366,9 @@ def _cells(place: int, quoted: Quoted) -> tuple[str, ...]:
 
 def _why(quoted: Quoted, reason: str, job: Job) -> str:
     offer = quoted.offer
-    price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
-    note = f" ({offer.note})" if offer.note else ""
+    price, note = quoted.unpriced, f" ({offer.note})" if offer.note else ""
+    if offer.price.value is not None:
+        price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
     late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
     data = "" if quoted.carried is None or job.data is None else f"; data: {quoted.carried.in_words(job.data)}"
     return f"{price}{note}; {reason}{late}{data}"
@@ -376,7 +409,8 @@ def _cheapest_elsewhere(quoted: Quoted, ranking: Ranking) -> Quoted | None:
         for each, _ in ranking.ranked
         if each.usd is not None and (each.offer.machine.name, each.offer.kind) == (offer.machine.name, offer.kind)
     )
-    return min(known, key=lambda each: each.usd or 0.0, default=None) if offer.price.value is None else None
+    is_own = offer.price.value is not None and (offer.quote is None or not offer.quote.foreign_region)
+    return None if is_own else min(known, key=lambda each: each.usd or 0.0, default=None)
 
 
 def _elsewhere_json(quoted: Quoted, ranking: Ranking) -> dict[str, Any] | None:

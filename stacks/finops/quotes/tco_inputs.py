@@ -104,7 +104,7 @@ def gather(
     `accelerator`: such as `H100x8`; `offers`: every way to rent such a node, at least one; `given`: what stood on
     the command line, by the names of UNITS, and the price of a commitment by its kind; checked.
     """
-    on_demand = [o for o in offers if o.kind == "on-demand" and o.price.value is not None]
+    on_demand = [o for o in offers if o.kind == "on-demand" and _is_priced(o)]
     cheapest = min(on_demand, key=lambda o: o.price.value or 0.0, default=None)
     rented = None if given.get("usd_per_hour") is not None else cheapest
     table, machine = load_onprem(), (rented or offers[0]).machine
@@ -132,17 +132,28 @@ def gather(
 def _commitments(
     offers: "Sequence[Offer]", like: "Offer", on_demand: float, given: Mapping[str, float | None]
 ) -> "tuple[tuple[Offer, ...], tuple[str, ...]]":
-    """Commitments with a price, those given first, and the kinds and providers for which nobody here knows one."""
+    """Commitments with a price, the cheapest of each kind and provider, those given first; and the kinds and providers
+    for which nobody here knows one.
+    """
     ours = [
         replace(like, kind=kind, price=_given(price), note="", on_demand=on_demand, interruptions=None)
         for kind in COMMITMENTS
         if (price := given.get(kind)) is not None
     ]
     listed = [offer for offer in offers if offer.kind in COMMITMENTS]
-    priced = [offer for offer in listed if offer.price.value is not None and offer.on_demand]
+    cheapest: dict[tuple[str, str], Offer] = {}
+    for offer in sorted(listed, key=lambda o: o.price.value or 0.0):
+        if _is_priced(offer) and offer.on_demand:
+            cheapest.setdefault((offer.provider, offer.kind), offer)
+    priced = [offer for offer in listed if offer in cheapest.values()]
     known = {(offer.provider, offer.kind) for offer in (*ours, *priced)}
     lacking = dict.fromkeys(f"{o.provider} {o.kind}" for o in listed if (o.provider, o.kind) not in known)
     return (*ours, *priced), tuple(lacking)
+
+
+def _is_priced(offer: "Offer") -> bool:
+    """With a price of its own region."""
+    return offer.price.value is not None and not (offer.quote and offer.quote.foreign_region)
 
 
 def _given(price: float) -> Fact[float | None]:

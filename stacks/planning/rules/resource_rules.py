@@ -268,9 +268,13 @@ def _dirty(resource: Declared, limits: Limits) -> Iterable[str]:
         yield f"{region}: nobody here knows the carbon intensity of its grid"
         return
     fact = regions[region].intensity_g_per_kwh
+    if fact.value is None:
+        yield f"{region}: nobody publishes the carbon intensity of its grid ({fact.source})"
+        return
     if fact.value <= limits.max_g_per_kwh:
         return
-    cleaner = sorted((one.intensity_g_per_kwh.value, one.name) for one in regions.values())[:_NAMED]
+    known = ((one.intensity_g_per_kwh.value, one.name) for one in regions.values())
+    cleaner = sorted((grams, name) for grams, name in known if grams is not None)[:_NAMED]
     named = ", ".join(f"{name} ({grams:.0f})" for grams, name in cleaner)
     yield (
         f"{region}: {fact.value:.0f} gCO2e per kWh ({fact.source}, {fact.dated}) is above {limits.max_g_per_kwh:g}; "

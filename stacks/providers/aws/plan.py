@@ -186,8 +186,8 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             shutdown_timeout_sec=SHUTDOWN_SEC,
             at=shared.rendezvous(config, at_head=True) if planned.head else None,
         )
-    price = load().price(planned.machine.name, config.region)
-    context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
+    prices = load().prices_of(planned.machine.name)
+    context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
     argv = shared.train_argv(
         config,
         run_dir=run_dir(config),

@@ -294,8 +294,8 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
             volumes=fabric.volumes,
             env=fabric.nccl_env,
         )
-    price = load_provider("azure").price(planned.machine.name, config.region)
-    context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
+    prices = load_provider("azure").prices_of(planned.machine.name)
+    context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
     argv = shared.train_argv(
         config,
         run_dir=run_dir(config),

@@ -20,7 +20,7 @@ from components.gcp.fabric import lacking_kernel, nccl_env, nccl_plugin, plan_in
 from components.gcp.monitoring import check_budget_emails, check_retention
 from components.gcp.network import plan_network
 from components.gcp.storage import plan_filestore, plan_lustre
-from components.gcp.tpu.slices import SlicePlan, plan_slice, slice_machine, slice_price, worker_tflops
+from components.gcp.tpu.slices import SlicePlan, plan_slice, slice_machine, slice_prices, worker_tflops
 from stacks.config.stack_config import StackConfig
 from stacks.planning.run_context import cloud_context
 from stacks.providers import shared
@@ -371,12 +371,12 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         at = shared.rendezvous(config, at_head=planned.meets)
         return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT, at=at)
     nodes, tpu = config.cluster.nodes, planned.tpu
-    machine, price = _as_the_trainer_counts(config, planned)
+    machine, prices = _as_the_trainer_counts(planned)
     context = cloud_context(
         config,
         machine,
         planned.region,
-        price,
+        prices,
         image.rpartition("@")[2],
         num_nodes=planned.num_machines,
         peak_tflops={"bf16": worker_tflops(tpu)} if tpu else None,
@@ -405,13 +405,13 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     )
 
 
-def _as_the_trainer_counts(config: StackConfig, planned: GcpPlan) -> tuple[MachineType, MachinePrice | None]:
-    """One machine and its price: the record adds up machines, also those of one slice."""
+def _as_the_trainer_counts(planned: GcpPlan) -> tuple[MachineType, Sequence[MachinePrice]]:
+    """One machine and its prices: the record adds up machines, also those of one slice."""
     tpu = planned.tpu
     if tpu is None:
-        return planned.machine, load_provider("gcp").price(planned.machine.name, config.region)
+        return planned.machine, load_provider("gcp").prices_of(planned.machine.name)
     host = replace(tpu, chips=tpu.chips_per_host, processes=tpu.processes // tpu.hosts, hosts=1)
-    return slice_machine(host), slice_price(host, config.region)
+    return slice_machine(host), slice_prices(host)
 
 
 def fabric_min_gbps(config: StackConfig, planned: GcpPlan) -> float | None:

@@ -47,7 +47,7 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
             volumes=data,
             env=planned.fabric.nccl_env if planned.meets else {},
         )
-    context = cloud_context(config, planned.machine, planned.region, planned.price, image.rpartition("@")[2])
+    context = cloud_context(config, planned.machine, planned.region, [planned.price], image.rpartition("@")[2])
     argv = shared.train_argv(
         config,
         run_dir=state,

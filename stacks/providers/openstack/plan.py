@@ -178,8 +178,8 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
         return shared.command_job_on(
             planned.machine, config, config.own_command, image, MOUNT, at=head, env=planned.fabric.nccl_env
         )
-    price = price_of(config, planned.machine)
-    context = cloud_context(config, planned.machine, planned.region, price, image.rpartition("@")[2])
+    prices = [price_of(config, planned.machine)]
+    context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
     data = data_dir(config)
     least_gbps = fabric_min_gbps(config, planned)
     argv = shared.train_argv(config, run_dir=run_dir(config), data_dir="", fabric_min_gbps=least_gbps)

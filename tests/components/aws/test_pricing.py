@@ -7,7 +7,7 @@ import pytest
 
 from components.aws.pricing import price_resources
 from components.catalog.loader import load
-from components.estimate.cost import CostComponent
+from components.estimate.cost import Bound, CostComponent, bound
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ def head_node(machine: str, disk: float) -> tuple[Resource, Resource]:
 def test_two_p5_on_spot_by_hand() -> None:
     nodes, disks = bill(template("p5.48xlarge", "spot"), group(2.0))
     assert nodes.name == "pool: 2 x p5.48xlarge, spot"
-    assert nodes.hourly == pytest.approx(45.96)
-    assert nodes.source == "SkyPilot catalogue v9, upper end seen"
+    assert nodes.hourly == pytest.approx(2 * 18.7089)
+    assert nodes.hourly_high == pytest.approx(2 * 55.04), "two zones have none to spare"
+    assert nodes.source.startswith("SkyPilot catalogue v9")
     assert disks.name == "pool: root volumes, 200 GiB a node"
     assert disks.hourly == pytest.approx(400 * 0.08 / 730)
     assert not nodes.standby
@@ -96,7 +97,7 @@ def test_a_closed_group_is_priced_as_it_will_be_opened() -> None:
     assert nodes.standby
     assert disks.standby
     first, _ = bill(template("p5.48xlarge", "spot"), group(0.0, maximum=0.0), schedule(2.0))
-    assert first.hourly == pytest.approx(45.96)
+    assert first.hourly == pytest.approx(37.4178)
     assert not first.standby
     assert bill(template("p5.48xlarge"), group(2.0), schedule(0.0))[0].name.startswith("pool: 2 x")
 
@@ -106,7 +107,7 @@ def test_a_closed_group_is_priced_as_it_will_be_opened() -> None:
     [
         ("x9.huge", None, "no on-demand price in the catalogue"),
         ("p5e.48xlarge", None, "no on-demand price in the catalogue"),
-        ("p5e.48xlarge", "spot", "no spot price in the catalogue"),
+        ("trn2.48xlarge", "spot", "no spot price in the catalogue"),
     ],
 )
 def test_a_price_nobody_knows_stays_unknown(machine: str, market: str | None, why: str) -> None:
@@ -118,25 +119,35 @@ def test_a_price_nobody_knows_stays_unknown(machine: str, market: str | None, wh
 
 
 def test_spot_without_a_known_price_is_bounded_by_the_price_on_demand_and_says_so() -> None:
-    nodes, _ = bill(template("p5en.48xlarge", "spot"), group(2.0), region="us-east-2")
+    nodes, _ = bill(template("p5en.48xlarge", "spot"), group(2.0), region="me-central-1")
     assert nodes.name == "pool: 2 x p5en.48xlarge, spot, at most"
-    assert nodes.hourly == pytest.approx(2 * 63.296)
+    assert nodes.hourly == pytest.approx(2 * 75.9552)
     assert nodes.source.endswith(", as a limit: no spot price in the catalogue")
+    assert nodes.is_limit
+
+
+def test_another_regions_limit_is_none() -> None:
+    """Spot of p5e in Ohio, where it has a price, for a region that has none."""
+    nodes, _ = bill(template("p5e.48xlarge", "spot"), group(2.0))
+    assert nodes.name == "pool: 2 x p5e.48xlarge, spot"
+    assert (nodes.priced_in, nodes.is_limit) == ("us-east-2", False)
+    assert bound([nodes], at_most=True) is Bound.NONE
 
 
 @pytest.mark.parametrize(
     ("machine", "cap", "counted", "source"),
     [
-        ("p5.48xlarge", "25", 22.98, "SkyPilot catalogue v9, upper end seen"),
-        ("p5.48xlarge", "20", 20, "as a limit: below the spot price in the catalogue, 22.98 USD"),
+        ("p5.48xlarge", "25", 18.7089, "SkyPilot catalogue v9"),
+        ("p5.48xlarge", "17", 17, "as a limit: below the typical spot price in the catalogue, 18.7089 USD"),
         ("g5.xlarge", "0.5", 0.5, "as a limit: no spot price in the catalogue"),
         ("g5.xlarge", "2", 1.006, "as a limit: no spot price in the catalogue"),
-        ("p5e.48xlarge", "40", 40, "as a limit: no spot price in the catalogue"),
+        ("trn2.48xlarge", "40", 40, "as a limit: no spot price in the catalogue"),
     ],
 )
 def test_a_cap_below_the_counted_price_is_the_limit(machine: str, cap: str, counted: float, source: str) -> None:
     nodes, _ = bill(template(machine, "spot", cap=cap), group(2.0))
     assert nodes.hourly == pytest.approx(2 * counted)
+    assert (nodes.hourly_high or 0.0) <= 2 * float(cap)
     assert source in nodes.source
     assert nodes.name.endswith("at most") == ("as a limit" in source)
     mixed = Resource(
@@ -205,11 +216,11 @@ def test_a_mixed_group_costs_what_its_dearest_type_costs() -> None:
         "aws:autoscaling/group:Group", "pool", {"mixedInstancesPolicy": policy, "maxSize": 2.0, "desiredCapacity": 2.0}
     )
     nodes, _ = bill(*offers, mixed)
-    dearest = load().price("g6.48xlarge", "us-east-1")
+    dearest = load().price("g6.48xlarge", "us-east-1", "on-demand")
     assert dearest is not None
-    assert dearest.on_demand.value is not None
+    assert dearest.usd is not None
     assert nodes.name == "pool: 2 x g6.48xlarge, on-demand"
-    assert nodes.hourly == pytest.approx(2 * dearest.on_demand.value)
+    assert nodes.hourly == pytest.approx(2 * dearest.usd)
 
 
 def test_a_price_of_another_region_says_so_on_every_line() -> None:
@@ -218,10 +229,11 @@ def test_a_price_of_another_region_says_so_on_every_line() -> None:
         "data",
         {"deploymentType": "PERSISTENT_2", "perUnitStorageThroughput": 500.0, "storageCapacity": 9600.0},
     )
-    lines = bill(template("p5.48xlarge"), group(1.0), lustre, region="us-east-2")
+    lines = bill(template("p5.48xlarge"), group(1.0), lustre, region="sa-east-1")
     assert len(lines) == 3
     assert all(line.source.endswith(" (price of us-east-1)") for line in lines)
-    assert not any("(price of" in line.source for line in bill(template("p5.48xlarge"), group(1.0), lustre))
+    assert {line.priced_in for line in lines} == {"us-east-1"}
+    assert not any(line.priced_in for line in bill(template("p5.48xlarge"), group(1.0), lustre))
 
 
 def test_lustre_nat_and_endpoints_by_hand() -> None:

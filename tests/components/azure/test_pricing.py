@@ -92,7 +92,7 @@ def test_a_cap_above_the_price_on_demand_is_no_limit() -> None:
 def test_a_cap_below_the_known_spot_price_is_the_limit() -> None:
     nodes, _ = bill(group(A100, 2, **spot(4)))
     assert (nodes.hourly, nodes.confidence) == (8.0, "stack file")
-    assert nodes.source == "max_usd_per_hour, as a limit: below the spot price in the catalogue, 5.9 USD"
+    assert nodes.source == "max_usd_per_hour, as a limit: below the typical spot price in the catalogue, 5.9 USD"
 
 
 def test_spot_without_any_price_is_no_limit_of_anything() -> None:

@@ -50,14 +50,14 @@ def test_they_speak_of_what_the_catalogue_has(provider: Provider) -> None:
 def test_another_word_on_a_fact_is_found() -> None:
     claims = {
         "somebody": {
-            "p5.48xlarge": Claims(vcpus=192, memory_gib=2047.9, on_demand={"us-east-1": 55.0401, "us-east-2": 55.04}),
+            "p5.48xlarge": Claims(vcpus=192, memory_gib=2047.9, on_demand={"us-east-1": 55.0401, "sa-east-1": 55.04}),
             "p4d.24xlarge": Claims(num_accelerators=4, on_demand={"us-east-1": 32.77}, zones={"us-east-1": ("a", "z")}),
         }
     }
     outcome = check("aws", claims)
     found = {(one.item, one.field): (one.ours, one.theirs) for one in outcome.unexplained}
     assert found == {
-        ("p5.48xlarge", "on_demand us-east-2"): (None, 55.04),
+        ("p5.48xlarge", "on_demand sa-east-1"): (None, 55.04),
         ("p4d.24xlarge", "num_accelerators"): (8, 4),
         ("p4d.24xlarge", "on_demand us-east-1"): (21.957642, 32.77),
         ("p4d.24xlarge", "zones"): (None, ("us-east-1 z",)),

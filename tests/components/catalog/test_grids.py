@@ -18,13 +18,23 @@ def named(provider: str, name: str) -> Region:
 
 def test_every_region_of_a_zone_has_the_zones_one_value_and_year() -> None:
     table, zones = load_grids(), defaultdict(set)
-    for region in REGIONS:
+    for region in (region for region in REGIONS if region.grid):
         zones[region.grid].add((region.intensity_g_per_kwh.value, region.intensity_g_per_kwh.as_of_text))
     assert {zone: len(values) for zone, values in zones.items()} == dict.fromkeys(zones, 1)
     for zone, values in zones.items():
         ((value, as_of),) = values
         assert (value, as_of[:4]) == (table.grids[zone].average.value, str(table.year)), zone
     assert zones.keys() == table.grids.keys(), "a zone without a region is dead weight"
+
+
+def test_a_grid_that_nobody_publishes_is_unknown_and_no_zero() -> None:
+    unknown = [region for region in REGIONS if not region.grid]
+    assert {region.name for region in unknown} >= {"ap-southeast-5", "norwayeast"}
+    for region in unknown:
+        assert region.intensity_g_per_kwh.value is None, region.name
+        energy = estimate_energy(load_provider("aws").machine("p5.48xlarge"), 1, 1, region)
+        assert energy.kwh is not None
+        assert estimate_carbon(energy, region).gco2e is None
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.catalog.schema import Confidence, Fact, ServicePrice
+from components.catalog.resolve import PriceQuote
+from components.catalog.schema import EVERYWHERE, Confidence, Fact, ServicePrice
 from components.estimate.cost import (
     HOURS_PER_MONTH,
+    Bound,
     CostComponent,
+    bound,
     estimate,
+    foreign_regions,
     from_fact,
     from_service,
     paid_once,
+    price_line,
     unknown_price,
     used_once,
 )
@@ -99,15 +104,15 @@ def test_the_json_carries_currency_totals_and_every_line() -> None:
     bill = estimate([component(1.0), component(None, name="mystery")], run_hours=1)
     data = bill.to_json()
     assert list(data) == [
-        "currency", "hourly", "upfront", "once", "monthly", "run", "run_hours", "standby_hourly", "unknown",
-        "components",
+        "currency", "hourly", "hourly_high", "upfront", "once", "monthly", "run", "run_hours", "standby_hourly",
+        "bound", "foreign_regions", "unknown", "components",
     ]  # fmt: skip
     assert data["currency"] == "USD"
     assert data["unknown"] == ("mystery",)
     assert data["components"][1] == {
         "name": "mystery", "unit": "hours", "quantity": 2, "price": None, "hourly": None,
         "source": "a list", "as_of": "2026-09-06", "confidence": "list-price", "standby": False, "upfront": 0.0,
-        "once": 0.0, "of": (), "read_on": "2026-09-06",
+        "once": 0.0, "of": (), "read_on": "2026-09-06", "priced_in": "", "is_limit": False, "price_high": None,
     }  # fmt: skip
 
 
@@ -157,3 +162,42 @@ def test_standby_is_outside_the_totals(lines: list[CostComponent]) -> None:
     assert bill.monthly == pytest.approx(bill.hourly * HOURS_PER_MONTH)
     sums = [sum(c.hourly or 0 for c in lines if c.standby and c.name == name) for name in {c.name for c in lines}]
     assert bill.standby_hourly == pytest.approx(max(sums, default=0))
+
+
+LINES = st.builds(
+    lambda name, hourly, foreign, limit: CostComponent(
+        name, "hours", 1, hourly, hourly, "a list", "2026-09-06", "list-price", priced_in=foreign, is_limit=limit
+    ),
+    st.sampled_from(["a", "b"]),
+    st.none() | st.floats(0.1, 9),
+    st.sampled_from(["", "", "there"]),
+    st.booleans(),
+)
+
+
+@given(st.lists(LINES, max_size=5), st.booleans())
+def test_what_a_sum_is_follows_from_its_lines(lines: list[CostComponent], at_most: bool) -> None:
+    """A foreign price bounds nothing; an unknown one makes a sum a lower bound, a limit an upper one, both neither."""
+    unknown, foreign = any(line.hourly is None for line in lines), any(line.priced_in for line in lines)
+    limited = at_most or any(line.is_limit for line in lines)
+    expected = Bound.AT_LEAST if unknown and not limited else Bound.AT_MOST if limited and not unknown else Bound.NONE
+    assert bound(lines, at_most=at_most) is (Bound.NONE if foreign else expected)
+    assert bool(foreign_regions(lines)) is foreign
+    assert estimate(lines, 1).bound is bound(lines)
+
+
+def test_a_range_is_expected_at_its_typical_price_and_bounded_by_its_highest() -> None:
+    quote = PriceQuote("here", "here", fact(3.0), 2.0, 8.0)
+    line = price_line("nodes", 4, quote, kind="spot")
+    assert (line.hourly, line.hourly_high, line.is_limit) == (12.0, 32.0, False)
+    capped = price_line("nodes", 4, quote, kind="spot", cap_usd=5.0)
+    assert (capped.hourly, capped.hourly_high) == (12.0, 20.0)
+    low = price_line("nodes", 4, quote, kind="spot", cap_usd=2.5)
+    assert (low.hourly, low.hourly_high, low.is_limit) == (10.0, 10.0, True)
+    bill = estimate([line, replace(low, name="b: nodes", standby=True)], 1)
+    assert (bill.hourly, bill.hourly_high, bill.standby_hourly) == (12.0, 32.0, 10.0)
+
+
+def test_a_price_of_every_region_is_no_other_regions() -> None:
+    price = ServicePrice(provider="x", region=EVERYWHERE, service="eks", unit="hour", usd=fact(0.1))
+    assert from_service("control plane", price, 1, "anywhere").priced_in == ""

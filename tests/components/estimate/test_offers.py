@@ -25,7 +25,7 @@ def fact(value: float | None) -> Fact[float | None]:
 
 def carrier(catalog: Catalog, machine_type: str, region: str, **prices: float) -> Carrier:
     """A machine with a price row of its own in one region, and sold nowhere else."""
-    fields = ("on_demand", "spot_low", "spot_high", "reserved_1y", "reserved_3y", "block")
+    fields = ("on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block")
     machine = catalog.machines[machine_type].model_copy(update={"offered": None})
     row = MachinePrice(
         provider=machine.provider,
@@ -49,6 +49,7 @@ def test_every_kind_has_its_own_price(catalogs: dict[str, Catalog]) -> None:
                 "us-east-1",
                 on_demand=55,
                 spot_low=17,
+                spot_typical=19,
                 spot_high=23,
                 reserved_1y=40,
                 reserved_3y=30,
@@ -58,22 +59,25 @@ def test_every_kind_has_its_own_price(catalogs: dict[str, Catalog]) -> None:
     )
     assert by_kind(offers) == {
         "on-demand": 55,
-        "spot": 23,
+        "spot": 19,
         "reserved-1y": 40,
         "reserved-3y": 30,
         "capacity-block": 35,
     }
     spot = next(offer for offer in offers if offer.kind == "spot")
-    assert spot.note == "upper end seen over zones"
+    assert "17 to 23" in spot.note
+    assert spot.quote is not None
+    assert (spot.quote.low, spot.quote.high) == (17, 23)
     assert spot.interruptions is not None
     assert (spot.interruptions.value, spot.on_demand) == (0.4, 55)
     assert all(offer.interruptions is None for offer in offers if offer.kind != "spot")
 
 
-def test_a_price_nobody_knows_stays_unknown(catalogs: dict[str, Catalog]) -> None:
+def test_a_price_nobody_knows_stays_unknown_and_spot_has_its_limit(catalogs: dict[str, Catalog]) -> None:
     offers = find_offers([carrier(catalogs["aws"], "p5.48xlarge", "us-east-1", on_demand=55)])
-    assert by_kind(offers)["spot"] is None
     assert by_kind(offers)["capacity-block"] is None
+    assert by_kind(offers)["spot"] == 55, "as a plan counts it: no more is paid than on demand"
+    assert "as a limit" in next(offer.note for offer in offers if offer.kind == "spot")
 
 
 def test_google_sells_what_a_machine_type_says(catalogs: dict[str, Catalog]) -> None:
@@ -93,14 +97,17 @@ def test_only_aws_has_blocks_and_only_google_flex_start(catalogs: dict[str, Cata
     assert {offer.kind for offer in offers} == set(KINDS)
 
 
-def test_regions_without_a_price_are_offers_without_a_price(catalogs: dict[str, Catalog]) -> None:
-    """No other region's price stands in, as it does in a plan."""
-    offers = find_offers(carriers_of("H100x8", {"gcp": catalogs["gcp"]}))
-    priced = {(p.machine_type, p.region) for p in catalogs["gcp"].prices if p.on_demand.value is not None}
+def test_in_regions_without_a_price_another_stands_in_and_says_so(catalogs: dict[str, Catalog]) -> None:
+    """As in a plan."""
+    offers = find_offers(carriers_of("H100x8", catalogs))
+    rows = [price for catalog in catalogs.values() for price in catalog.prices]
+    priced = {(p.machine_type, p.region) for p in rows if p.on_demand.value is not None}
+    foreign = [offer for offer in offers if offer.kind == "on-demand" and offer.quote and offer.quote.foreign_region]
+    assert {offer.region for offer in foreign} >= {"sa-east-1"}
     for offer in offers:
         if offer.kind == "on-demand":
-            assert (offer.price.value is not None) == ((offer.machine.name, offer.region) in priced), offer.label
-    assert any(offer.region == "asia-northeast1" for offer in offers)
+            assert (offer in foreign) == ((offer.machine.name, offer.region) not in priced), offer.label
+    assert all("price of" in offer.note and offer.on_demand is None for offer in foreign)
 
 
 def test_a_list_names_the_regions_that_have_a_machine(catalogs: dict[str, Catalog]) -> None:
@@ -128,7 +135,7 @@ def test_nothing_is_offered_where_a_complete_list_lacks_it(catalogs: dict[str, C
     priced = carrier(catalogs["aws"], "trn2u.48xlarge", "us-east-1", on_demand=55)
     assert {offer.region for offer in find_offers([priced])} == {"us-east-1"}, "without a list"
     listed = replace(priced, machine=catalogs["aws"].machines["trn2u.48xlarge"])
-    assert not find_offers([listed])
+    assert "us-east-1" not in {offer.region for offer in find_offers([listed])}
 
 
 def test_each_offer_knows_its_grid_and_says_where_it_is(catalogs: dict[str, Catalog]) -> None:

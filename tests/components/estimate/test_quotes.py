@@ -142,7 +142,7 @@ def test_capacity_that_is_never_taken_costs_no_more_hours() -> None:
 
 def test_an_unknown_price_is_missing() -> None:
     found = quote(offer("on-demand", None), Job(4, 100))
-    assert (found.usd, found.missing) == (None, "no price in the catalogue")
+    assert (found.usd, found.missing, found.unpriced) == (None, "", "no price in the catalogue")
 
 
 def test_without_a_grid_there_is_no_figure_of_energy() -> None:

@@ -38,7 +38,7 @@ def test_within_a_provider_it_is_the_pairs() -> None:
 
 def test_another_regions_price_of_the_internet_is_assumed_and_said() -> None:
     own = traffic_price(read_place("aws:us-east-1", "--on"), read_place("gcp:us-east4", "--to"))
-    other = traffic_price(read_place("aws:eu-west-1", "--on"), read_place("gcp:us-east4", "--to"))
+    other = traffic_price(read_place("aws:il-central-1", "--on"), read_place("gcp:us-east4", "--to"))
     assert (own.confidence, other.confidence) == ("list-price", "assumed")
     assert own.value == other.value
     assert "price of us-east-1" in other.source

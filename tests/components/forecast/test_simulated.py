@@ -34,5 +34,5 @@ def test_interruptions_come_as_often_as_published() -> None:
 
 def test_the_spot_price_is_within_reach_of_the_published_ends() -> None:
     series = simulate("spot-price", 8760)
-    inside = sum(17.25 <= value <= 22.98 for value in series.values) / 8760
+    inside = sum(11.2276 <= value <= 15.4417 for value in series.values) / 8760
     assert 0.5 < inside < 0.9

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pytest
 
-from components.catalog.loader import load_provider, load_tpus
+from components.catalog.loader import load_provider
+from components.catalog.schema import Fact
 from components.estimate.cost import CostComponent, estimate
 from components.gcp.pricing import GROUP, RESIZE_REQUEST, TEMPLATE, price_resources
 
@@ -21,6 +23,9 @@ class Resource:
     name: str
     inputs: dict[str, Any]
     id: str = ""
+
+
+NONE = Fact[float | None](value=None, source="a test", read_on=date(2026, 11, 30), confidence="assumed")
 
 
 def template(machine: str, model: str = "STANDARD", disk: str = "pd-balanced", **changes: Any) -> Resource:
@@ -46,11 +51,10 @@ def test_two_a3_mega_on_spot_by_hand() -> None:
     offer = template("a3-megagpu-8g", "SPOT")
     nodes, disks = bill(offer, group(offer, 2), region="us-east4")
     assert nodes.name == "pool: 2 x a3-megagpu-8g, spot"
-    assert nodes.hourly == pytest.approx(43.47034)
-    assert nodes.source == "SkyPilot catalogue v9, GCP (undated copy): machine and GPUs added up"
+    assert nodes.hourly == pytest.approx(2 * 23.275237)
+    assert nodes.source == "Google Cloud's SKUs in Cyclenerd's pricing-cost-calculator, spot since 2025-10-30"
     assert disks.name == "pool: boot disks, 200 GiB a node"
-    assert disks.hourly == pytest.approx(400 * 0.10 / 730)
-    assert disks.source.endswith("(price of us-central1)")
+    assert (disks.hourly, disks.priced_in) == (pytest.approx(400 * 0.11 / 730), "")
     assert not nodes.standby
 
 
@@ -71,7 +75,7 @@ def test_nodes_that_are_asked_for_together_count_where_they_go() -> None:
     flex, spot = template("a3-ultragpu-8g", "FLEX_START", "hyperdisk-balanced"), template("a3-ultragpu-8g", "SPOT")
     request = Resource(RESIZE_REQUEST, "flex", {"resizeBy": 4.0})
     nodes, disks, below, _ = bill(flex, spot, group(flex, 0, "flex"), group(spot, 0, "below"), request)
-    assert (nodes.name, nodes.standby) == ("flex: 4 x a3-ultragpu-8g, flex-start", False)
+    assert (nodes.name, nodes.standby) == ("flex: 4 x a3-ultragpu-8g, flex-start, at most", False)
     assert nodes.hourly == pytest.approx(4 * 86.75992)
     assert nodes.source.endswith(", on-demand: flex-start costs this at most")
     assert disks.hourly == pytest.approx(800 * 0.08 / 730)
@@ -102,8 +106,11 @@ def test_a_price_nobody_knows_stays_unknown(machine: str, model: str, market: st
 
 def test_spot_without_a_known_price_is_bounded_by_the_price_on_demand_and_says_so() -> None:
     offer = template("g2-standard-4", "SPOT")
-    nodes, _ = bill(offer, group(offer, 2))
-    assert (nodes.name, nodes.price) == ("pool: 2 x g2-standard-4, spot, at most", 0.706832)
+    catalog = load_provider("gcp")
+    none = {f"spot_{end}": NONE for end in ("low", "typical", "high")}
+    row = catalog.prices_of("g2-standard-4")[0].model_copy(update=none)
+    nodes, _ = price_resources([offer, group(offer, 2)], catalog.model_copy(update={"prices": [row]}), "us-central1")
+    assert (nodes.name, nodes.price, nodes.is_limit) == ("pool: 2 x g2-standard-4, spot, at most", 0.706832, True)
     assert nodes.source.endswith(", as a limit: no spot price in the catalogue")
 
 
@@ -141,23 +148,20 @@ def test_every_way_to_ask_for_a_slice(inputs: dict[str, Any], name: str, price: 
 
 def test_a_price_of_another_region_says_so() -> None:
     (line,) = bill(Resource(TPU, "tpu", {"tier": "spot", "accelerator_type": "v4-8"}), region="us-east1")
-    price = load_tpus().price("v4", "us-east1")
-    assert price is not None
-    assert price.region == "us-central2"
+    assert line.priced_in == "us-central2"
     assert line.source.endswith(" (price of us-central2)")
 
 
 def test_a_region_without_the_price_does_not_keep_another_from_standing_in() -> None:
-    offer = template("a3-highgpu-8g")
-    nodes, _ = bill(offer, group(offer, 2), region="us-central1")
-    assert nodes.hourly == pytest.approx(2 * 87.83247)
-    assert nodes.source.endswith(" (price of us-east4)")
-    own, _ = bill(offer, group(offer, 2), region="europe-west4")
-    assert own.hourly == pytest.approx(2 * 111.81719)
+    offer = template("a3-ultragpu-8g")
+    nodes, _ = bill(offer, group(offer, 2), region="europe-west4")
+    assert nodes.hourly == pytest.approx(2 * 86.75992)
+    assert nodes.priced_in == "us-central1"
+    own, _ = bill(offer, group(offer, 2), region="us-east4")
+    assert (own.hourly, own.priced_in) == (pytest.approx(2 * 86.75992), "")
     slices = {"tier": "spot", "accelerator_type": "v6e-8"}
     (line,) = bill(Resource(TPU, "tpu", slices), region="southamerica-west1")
-    assert line.price is not None
-    assert "(price of " in line.source
+    assert (line.priced_in, line.is_limit) == ("", True), "its own limit is nearer than another region's price"
 
 
 def test_flex_start_of_a_machine_without_a_list_price_stays_unknown() -> None:
@@ -193,7 +197,7 @@ def test_the_rest_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "gateway", "addresses"),
-    [(4, 5 * 0.0014, 1), (31, 32 * 0.0014, 1), (32, 0.044, 1), (1100, 0.044, 2)],
+    [(4, 5 * 0.0014, 1), (31, 32 * 0.0014, 1), (32, 0.0448, 1), (1100, 0.0448, 2)],
 )
 def test_cloud_nat_costs_by_the_machine_up_to_32(nodes: int, gateway: float, addresses: int) -> None:
     """Nodes of the first rung and the head; the rung below stands by with none of its own."""
@@ -295,8 +299,8 @@ def test_a_pool_and_a_head_that_are_really_declared(declare: Callable[..., Any],
     lines = price_resources(declare(program).resources, load_provider("gcp"), "us-east4")
     nodes = [(line.name, line.standby, line.price) for line in lines if "a3-megagpu-8g" in line.name]
     assert sorted(nodes) == [
-        ("pool-0-flex-start: 4 x a3-megagpu-8g, flex-start", False, 92.2143),
-        ("pool-1-spot: 4 x a3-megagpu-8g, spot", True, 21.73517),
-        ("pool-2-reservation: 4 x a3-megagpu-8g, reservation", False, 92.2143),
+        ("pool-0-flex-start: 4 x a3-megagpu-8g, flex-start, at most", False, 92.937588),
+        ("pool-1-spot: 4 x a3-megagpu-8g, spot", True, 23.275237),
+        ("pool-2-reservation: 4 x a3-megagpu-8g, reservation", False, 92.937588),
     ]
     assert "demo-head: e2-medium, on-demand" in [line.name for line in lines]

@@ -37,8 +37,8 @@ def bill(*resources: Resource, region: str = "us-central1") -> list[CostComponen
 def test_a_rung_is_priced_at_its_most() -> None:
     nodes, disks = bill(pool("demo-0-spot", "a3-megagpu-8g", 2, spot=True), region="us-east4")
     assert nodes.name == "demo-0-spot: 2 x a3-megagpu-8g, spot"
-    assert nodes.hourly == pytest.approx(43.47034)
-    assert disks.hourly == pytest.approx(400 * 0.10 / 730)
+    assert nodes.hourly == pytest.approx(2 * 23.275237)
+    assert disks.hourly == pytest.approx(400 * 0.11 / 730)
     assert not nodes.standby
 
 
@@ -62,7 +62,7 @@ def test_the_rungs_below_stand_by_unless_they_are_paid_for() -> None:
 
 def test_flex_start_costs_at_most_what_on_demand_does() -> None:
     nodes, _ = bill(pool("d-0-flex-start", "a3-ultragpu-8g", 4, "0-flex-start", flexStart=True))
-    assert nodes.name.endswith("4 x a3-ultragpu-8g, flex-start")
+    assert nodes.name.endswith("4 x a3-ultragpu-8g, flex-start, at most")
     assert nodes.hourly == pytest.approx(4 * 86.75992)
 
 
@@ -77,7 +77,7 @@ def test_slices_cost_by_the_chip(spot: bool, usd: float) -> None:
 def test_the_system_costs_what_is_always_up() -> None:
     nodes, _ = bill(pool("demo-system", "e2-standard-4", 3, None))
     assert nodes.name == "demo-system: 1 x e2-standard-4, on-demand"
-    assert nodes.hourly == pytest.approx(0.134022)
+    assert nodes.hourly == pytest.approx(0.134023)
     (unknown, _) = bill(pool("demo-system", "n9-huge", 3, None))
     assert unknown.hourly is None
 

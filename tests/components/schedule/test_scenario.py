@@ -35,7 +35,7 @@ def test_the_catalogue_fills_in_what_is_not_said() -> None:
     price = next(one for one in catalog.prices if (one.machine_type, one.region) == ("p5.48xlarge", "us-east-1"))
     assert found.cluster.gpus_per_node == 8
     assert spot.usd_per_gpu_hour is not None
-    assert spot.usd_per_gpu_hour.at(0) * 8 == pytest.approx(price.spot_high.value)
+    assert spot.usd_per_gpu_hour.at(0) * 8 == pytest.approx(price.spot_typical.value)
     assert on_demand.usd_per_gpu_hour is not None
     assert on_demand.usd_per_gpu_hour.at(0) * 8 == pytest.approx(price.on_demand.value)
     assert spot.gone_per_hour == pytest.approx(on_demand.gone_per_hour + rate_per_hour(0.4)), "the open bucket"

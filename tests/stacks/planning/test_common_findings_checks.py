@@ -22,8 +22,9 @@ SHORT_STEPS = {"speed.mostly-waiting"}
 """What is said of the demo, whose 64 digits are too few for 16 H100s."""
 
 
-def bill(hourly: float | None, source: str = "a list") -> CostEstimate:
-    return estimate([CostComponent("nodes", "hours", 1, hourly, hourly, source, "2026-09-06", "list-price")], 1)
+def bill(hourly: float | None, priced_in: str = "") -> CostEstimate:
+    line = CostComponent("nodes", "hours", 1, hourly, hourly, "a list", "2026-09-06", "list-price", priced_in=priced_in)
+    return estimate([line], 1)
 
 
 def codes(found: list[Finding]) -> set[str]:
@@ -207,7 +208,7 @@ def test_nodes_that_share_their_state_anyway_need_no_file_system(edited: Edited)
 
 def test_prices_of_elsewhere_and_unknown_prices_are_told(demo_config: StackConfig) -> None:
     machine = load().machine("p5.48xlarge")
-    elsewhere = common_findings(demo_config, machine, bill(1, "a list (price of us-east-1)"))
+    elsewhere = common_findings(demo_config, machine, bill(1, "us-east-1"))
     assert "cost.other-region" in codes(elsewhere)
     unknown = common_findings(demo_config, machine, bill(None))
     (finding,) = [f for f in unknown if f.code == "cost.price-unknown"]

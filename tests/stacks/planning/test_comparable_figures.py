@@ -40,7 +40,7 @@ def offered(plan: Plan) -> Offer:
 def recorded(plan: Plan) -> tuple[EnergyRecord, CarbonRecord]:
     """By the trainer's own arithmetic, of nodes that draw what their launcher says and no meter measures."""
     machine, region = load().machine("p5.48xlarge"), load().region(plan.config.region, "aws")
-    context = cloud_context(plan.config, machine, region, load().price(machine.name, region.name), "sha256:0")
+    context = cloud_context(plan.config, machine, region, load().prices_of(machine.name), "sha256:0")
     hours, nodes = plan.energy.hours or 0.0, plan.config.cluster.nodes.max
     assert context.accelerator_watts is not None
     assert context.accelerator_utilisation is not None

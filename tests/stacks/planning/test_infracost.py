@@ -146,9 +146,9 @@ def test_the_demos_nodes_by_hand(demo_plan: Plan) -> None:
         "unit": "hours",
         "hourlyQuantity": "2",
         "monthlyQuantity": "1460",
-        "price": "22.98",
-        "hourlyCost": "45.96",
-        "monthlyCost": "33550.8",
+        "price": "14.0818",
+        "hourlyCost": "28.1636",
+        "monthlyCost": "20559.428",
         "priceNotFound": False,
     }
     volumes = component(data, "aws-demo-0-spot", 1)
@@ -202,7 +202,7 @@ def test_an_earlier_plan_is_the_past(demo_plan: Plan) -> None:
     jsonschema.validate(data, SCHEMA)
     (project,) = data["projects"]
     changes = {r["name"]: r["hourlyCost"] for r in project["diff"]["resources"]}
-    assert changes == {"aws-demo-0-spot": "-45.96", "aws-demo-nat": "0.045"}
+    assert changes == {"aws-demo-0-spot": "-28.1636", "aws-demo-nat": "0.045"}
     assert Decimal(data["diffTotalHourlyCost"]) == Decimal("-45.915")
     assert Decimal(data["pastTotalMonthlyCost"]) + Decimal(data["diffTotalMonthlyCost"]) == pytest.approx(
         Decimal(data["totalMonthlyCost"]), abs=Decimal("1e-6")

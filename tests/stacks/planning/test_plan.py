@@ -27,13 +27,13 @@ REPO = Path(__file__).resolve().parents[3]
 
 
 def test_the_demo_has_its_bill_by_hand(demo_plan: Plan) -> None:
-    """2 x 22.98 spot + 9600 GiB x 0.34 / 730 + (2 x 200 + 60) GiB x 0.08 / 730, with 2 x 375 MiB/s x 0.04 / 730 + NAT
+    """2 x 14.0818 spot + 9600 GiB x 0.34 / 730 + (2 x 200 + 60) GiB x 0.08 / 730, with 2 x 375 MiB/s x 0.04 / 730 + NAT
     at 0.045 and its address at 0.005 + a head at 0.0416 + a zone at 0.50 a month and CloudWatch. A run is all of
     max_hours, one.
     """
     watched = 3 + 14 * 0.10 + 0.50 + 9 * 0.30  # dashboard, alarms by their metrics, a composite, metrics of lines
     around = 0.045 + 0.005 + 0.0416 + (0.50 + watched) / 730
-    hourly = 45.96 + 9600 * 0.34 / 730 + 460 * 0.08 / 730 + 750 * 0.04 / 730 + around
+    hourly = 28.1636 + 9600 * 0.34 / 730 + 460 * 0.08 / 730 + 750 * 0.04 / 730 + around
     cost = demo_plan.cost
     assert cost.hourly == pytest.approx(hourly)
     assert cost.monthly == pytest.approx(730 * hourly)
@@ -158,11 +158,11 @@ def test_the_exports_are_resolved(demo_config: StackConfig) -> None:
 
 @pytest.mark.slow
 def test_a_budget_below_one_hour_is_refused_with_one_that_lasts(edited: Edited) -> None:
-    config = edited(lambda values: values["gangway:budget"].update(monthly_usd=50))
+    config = edited(lambda values: values["gangway:budget"].update(monthly_usd=30))
     with pytest.raises(InputError, match="below the cost of one hour") as caught:
         make_plan(config)
-    assert (caught.value.place, caught.value.value) == ("gangway:budget.monthly_usd", 50)
-    assert caught.value.allowed == "at least 50.63 USD"
+    assert (caught.value.place, caught.value.value) == ("gangway:budget.monthly_usd", 30)
+    assert caught.value.allowed == "at least 32.83 USD"
     mended = float(caught.value.fix.split()[2])
     assert make_plan(edited(lambda v: v["gangway:budget"].update(monthly_usd=mended))).cost.monthly == pytest.approx(
         mended, abs=1

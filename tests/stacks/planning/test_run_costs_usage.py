@@ -34,7 +34,7 @@ def test_each_figure_is_a_line_priced_by_the_gib(edited: Edited) -> None:
     assert [line.once for line in once] == pytest.approx([0.4, 2.7, 1.0, 0.45])
     assert {line.unit for line in once} == {"GiB"}
     assert {line.hourly for line in once} == {0.0}
-    assert all("(price of us-east-1)" in line.source for line in once[1:])
+    assert [line.priced_in for line in once] == ["", "us-east-1", "us-east-1", ""]
     assert "(price of" not in once[0].source, "a price of the pair, and of no region alone"
     assert [line.unit for line in (runs, images)] == ["GiB-months", "GiB-months"]
     assert [line.hourly for line in (runs, images)] == pytest.approx([2.3 / 730, 2.0 / 730])

@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console
 
 from components.core.findings import Finding, InputError
-from components.estimate.cost import estimate, unknown_price
+from components.estimate.cost import Bound, estimate, unknown_price
 from stacks.planning.plan import Plan
+from stacks.planning.run_costs import most_bound
 from stacks.planning.show import (
     Detail,
     cost_table,
@@ -120,10 +121,13 @@ def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
 ) -> None:
     for plan in (demo_plan, *gcp_plans.values(), *azure_plans.values()):
         lines = all_of(plan, Detail.SUMMARY).splitlines()
-        assert len(lines) <= 100, plan.config.stack
+        assert len(lines) <= 102, plan.config.stack
         assert lines[0].startswith(f"{plan.config.stack}: ")
-        assert f"${plan.most_usd:,.2f}" in " ".join(lines[-3:])
-        assert "at most" in " ".join(lines[-3:])
+        last = " ".join(lines[-5:])
+        assert f"${plan.most_usd:,.2f}" in last
+        is_bound = most_bound(plan.cost) is Bound.AT_MOST
+        assert (f"${plan.most_usd:,.2f} at most" in last) == is_bound
+        assert ("no bound" in " ".join(last.split())) != is_bound
         assert "--full" in lines[-1]
 
 
@@ -131,12 +135,16 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
     assert (
-        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 9 notes\n$50.63 an hour")
+        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 9 notes\n$32.83* an hour")
     )
     assert "fabric.efa" not in text
     assert "envelope" not in text
-    money = "$50.63 an hour; a run: 10 min, $8.52 expected; 1 h, $114.75 at most (on-demand)"
-    assert f"no errors, 3 warnings, 9 notes\n{money}" in all_of(demo_plan, Detail.BRIEF)
+    money = (
+        "$32.83* an hour; a run: 10 min, $5.53* expected; 1 h at most, $114.75* (on-demand)\n"
+        "* in part at the prices of us-west-2, us-east-1: no bound"
+    )
+    expected = f"no errors, 3 warnings, 9 notes\n{money}"
+    assert " ".join(expected.split()) in " ".join(all_of(demo_plan, Detail.BRIEF).split())
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
 
@@ -162,9 +170,10 @@ def test_one_finding_is_explained_or_the_known_ones_are_named(demo_plan: Plan) -
 def test_the_bill_shows_price_source_date_and_confidence(demo_plan: Plan) -> None:
     text = shown(cost_table(demo_plan.cost), 260)
     assert "aws-demo-0-spot: 2 x p5.48xlarge, spot" in text
-    assert "$22.9800" in text
-    assert "$45.96" in text
-    assert "SkyPilot catalogue v9, upper end seen (price of us-east-1), undated, read 2026-09-06, list-price" in text
+    assert "$14.0818" in text
+    assert "$28.16" in text
+    assert "SkyPilot catalogue v9 (two undated copies), undated, read 2026-11-30, list-price" in text
+    assert "(price of us-east-1), 2026-07-20, list-price" in text
     standby = next(line for line in text.splitlines() if "1-on-demand: 2 x" in line)
     assert "(standby)" in standby
 
@@ -172,8 +181,8 @@ def test_the_bill_shows_price_source_date_and_confidence(demo_plan: Plan) -> Non
 def test_a_line_names_the_region_whose_price_stands_in(demo_plan: Plan) -> None:
     """Also in short, where no source is shown: us-east-2 is not what us-east-1 costs."""
     short = shown(cost_table(demo_plan.cost, sources=False), 80)
-    (small,) = [int(row.split("│")[1].split()[0]) for row in short.splitlines() if "smaller lines" in row]
-    assert short.count("price of us-") == len(demo_plan.cost.components) - small
+    assert short.count("price of us-east-1") == 1, "of the file system; the nodes have a price of their own region"
+    assert short.count("price of us-west-2") == 1
     own = replace(demo_plan.cost.components[0], source="a list")
     assert "price of" not in shown(cost_table(estimate([own], 1), sources=False))
 
@@ -212,8 +221,11 @@ def test_small_lines_are_one_until_all_is_asked_for(demo_plan: Plan) -> None:
 def test_a_bill_with_something_missing_says_at_least_and_names_it(demo_plan: Plan) -> None:
     lines = [*demo_plan.cost.components, unknown_price("data: 18000 GiB", 18000, "no price in the catalogue")]
     text = shown_plan(replace(demo_plan, cost=estimate(lines, 1)))
-    assert "at least $50.63 an hour" in text
+    assert "$32.83* an hour" in text
     assert "without these, whose price is not known: data: 18000 GiB" in text
+    assert "at least" not in text, "where another region's price is in it"
+    own = [replace(line, priced_in="", is_limit=False) for line in lines]
+    assert "at least $32.83 an hour" in shown_plan(replace(demo_plan, cost=estimate(own, 1)))
     assert "at least" not in shown_plan(demo_plan)
     nothing = estimate([unknown_price("nodes: 2 hosts", 2, "not said")], 1)
     text = shown_plan(replace(demo_plan, cost=nothing))
@@ -227,11 +239,11 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
         show_plan(demo_plan, console, Detail.FULL)
     text = capture.get()
     for words in (
-        "$50.63 an hour, $36,956.57 a month of 730 h ",
-        "a run: 1 h, $114.75 at most (on-demand)",
-        "on the whole ladder (spot 64%, then on-demand 36%): $12.41, 10 min expected a run; ",
-        "standby: $110.16 an hour more at most",
-        "when the job is done: $50.63 an hour until the stack is destroyed",
+        "$32.83* an hour, $23,965.20* a month of 730 h ",
+        "a run: 1 h at most, $114.75* (on-demand)",
+        "on the whole ladder (spot 64%, then on-demand 36%): $",
+        "standby: $110.16* an hour more, when a lower rung steps in",
+        "when the job is done: $32.83* an hour until the stack is destroyed",
         "kWh expected (",
         "), 23.1 at most; PUE 1.13",
         "9.14 at most; 396 g/kWh",
@@ -245,12 +257,12 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
 def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Plan) -> None:
     text = shown(ladder_table(demo_plan.rungs), 300)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
-    assert rows[0] == ["0: spot", "$50.63", "$36,956.57", "10 min", "$8.52"]
+    assert rows[0] == ["0: spot", "$32.83*", "$23,965.20*", "10 min", "$5.53*"]
     assert "one interruption in 1,644 h, goodput 99.0%, a checkpoint every 1 s (best 5 min): AWS Spot" in rows[1][0]
     assert "5-10% in the trailing month, counted as 10% of nodes in 720 h, 2025-06-28, assumed; Llama 3" in " ".join(
         row[0] for row in rows
     )
-    assert ["1: on-demand", "$114.75", "$83,764.17", "10 min", "$19.31"] in rows
+    assert ["1: on-demand", "$114.75*", "$83,764.17*", "10 min", "$19.31*"] in rows
     assert "one failure in 3,167 h, goodput 99.1%: Llama 3" in text
 
 

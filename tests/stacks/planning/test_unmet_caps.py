@@ -8,10 +8,10 @@ import pytest
 
 from components.catalog.loader import load
 from components.core.findings import Severity
-from components.estimate.cost import beyond_reach, lowest_spot
 from stacks.config.stack_config import StackConfig
 from stacks.planning.infracost import infracost
 from stacks.planning.plan import Plan, make_plan
+from stacks.planning.run_costs import unmet_caps
 from stacks.planning.show import Detail
 from tests.stacks.planning.test_show import all_of
 
@@ -34,17 +34,19 @@ def codes(plan: Plan) -> dict[str, Severity]:
     return {finding.code: finding.severity for finding in plan.findings}
 
 
-def test_nothing_comes_below_the_lowest_price_seen_and_what_is_not_known_keeps_nothing_away() -> None:
-    h100, g5 = load().price("p5.48xlarge", "us-east-1"), load().price("g5.xlarge", "us-east-1")
-    assert h100 is not None
-    assert beyond_reach(17.24, h100)
-    assert not beyond_reach(17.25, h100)
-    assert not beyond_reach(None, h100)
-    assert not beyond_reach(1e-9, None)
-    assert lowest_spot([h100]) is h100
-    assert lowest_spot([h100, g5]) is None, "nobody knows what a g5 costs on spot"
-    assert lowest_spot([h100, None]) is None
-    assert lowest_spot([]) is None
+@pytest.mark.parametrize(
+    ("region", "cap", "is_met"),
+    [
+        ("us-east-2", 11.22, False),
+        ("us-east-2", 11.23, True),
+        # Only another region's price is known there: it keeps nothing away.
+        ("sa-east-1", 0.01, True),
+    ],
+)
+def test_nothing_comes_below_the_lowest_price_seen(gcp_edited: Edited, region: str, cap: float, is_met: bool) -> None:
+    capacity = [{"kind": "spot", "max_usd_per_hour": cap}, ON_DEMAND]
+    config = gcp_edited("aws-p5-spot", region=region, cluster={"capacity": capacity})
+    assert (unmet_caps(config, load().machine("p5.48xlarge")) == {}) is is_met
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -155,7 +155,11 @@ def test_spot_is_the_newest_price_of_each_zone(aws: StubbedAws, now: datetime) -
     ec2.add_response("describe_spot_price_history", {"SpotPriceHistory": pages[1]}, {**request, "NextToken": "two"})
     answers = list(AwsSource(aws.client, now).fetch([Query("g5.xlarge", REGION)]))
     found, _ = split(answers)
-    assert found == {("g5.xlarge", "spot_low"): 0.41, ("g5.xlarge", "spot_high"): 0.52}
+    assert found == {
+        ("g5.xlarge", "spot_low"): 0.41,
+        ("g5.xlarge", "spot_typical"): pytest.approx(0.465),
+        ("g5.xlarge", "spot_high"): 0.52,
+    }
     assert isinstance(answers[0], Observed)
     assert answers[0].source == "EC2 spot price history, 2 zones, newest of each"
 

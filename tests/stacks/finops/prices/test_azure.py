@@ -29,14 +29,17 @@ def test_each_meter_is_the_price_it_is(play: Callable[..., Any], answer: Callabl
         {
             (ND_A100, "on_demand"): 27.197,
             (ND_A100, "spot_low"): 5.9,
+            (ND_A100, "spot_typical"): 5.9,
             (ND_A100, "spot_high"): 5.9,
             (ND_A100, "reserved_1y"): 164951 / 8760,
             (ND_A100, "reserved_3y"): 357932 / 26280,
             (ND_H100, "on_demand"): 98.32,
             (ND_H100, "spot_low"): 18.17,
+            (ND_H100, "spot_typical"): 18.17,
             (ND_H100, "spot_high"): 18.17,
             (NC_A100, "on_demand"): 3.673,
             (NC_A100, "spot_low"): 0.0,
+            (NC_A100, "spot_typical"): 0.0,
             (NC_A100, "spot_high"): 0.0,
         }
     )

@@ -33,7 +33,7 @@ def compare(before: str, now: str) -> list[Difference]:
 def test_the_newest_overlays_are_compared_with_the_catalogue(overlays: Path) -> None:
     write(overlays, "aws", date(2026, 11, 21), 60.0)
     write(overlays, "aws", date(2026, 11, 22), 50.0)
-    write(overlays, "gcp", date(2026, 11, 21), 87.83247, chip=1.3)
+    write(overlays, "gcp", date(2026, 11, 21), 88.555756, chip=1.3)
     assert compare("catalogue", "overlay") == [
         Difference("p5.48xlarge", "us-east-1", "on_demand", 55.04, 50.0),
         Difference("v5e", "us-central1", "on_demand", 1.2, 1.3),

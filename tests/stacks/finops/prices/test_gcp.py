@@ -38,6 +38,7 @@ def test_a_machine_is_its_cores_its_memory_and_its_cards(session: Any, today: da
     assert found == {
         ("a2-highgpu-8g", "on_demand"): pytest.approx(on_demand),
         ("a2-highgpu-8g", "spot_low"): pytest.approx(spot),
+        ("a2-highgpu-8g", "spot_typical"): pytest.approx(spot),
         ("a2-highgpu-8g", "spot_high"): pytest.approx(spot),
     }
     assert on_demand == pytest.approx(29.387, abs=1e-3), "what the catalogue has from another list"

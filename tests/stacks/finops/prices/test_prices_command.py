@@ -69,10 +69,11 @@ def fixed(monkeypatch: pytest.MonkeyPatch, overlays: Path) -> Path:
 def test_a_machines_prices_are_shown_with_their_sources() -> None:
     text = run("show", "p5.48xlarge").stdout
     assert "spot, high" in text
-    assert "22.9800" in text
-    assert "2 SkyPilot catalogue v9, list-price, https://github.com/skypilot-org/" in text
+    assert "18.7089" in text
+    assert "spot, typical" in text
+    assert "2 SkyPilot catalogue v9 (two undated copies), list-price" in text
     assert "not known in us-east-1: reserved, 1 year; reserved, 3 years; capacity block" in text
-    assert "3 known, 3 not known" in text
+    assert "45 known, 39 not known" in text
 
 
 def test_at_80_columns_names_of_machines_and_regions_stay_whole() -> None:

@@ -50,9 +50,7 @@ def run(by_region: dict[str, list[Answer] | SourceError], regions: Sequence[str]
 
 
 def known(region: str = "us-east-1", machine: str = "p5.48xlarge") -> Any:
-    row = load_provider("aws").price(machine, region)
-    assert row is not None
-    return row
+    return next(row for row in load_provider("aws").prices_of(machine) if row.region == region)
 
 
 def test_a_new_price_reaches_every_estimate(overlays: Path) -> None:
@@ -67,7 +65,7 @@ def test_a_new_price_reaches_every_estimate(overlays: Path) -> None:
     assert known().on_demand.source == "overlay, 2026-11-21: a list"
     assert (known().on_demand.as_of, known().on_demand.read_on) == (date(2026, 11, 18), TODAY)
     assert known().on_demand.confidence == "list-price"
-    assert known().spot_high.value == 22.98, "what was not asked about stays"
+    assert known().spot_high.value == 55.04, "what was not asked about stays"
 
 
 def test_what_is_refused_stays_as_it_was(overlays: Path) -> None:
@@ -86,9 +84,9 @@ def test_what_is_as_it_was_is_confirmed_and_dated_anew(overlays: Path) -> None:
 
 
 def test_a_first_price_of_a_region_is_measured_by_another_regions(overlays: Path) -> None:
-    report = run({"us-east-2": [price("on_demand", 56.0, "us-east-2"), price("block", 400.0, "us-east-2")]})
+    report = run({"sa-east-1": [price("on_demand", 56.0, "sa-east-1"), price("block", 400.0, "sa-east-1")]})
     assert [(c.observed.value, c.before) for c in report.changes] == [(56.0, None), (400.0, None)]
-    far = run({"us-east-2": [price("on_demand", 5504.0, "us-east-2")]})
+    far = run({"sa-east-1": [price("on_demand", 5504.0, "sa-east-1")]})
     assert "more than 10 times above the 55.04" in far.refused[0].reason
 
 
@@ -119,11 +117,11 @@ def test_half_a_region_is_none(overlays: Path) -> None:
 
 def test_the_last_overlay_is_carried_on(overlays: Path) -> None:
     write_overlay(overlays, run({"us-east-1": [price("on_demand", 50.0)]}), date(2026, 11, 1))
-    write_overlay(overlays, run({"us-east-2": [price("on_demand", 51.0, "us-east-2")]}), TODAY)
+    write_overlay(overlays, run({"sa-east-1": [price("on_demand", 51.0, "sa-east-1")]}), TODAY)
     newest = newest_overlay("aws")
     assert newest is not None
     assert newest.path.name == "aws-2026-11-21.yaml"
-    assert (known().on_demand.value, known("us-east-2").on_demand.value) == (50.0, 51.0)
+    assert (known().on_demand.value, known("sa-east-1").on_demand.value) == (50.0, 51.0)
     assert len(read_overlay(newest.path).machines) == 2
 
 
@@ -157,13 +155,15 @@ def test_google_is_asked_only_where_the_catalogue_says_it_sells() -> None:
 
 def test_a_plan_says_which_of_its_prices_are_an_overlays(overlays: Path, demo_config: StackConfig) -> None:
     region = demo_config.region
-    good = [price(field, usd, region) for field, usd in (("spot_low", 20.0), ("spot_high", 21.0), ("on_demand", 54.0))]
-    write_overlay(overlays, run({region: [*good]}), TODAY)
+    later = date(2026, 12, 1)
+    usd = {"spot_low": 20.0, "spot_typical": 20.5, "spot_high": 21.0, "on_demand": 54.0}
+    good = [price(field, each, region, as_of=later) for field, each in usd.items()]
+    write_overlay(overlays, refresh(Played({region: [*good]}), "aws", [region], later, lambda region: None), later)
     lines = [line for line in make_plan(demo_config).cost.components if "p5.48xlarge" in line.name]
     assert lines
     for line in lines:
-        assert line.source.startswith("overlay, 2026-11-21: a list")
-        assert line.as_of == "2026-11-21"
+        assert line.source.startswith("overlay, 2026-12-01: a list")
+        assert line.as_of == "2026-12-01"
 
 
 def test_azures_answers_become_an_overlay(
@@ -172,16 +172,21 @@ def test_azures_answers_become_an_overlay(
     source = AzureSource(play(answer("azure_1.json"), answer("azure_2.json")).web(), TODAY)
     report = refresh(source, "azure", ["eastus"], TODAY, lambda region: None)
     changed = {(c.observed.item, c.observed.field) for c in report.changes}
-    assert changed == {("Standard_ND96asr_v4", "spot_low"), ("Standard_ND96asr_v4", "reserved_3y")}
+    assert changed == {
+        ("Standard_ND96asr_v4", "spot_low"),
+        ("Standard_ND96asr_v4", "spot_typical"),
+        ("Standard_ND96asr_v4", "reserved_3y"),
+        ("Standard_ND96isr_H100_v5", "spot_typical"),
+    }
     assert report.confirmed == 7
     refused = {(r.observed.item, r.observed.field): r.reason for r in report.refused}
     assert refused == {
         ("Standard_NC24ads_A100_v4", "spot_low"): "zero stands for a price that the list does not know",
+        ("Standard_NC24ads_A100_v4", "spot_typical"): "zero stands for a price that the list does not know",
         ("Standard_NC24ads_A100_v4", "spot_high"): "zero stands for a price that the list does not know",
     }
     write_overlay(overlays, report, TODAY)
-    row = load_provider("azure").price("Standard_ND96asr_v4", "eastus")
-    assert row is not None
+    row = next(row for row in load_provider("azure").prices_of("Standard_ND96asr_v4") if row.region == "eastus")
     assert row.reserved_1y.value == round(164951 / 8760, 6)
     assert row.reserved_1y.source == (
         "overlay, 2026-11-21: Azure retail prices API, ND96asr v4, 1 Year over 8760 hours"
@@ -196,15 +201,14 @@ def test_googles_answers_become_an_overlay_with_chips(
     report = refresh(source, "gcp", ["us-central1", "us-east4"], TODAY, lambda region: None)
     assert not report.refused
     write_overlay(overlays, report, TODAY)
-    chip = load_tpus().price("v5e", "us-central1")
-    assert chip is not None
+    chip = next(row for row in load_tpus().prices_of("v5e") if row.region == "us-central1")
     assert (chip.on_demand.value, chip.spot.value) == (1.2, 0.35)
     assert chip.spot.source.startswith("overlay, 2026-11-21: Google Cloud Billing Catalog: tpuv5e, spot")
     fields = {c.observed.field for c in report.changes if c.observed.item == "v5e"}
     assert fields == {"spot_high"}, "a chip has one spot price, and on demand is confirmed"
-    slice_ = load_provider("gcp").price("a4-highgpu-8g", "us-central1")
+    slice_ = load_provider("gcp").price("a4-highgpu-8g", "us-central1", "on-demand")
     assert slice_ is not None
-    assert slice_.on_demand.value == pytest.approx(8 * 16.11)
+    assert slice_.usd == pytest.approx(8 * 16.11)
 
 
 def test_the_source_is_told_which_region_is_next(overlays: Path) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pulumi
 
+from components.catalog.resolve import Kind
 from components.catalog.schema import MachineType, Region
 from components.core.findings import Finding, InputError
 from components.core.job import JobSpec
-from components.estimate.cost import CostComponent, CostEstimate, Declared, from_fact, from_service, of_resources
+from components.estimate.cost import CostComponent, CostEstimate, Declared, from_service, of_resources, price_line
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.planning.run_context import cloud_context
@@ -72,11 +73,9 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
     lines: list[CostComponent] = []
     for resource in resources:
         if resource.type == _MACHINE:
-            offer = catalog().price(resource.inputs["size"], config.region)
-            assert offer is not None, "every toy has a price"
-            spot = config.cluster.capacity[0].kind == "spot"
-            line = from_fact(f"{resource.name}: a toy", offer.spot_high if spot else offer.on_demand, 1)
-            lines += of_resources([line], resource)
+            kind: Kind = "spot" if config.cluster.capacity[0].kind == "spot" else "on-demand"
+            quote = catalog().price(resource.inputs["size"], config.region, kind)
+            lines += of_resources([price_line(f"{resource.name}: a toy", 1, quote, kind=kind)], resource)
         elif resource.type == "toy:billing:Budget":
             service = catalog().service_price("toy", config.region, "budget")
             lines += of_resources([from_service("budget", service, 1, config.region)], resource)
@@ -97,8 +96,8 @@ class ToyBox(pulumi.ComponentResource):
 def build(config: StackConfig, planned: ToyPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     image = config.image.prebuilt or ""
-    offer = catalog().price(planned.machine.name, config.region)
-    context = cloud_context(config, planned.machine, planned.region, offer, image.rpartition("@")[2])
+    prices = catalog().prices_of(planned.machine.name)
+    context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
     job = JobSpec(
         name=config.stack,
         image=image,

@@ -1,0 +1,104 @@
+"""Which price counts for a machine in a region: the one rule for plans, quotes, forecasts,
+simulations and autoscaling. The region's own price comes first. Where it has none, another region's stands in, marked:
+such a price bounds nothing. What is expected of spot is its typical price; what it costs at most is its highest.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import Literal, get_args
+
+from components.catalog.schema import Fact, MachinePrice
+
+__all__ = ["KINDS", "Kind", "PriceQuote", "resolve_price"]
+
+Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_NO_SPOT = "no spot price in the catalogue"
+# Compute Engine documentation, "About Flex-start VMs": A4, A3 and A2 cost less than on demand.
+_FLEX_START = "on-demand: flex-start costs this at most"
+
+KnownPrice = Fact[float | None]
+
+
+@dataclass(frozen=True)
+class PriceQuote:
+    """A price for a region, US dollars a unit.
+
+    Attributes:
+        region: that it is for.
+        priced_in: whose price it is; empty where no region has one.
+        expected: the price to count with; its value is None where nobody knows one.
+        low: the lowest seen; None where nobody knows.
+        high: the highest seen, which bounds the price unless it is another region's; None likewise.
+        limit: why the price is a limit that is not exceeded and may not be reached; empty where it is none.
+    """
+
+    region: str
+    priced_in: str
+    expected: KnownPrice
+    low: float | None
+    high: float | None
+    limit: str = ""
+
+    @property
+    def usd(self) -> float | None:
+        """The expected price."""
+        return self.expected.value
+
+    @property
+    def foreign_region(self) -> str:
+        """The other region whose price stands in; empty where none does."""
+        return "" if self.priced_in == self.region else self.priced_in
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether `high` is an upper bound: known, and this region's own."""
+        return self.high is not None and not self.foreign_region
+
+    @property
+    def source(self) -> str:
+        """Where the price is from, whose it is, and what it leaves open, for people."""
+        where = f" (price of {self.foreign_region})" if self.foreign_region else ""
+        return f"{self.expected.source}{f', {self.limit}' if self.limit else ''}{where}"
+
+
+def resolve_price(rows: Iterable[MachinePrice], region: str, kind: Kind) -> PriceQuote | None:
+    """The price of a node in `region`, of its type's `rows`; None where no row has one, not even of another region."""
+    rows = list(rows)
+    ordered = [row for row in rows if row.region == region] + [row for row in rows if row.region != region]
+    own, others = (ordered[:1], ordered[1:]) if ordered and ordered[0].region == region else ([], ordered)
+    # A limit of the region itself is nearer than another region's price.
+    for row in (*own, *others):
+        if (found := _of_row(row, region, kind)) is not None:
+            return found
+    return None
+
+
+def _of_row(row: MachinePrice, region: str, kind: Kind) -> PriceQuote | None:
+    match kind:
+        case "spot" if row.spot_high.value is not None:
+            typical = row.spot_typical if row.spot_typical.value is not None else row.spot_high
+            # No provider asks more than on demand, which may have become cheaper since.
+            most = inf if row.on_demand.value is None else row.on_demand.value
+            if typical.value is not None and typical.value > most:
+                return _fixed(row.on_demand, row, region, "as a limit: spot was dearer")
+            return PriceQuote(region, row.region, typical, row.spot_low.value, min(row.spot_high.value, most))
+        case "spot":
+            return _fixed(row.on_demand, row, region, f"as a limit: {_NO_SPOT}")
+        case "flex-start":
+            return _fixed(row.on_demand, row, region, _FLEX_START)
+        case "on-demand":
+            return _fixed(row.on_demand, row, region)
+        case "reserved-1y":
+            return _fixed(row.reserved_1y, row, region)
+        case "reserved-3y":
+            return _fixed(row.reserved_3y, row, region)
+        case "capacity-block":
+            return _fixed(row.block, row, region)
+
+
+def _fixed(fact: KnownPrice, row: MachinePrice, region: str, limit: str = "") -> PriceQuote | None:
+    if fact.value is None:
+        return None
+    return PriceQuote(region, row.region, fact, None if limit else fact.value, fact.value, limit)

@@ -1,0 +1,1 @@
+"""Tools that renew the data of the catalogue."""
