@@ -8,6 +8,7 @@ from rich.console import Console
 from components.core.findings import Finding, InputError
 from components.estimate.cost import Bound, estimate, unknown_price
 from stacks.planning.plan import Plan
+from stacks.planning.run_costs import most_bound
 from stacks.planning.show import (
     Detail,
     cost_table,
@@ -124,7 +125,7 @@ def test_a_plan_is_a_screen_or_two_and_ends_with_its_sum(
         assert lines[0].startswith(f"{plan.config.stack}: ")
         last = " ".join(lines[-5:])
         assert f"${plan.most_usd:,.2f}" in last
-        is_bound = not plan.cost.foreign_regions and plan.cost.bound is Bound.AT_MOST
+        is_bound = most_bound(plan.cost) is Bound.AT_MOST
         assert (f"${plan.most_usd:,.2f} at most" in last) == is_bound
         assert ("no bound" in " ".join(last.split())) != is_bound
         assert "--full" in lines[-1]
