@@ -97,7 +97,7 @@ def test_an_orphan_has_its_price(rest: Any) -> None:
     rest.pages = [{"results": [node("by-hand"), disk("left-over")]}]
     outcome = audited(STACK, "gcp", State((), "test"), listing(rest))
     machine, volume = outcome.orphans
-    assert machine.hourly_usd == pytest.approx(47.87, abs=0.01)
+    assert machine.hourly_usd == pytest.approx(50.609541)
     assert volume.hourly_usd == pytest.approx(0.10)
     assert machine.bill[0].source
 
