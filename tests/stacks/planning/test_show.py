@@ -141,7 +141,7 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     assert "envelope" not in text
     money = (
         "$32.83* an hour; a run: 10 min, $5.53* expected; 1 h at most, $114.75* (on-demand)\n"
-        "* in part at the prices of us-west-2, us-east-1: no bound"
+        "* in part at the prices of us-east-1: no bound"
     )
     expected = f"no errors, 3 warnings, 9 notes\n{money}"
     assert " ".join(expected.split()) in " ".join(all_of(demo_plan, Detail.BRIEF).split())
