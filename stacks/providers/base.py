@@ -96,6 +96,21 @@ class TagRules:
         return found
 
 
+@dataclass(frozen=True)
+class NodeTypes:
+    """Which of a provider's resources are nodes or make nodes. Types are written `package:module:Class`.
+
+    Attributes:
+        machines: machines, and groups that delete their machines with them.
+        templates: what new nodes are made from. Running nodes keep what they were made with.
+        restarting: by type, paths of inputs whose update in place stops machines or rolls over all of them; `*`: any.
+    """
+
+    machines: frozenset[str] = frozenset()
+    templates: frozenset[str] = frozenset()
+    restarting: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
+
+
 def _no_mistakes(_config: StackConfig) -> Iterator[InputError]:
     return iter(())
 
@@ -135,6 +150,7 @@ class Provider:
         tags: of its resources.
         retention: which of its resources hold, protect and decrypt data that outlives a `destroy`.
         machine_types: type tokens of what is billed by the hour as long as it stands.
+        nodes: which resources are nodes, and which changes restart them.
         budget_types: type tokens of what counts that.
         region_inputs: type token -> the input that says in which region of the catalogue a stack's machines are.
         nodes_stay: whether nodes of these resources go on costing when `job.terminate_when_done` has done its work.
@@ -156,6 +172,7 @@ class Provider:
     tags: TagRules = TagRules()
     retention: Retention = NO_RETENTION
     machine_types: frozenset[str] = frozenset()
+    nodes: NodeTypes = NodeTypes()
     budget_types: frozenset[str] = frozenset()
     region_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     nodes_stay: Callable[[Sequence[Declared]], bool] = _nodes_leave
