@@ -7,8 +7,11 @@ from functools import cache
 from pathlib import Path
 
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|`[^`]*`|[A-Za-z_][\w.]*|[{}()\[\]:,&*=]|\S', re.S)
-_RETURNS = re.compile(r"^(?:func (\w+)\(.*\) (?:\*schema\.(?:Resource|Schema)|map\[string\]\*schema\.Schema) |"
-                      r"var (\w+) (?:\*schema\.Schema )?= (?:&schema\.Schema|map\[string\]\*schema\.Schema))\{", re.M)
+_RETURNS = re.compile(
+    r"^(?:func (\w+)\(.*\) (?:\*schema\.(?:Resource|Schema)|map\[string\]\*schema\.Schema) |"
+    r"var (\w+) (?:\*schema\.Schema )?= (?:&schema\.Schema|map\[string\]\*schema\.Schema))\{",
+    re.M,
+)
 
 
 class GoPackages:
@@ -19,7 +22,9 @@ class GoPackages:
         self._shared = self._bodies("google-beta/tpgiamresource") | self._bodies("google-beta/tpgresource")
 
     def _run(self, *args: str) -> str:
-        return subprocess.run(["git", f"--git-dir={self._git}", *args], capture_output=True, check=True, text=True).stdout
+        return subprocess.run(
+            ["git", f"--git-dir={self._git}", *args], capture_output=True, check=True, text=True
+        ).stdout
 
     @cache  # noqa: B019 - one instance for the whole run
     def _bodies(self, folder: str) -> dict[str, list[str]]:
@@ -39,7 +44,8 @@ class GoPackages:
         for hit in hits:
             path = hit.removeprefix("HEAD:")
             block = re.search(
-                rf'Name: *"{resource}",\s*ProductName: [^\n]*\n\s*Type: *registry\.SchemaType(?:IAM)?Resource,\s*Schema: *(.*?),\n',
+                rf'Name: *"{resource}",\s*ProductName: [^\n]*\n'
+                r"\s*Type: *registry\.SchemaType(?:IAM)?Resource,\s*Schema: *(.*?),\n",
                 self._run("show", hit),
                 re.S,
             )
@@ -67,9 +73,11 @@ def _block(text: str) -> list[str]:
     return found
 
 
-def _walk(tokens: list[str], bodies: dict[str, list[str]], above: tuple[str, ...], seen: frozenset[str]) -> Iterator[str]:
-    """The paths under which `ForceNew: true` stands, with `#` behind a block: there only its presence and number force.
-    Other functions and variables of the package are followed.
+def _walk(
+    tokens: list[str], bodies: dict[str, list[str]], above: tuple[str, ...], seen: frozenset[str]
+) -> Iterator[str]:
+    """The paths with `ForceNew: true`. `#` marks a block: there only its presence and number force a new resource.
+    Follows other functions and variables of the package.
     """
     frames: list[str] = []
     key, found, blocks = "", list[str](), set[str]()

@@ -2,9 +2,9 @@
 
     python -m tools.replacing_inputs --cfn CFN_LINT.whl --google GIT_DIR --openstack GIT_DIR
 
-Developers run it after an upgrade of a provider. The sources are the providers' own schemas: `ForceNew` in the Go sources
-of terraform-provider-google-beta, `willReplaceOnChanges` in pulumi-openstack's schema.json, `createOnlyProperties` in
-AWS's CloudFormation schemas (inside the wheel of cfn-lint), and what the documentation in Pulumi's SDKs says of an input.
+Run it after an upgrade of a provider. The sources are the providers' own schemas: `ForceNew` in the Go sources of
+terraform-provider-google-beta, `willReplaceOnChanges` in pulumi-openstack's schema.json, `createOnlyProperties` in
+AWS's CloudFormation schemas (inside the wheel of cfn-lint), and the documentation of inputs in Pulumi's SDKs.
 """
 
 import argparse
@@ -28,9 +28,10 @@ from stacks.providers.registry import provider_of
 from tools.go_schema import GoPackages
 
 _WORDS = re.compile(
-    r"forces? (?:the )?(?:creation of )?(?:an? )?(?:new|replac|re-?creat)|changing (?:this|the) [^.]*(?:creates?|forces?|"
-    r"destroy)[^.]* new|changing this (?:creates|forces)|(?:can ?not|can't) be (?:changed|modified|updated)|"
-    r"(?:must|can only) be (?:set|specified|enabled) (?:at|during|when) (?:the )?creat|is immutable|requires? replacement",
+    r"forces? (?:the )?(?:creation of )?(?:an? )?(?:new|replac|re-?creat)|"
+    r"changing (?:this|the) [^.]*(?:creates?|forces?|destroy)[^.]* new|changing this (?:creates|forces)|"
+    r"(?:can ?not|can't) be (?:changed|modified|updated)|is immutable|requires? replacement|"
+    r"(?:must|can only) be (?:set|specified|enabled) (?:at|during|when) (?:the )?creat",
     re.IGNORECASE,
 )
 _NOT_WORDS = re.compile(r"some of the settings|is anything other than|block blobs|does not force", re.IGNORECASE)
@@ -95,7 +96,9 @@ class Sdk:
 
     def __init__(self, kind: str) -> None:
         package, module, name = kind.split(":")
-        self._module = importlib.import_module(f"pulumi_{package.replace('-', '_')}.{module}".replace("lambda", "lambda_"))
+        self._module = importlib.import_module(
+            f"pulumi_{package.replace('-', '_')}.{module}".replace("lambda", "lambda_")
+        )
         # `InitArgs` where a nested type has taken the name.
         self._args = getattr(self._module, f"{name}InitArgs", None) or getattr(self._module, f"{name}Args")
 
@@ -115,7 +118,9 @@ class Sdk:
         found, args = [], self._args
         for part in terraform.split("."):
             names = {} if args is None else input_type_py_to_pulumi_names(args)
-            python = next((one for one in (part, f"{part}s", f"{part}es", re.sub("y$", "ies", part)) if one in names), None)
+            python = next(
+                (one for one in (part, f"{part}s", f"{part}es", re.sub("y$", "ies", part)) if one in names), None
+            )
             if python is None:
                 return None
             found.append(names[python])
@@ -124,7 +129,9 @@ class Sdk:
 
     def _below(self, args: Any, python: str) -> Any:
         hint = args.__init__.__annotations__.get(python)
-        name = next((part for part in re.findall(r"ForwardRef\('(\w+Args)'\)|'(\w+Args)'", str(hint)) if any(part)), None)
+        name = next(
+            (part for part in re.findall(r"ForwardRef\('(\w+Args)'\)|'(\w+Args)'", str(hint)) if any(part)), None
+        )
         if name is None:
             return None
         inputs = importlib.import_module(f"{self._module.__name__}._inputs")
@@ -219,7 +226,9 @@ def openstack(git: Path) -> Mapping[str, list[str]]:
     """From pulumi-openstack's schema."""
     schema = json.loads(_show(git, "provider/cmd/pulumi-resource-openstack/schema.json"))
     by_kind = {re.sub(r"/[^:]*", "", token): spec for token, spec in schema["resources"].items()}
-    return {kind: outermost(_will_replace(schema, by_kind[kind]["inputProperties"], "")) for kind in declared("openstack")}
+    return {
+        kind: outermost(_will_replace(schema, by_kind[kind]["inputProperties"], "")) for kind in declared("openstack")
+    }
 
 
 def _will_replace(schema: Any, properties: Mapping[str, Any], above: str) -> Iterator[str]:
@@ -267,7 +276,9 @@ def _revision(git: Path) -> str:
 def write(name: str, sources: list[str], table: Mapping[str, list[str]]) -> None:
     """Writes one provider's file."""
     head = "# Inputs whose change replaces a resource. Written by tools/replacing_inputs.py; do not edit.\n"
-    text = yaml.safe_dump({"sources": sources, "types": dict(table)}, sort_keys=False, width=120, default_flow_style=None)
+    text = yaml.safe_dump(
+        {"sources": sources, "types": dict(table)}, sort_keys=False, width=120, default_flow_style=None
+    )
     (FOLDER / f"{name}.yaml").write_text(head + text, "utf-8")
     print(f"{name}: {len(table)} types, {sum(map(len, table.values()))} inputs")
 

@@ -14,6 +14,7 @@ from components.core.findings import Finding, InputError
 from components.core.first_wrong import first_wrong
 from components.core.retention import refusal
 from components.core.visible import all_visible
+from stacks.planning.plan import Plan
 from stacks.planning.recording import PlannedResource
 from stacks.planning.replacement import Effect, PropertyChange, Update
 from stacks.providers.registry import provider_of
@@ -161,9 +162,7 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
     return plain
 
 
-def compare(
-    before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence[PlannedResource] = ()
-) -> Difference:
+def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence[PlannedResource] = ()) -> Difference:
     """Both as `gangway plan --json` prints them. `planned`: this plan's resources, for their options."""
     old, new = ({r["urn"]: r for r in plan["resources"]} for plan in (before, now))
     was, is_ = ({(f["code"], f["path"]) for f in plan["findings"]} for plan in (before, now))
@@ -181,6 +180,13 @@ def compare(
         findings_new=tuple(f"{code} at {path}" for code, path in sorted(is_ - was)),
         findings_gone=tuple(f"{code} at {path}" for code, path in sorted(was - is_)),
     )
+
+
+def with_difference(plan: Plan, previous: Mapping[str, Any]) -> tuple[Plan, Difference]:
+    """What changed since `previous`; and the plan with an error for each resource whose data that loses."""
+    difference = compare(previous, plan.plain(), plan.resources)
+    losses = difference.data_losses(plan.config.allow_replace)
+    return replace(plan, findings=(*plan.findings, *losses)), difference
 
 
 def _change(resource: Mapping[str, Any], properties: tuple[PropertyChange, ...] = ()) -> Change:

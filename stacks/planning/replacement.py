@@ -1,6 +1,6 @@
-"""What an update does to each resource of a plan, from an earlier plan of the same stack: updates it in place, makes the
-next nodes different, replaces it, restarts nodes, or loses data. Offline: from tables (`components.catalog.replaces`), and
-as the engine does it, a replaced resource changes every input that names an output of it.
+"""What an update from an earlier plan of a stack does to each resource: updates it in place, changes what new nodes are
+made from, replaces it, restarts nodes or loses data. Reads `components.catalog.replaces`. As in the engine, a replaced
+resource changes every input that names an output of it.
 """
 
 import re
@@ -106,7 +106,9 @@ class Update:
 
     def effect_of_removal(self, urn: str) -> Effect:
         """What the removal of a resource does that this plan no longer has."""
-        return self._effect(urn, True, "")
+        effect = self._effect(urn, True, "")
+        gone = effect in (Effect.HEAD_REPLACED, Effect.NODES_RESTARTED)
+        return Effect.NODES_RESTARTED if gone else effect if effect is Effect.DATA_LOST else Effect.IN_PLACE
 
     def is_tags_only(self, urn: str) -> bool:
         """Whether nothing but its tags changes, and no node restarts."""

@@ -1,5 +1,5 @@
-"""Whether a changed input replaces a resource: tables from the providers' schemas (`tools/replacing_inputs.py` writes them),
-and `conditions.yaml`, by hand. Types are written `package:module:Class`, inputs as paths without indices.
+"""Whether a changed input replaces a resource: tables from the providers' schemas, which `tools/replacing_inputs.py`
+writes, and `conditions.yaml`, by hand. Types are written `package:module:Class`, inputs as paths without indices.
 
     >>> table = load()
     >>> table.replaces("aws:fsx:LustreFileSystem", Changed("storageCapacity", 19200, 9600), {})
@@ -78,7 +78,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class ReplacingTable:
-    """All tables. `paths`: by type, the inputs that replace; `#` behind one: only when the block is added or removed."""
+    """All tables. `paths`: by type, the inputs that replace; `#` behind one: only if the block is added or removed."""
 
     paths: Mapping[str, Sequence[str]]
     conditions: Mapping[str, Sequence[Condition]]
