@@ -76,7 +76,7 @@ class Retention:
 
     def is_disposable(self, urn: str, outputs: Mapping[str, Any]) -> bool:
         """Whether a resource of a guarded type may be replaced or removed all the same."""
-        parents = urn.split("::", 3)[2].split("$")
+        parents = "".join(urn.split("::", 3)[2:3]).split("$")
         return self.is_scratch(outputs) or not self.scratch_components.isdisjoint(parents)
 
 

@@ -3,7 +3,9 @@ made from, replaces it, restarts nodes or loses data. Reads `components.catalog.
 resource changes every input that names an output of it.
 """
 
+import gzip
 import re
+from base64 import b64decode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,8 +17,13 @@ from stacks.planning.rules.rule import kind
 from stacks.providers.base import Provider
 
 _REFERENCE = re.compile(r"\$\{(\w+\.[^.}]+)\.([^}]+)\}")
-_VOLATILE = {"aws:ec2:LaunchTemplate": "latestVersion"}
+_VOLATILE = {
+    "aws:ec2:LaunchTemplate": frozenset({"latestVersion"}),
+    "docker-build:index:Image": frozenset({"contextHash", "digest", "ref"}),
+}
 """Outputs that every update changes."""
+_GZIPPED = "H4sI"
+"""How gzip's first bytes look in base64: user data is written so."""
 _REGION, _MOVED = "region", "another region"
 
 
@@ -112,9 +119,12 @@ class Update:
 
     def is_tags_only(self, urn: str) -> bool:
         """Whether nothing but its tags changes, and no node restarts."""
-        tags = self._tags.get(kind(self._now[urn]["type"]))
-        paths = (changed.path.partition(".")[0] for changed in self._changes[urn].values())
-        return tags is not None and urn not in self._replaced and all(path == tags for path in paths)
+        type_, changes = kind(self._now[urn]["type"]), self._changes[urn].values()
+        return urn not in self._replaced and all(self._is_tag(type_, changed.path) for changed in changes)
+
+    def _is_tag(self, type_: str, path: str) -> bool:
+        """Whether an input holds tags, of the resource or of what it starts."""
+        return _is_among(path, (self._tags.get(type_, ""), *self._provider.tags.started_inputs))
 
     def _direct(self, urn: str) -> dict[str, Changed]:
         """The leaves that differ, by their place; those that the engine is told to ignore apart."""
@@ -137,7 +147,7 @@ class Update:
                 self._replaced.add(urn)
             type_ = kind(self._now[urn]["type"])
             for user, place, output in users.get(urn, ()):
-                fresh = urn in self._replaced or output == _VOLATILE.get(type_)
+                fresh = urn in self._replaced or (output in _VOLATILE.get(type_, ()) and not self.is_tags_only(urn))
                 if fresh and place not in self._changes[user]:
                     self._changes[user][place] = Changed(_plain(place), None, None)
                     self._causes[user, place] = f"follows {self._now[urn]['name']}"
@@ -173,7 +183,7 @@ class Update:
             return Effect.REPLACED if retention.is_disposable(urn, one["inputs"]) else Effect.DATA_LOST
         if type_ in nodes.machines and (replaced or _is_among(path, nodes.restarting.get(type_, ()))):
             return restarted
-        if type_ in nodes.templates and (replaced or path.partition(".")[0] != self._tags.get(type_)):
+        if type_ in nodes.templates and (replaced or not self._is_tag(type_, path)):
             return Effect.NEW_NODES
         if replaced:
             return Effect.REPLACED
@@ -209,4 +219,4 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
         for index, one in enumerate(value):
             yield from _leaves(one, f"{path}[{index}]")
     elif isinstance(value, str):
-        yield path, value
+        yield path, gzip.decompress(b64decode(value)).decode() if value.startswith(_GZIPPED) else value

@@ -74,6 +74,7 @@ class TagRules:
         more_types: whole type tokens of other packages, such as dynamic resources, with their inputs.
         spelled: by type, how a key is spelled there, where that is not as it is written.
         started: what a resource starts that is billed by itself, and the tags that it gets.
+        started_inputs: the inputs that hold those tags.
     """
 
     package: str = ""
@@ -83,6 +84,7 @@ class TagRules:
     more_types: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spelled: Mapping[str, Callable[[str], str]] = field(default_factory=lambda: MappingProxyType({}))
     started: Callable[[Declared], Iterable[tuple[str, Tags]]] = _nothing_more
+    started_inputs: frozenset[str] = frozenset()
 
     def inputs(self) -> dict[str, str]:
         """By package, module and class (`aws:ec2:LaunchTemplate`), the input that holds the tags."""

@@ -98,7 +98,9 @@ PROVIDER = Provider(
     spot_taken=partial(taken_per_month, "aws"),
     caps_spot=True,
     retention=RETENTION,
-    tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
+    tags=TagRules(
+        package="aws", types=_TAGGABLE, started=_started, started_inputs=frozenset({"tagSpecifications", "tags"})
+    ),
     machine_types=frozenset(
         {
             "aws:autoscaling:Group",
