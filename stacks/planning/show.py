@@ -491,10 +491,13 @@ def _resources(difference: Difference) -> Tree:
 
 
 def _label(change: Change) -> str:
-    """A changed resource with its inputs, those with the same effect together: `restarts nodes: userData`."""
+    """A changed resource with its inputs, those with the same effect together: `restarts nodes: userData`. Of one that
+    is replaced, those that do not replace it say nothing.
+    """
     kind = change.type if change.type.startswith("gangway:") else short_type(change.type)
     groups: dict[tuple[Effect, str], list[str]] = {}
-    for one in change.properties:
+    least = Effect.REPLACED if any(one.reason for one in change.properties) else Effect.IN_PLACE
+    for one in (one for one in change.properties if one.effect >= least):
         groups.setdefault((one.effect, one.reason), []).append(one.path)
     parts = [
         f"{effect}: {', '.join(paths)}{f' ({reason})' if reason else ''}"

@@ -99,7 +99,7 @@ PROVIDER = Provider(
     caps_spot=True,
     retention=RETENTION,
     tags=TagRules(
-        package="aws", types=_TAGGABLE, started=_started, started_inputs=frozenset({"tagSpecifications", "tags"})
+        package="aws", types=_TAGGABLE, started=_started, started_inputs=frozenset({"tagSpecifications", "volumeTags"})
     ),
     machine_types=frozenset(
         {

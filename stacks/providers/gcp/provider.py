@@ -93,6 +93,7 @@ PROVIDER = Provider(
         other_inputs=MappingProxyType(_OTHER_INPUTS),
         more_types=MappingProxyType({_QUEUED_TPU: "labels"}),
         started=_started,
+        started_inputs=frozenset({"allInstancesConfig.labels"}),
     ),
     machine_types=frozenset(
         {
