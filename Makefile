@@ -23,7 +23,7 @@ INSTALL_LOCK = if command -v uv > /dev/null; then uv pip install --python $(1)/p
     else $(1)/python -m pip install --disable-pip-version-check --no-compile --no-deps --require-hashes -r $(2); fi
 # Without restarts: for the tests of a worker that has died pytest-xdist would wait for ever.
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
-PACKAGES := components images stacks trainer tests examples
+PACKAGES := components images stacks trainer tests examples tools
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
 QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,checkpoint/test_store_checkpoint \
     run/test_loop run/test_samples run/test_state metrics/test_frechet steps/test_augment steps/test_rng \

@@ -5,6 +5,7 @@ resource changes every input that names an output of it.
 
 import gzip
 import re
+import zlib
 from base64 import b64decode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -219,4 +220,14 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
         for index, one in enumerate(value):
             yield from _leaves(one, f"{path}[{index}]")
     elif isinstance(value, str):
-        yield path, gzip.decompress(b64decode(value)).decode() if value.startswith(_GZIPPED) else value
+        yield path, _unpacked(value)
+
+
+def _unpacked(text: str) -> str:
+    """The text of gzipped user data; other texts as they are."""
+    if not text.startswith(_GZIPPED):
+        return text
+    try:
+        return gzip.decompress(b64decode(text)).decode()
+    except (ValueError, OSError, EOFError, zlib.error):  # a user's own text that only begins so
+        return text

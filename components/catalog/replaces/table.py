@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Self
 
@@ -110,7 +110,8 @@ def _reason(when: str, changed: Changed, inputs: Mapping[str, Any]) -> str:
         case "never":
             return ""
         case "shrinks":
-            return _WORDS[when] if before is None or now is None or float(now) < float(before) else ""
+            grows = isinstance(before, int | float) and isinstance(now, int | float) and now >= before
+            return "" if grows else _WORDS[when]
         case "outside":
             grows = isinstance(before, str) and isinstance(now, str) and _contains(now, before)
             return "" if grows else _WORDS[when]
@@ -119,8 +120,11 @@ def _reason(when: str, changed: Changed, inputs: Mapping[str, Any]) -> str:
 
 
 def _contains(outer: str, inner: str) -> bool:
-    networks = ip_network(inner), ip_network(outer)
-    return networks[0].version == networks[1].version and networks[0].subnet_of(networks[1])  # type: ignore[arg-type]
+    """Whether one range contains another; what is no range contains none."""
+    try:
+        return IPv4Network(inner).subnet_of(IPv4Network(outer))
+    except ValueError:
+        return False
 
 
 def _matches(path: str, changed: Changed) -> bool:
